@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+int version_seen_by_two();
+int version_seen_by_two() { return CHORALE_VERSION_MINOR; }

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every dependency of chorale. Nothing is fetched before a target asks for it."""
+
+load("//third_party/boost:repository.bzl", boost = "repository")
+load("//third_party/catch2:repository.bzl", catch2 = "repository")
+load("//third_party/cli11:repository.bzl", cli11 = "repository")
+load("//third_party/cuda:repository.bzl", cuda = "repository")
+load("//third_party/gsl:repository.bzl", gsl = "repository")
+load("//third_party/libtorch:repository.bzl", libtorch = "repository")
+load("//third_party/nlohmann_json:repository.bzl", nlohmann_json = "repository")
+load("//third_party/onednn:repository.bzl", onednn = "repository")
+load("//third_party/zlib:repository.bzl", zlib = "repository")
+
+_ALL = {
+    "boost": boost,
+    "catch2": catch2,
+    "cli11": cli11,
+    "cuda": cuda,
+    "gsl": gsl,
+    "libtorch": libtorch,
+    "nlohmann_json": nlohmann_json,
+    "onednn": onednn,
+    "zlib": zlib,
+}
+
+def third_party_repositories():
+    """Declares them. A workspace that declared one of these names before keeps its own."""
+    known = native.existing_rules()
+    for name in _ALL:
+        if name not in known:
+            _ALL[name](name)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dependency that a package of the system installed."""
+
+def _system_package(ctx):
+    for name in ctx.attr.headers + ctx.attr.found_by_compiler:
+        if not ctx.path(ctx.attr.root + "/" + name).exists:
+            fail("chorale: {}/{} is missing. Try: apt-get install --no-install-recommends {}".format(
+                ctx.attr.root,
+                name,
+                ctx.attr.package,
+            ))
+    for name in ctx.attr.headers:
+        ctx.symlink(ctx.attr.root + "/" + name, "include/" + name)
+    ctx.symlink(ctx.attr.build_file, "BUILD")
+
+system_package = repository_rule(
+    implementation = _system_package,
+    attrs = {
+        # Files and folders below root; linked into include/, so that Bazel sees when they change.
+        "headers": attr.string_list(),
+        # The same for trees of ten thousand files: only that they are there is checked, and the compiler, which has
+        # root on its path, finds them.
+        "found_by_compiler": attr.string_list(),
+        "root": attr.string(default = "/usr/include"),
+        # The Debian package that installs them.
+        "package": attr.string(mandatory = True),
+        "build_file": attr.label(mandatory = True),
+    },
+    local = True,
+)
