@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pthread.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace chorale {
+
+/// A thread with a name that debuggers and profilers show; joined on destruction.
+class NamedThread {
+ public:
+  NamedThread() = default;
+
+  /// name    at most 15 characters are shown
+  template <class F>
+  NamedThread(std::string name, F&& body)
+      : thread_{[name = name.substr(0, 15), body = std::forward<F>(body)]() mutable {
+          pthread_setname_np(pthread_self(), name.c_str());
+          body();
+        }} {}
+
+ private:
+  std::jthread thread_;
+};
+
+/// Tells the core that this is a spinning wait.
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Waits until `done()` is true: spins briefly, then yields so that more threads than cores still make progress.
+///
+/// order   `done` must read with acquire; it may throw to give up
+template <class Done>
+void spin_until(Done&& done) {
+  for (int i = 0; !done(); ++i) {
+    if (i < 2'000) relax();
+    else std::this_thread::yield();
+  }
+}
+
+}  // namespace chorale

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/device/device.hpp>
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" void omp_set_num_threads(int) noexcept;        // of the OpenMP runtime that oneDNN is linked with
+extern "C" int  omp_get_max_threads() noexcept;
+
+namespace chorale {
+
+/// A set of cores that compute as one device: its kernels run on as many threads as it has cores.
+///
+/// keeps   a value, cheap to copy; two devices may name the same cores (see `logical`)
+class Cpu {
+ public:
+  static constexpr Memory memory = Memory::host;
+
+  /// Host memory, 64-byte aligned and zero; large blocks ask the kernel for huge pages.
+  class block {
+   public:
+    block() = default;
+    explicit block(std::size_t bytes) : size_{bytes} {
+      constexpr std::size_t huge = std::size_t{2} << 20;
+      auto const align           = bytes >= huge ? huge : std::size_t{64};
+      auto const rounded         = (bytes + align - 1) / align * align;
+      data_.reset(bytes == 0 ? nullptr : static_cast<std::byte*>(std::aligned_alloc(align, rounded)));
+      if (bytes != 0 && !data_)
+        throw OutOfMemory{"the host could not give " + std::to_string(bytes) + " bytes for one block.",
+                          "a smaller batch or model, or fewer replicas on this machine."};
+      if (align == huge) madvise(data_.get(), rounded, MADV_HUGEPAGE);     // advice: a refusal costs only speed
+      std::fill_n(data_.get(), bytes, std::byte{0});
+    }
+
+    std::byte*  data() const { return data_.get(); }
+    std::size_t size() const { return size_; }
+
+   private:
+    struct Free {
+      void operator()(std::byte* p) const { std::free(p); }
+    };
+    std::unique_ptr<std::byte, Free> data_;
+    std::size_t size_ = 0;
+  };
+
+  /// All cores that this process may use, as one device.
+  Cpu() : cores_{allowed_cores()} {}
+
+  /// throws  BadArgument when a core does not exist or may not be used
+  explicit Cpu(std::vector<int> cores) : cores_{std::move(cores)} {
+    auto const allowed = allowed_cores();
+    CHORALE_EXPECTS(!cores_.empty(), "a Cpu needs at least one core");
+    for (int const core : cores_)
+      CHORALE_EXPECTS(std::find(allowed.begin(), allowed.end(), core) != allowed.end(),
+                      "core " + std::to_string(core) + " is not among the " + std::to_string(allowed.size()) +
+                          " cores that this process may use");
+  }
+
+  /// One device with every core; `split` makes more of them.
+  static std::vector<Cpu> visible() { return {Cpu{}}; }
+
+  /// n devices that share the cores of this process among them, each core in exactly one.
+  ///
+  /// throws  BadArgument when n is below 1 or above the number of cores
+  static std::vector<Cpu> split(int n) {
+    auto const cores = allowed_cores();
+    if (n < 1 || n > static_cast<int>(cores.size()))
+      throw BadArgument{
+          "cannot split " + std::to_string(cores.size()) + " cores into " + std::to_string(n) + " devices.",
+          "a number from 1 to " + std::to_string(cores.size()) +
+              ", or Cpu::logical(n) for devices that take turns on the same cores."};
+    auto devices = std::vector<Cpu>{};
+    for (int i = 0; i < n; ++i) {
+      auto const part = share(cores.size(), i, n);
+      auto const at   = [&](std::size_t k) { return cores.begin() + static_cast<std::ptrdiff_t>(k); };
+      devices.push_back(Cpu{std::vector<int>(at(part.begin), at(part.end))});
+    }
+    return devices;
+  }
+
+  /// n devices of one thread each that take turns on all cores: many replicas on a small machine, for tests.
+  static std::vector<Cpu> logical(int n) {
+    CHORALE_EXPECTS(n >= 1, "cannot make " + std::to_string(n) + " logical devices");
+    auto device     = Cpu{};
+    device.threads_ = 1;
+    return std::vector<Cpu>(static_cast<std::size_t>(n), device);
+  }
+
+  block allocate(std::size_t bytes) const { return block{bytes}; }
+  void  synchronize() const {}                             // kernels return when their work is done
+
+  std::vector<int> const& cores() const { return cores_; }
+
+  /// Threads that a kernel on this device runs on.
+  int threads() const { return threads_ > 0 ? threads_ : static_cast<int>(cores_.size()); }
+
+  /// While it lives, the calling thread runs on this device's cores and its kernels on this device's threads.
+  class Scope {
+   public:
+    explicit Scope(Cpu const& device) : threads_before_{omp_get_max_threads()} {
+      sched_getaffinity(0, sizeof before_, &before_);
+      auto wanted = cpu_set_t{};
+      for (int const core : device.cores_) CPU_SET(static_cast<std::size_t>(core), &wanted);
+      moved_ = !CPU_EQUAL(&wanted, &before_) && sched_setaffinity(0, sizeof wanted, &wanted) == 0;
+      omp_set_num_threads(device.threads());
+    }
+    ~Scope() {
+      if (moved_) sched_setaffinity(0, sizeof before_, &before_);
+      omp_set_num_threads(threads_before_);
+    }
+    Scope(Scope const&)            = delete;
+    Scope& operator=(Scope const&) = delete;
+
+   private:
+    cpu_set_t before_{};
+    int threads_before_;
+    bool moved_ = false;
+  };
+
+ private:
+  static std::vector<int> allowed_cores() {
+    auto set   = cpu_set_t{};
+    auto cores = std::vector<int>{};
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+      for (std::size_t i = 0; i < CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &set)) cores.push_back(static_cast<int>(i));
+    return cores.empty() ? std::vector<int>{0} : cores;
+  }
+
+  std::vector<int> cores_;
+  int threads_ = 0;                                        // 0: one per core
+};
+
+static_assert(Device<Cpu>);
+
+}  // namespace chorale
