@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// What was reduced while the caller still computed, since begin().
+struct Overlap {
+  std::size_t buckets = 0;
+  std::size_t bytes   = 0;
+
+  friend constexpr bool operator==(Overlap const&, Overlap const&) = default;
+};
+
+namespace detail {
+
+struct NoOperation {};
+
+template <class R, class E>
+struct operation_of {
+  using type = NoOperation;
+};
+template <class R, class E>
+  requires ResumableReduce<R, E>
+struct operation_of<R, E> {
+  using type = decltype(std::declval<R const&>().start(std::declval<E&>(), Span<float>{}, Op::sum, Tag{}));
+};
+
+}  // namespace detail
+
+/// Reduces one buffer in buckets that leave while the rest of it is still being computed.
+///
+///   buffer   |  bucket 0  |     bucket 1     |  bucket 2  |      final from the front to the back
+///            0         ends[0]            ends[1]      ends[2]
+///   ready(ends[0])   bucket 0 starts         ready(ends[1])   bucket 1 starts, 0 moves on         finish()   all
+///
+/// An algorithm that is not a ResumableReduce reduces each bucket when it closes, and blocks meanwhile.
+///
+/// keeps   the endpoint and the buffer outlive it; after a PeerLost it is of no further use. Every rank has the same
+///         buckets and the same steps; ready() may be called at any pace
+/// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 32 buckets are under way at
+///         once, the others start when those are complete
+/// order   the algorithm's, within each bucket: other buckets may give other bits
+template <class R, Endpoint E>
+class BucketedReducer {
+ public:
+  /// ends    the end of each bucket in elements, ascending; the last is the size of the buffer
+  /// tags    [first, first + 65536) are used in turn, so that steps that follow one another differ
+  BucketedReducer(R reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
+                  Tag first = Tag{1U << 16})
+      : reduce_{std::move(reduce)}, at_{&at}, ends_(ends.begin(), ends.end()), buffer_{buffer}, op_{op}, first_{first} {
+    auto before = std::size_t{0};
+    for (auto const end : ends_) {
+      CHORALE_EXPECTS(end > before, "a bucket ends at " + std::to_string(end) + ", the one before it at " +
+                                        std::to_string(before));
+      before = end;
+    }
+    CHORALE_EXPECTS(before == buffer.size(), "the last bucket ends at " + std::to_string(before) + ", the buffer at " +
+                                                 std::to_string(buffer.size()));
+    if constexpr (resumes) operations_.resize(ends_.size());
+    complete_.resize(ends_.size());
+    begin();
+  }
+
+  /// Starts a step: no element is final.
+  void begin() {
+    CHORALE_EXPECTS(oldest_ == started_, "begin() in the middle of a step: " + std::to_string(started_ - oldest_) +
+                                             " buckets are under way; finish() comes before it");
+    ready_ = started_ = oldest_ = 0;
+    overlap_ = {};
+    complete_.assign(ends_.size(), 0);
+  }
+
+  /// Elements [0, upto) are final: starts the buckets that they complete, and moves those under way on.
+  void ready(std::size_t upto) {
+    CHORALE_EXPECTS(upto <= buffer_.size() && upto >= ready_,
+                    "ready(" + std::to_string(upto) + ") after ready(" + std::to_string(ready_) + ") in a buffer of " +
+                        std::to_string(buffer_.size()) + " elements");
+    ready_ = upto;
+    overlap_.buckets += advance(overlap_.bytes);
+  }
+
+  /// Returns when every bucket is reduced.
+  void finish() {
+    ready_        = buffer_.size();
+    auto late     = std::size_t{0};                                   // bytes that no computing hid
+    auto patience = Patience{200};                                    // perhaps the ranks share cores
+    while (oldest_ < ends_.size()) {
+      if (advance(late) != 0) patience = Patience{200};
+      else if (patience.asleep()) block();
+      else patience.pause();
+    }
+  }
+
+  /// Of this step, what was complete before finish(): the measure of how much communication was hidden.
+  Overlap overlap() const { return overlap_; }
+
+ private:
+  static constexpr bool resumes = ResumableReduce<R, E>;
+  static constexpr std::size_t most = 32;                             // under way: below any transport's bound
+
+  Span<float> bucket(std::size_t i) const {
+    auto const begin = i == 0 ? 0 : ends_[i - 1];
+    return buffer_.subspan(begin, ends_[i] - begin);
+  }
+
+  /// The number of buckets that became complete; their bytes are added to `bytes`.
+  std::size_t advance(std::size_t& bytes) {
+    auto completed = std::size_t{0};
+    for (bool again = true; again;) {
+      again = false;
+      for (; started_ < ends_.size() && ends_[started_] <= ready_ && started_ - oldest_ < most; ++started_) start();
+      for (auto i = oldest_; i < started_; ++i) {
+        if (complete_[i] != 0 || !poll(i)) continue;
+        complete_[i] = 1;
+        bytes += bucket(i).size_bytes();
+        ++completed;
+      }
+      for (; oldest_ < started_ && complete_[oldest_] != 0; ++oldest_) again = true;
+    }
+    return completed;
+  }
+
+  void start() {
+    auto const tag = Tag{static_cast<std::uint32_t>(first_) + (turn_++ & 0xFFFFU)};
+    if constexpr (resumes) operations_[started_].restart(*at_, bucket(started_), op_, tag);
+    else reduce_.all_reduce(*at_, bucket(started_), op_);
+  }
+
+  bool poll(std::size_t i) {
+    if constexpr (resumes) return operations_[i].poll();
+    else return true;
+  }
+
+  // Waits for the first bucket that is not complete. Ranks that are ahead have done their part of it, those behind come
+  // to it first, so no two wait for each other; and unlike polling many, a wait for one ends after the timeout.
+  void block() {
+    if constexpr (resumes) operations_[oldest_].finish();
+  }
+
+  R  reduce_;
+  E* at_;
+  std::vector<std::size_t> ends_;
+  Span<float> buffer_;
+  Op  op_;
+  Tag first_;
+  std::uint32_t turn_ = 0;                                            // buckets started since the beginning
+  std::size_t ready_ = 0, started_ = 0, oldest_ = 0;                  // elements; buckets; the first not complete
+  Overlap overlap_;
+  std::vector<typename detail::operation_of<R, E>::type> operations_;
+  std::vector<char> complete_;
+};
+
+}  // namespace chorale

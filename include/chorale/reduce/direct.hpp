@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace chorale {
+namespace detail {
+
+/// a[i] = b[i] = combined(a[i], b[i]), in one pass.
+template <class F>
+void combine_two(float* __restrict a, float* __restrict b, std::size_t n, F combined) {
+  for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = combined(a[i], b[i]);
+}
+
+/// Combines elements [part) of all buffers, in the order of the buffers, and writes the result into all of them.
+template <class F>
+void combine_all(Span<float* const> buffers, Range part, F combined) {
+  constexpr std::size_t segment = 1'024;                              // the results so far stay in the first cache
+  std::array<float, segment> results;
+  for (auto begin = part.begin; begin < part.end; begin += segment) {
+    auto const n            = std::min(segment, part.end - begin);
+    float* __restrict const x = results.data();
+    std::copy_n(buffers[0] + begin, n, x);
+    for (auto* const buffer : buffers.subspan(1)) {
+      float const* __restrict const next = buffer + begin;
+      for (std::size_t i = 0; i < n; ++i) x[i] = combined(x[i], next[i]);
+    }
+    for (auto* const buffer : buffers) std::copy_n(x, n, buffer + begin);
+  }
+}
+
+}  // namespace detail
+
+/// An all-reduce under way in the ranks' own buffers. See DirectAllReduce.
+template <SharedMemoryEndpoint E>
+class DirectOperation {
+ public:
+  void restart(E& at, Span<float> x, Op op, Tag tag) {
+    CHORALE_EXPECTS(at.size() <= most, "DirectAllReduce takes at most " + std::to_string(most) + " ranks, got " +
+                                           std::to_string(at.size()));
+    at_    = &at;
+    op_    = op;
+    tag_   = tag;
+    stage_ = Stage::complete;
+    if (at.size() == 1) return;
+    waiting_ = at.expose(tag, std::as_writable_bytes(x));
+    stage_   = Stage::exposed;
+    part_    = share(x.size(), at.rank(), at.size());                 // while the peers look
+  }
+
+  bool poll() {
+    while (stage_ != Stage::complete && waiting_.done()) advance();
+    return stage_ == Stage::complete;
+  }
+
+  void finish() {
+    for (; stage_ != Stage::complete; advance()) waiting_.wait();
+  }
+
+ private:
+  enum class Stage { exposed, left, complete };
+
+  static constexpr int most = 256;
+
+  void advance() {                                                    // what was waited for is done
+    if (stage_ == Stage::exposed) {
+      combine_share();
+      waiting_ = at_->leave(tag_);
+      stage_   = Stage::left;
+    } else {
+      stage_ = Stage::complete;
+    }
+  }
+
+  void combine_share() {
+    auto const P = at_->size();
+    std::array<float*, most> all;                                     // filled up to P
+    for (Rank r = 0; r < P; ++r)
+      all[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(at_->peer(r, tag_).data());   // restart() got floats
+    auto const buffers = Span<float* const>{all.data(), static_cast<std::size_t>(P)};
+    auto const hold    = at_->hold(2 * static_cast<std::size_t>(P - 1) * part_.size() * sizeof(float));
+    with_combine(op_, [&](auto combined) {
+      if (P == 2) detail::combine_two(all[0] + part_.begin, all[1] + part_.begin, part_.size(), combined);
+      else detail::combine_all(buffers, part_, combined);
+    });
+  }
+
+  E* at_ = nullptr;
+  Range part_;                                                        // this rank's share
+  Op    op_    = Op::sum;
+  Tag   tag_   = {};
+  Stage stage_ = Stage::complete;
+  typename E::pending waiting_;
+};
+
+/// All-reduce without messages: each rank combines its share straight from all ranks' buffers and writes it into all.
+///
+///   P = 3      rank 0's x   rank 1's x   rank 2's x
+///   share 0        *            *            *        read, combined and written by rank 0, nobody else
+///   share 1        *            *            *        by rank 1
+///   share 2        *            *            *        by rank 2
+///
+/// cost    2 steps: all have exposed, all have left. Each rank reads and writes (P-1)/P · S bytes of its peers' memory,
+///         2(P-1)/P · S in all; no scratch, no allocation
+/// order   every element is combined in the order of ranks 0, 1, .., P-1: the bits of a serial loop over the ranks
+/// keeps   x is read and written by peers until the operation is complete; at most 256 ranks
+struct DirectAllReduce {
+  static constexpr Cost cost(int ranks, std::size_t bytes) {
+    return {.steps = ranks > 1 ? 2 : 0, .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
+                                                 static_cast<std::size_t>(ranks)};
+  }
+
+  template <SharedMemoryEndpoint E>
+  DirectOperation<E> start(E& at, Span<float> x, Op op, Tag tag = {}) const {
+    auto operation = DirectOperation<E>{};
+    operation.restart(at, x, op, tag);
+    return operation;
+  }
+
+  template <SharedMemoryEndpoint E>
+  void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}) const {
+    start(at, x, op, tag).finish();
+  }
+};
+
+}  // namespace chorale

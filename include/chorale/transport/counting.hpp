@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/transport/transport.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// What one rank has sent.
+struct Sent {
+  int         messages = 0;                                           // with access in place: times the ranks met
+  std::size_t bytes    = 0;                                           // with access in place: moved to or from peers
+
+  friend constexpr bool operator==(Sent const&, Sent const&) = default;
+};
+
+/// An endpoint that counts what it sends. See Counting.
+template <Endpoint E>
+class CountingEndpoint {
+ public:
+  using pending = typename E::pending;
+
+  explicit CountingEndpoint(E at) : at_{std::move(at)} {}
+
+  Rank rank() const { return at_.rank(); }
+  int  size() const { return at_.size(); }
+  Sent sent() const { return sent_; }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) {
+    ++sent_.messages;
+    sent_.bytes += out.size();
+    return at_.send(peer, tag, out);
+  }
+  pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(peer, tag, in); }
+
+  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+    ++sent_.messages;
+    return at_.expose(tag, mine);
+  }
+  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return at_.peer(rank, tag); }
+  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+    ++sent_.messages;
+    return at_.leave(tag);
+  }
+  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> {
+    sent_.bytes += bytes;
+    return at_.hold(bytes);
+  }
+
+  void fail(std::string const& why) { chorale::fail(at_, why); }
+
+ private:
+  E at_;
+  Sent sent_;
+};
+
+/// Any transport, and how many messages and bytes each rank sent: an algorithm's cost is asserted, not believed.
+template <Transport T>
+struct Counting {
+  using endpoint = CountingEndpoint<typename T::endpoint>;
+
+  T transport{};
+
+  static constexpr bool reaches(Memory memory) { return T::reaches(memory); }
+
+  std::vector<endpoint> connect(Group const& group) const {
+    auto counted = std::vector<endpoint>{};
+    for (auto& at : transport.connect(group)) counted.emplace_back(std::move(at));
+    return counted;
+  }
+};
+
+}  // namespace chorale

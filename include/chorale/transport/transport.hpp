@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/device/device.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// How two elements of the same index, of two ranks, become one.
+enum class Op { sum, min, max, product };
+
+/// The ranks of a job, and which of them live in this process.
+class Group {
+ public:
+  /// n ranks, all threads of this process.
+  static Group all_local(int n) {
+    auto local = std::vector<Rank>{};
+    for (Rank rank = 0; rank < n; ++rank) local.push_back(rank);
+    return Group{n, std::move(local)};
+  }
+
+  /// size    ranks in the job, at least 1
+  /// local   those that live here, ascending
+  /// throws  BadArgument when there is no rank, or a local one is not of the job
+  Group(int size, std::vector<Rank> local) : size_{size}, local_{std::move(local)} {
+    CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
+    for (std::size_t i = 0; i < local_.size(); ++i)
+      CHORALE_EXPECTS(local_[i] >= 0 && local_[i] < size && (i == 0 || local_[i - 1] < local_[i]),
+                      "rank " + std::to_string(local_[i]) + " is out of order, or not in a group of " +
+                          std::to_string(size));
+  }
+
+  int size() const { return size_; }
+  std::vector<Rank> const& local() const { return local_; }
+  bool is_all_local() const { return local_.size() == static_cast<std::size_t>(size_); }
+
+ private:
+  int size_;
+  std::vector<Rank> local_;
+};
+
+/// One rank's live connections. Moves bytes between ranks; has never heard of tensors or gradients.
+///
+/// keeps   used by one thread at a time; any number of operations may be in flight, up to the transport's bound
+/// order   messages with one tag between two ranks arrive in the order sent; other tags may overtake them
+/// throws  PeerLost from any operation and any wait when a rank of the group is gone; Error when the two ends of one
+///         message differ in size
+template <class E>
+concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Tag tag, ConstBytes out, Bytes in) {
+  { at.rank() }               -> std::same_as<Rank>;                // in [0, size())
+  { at.size() }               -> std::same_as<int>;                 // ranks in the group, at least 1
+  { at.send(peer, tag, out) } -> std::same_as<typename E::pending>; // done: `out` may be reused
+  { at.recv(peer, tag, in) }  -> std::same_as<typename E::pending>; // done: `in` holds the peer's bytes
+};
+
+/// An endpoint whose ranks read and write each other's memory in place. See LocalTransport, DirectAllReduce.
+///
+/// Between the end of expose() and the start of leave(), each rank may touch what all others exposed, while it holds.
+///
+/// keeps   every rank exposes the same tags in the same order, and the same number of bytes under each
+template <class E>
+concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag, Bytes mine, std::size_t bytes) {
+  { at.expose(tag, mine) } -> std::same_as<typename E::pending>;    // done: every rank has exposed this tag
+  { at.peer(peer, tag) }   -> std::same_as<Bytes>;                  // what that rank exposed
+  { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` is ours again
+  at.hold(bytes);                                                   // while it lives, peers' memory does not go away
+};
+
+/// How ranks become connected. A plain value until connect(), so that it can be copied and printed.
+template <class T>
+concept Transport = Endpoint<typename T::endpoint> && requires(T transport, Group const& group) {
+  { T::reaches(Memory::cuda) } -> std::same_as<bool>;               // can it read and write that memory?
+  { transport.connect(group) } -> std::same_as<std::vector<typename T::endpoint>>;  // one per local rank
+};
+
+/// A transport with collectives of its own, e.g. NCCL. NativeAllReduce asks for this.
+template <class T>
+concept CollectiveTransport =
+    Transport<T> && requires(typename T::endpoint& at, Span<float> x, Op op) { at.all_reduce(x, op); };
+
+/// The transport can read and write the memory of the strategy's device.
+template <class T, class S>
+concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
+
+/// Tells the other ranks that this one cannot go on, where the transport has a way to say so.
+///
+/// keeps   when it returns, no other rank touches the memory of this one any more
+template <Endpoint E>
+void fail(E& at, std::string const& why) {
+  if constexpr (requires { at.fail(why); }) at.fail(why);
+}
+
+}  // namespace chorale
