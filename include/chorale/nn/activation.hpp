@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/layer.hpp>
+
+namespace chorale::nn {
+
+namespace detail {
+
+/// y = f(x), element by element; x and y have the same shape.
+template <Activation F>
+struct Elementwise {
+  static constexpr bool monotone = differentiates_from_y(F);               // all of those grow with x
+
+  template <class In>
+  static constexpr void check() {}                                         // takes any shape
+
+  template <class In>
+  using apply = SameShape<In>;
+
+  template <class D, class In, int AlphaPercent = 0>
+  struct stage_with : Kernels<D>::Activate {
+    static constexpr bool overwrites = differentiates_from_y(F), keeps_y = differentiates_from_y(F);
+    explicit stage_with(Site<D> const& site)
+        : Kernels<D>::Activate{site.runtime, site.in, F, static_cast<float>(AlphaPercent) / 100.0F} {}
+  };
+  template <class D, class In>
+  using stage = stage_with<D, In>;
+};
+
+}  // namespace detail
+
+/// max(x, 0)
+struct ReLU : detail::Elementwise<Activation::relu> {
+  static constexpr std::string_view name = "re_lu";
+};
+
+/// x where positive, else Percent / 100 · x. Keras' default slope is 0.3.
+template <int Percent = 30>
+struct LeakyReLU : detail::Elementwise<Activation::leaky_relu> {
+  static constexpr std::string_view name = "leaky_re_lu";
+  template <class In>
+  static constexpr void check() {
+    static_assert(Percent >= 0, "chorale: LeakyReLU<Percent> needs a slope of at least 0");
+  }
+  template <class D, class In>
+  using stage = detail::Elementwise<Activation::leaky_relu>::stage_with<D, In, Percent>;
+};
+
+/// x where positive, else exp(x) - 1
+struct ELU : detail::Elementwise<Activation::elu> {
+  static constexpr std::string_view name = "elu";
+  template <class D, class In>
+  using stage = detail::Elementwise<Activation::elu>::stage_with<D, In, 100>;
+};
+
+/// tanh(x)
+struct Tanh : detail::Elementwise<Activation::tanh> {
+  static constexpr std::string_view name = "tanh";
+};
+
+/// 1 / (1 + exp(-x))
+struct Sigmoid : detail::Elementwise<Activation::sigmoid> {
+  static constexpr std::string_view name = "sigmoid";
+};
+
+/// log(1 + exp(x))
+struct Softplus : detail::Elementwise<Activation::softplus> {
+  static constexpr std::string_view name = "softplus";
+};
+
+/// x · Φ(x), exact
+struct GELU : detail::Elementwise<Activation::gelu> {
+  static constexpr std::string_view name = "gelu";
+};
+
+/// x / (1 + exp(-x)), also called swish
+struct SiLU : detail::Elementwise<Activation::silu> {
+  static constexpr std::string_view name = "silu";
+  template <class D, class In>
+  using stage = detail::Elementwise<Activation::silu>::stage_with<D, In, 100>;
+};
+
+/// exp(x) / Σ exp(x), over each row. The losses take logits: leave it off a network that is trained with them.
+///
+/// x, y    (B, N)
+struct Softmax {
+  static constexpr std::string_view name = "softmax";
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(In::rank == 1, "chorale: Softmax takes (B, N) but the layer before gives an image; "
+                                 "put nn::Flatten before it");
+  }
+
+  template <class In>
+  using apply = SameShape<In>;
+
+  template <class D, class In>
+  struct stage : Kernels<D>::Softmax {
+    static constexpr bool overwrites = true, keeps_y = true;
+    explicit stage(Site<D> const& site) : Kernels<D>::Softmax{site.runtime, site.in} {}
+  };
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/layer.hpp>
+
+namespace chorale::nn {
+
+/// y[b, i, j, f] = bias[f] + the sum over the window at (i, j) of x · kernel[:, :, :, f]
+///
+/// x         (B, H, W, C)
+/// kernel    (Kernel, Kernel, C, Filters), Glorot uniform or as the option says; bias (Filters), zeros
+/// y         (B, H', W', Filters); Valid: H' = (H - Kernel) / stride + 1; Same: H' = ceil(H / stride)
+/// options   Valid or Same, Stride<n>, an initializer; default Valid, Stride<1>, GlorotUniform
+/// source    tf.keras.layers.Conv2D
+template <int Filters, int Kernel, class... Options>
+struct Conv2D {
+  static constexpr std::string_view name = "conv2d";
+  static constexpr bool same             = detail::same_padding<Options...>();
+  static constexpr int stride            = detail::stride_or<Options...>(1);
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(Filters > 0 && Kernel > 0, "chorale: Conv2D<Filters, Kernel> needs both to be at least 1");
+    static_assert(detail::known_options<Options...>,
+                  "chorale: Conv2D takes filters, a kernel size, then Valid or Same, Stride<n>, and an initializer");
+    static_assert(In::rank == 3,
+                  "chorale: Conv2D takes images (B, H, W, C) but the layer before gives rows of numbers");
+    static_assert(detail::window_fits<In, Kernel, same>,
+                  "chorale: the kernel of this Conv2D is larger than the image; use a smaller one, or the option Same");
+  }
+
+  template <class In>
+  struct apply {
+    using type = decltype(detail::windowed<In, Filters, Kernel, stride, same>());
+
+    static constexpr int channels = In::dims.empty() ? 1 : In::dims.back();
+    static constexpr int fan_in = Kernel * Kernel * channels, fan_out = Kernel * Kernel * Filters;
+    static constexpr std::array<VariableSpec, 2> variables{
+        VariableSpec{"kernel",
+                     {Kernel, Kernel, channels, Filters},
+                     4,
+                     detail::init_or<Options...>(Init::glorot_uniform),
+                     fan_in,
+                     fan_out},
+        VariableSpec{"bias", {Filters}, 1, Init::zeros, fan_in, fan_out}};
+  };
+
+  template <class D, class In>
+  struct stage : Kernels<D>::Conv2D {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site)
+        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, detail::window<In>(Kernel, stride, same), Filters} {}
+  };
+};
+
+}  // namespace chorale::nn

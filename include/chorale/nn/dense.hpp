@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/layer.hpp>
+
+namespace chorale::nn {
+
+/// y = x W + b
+///
+/// x       (B, In)                   In comes from the layer before
+/// W, b    (In, Units), (Units)      Glorot uniform or as the option says, zeros
+/// y       (B, Units)
+/// source  tf.keras.layers.Dense
+template <int Units, class... Options>
+struct Dense {
+  static constexpr std::string_view name = "dense";
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(Units > 0, "chorale: Dense<Units> needs at least one unit");
+    static_assert(detail::known_options<Options...>, "chorale: Dense takes a number of units and an initializer");
+    static_assert(In::rank == 1, "chorale: Dense takes (B, In) but the layer before gives an image; "
+                                 "put nn::Flatten before it");
+  }
+
+  template <class In>
+  struct apply {
+    using type = Shape<Units>;
+
+    static constexpr int inputs = static_cast<int>(In::size);
+    static constexpr std::array<VariableSpec, 2> variables{
+        VariableSpec{"kernel", {inputs, Units}, 2, detail::init_or<Options...>(Init::glorot_uniform), inputs, Units},
+        VariableSpec{"bias", {Units}, 1, Init::zeros, inputs, Units}};
+  };
+
+  template <class D, class In>
+  struct stage : Kernels<D>::Dense {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site)
+        : Kernels<D>::Dense{site.runtime, site.in, site.rows, apply<In>::inputs, Units} {}
+  };
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/nn/sequential.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace chorale::nn {
+
+/// A network laid out on one device for one number of rows: the function that the compiler wrote, with its buffers.
+///
+///   forward     x ─▶ stage 0 ─▶ y0 ─▶ stage 1 ─▶ ... ─▶ output()
+///   backward    d_output() ─▶ ... ─▶ stage 0;  after each stage that has variables, `ready(end)`: the gradients
+///               below `end` are final, and a bucket of them may leave while the stages before still compute
+///
+/// keeps   one buffer per activation (none for a stage that may overwrite its input) and two for their gradients
+/// cost    forward and backward allocate nothing
+template <class D, class Net>
+class Executor {
+  using K     = Kernels<D>;
+  using nodes = typename Net::nodes;
+
+  template <class Nodes>
+  struct StagesOf;
+  template <class... N>
+  struct StagesOf<detail::List<N...>> {
+    using type = std::tuple<std::optional<typename N::layer::template stage<D, typename N::in>>...>;
+    static constexpr std::array<std::size_t, sizeof...(N)> variables{N::variables...};
+  };
+  using Stages = typename StagesOf<nodes>::type;
+  static constexpr auto variables_of    = StagesOf<nodes>::variables;
+  static constexpr std::size_t count    = nodes::size;
+  static constexpr auto const& plan     = Net::plan;
+  static constexpr std::size_t width_in = Net::input::size, width_out = Net::output::size;
+
+  template <std::size_t I>
+  using Stage = typename std::tuple_element_t<I, Stages>::value_type;
+
+  /// May stage I write over its input? Not over the user's batch, nor over what the stage before still reads.
+  template <std::size_t I>
+  static constexpr bool in_place() {
+    if constexpr (I == 0) return false;
+    else return Stage<I>::overwrites && !Stage<I - 1>::keeps_y;
+  }
+
+ public:
+  /// rows    of every batch that this executor takes, at least 1
+  Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients) : rows_{rows} {
+    each([&]<std::size_t I>() {
+      std::get<I>(stages_).emplace(Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I)});
+    });
+
+    auto total    = std::size_t{0};
+    auto widest   = round_up(static_cast<std::size_t>(rows) * width_in * sizeof(float));
+    auto y_at     = std::array<std::size_t, count>{};
+    auto work_at  = std::array<std::size_t, count>{};
+    each([&]<std::size_t I>() {
+      auto const& stage = *std::get<I>(stages_);
+      auto const size   = round_up(K::bytes(stage.out()));
+      y_at[I]           = total;
+      if constexpr (in_place<I>()) y_at[I] = y_at[I - 1];
+      else total += size;
+      work_at[I] = total;
+      total += round_up(stage.workspace());
+      widest = std::max(widest, size);
+    });
+    memory_           = device.allocate(total + 2 * widest);
+    auto* const base  = memory_.data();
+    auto const floats = [&](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
+
+    output_   = floats(y_at[count - 1]);
+    d_output_ = floats(total);
+    auto* dy  = d_output_;
+    backwards([&]<std::size_t I>() {
+      auto ports = Ports{.y = floats(y_at[I]), .dy = dy, .workspace = base + work_at[I]};
+      if constexpr (I > 0) ports.x = floats(y_at[I - 1]);
+      if constexpr (I > 0) {
+        if (trains_before<I>())
+          ports.dx = in_place<I>() ? dy : floats(dy == floats(total) ? total + widest : total);
+      }
+      if constexpr (variables_of[I] > 0) {
+        auto const first = first_variable<I>();
+        ports.kernel     = variables.values.data() + plan.variables[first].offset;
+        ports.d_kernel   = gradients.values.data() + plan.variables[first].offset;
+        if constexpr (variables_of[I] > 1) {
+          ports.bias   = variables.values.data() + plan.variables[first + 1].offset;
+          ports.d_bias = gradients.values.data() + plan.variables[first + 1].offset;
+        }
+      }
+      std::get<I>(stages_)->bind(ports);
+      dy = ports.dx;
+    });
+  }
+
+  Executor(Executor const&)            = delete;                           // the stages hold addresses of the runtime
+  Executor& operator=(Executor const&) = delete;
+
+  int rows() const { return rows_; }
+
+  /// x    (rows, Input); read again by backward, so it must live until then
+  void forward(float const* x, Pass const& pass) {
+    std::get<0>(stages_)->read_from(x);
+    each([&]<std::size_t I>() { std::get<I>(stages_)->forward(pass); });
+  }
+
+  /// (rows, Output)
+  float const* output() const { return output_; }
+  /// (rows, Output); whoever computes the loss writes its gradient here before backward
+  float* d_output() const { return d_output_; }
+
+  template <class Ready>
+  void backward(Pass const& pass, Ready&& ready) {
+    backwards([&]<std::size_t I>() {
+      if constexpr (variables_of[I] > 0 || trains_before<I>()) std::get<I>(stages_)->backward(pass);
+      if constexpr (variables_of[I] > 0) ready(plan.ready[I]);
+    });
+  }
+
+ private:
+  static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  /// Does any stage before I have variables? If not, nobody needs the gradient by its input.
+  template <std::size_t I>
+  static constexpr bool trains_before() {
+    for (std::size_t i = 0; i < I; ++i)
+      if (variables_of[i] > 0) return true;
+    return false;
+  }
+
+  template <std::size_t I>
+  static constexpr std::size_t first_variable() {
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < I; ++i) first += variables_of[i];
+    return first;
+  }
+
+  template <std::size_t I>
+  typename K::layout layout_into() const {
+    if constexpr (I > 0) return std::get<I - 1>(stages_)->out();
+    else if constexpr (Net::input::rank == 3)
+      return K::image(rows_, Net::input::dims[0], Net::input::dims[1], Net::input::dims[2]);
+    else return K::matrix(rows_, static_cast<int>(width_in));
+  }
+
+  template <class F>
+  static void each(F&& f) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) { (f.template operator()<I>(), ...); }(
+        std::make_index_sequence<count>{});
+  }
+  template <class F>
+  static void backwards(F&& f) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) { (f.template operator()<count - 1 - I>(), ...); }(
+        std::make_index_sequence<count>{});
+  }
+
+  int rows_;
+  typename K::runtime runtime_;
+  Stages stages_;
+  typename D::block memory_;
+  float* output_   = nullptr;
+  float* d_output_ = nullptr;
+};
+
+}  // namespace chorale::nn

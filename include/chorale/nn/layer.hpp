@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/shape.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+namespace chorale::nn {
+
+/// What a layer is told when it is made for one number of rows.
+template <class D>
+struct Site {
+  typename Kernels<D>::runtime& runtime;
+  typename Kernels<D>::layout in;                                          // of x, as the layer before writes it
+  int rows;
+  int layer;                                                               // position in the network, 0-based
+};
+
+/// One layer of a network: a type without state, a function from the shape of a row to the shape of a row.
+///
+///   L::name                          "dense"; variables are "dense/kernel", then "dense_1/kernel"
+///   L::template check<In>()          a function whose static_asserts say what it cannot take; apart from apply, because
+///                                    clang gives up on a class with a failed static_assert, and goes on with others' errors
+///   L::template apply<In>::type      the shape that comes out
+///   L::template apply<In>::variables std::array<VariableSpec, n>
+///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
+///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
+///                                    `overwrites`: may y be x? `keeps_y`: does backward read y?
+template <class L, class In>
+concept Layer = requires {
+  { L::name }                                -> std::convertible_to<std::string_view>;
+  L::template check<In>();
+  typename L::template apply<In>::type;
+  { L::template apply<In>::variables.size() } -> std::convertible_to<std::size_t>;
+};
+
+/// A layer without variables that gives the shape it takes.
+template <class In>
+struct SameShape {
+  using type = In;
+  static constexpr std::array<VariableSpec, 0> variables{};
+};
+
+/// The first entry of a Sequential: the shape of one row of input.
+template <int... D>
+struct Input {
+  using shape = Shape<D...>;
+};
+
+// Options of layers are types, in any order: Conv2D<32, 3, Same, Stride<2>, HeNormal>.
+
+struct Valid { static constexpr bool same = false; };                      // no padding (Keras: "valid")
+struct Same { static constexpr bool same = true; };                        // out = ceil(in / stride) (Keras: "same")
+
+template <int S>
+struct Stride {
+  static_assert(S > 0, "chorale: Stride<S> needs at least 1");
+  static constexpr int stride = S;
+};
+
+template <Init I>
+struct Initializer {
+  static constexpr Init init = I;
+};
+using GlorotUniform = Initializer<Init::glorot_uniform>;
+using GlorotNormal  = Initializer<Init::glorot_normal>;
+using HeUniform     = Initializer<Init::he_uniform>;
+using HeNormal      = Initializer<Init::he_normal>;
+
+namespace detail {
+
+template <class T> concept padding_option     = requires { T::same; };
+template <class T> concept stride_option      = requires { T::stride; };
+template <class T> concept initializer_option = requires { T::init; };
+
+template <class... Options>
+constexpr bool same_padding() {
+  bool same = false;
+  ([&] { if constexpr (padding_option<Options>) same = Options::same; }(), ...);
+  return same;
+}
+
+template <class... Options>
+constexpr int stride_or(int fallback) {
+  int stride = fallback;
+  ([&] { if constexpr (stride_option<Options>) stride = Options::stride; }(), ...);
+  return stride;
+}
+
+template <class... Options>
+constexpr Init init_or(Init fallback) {
+  Init init = fallback;
+  ([&] { if constexpr (initializer_option<Options>) init = Options::init; }(), ...);
+  return init;
+}
+
+template <class... Options>
+inline constexpr bool known_options =
+    ((padding_option<Options> || stride_option<Options> || initializer_option<Options>) && ...);
+
+/// The window of a kernel over images of shape In, with the padding of Keras: the odd pixel goes below and right.
+template <class In>
+constexpr Window window(int kernel, int stride, bool same) {
+  auto w =
+      Window{.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel, .stride = stride};
+  if (same) {
+    auto const total = [&](int size) {
+      auto const needed = ((size + stride - 1) / stride - 1) * stride + kernel - size;
+      return needed > 0 ? needed : 0;
+    };
+    w.pad_before = total(w.height) / 2;
+    w.pad_after  = total(w.height) - w.pad_before;
+    w.pad_left   = total(w.width) / 2;
+    w.pad_right  = total(w.width) - w.pad_left;
+  }
+  return w;
+}
+
+/// Shape of what comes out of a window; where the window does not fit, a shape that lets the one real error stand
+/// alone.
+template <class In, int Channels, int Kernel, int StrideOf, bool IsSame>
+constexpr auto windowed() {
+  if constexpr (In::rank != 3) return Shape<1, 1, Channels>{};
+  else {
+    constexpr auto w = window<In>(Kernel, StrideOf, IsSame);
+    if constexpr (w.out_height() < 1 || w.out_width() < 1) return Shape<1, 1, Channels>{};
+    else return Shape<w.out_height(), w.out_width(), Channels>{};
+  }
+}
+
+template <class In, int Kernel, bool IsSame>
+inline constexpr bool window_fits = In::rank != 3 || IsSame || (In::dims[0] >= Kernel && In::dims[1] >= Kernel);
+
+}  // namespace detail
+}  // namespace chorale::nn

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/tensor/sum.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+/// What is watched. A metric of a model gives a sum over rows; its mean over all rows of all replicas is exact.
+namespace chorale::metric {
+
+/// The share of rows whose largest output is the one that the target names.
+///
+/// source  tf.keras.metrics.SparseCategoricalAccuracy, CategoricalAccuracy
+struct Accuracy {
+  static constexpr std::string_view name = "accuracy";
+
+  float sum(std::size_t rows, std::size_t classes, float const* output, int const* labels) const {
+    auto right = 0;
+    for (std::size_t r = 0; r < rows; ++r)
+      right += top(classes, output + r * classes) == static_cast<std::size_t>(labels[r]) ? 1 : 0;
+    return static_cast<float>(right);
+  }
+  float sum(std::size_t rows, std::size_t classes, float const* output, float const* targets) const {
+    auto right = 0;
+    for (std::size_t r = 0; r < rows; ++r)
+      right += top(classes, output + r * classes) == top(classes, targets + r * classes) ? 1 : 0;
+    return static_cast<float>(right);
+  }
+
+ private:
+  static std::size_t top(std::size_t n, float const* x) {
+    return static_cast<std::size_t>(std::max_element(x, x + n) - x);
+  }
+};
+
+/// The running mean of a value, in a loop of one's own.
+///
+///   metric::Mean loss;   loss.update(strategy.reduce(losses));   loss.result()
+///
+/// source  tf.keras.metrics.Mean
+class Mean {
+ public:
+  void update(Sum<float> const& sum) {
+    value_ += static_cast<double>(sum.value);
+    count_ += sum.count;
+  }
+  double result() const { return count_ == 0 ? 0.0 : value_ / static_cast<double>(count_); }
+  void   reset() { *this = {}; }
+
+ private:
+  double value_       = 0;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace chorale::metric

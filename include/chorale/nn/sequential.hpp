@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/layer.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::nn {
+
+namespace detail {
+
+template <class... T>
+struct List {
+  static constexpr std::size_t size = sizeof...(T);
+};
+
+template <class L>
+concept monotone_layer = requires { requires L::monotone; };
+template <class L>
+concept picking_layer = requires { requires L::picks; };
+
+/// max(f(a), f(b)) = f(max(a, b)) when f grows: an activation moves behind the pool that follows it and sees fewer
+/// numbers.
+template <class Done, class... Rest>
+struct Reordered;
+template <class... Done>
+struct Reordered<List<Done...>> {
+  using type = List<Done...>;
+};
+template <class... Done, class A, class... Rest>
+struct Reordered<List<Done...>, A, Rest...> : Reordered<List<Done..., A>, Rest...> {};
+template <class... Done, monotone_layer A, picking_layer B, class... Rest>
+struct Reordered<List<Done...>, A, B, Rest...> : Reordered<List<Done..., B, A>, Rest...> {};
+
+/// A layer with the shape that it takes.
+template <class L, class InShape>
+struct Node {
+  using layer = L;
+  using in    = InShape;
+  using apply = typename L::template apply<InShape>;
+  using out   = typename apply::type;
+  static constexpr std::size_t variables = apply::variables.size();
+};
+
+template <class Done, class In, class... Rest>
+struct Chain;
+template <class... Done, class In>
+struct Chain<List<Done...>, In> {
+  using nodes  = List<Done...>;
+  using output = In;
+};
+template <class... Done, class In, class L, class... Rest>
+struct Chain<List<Done...>, In, L, Rest...>
+    : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
+
+template <class In, class L>
+struct ChainOf;
+template <class In, class... L>
+struct ChainOf<In, List<L...>> : Chain<List<>, In, L...> {};
+
+/// "dense", then "dense_1": the first free name, as Keras numbers them. `before`: layers of that name so far.
+constexpr Name numbered(std::string_view layer, int before, std::string_view variable) {
+  auto name = Name{layer};
+  if (before > 0) {
+    name += "_";
+    char digits[12]{};
+    auto n = std::size_t{12};
+    for (int rest = before; rest > 0; rest /= 10) digits[--n] = static_cast<char>('0' + rest % 10);
+    name += std::string_view{digits + n, 12 - n};
+  }
+  name += "/";
+  name += variable;
+  return name;
+}
+
+template <class Nodes>
+struct PlanOf;
+template <class... N>
+struct PlanOf<List<N...>> {
+  static constexpr std::size_t count = (std::size_t{0} + ... + N::variables);
+
+  static constexpr auto make() {
+    (N::layer::template check<typename N::in>(), ...);
+    auto specs  = std::array<VariableSpec, count>{};
+    auto names  = std::array<Name, count>{};
+    auto layers = std::array<int, count>{};
+    auto all    = std::array<std::string_view, sizeof...(N)>{N::layer::name...};
+    auto i      = std::size_t{0};
+    auto layer  = std::size_t{0};
+    auto const add = [&](auto const& variables) {
+      int before = 0;
+      for (std::size_t k = 0; k < layer; ++k) before += all[k] == all[layer] ? 1 : 0;
+      for (auto const& spec : variables) {
+        specs[i]  = spec;
+        names[i]  = numbered(all[layer], before, spec.name);
+        layers[i] = static_cast<int>(layer);
+        ++i;
+      }
+      ++layer;
+    };
+    (add(N::apply::variables), ...);
+    auto made = make_plan<count, sizeof...(N)>(specs, names, layers);
+    made.activations_per_row = (std::size_t{0} + ... + N::out::size);
+    return made;
+  }
+};
+
+}  // namespace detail
+
+/// A network whose layers follow one another; shapes are computed and checked by the compiler.
+///
+///   struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<10>> {};     a struct, not a using:
+///                                                                                     its errors are shorter
+///
+/// keeps   no state: `plan` is a constexpr value; variables are made by `nn::compile(...).instantiate(device, seed)`
+/// source  tf.keras.Sequential
+template <class First, class... Layers>
+struct Sequential {
+  static_assert(requires { typename First::shape; },
+                "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
+  static_assert(sizeof...(Layers) > 0, "chorale: a Sequential needs at least one layer after nn::Input");
+};
+
+template <int... D, class... Layers>
+  requires(sizeof...(Layers) > 0)
+struct Sequential<Input<D...>, Layers...> {
+  using input  = Shape<D...>;                                              // one row
+  using chain  = detail::ChainOf<input, typename detail::Reordered<detail::List<>, Layers...>::type>;
+  using nodes  = typename chain::nodes;
+  using output = typename chain::output;
+
+  static constexpr auto plan = detail::PlanOf<nodes>::make();
+};
+
+}  // namespace chorale::nn

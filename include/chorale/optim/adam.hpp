@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/optim/optimizer.hpp>
+
+#include <cmath>
+
+namespace chorale::optim {
+
+namespace detail {
+
+template <class D, class O>
+void adam_update(O const& o, Update const& u, float decay) {
+  auto const t       = static_cast<double>(u.now.step + 1);
+  auto const correct = [t](float beta) {
+    return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), t)));
+  };
+  Kernels<D>::adam(u.values, u.gradients.data(), u.slot(0), u.slot(1),
+                   {.rate      = o.rate(u.now),
+                    .scale     = u.scale,
+                    .beta_1    = o.beta_1,
+                    .beta_2    = o.beta_2,
+                    .epsilon   = o.epsilon,
+                    .decay     = decay,
+                    .correct_1 = correct(o.beta_1),
+                    .correct_2 = correct(o.beta_2)});
+}
+
+}  // namespace detail
+
+/// w -= rate · m̂ / (sqrt(v̂) + epsilon), with m̂, v̂ the corrected running means of g and g².
+///
+/// source  Kingma & Ba, ICLR 2015, algorithm 1; defaults of tf.keras.optimizers.Adam
+struct Adam {
+  static constexpr int slots = 2;
+
+  Rate learning_rate    = 1e-3F;
+  float beta_1          = 0.9F;
+  float beta_2          = 0.999F;
+  float epsilon         = 1e-7F;
+  float global_clipnorm = 0;
+
+  float rate(Moment now) const { return learning_rate(now); }
+
+  template <class D>
+  void update(Update const& u) const { detail::adam_update<D>(*this, u, 0); }
+};
+
+/// Adam, and each step shrinks w by rate · weight_decay, apart from the gradient.
+///
+/// source  Loshchilov & Hutter, ICLR 2019; tf.keras.optimizers.AdamW
+struct AdamW {
+  static constexpr int slots = 2;
+
+  Rate learning_rate    = 1e-3F;
+  float weight_decay    = 4e-3F;
+  float beta_1          = 0.9F;
+  float beta_2          = 0.999F;
+  float epsilon         = 1e-7F;
+  float global_clipnorm = 0;
+
+  float rate(Moment now) const { return learning_rate(now); }
+
+  template <class D>
+  void update(Update const& u) const { detail::adam_update<D>(*this, u, rate(u.now) * weight_decay); }
+};
+
+}  // namespace chorale::optim

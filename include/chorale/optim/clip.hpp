@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/ops.hpp>
+
+#include <cmath>
+
+namespace chorale::optim {
+
+/// The factor that brings gradients · scale to a global norm of at most `limit`; 1 when they are below it.
+///
+/// gradients    of all variables together, reduced: every replica finds the same factor
+/// source       Pascanu et al., ICML 2013; tf.clip_by_global_norm
+template <class D>
+float clip_factor(Span<float const> gradients, float scale, float limit) {
+  auto const norm = std::sqrt(Kernels<D>::squared_norm(gradients)) * static_cast<double>(scale);
+  return norm > static_cast<double>(limit) ? static_cast<float>(static_cast<double>(limit) / norm) : 1.0F;
+}
+
+}  // namespace chorale::optim

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/optim/schedule.hpp>
+#include <chorale/tensor/ops.hpp>
+
+#include <concepts>
+#include <cstddef>
+
+namespace chorale::optim {
+
+/// What an update works on: flat arrays of equal length and layout, padding included. Padding is zero and stays zero.
+///
+/// slots    (O::slots, n): the optimizer's memory of each variable, one row after the other; zero at the start
+/// scale    the gradient is gradients[i] · scale: 1 / rows, and the clipping factor
+struct Update {
+  Span<float> values;
+  Span<float const> gradients;
+  Span<float> slots;
+  float scale;
+  Moment now;
+
+  float* slot(std::size_t i) const { return slots.data() + i * values.size(); }
+};
+
+/// An update rule: hyperparameters are a value, state is one or more slots for each variable, beside it.
+///
+/// order    the same bits in give the same bits out: this is what keeps mirrored variables equal
+template <class O>
+concept Optimizer = requires(O const& optimizer, Update const& update) {
+  { O::slots }                        -> std::convertible_to<int>;         // floats kept for each trainable number
+  { optimizer.rate(update.now) }      -> std::same_as<float>;              // the learning rate of this step
+  { optimizer.global_clipnorm }       -> std::convertible_to<float>;       // 0: gradients are not clipped
+};
+
+}  // namespace chorale::optim

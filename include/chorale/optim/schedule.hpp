@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <numbers>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace chorale::optim {
+
+/// How far training has come: updates that were applied, and passes over the data that were finished.
+struct Moment {
+  std::int64_t step = 0;
+  int epoch         = 0;
+};
+
+/// rate = initial · decay_rate ^ (step / decay_steps)
+///
+/// source  tf.keras.optimizers.schedules.ExponentialDecay
+struct ExponentialDecay {
+  float initial;
+  std::int64_t decay_steps;
+  float decay_rate;
+
+  float operator()(Moment t) const {
+    return initial * std::pow(decay_rate, static_cast<float>(t.step) / static_cast<float>(decay_steps));
+  }
+};
+
+/// From initial to alpha · initial along half a cosine, then constant.
+///
+/// source  tf.keras.optimizers.schedules.CosineDecay; Loshchilov & Hutter, ICLR 2017
+struct CosineDecay {
+  float initial;
+  std::int64_t decay_steps;
+  float alpha = 0;
+
+  float operator()(Moment t) const {
+    auto const done = static_cast<float>(std::min(t.step, decay_steps)) / static_cast<float>(decay_steps);
+    return initial * ((1 - alpha) * 0.5F * (1 + std::cos(std::numbers::pi_v<float> * done)) + alpha);
+  }
+};
+
+/// One rate for each stretch of epochs: PiecewiseEpochs{{{0, 1e-3f}, {3, 1e-4f}, {7, 1e-5f}}}.
+///
+/// keeps   at most eight stretches, each named by its first epoch, 0-based and ascending
+/// source  the schedule that tf.distribute's guides give to LearningRateScheduler
+class PiecewiseEpochs {
+ public:
+  PiecewiseEpochs(std::initializer_list<std::pair<int, float>> stretches) {
+    CHORALE_EXPECTS(stretches.size() >= 1 && stretches.size() <= stretches_.size(),
+                    "PiecewiseEpochs takes 1 to 8 stretches, got " + std::to_string(stretches.size()));
+    for (auto const& stretch : stretches) stretches_[count_++] = stretch;
+  }
+
+  float operator()(Moment t) const {
+    auto rate = stretches_[0].second;
+    for (std::size_t i = 0; i < count_ && stretches_[i].first <= t.epoch; ++i) rate = stretches_[i].second;
+    return rate;
+  }
+
+ private:
+  std::array<std::pair<int, float>, 8> stretches_{};
+  std::size_t count_ = 0;
+};
+
+/// A learning rate: a number, or one of the schedules above.
+class Rate {
+ public:
+  Rate(float constant) : rule_{constant} {}
+  Rate(ExponentialDecay decay) : rule_{decay} {}
+  Rate(CosineDecay decay) : rule_{decay} {}
+  Rate(PiecewiseEpochs decay) : rule_{decay} {}
+
+  float operator()(Moment t) const {
+    return std::visit(
+        [t](auto const& rule) {
+          if constexpr (std::is_same_v<decltype(rule), float const&>) return rule;
+          else return rule(t);
+        },
+        rule_);
+  }
+
+ private:
+  std::variant<float, ExponentialDecay, CosineDecay, PiecewiseEpochs> rule_;
+};
+
+/// The schedule of tf.distribute's guides: 1e-3 for three epochs, 1e-4 for four, then 1e-5.
+inline Rate decaying() { return PiecewiseEpochs{{0, 1e-3F}, {3, 1e-4F}, {7, 1e-5F}}; }
+
+}  // namespace chorale::optim

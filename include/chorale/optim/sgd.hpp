@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/optim/optimizer.hpp>
+
+namespace chorale::optim {
+
+/// w -= rate · g, with momentum when asked: v = momentum · v - rate · g; w += v.
+///
+/// source  tf.keras.optimizers.SGD; Nesterov's form: Sutskever et al., ICML 2013
+struct SGD {
+  enum class Momentum { classic, nesterov };
+
+  static constexpr int slots = 1;
+
+  Rate learning_rate    = 0.01F;
+  float momentum        = 0;
+  Momentum kind         = Momentum::classic;
+  float global_clipnorm = 0;
+
+  float rate(Moment now) const { return learning_rate(now); }
+
+  template <class D>
+  void update(Update const& u) const {
+    auto const step = typename Kernels<D>::SgdStep{.rate = rate(u.now), .scale = u.scale, .momentum = momentum};
+    if (momentum == 0) Kernels<D>::sgd(u.values, u.gradients.data(), step);
+    else if (kind == Momentum::classic) Kernels<D>::sgd_momentum(u.values, u.gradients.data(), u.slot(0), step);
+    else Kernels<D>::sgd_nesterov(u.values, u.gradients.data(), u.slot(0), step);
+  }
+};
+
+}  // namespace chorale::optim

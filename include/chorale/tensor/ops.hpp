@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace chorale {
+
+/// A window that slides over an image: convolutions and pools. Sizes in pixels; images are (B, H, W, C).
+struct Window {
+  int height = 0, width = 0, channels = 0;                                 // of the image that goes in
+  int kernel = 1, stride = 1;                                              // square windows
+  int pad_before = 0, pad_after = 0;                                       // rows; columns have pads of their own
+  int pad_left = 0, pad_right = 0;
+
+  constexpr int out_height() const { return (height + pad_before + pad_after - kernel) / stride + 1; }
+  constexpr int out_width() const { return (width + pad_left + pad_right - kernel) / stride + 1; }
+};
+
+enum class Pool { max, average };
+enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu };
+
+/// Does f'(x) follow from f(x)? Then x itself need not be kept.
+constexpr bool differentiates_from_y(Activation f) {
+  return f != Activation::softplus && f != Activation::gelu && f != Activation::silu;
+}
+
+/// What one pass over a batch needs besides data.
+struct Pass {
+  bool training         = false;
+  Seed seed             = {};
+  std::uint64_t step    = 0;                                               // of the optimizer; 0-based
+  std::size_t first_row = 0;                                               // of this share within the global batch
+};
+
+/// Where a kernel finds its operands. Bound once; forward and backward then take no addresses.
+///
+/// x, y      what goes in and comes out; equal for kernels that work in place
+/// dx, dy    gradients of the loss by x and y; dx is null where nobody needs it
+struct Ports {
+  float* x = nullptr;
+  float* y = nullptr;
+  float* dx = nullptr;
+  float* dy = nullptr;
+  float* kernel = nullptr;                                                 // variables of the layer, when it has them
+  float* bias = nullptr;
+  float* d_kernel = nullptr;                                               // and their gradients
+  float* d_bias = nullptr;
+  std::byte* workspace = nullptr;                                          // workspace() bytes, 64-byte aligned
+};
+
+/// The kernels of one device: the only code that computes with tensors. Specialised in ops_cpu.hpp.
+///
+///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
+///   runtime     what the kernels of one replica share: an engine and a queue
+///   Conv2D, Pool2D, Dense, Activate, Softmax, ToRows, FromRows
+///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
+///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours
+///   sgd, adam   update rules over flat arrays
+///   sparse_cross_entropy, cross_entropy, squared_error
+///               loss over rows and its gradient
+template <class D>
+struct Kernels;
+
+}  // namespace chorale

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+
+namespace chorale {
+
+/// A short text in a constexpr value.
+struct Name {
+  std::array<char, 40> text{};
+  std::size_t length = 0;
+
+  constexpr Name() = default;
+  constexpr Name(std::string_view s) { *this += s; }
+  constexpr Name& operator+=(std::string_view s) {
+    for (char const c : s) text.at(length++) = c;                          // .at: too long a name does not compile
+    return *this;
+  }
+  constexpr operator std::string_view() const { return {text.data(), length}; }
+};
+
+/// How a variable gets its first values. Limits are those of Keras: uniform has limit sqrt(3 · scale), normal is not
+/// cut.
+///
+/// source  Glorot & Bengio, AISTATS 2010: scale 2 / (fan_in + fan_out); He et al., ICCV 2015: scale 2 / fan_in
+enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal };
+
+/// One variable of a network: what a layer declares.
+struct VariableSpec {
+  std::string_view name;                                                   // within its layer: "kernel", "bias"
+  std::array<int, 4> dims{};
+  int rank = 0;
+  Init init = Init::zeros;
+  int fan_in = 1, fan_out = 1;
+
+  constexpr std::size_t size() const {
+    std::size_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= static_cast<std::size_t>(dims[static_cast<std::size_t>(i)]);
+    return n;
+  }
+};
+
+/// One variable of a network: what the plan made of it.
+struct PlannedVariable {
+  Name name;                                                               // in the network: "conv2d/kernel"
+  VariableSpec spec;
+  int layer          = 0;                                                  // position in the network, 0-based
+  std::size_t offset = 0;                                                  // elements from the start of the arena part
+  std::size_t size   = 0;                                                  // elements, padding not counted
+
+  constexpr std::size_t end() const { return offset + size; }
+};
+
+namespace plan {
+
+inline constexpr std::size_t header   = 16;                                // elements before the first variable
+inline constexpr std::size_t align    = 16;                                // elements: one cache line of float
+inline constexpr std::size_t loss_at  = 0;                             // in the header of the gradients: sum of losses,
+inline constexpr std::size_t rows_at  = 1;                                 // rows that it sums,
+inline constexpr std::size_t first_metric = 2;                             // then the sums of the metrics
+inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
+
+}  // namespace plan
+
+/// Everything about a network that does not depend on the number of ranks, as one constexpr value.
+///
+///   variables, gradients and optimizer slots share one layout:
+///
+///   | header | last layer | ... | first layer |        offsets grow in the order in which backward finishes gradients,
+///   |<-- bucket 0 -->|<-- bucket 1 -->|                so a bucket is a contiguous range that closes from the front
+///
+///   In the gradients the header carries the step's loss, rows and metrics: they cross ranks without a message of their
+///   own.
+///
+/// keeps   `variables` is in reading order; each offset is a multiple of plan::align; padding is always zero
+template <std::size_t N, std::size_t Layers>
+struct Plan {
+  std::array<PlannedVariable, N> variables{};
+  std::array<std::size_t, Layers> ready{};                               // gradients below this are final after layer i
+  std::array<std::size_t, N + 1> bucket_ends{};
+  std::size_t buckets    = 0;
+  std::size_t elements   = 0;                                           // of one arena part: header, variables, padding
+  std::size_t parameters = 0;                                              // trainable numbers
+  std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
+  std::uint64_t hash     = 0;                                        // equal plans, and nothing else, have equal hashes
+
+  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
+  constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
+
+  /// Bytes of one replica's arena with an optimizer of so many slots per variable.
+  constexpr std::size_t arena_bytes(int slots) const {
+    return elements * sizeof(float) * (2 + static_cast<std::size_t>(slots));
+  }
+};
+
+/// Lays out the variables of a network; `specs` and `layers` in reading order, `layers[i]` the layer of specs[i].
+///
+/// source  packing in reverse layer order, so that the first bucket is on its way while early layers still compute:
+///         Li et al., "PyTorch Distributed", VLDB 2020
+template <std::size_t N, std::size_t Layers>
+constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, std::array<Name, N> const& names,
+                                    std::array<int, N> const& layers) {
+  auto made   = Plan<N, Layers>{};
+  auto offset = plan::header;
+  auto bucket_begin = std::size_t{0};
+  for (std::size_t layer = Layers; layer-- > 0;) {
+    for (std::size_t i = 0; i < N; ++i) {
+      if (layers[i] != static_cast<int>(layer)) continue;
+      auto const size   = specs[i].size();
+      made.variables[i] = {names[i], specs[i], layers[i], offset, size};
+      made.parameters += size;
+      offset += (size + plan::align - 1) / plan::align * plan::align;
+    }
+    made.ready[layer] = offset;
+    if ((offset - bucket_begin) * sizeof(float) >= plan::bucket_bytes || layer == 0) {
+      if (offset > bucket_begin) made.bucket_ends[made.buckets++] = offset;
+      bucket_begin = offset;
+    }
+  }
+  made.elements = offset;
+
+  auto hash      = std::uint64_t{0xcbf29ce484222325};                      // FNV-1a
+  auto const mix = [&hash](std::uint64_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (auto const& v : made.variables) {
+    for (char const c : std::string_view{v.name}) mix(static_cast<unsigned char>(c));
+    for (int const d : v.spec.dims)
+      for (int shift = 0; shift < 32; shift += 8) mix(static_cast<std::uint64_t>(d) >> shift & 0xff);
+    for (int shift = 0; shift < 64; shift += 8) mix(v.offset >> shift & 0xff);
+  }
+  made.hash = hash;
+  return made;
+}
+
+/// A table that a person reads: one line a variable, then buckets and bytes.
+template <std::size_t N, std::size_t Layers>
+std::ostream& operator<<(std::ostream& out, Plan<N, Layers> const& p) {
+  for (auto const& v : p.variables) {
+    out << std::string_view{v.name} << "  (";
+    for (int i = 0; i < v.spec.rank; ++i) out << (i ? ", " : "") << v.spec.dims[static_cast<std::size_t>(i)];
+    out << ")  " << v.size << " float32 at " << v.offset << '\n';
+  }
+  return out << p.parameters << " parameters, " << p.buckets << " buckets, " << p.bytes_per_step()
+             << " bytes reduced per step, hash " << std::hex << p.hash << std::dec << '\n';
+}
+
+}  // namespace chorale

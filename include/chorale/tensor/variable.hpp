@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <cmath>
+#include <string_view>
+
+namespace chorale {
+
+/// A named, trainable tensor of one replica: a view into its arena.
+struct Variable {
+  std::string_view name;
+  Span<int const> shape;
+  Span<float> value;
+};
+
+/// All variables of one replica: one contiguous buffer, laid out by the plan.
+struct Variables {
+  Span<float> values;                                                      // header and padding included
+  Span<PlannedVariable const> plan;
+
+  std::size_t size() const { return plan.size(); }
+  Variable operator[](std::size_t i) const {
+    auto const& v = plan[i];
+    return {v.name, Span<int const>{v.spec.dims}.first(static_cast<std::size_t>(v.spec.rank)),
+            values.subspan(v.offset, v.size)};
+  }
+};
+
+/// The gradients of one step, laid out as the variables: sums over rows, with their count.
+///
+/// keeps   values are sums; who applies them divides by rows() once, after the sums were reduced
+struct Gradients {
+  Span<float> values;                                                      // the header holds loss, rows and metrics
+  Span<PlannedVariable const> plan;
+  Span<std::size_t const> ends;                                            // of the buckets, ascending
+
+  float loss() const { return values[plan::loss_at]; }                     // sum over rows()
+  float rows() const { return values[plan::rows_at]; }                     // exact up to 2^24
+  Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
+};
+
+/// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits.
+///
+/// source  tf.keras.initializers
+inline void initialize(Span<float> value, VariableSpec const& spec, Random const& random) {
+  auto const in = static_cast<float>(spec.fan_in), out = static_cast<float>(spec.fan_out);
+  auto const fill = [&](auto&& make) {
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] = make(i);
+  };
+  auto const uniform = [&](float limit) { fill([&](std::size_t i) { return random.uniform(i, -limit, limit); }); };
+  auto const normal  = [&](float sigma) { fill([&](std::size_t i) { return sigma * random.normal(i); }); };
+  switch (spec.init) {
+    case Init::zeros:          return fill([](std::size_t) { return 0.0F; });
+    case Init::ones:           return fill([](std::size_t) { return 1.0F; });
+    case Init::glorot_uniform: return uniform(std::sqrt(6.0F / (in + out)));
+    case Init::glorot_normal:  return normal(std::sqrt(2.0F / (in + out)));
+    case Init::he_uniform:     return uniform(std::sqrt(6.0F / in));
+    case Init::he_normal:      return normal(std::sqrt(2.0F / in));
+  }
+}
+
+}  // namespace chorale

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/tensor/kernels_cpu.hpp>
+#include <chorale/tensor/onednn.hpp>
+#include <chorale/tensor/ops.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace chorale {
+
+/// y = convolution of x with a square kernel, plus bias.
+///
+/// x, y      (B, H, W, C), (B, H', W', Filters), in any layout
+/// kernel    (K, K, C, Filters); bias (Filters)
+/// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
+class Kernels<Cpu>::Conv2D {
+ public:
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters)
+      : rt_{&rt}, in_{in},
+        plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
+        bias_{{filters}, onednn::f32, onednn::tag::x} {
+    using onednn::tag;
+    auto const attributes = onednn::user_scratchpad();
+    auto const any        = [](onednn::dims d) { return layout{std::move(d), onednn::f32, tag::any}; };
+    auto const src        = any({rows, w.channels, w.height, w.width});
+    auto const dst        = any({rows, filters, w.out_height(), w.out_width()});
+    auto const ker        = any({filters, w.channels, w.kernel, w.kernel});
+    auto const strides    = onednn::dims{w.stride, w.stride};
+    auto const before     = onednn::dims{w.pad_before, w.pad_left};
+    auto const after      = onednn::dims{w.pad_after, w.pad_right};
+    constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, dst, strides, before, after},
+                attributes, rt.engine};
+    weights_ = {{direct, forward_.src_desc(), ker, bias_, forward_.dst_desc(), strides, before, after},
+                attributes, rt.engine, forward_};
+    data_    = {{direct, forward_.src_desc(), ker, forward_.dst_desc(), strides, before, after},
+                attributes, rt.engine, forward_};
+  }
+
+  layout out() const { return forward_.dst_desc(); }
+  std::size_t workspace() const {
+    auto cut = onednn::Cutter{};
+    place(cut);
+    return cut.used();
+  }
+
+  void bind(Ports const& p) {
+    auto cut        = onednn::Cutter{p.workspace};
+    auto const at   = place(cut);
+    auto const src  = forward_.src_desc(), dst = forward_.dst_desc();
+    auto* const x   = src == in_ ? p.x : at.x;
+
+    if (src != in_) x_to_own_ = onednn::reorder(*rt_, in_, p.x, src, at.x);
+    kernel_to_own_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, forward_.weights_desc(), at.kernel);
+    run_forward_   = {*rt_, dnnl::convolution_forward{forward_},
+                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
+                       {DNNL_ARG_BIAS, bias_, p.bias}, {DNNL_ARG_DST, dst, p.y},
+                       {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
+    run_weights_   = {*rt_, dnnl::convolution_backward_weights{weights_},
+                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_DIFF_DST, dst, p.dy},
+                       {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), at.d_kernel},
+                       {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
+                       {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
+    own_to_kernel_ = onednn::reorder(*rt_, weights_.diff_weights_desc(), at.d_kernel, plain_kernel_, p.d_kernel);
+    if (p.dx == nullptr) return;
+    if (data_.weights_desc() != forward_.weights_desc())
+      kernel_to_data_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, data_.weights_desc(), at.data_kernel);
+    run_data_ = {*rt_, dnnl::convolution_backward_data{data_},
+                 {{DNNL_ARG_DIFF_DST, dst, p.dy},
+                  {DNNL_ARG_WEIGHTS, data_.weights_desc(), kernel_to_data_ ? at.data_kernel : at.kernel},
+                  {DNNL_ARG_DIFF_SRC, src, src == in_ ? p.dx : at.x},      // x is not needed any more
+                  {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
+    if (src != in_) own_to_dx_ = onednn::reorder(*rt_, src, at.x, in_, p.dx);
+  }
+
+  void read_from(float const* x) {
+    if (x_to_own_) return x_to_own_.point(DNNL_ARG_FROM, x);
+    run_forward_.point(DNNL_ARG_SRC, x);
+    run_weights_.point(DNNL_ARG_SRC, x);
+  }
+  void forward(Pass const&) const {
+    if (x_to_own_) x_to_own_();
+    kernel_to_own_();
+    run_forward_();
+  }
+  void backward(Pass const&) const {
+    run_weights_();
+    own_to_kernel_();
+    if (kernel_to_data_) kernel_to_data_();
+    if (run_data_) run_data_();
+    if (own_to_dx_) own_to_dx_();
+  }
+
+ private:
+  struct Places {
+    float *x, *kernel, *d_kernel, *data_kernel;
+    std::byte* scratch;
+  };
+  Places place(onednn::Cutter& cut) const {
+    auto const scratch = std::max({forward_.scratchpad_desc().get_size(), weights_.scratchpad_desc().get_size(),
+                                   data_.scratchpad_desc().get_size()});
+    return {forward_.src_desc() == in_ ? nullptr : cut.take(forward_.src_desc()), cut.take(forward_.weights_desc()),
+            cut.take(weights_.diff_weights_desc()), cut.take(data_.weights_desc()), cut.take_bytes(scratch)};
+  }
+
+  runtime* rt_;
+  layout in_, plain_kernel_, bias_;
+  dnnl::convolution_forward::primitive_desc forward_;
+  dnnl::convolution_backward_weights::primitive_desc weights_;
+  dnnl::convolution_backward_data::primitive_desc data_;
+  onednn::Call x_to_own_, kernel_to_own_, run_forward_, run_weights_, own_to_kernel_, kernel_to_data_, run_data_,
+      own_to_dx_;
+};
+
+/// y = the largest, or the mean, of each window of x. Padding never counts.
+///
+/// x, y      (B, H, W, C), (B, H', W', C), both in the layout of x
+/// source    tf.keras.layers.MaxPool2D, AveragePooling2D; oneDNN pooling
+class Kernels<Cpu>::Pool2D {
+ public:
+  Pool2D(runtime& rt, layout const& in, int rows, Window const& w, Pool pool) : rt_{&rt}, in_{in} {
+    auto const algorithm  = pool == Pool::max ? dnnl::algorithm::pooling_max
+                                              : dnnl::algorithm::pooling_avg_exclude_padding;
+    auto const attributes = onednn::user_scratchpad();
+    auto const dst     = layout{{rows, w.channels, w.out_height(), w.out_width()}, onednn::f32, onednn::tag::any};
+    auto const strides = onednn::dims{w.stride, w.stride}, kernel = onednn::dims{w.kernel, w.kernel};
+    auto const before  = onednn::dims{w.pad_before, w.pad_left}, after = onednn::dims{w.pad_after, w.pad_right};
+    forward_  = {{dnnl::prop_kind::forward_training, algorithm, in, dst, strides, kernel, before, after},
+                 attributes, rt.engine};
+    backward_ = {{algorithm, in, forward_.dst_desc(), strides, kernel, before, after}, attributes, rt.engine, forward_};
+  }
+
+  layout out() const { return forward_.dst_desc(); }
+  std::size_t workspace() const {
+    auto cut = onednn::Cutter{};
+    place(cut);
+    return cut.used();
+  }
+
+  void bind(Ports const& p) {
+    auto cut      = onednn::Cutter{p.workspace};
+    auto const at = place(cut);
+    auto const dst = forward_.dst_desc();
+    run_forward_ = {*rt_, dnnl::pooling_forward{forward_},
+                    {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, dst, p.y},
+                     {DNNL_ARG_WORKSPACE, forward_.workspace_desc(), at.winners},
+                     {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
+    if (p.dx == nullptr) return;
+    run_backward_ = {*rt_, dnnl::pooling_backward{backward_},
+                     {{DNNL_ARG_DIFF_DST, dst, p.dy}, {DNNL_ARG_DIFF_SRC, in_, p.dx},
+                      {DNNL_ARG_WORKSPACE, forward_.workspace_desc(), at.winners},
+                      {DNNL_ARG_SCRATCHPAD, backward_.scratchpad_desc(), at.scratch}}};
+  }
+
+  void read_from(float const* x) { run_forward_.point(DNNL_ARG_SRC, x); }
+  void forward(Pass const&) const { run_forward_(); }
+  void backward(Pass const&) const {
+    if (run_backward_) run_backward_();
+  }
+
+ private:
+  struct Places {
+    std::byte *winners, *scratch;
+  };
+  Places place(onednn::Cutter& cut) const {
+    return {cut.take_bytes(forward_.workspace_desc().get_size()),          // which pixel of each window was the largest
+            cut.take_bytes(std::max(forward_.scratchpad_desc().get_size(), backward_.scratchpad_desc().get_size()))};
+  }
+
+  runtime* rt_;
+  layout in_;
+  dnnl::pooling_forward::primitive_desc forward_;
+  dnnl::pooling_backward::primitive_desc backward_;
+  onednn::Call run_forward_, run_backward_;
+};
+
+}  // namespace chorale

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Update rules against the formulas of their papers, computed in double.
+#include <chorale/optim/adam.hpp>
+#include <chorale/optim/clip.hpp>
+#include <chorale/optim/sgd.hpp>
+#include <chorale/tensor/ops_cpu.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <vector>
+
+using namespace chorale;
+using namespace chorale::optim;
+
+namespace {
+
+/// Runs ten steps with gradients sin(i + step) on 33 numbers: odd, so that vector tails are met.
+template <class Rule>
+std::vector<float> ten_steps(Rule const& rule) {
+  constexpr std::size_t n = 33;
+  auto w     = std::vector<float>(n), g = w, slots = std::vector<float>(n * 2);
+  auto now   = Moment{};
+  for (std::size_t i = 0; i < n; ++i) w[i] = static_cast<float>(i) / 10.0F - 1.0F;
+  for (; now.step < 10; ++now.step) {
+    for (std::size_t i = 0; i < n; ++i) g[i] = 4.0F * std::sin(static_cast<float>(i) + static_cast<float>(now.step));
+    rule.template update<Cpu>(
+        Update{w, g, Span<float>{slots}.first(n * static_cast<std::size_t>(Rule::slots)), 0.25F, now});
+  }
+  return w;
+}
+
+/// The same in double; `step(w, g, state, t)` is the paper's formula with t from 1.
+template <class Step>
+void check(std::vector<float> const& got, Step&& step) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double w = static_cast<double>(static_cast<float>(i) / 10.0F - 1.0F), state[2] = {};
+    for (int t = 1; t <= 10; ++t)
+      step(w, static_cast<double>(std::sin(static_cast<float>(i) + static_cast<float>(t - 1))), state, t);
+    CHECK(got[i] == Approx(w).epsilon(1e-5).margin(1e-6));                 // ten float steps of 6e-8 each
+  }
+}
+
+}  // namespace
+
+TEST_CASE("SGD follows its formula, with and without momentum", "[optim]") {
+  check(ten_steps(SGD{.learning_rate = 0.1F}), [](double& w, double g, double*, int) { w -= 0.1 * g; });
+  check(ten_steps(SGD{.learning_rate = 0.1F, .momentum = 0.9F}), [](double& w, double g, double* v, int) {
+    v[0] = 0.9 * v[0] - 0.1 * g;
+    w += v[0];
+  });
+  check(ten_steps(SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = SGD::Momentum::nesterov}),
+        [](double& w, double g, double* v, int) {
+          v[0] = 0.9 * v[0] - 0.1 * g;
+          w += 0.9 * v[0] - 0.1 * g;
+        });
+}
+
+TEST_CASE("Adam and AdamW follow their formulas", "[optim]") {
+  auto const adam = [](double decay) {
+    return [decay](double& w, double g, double* s, int t) {
+      s[0] = 0.9 * s[0] + 0.1 * g;
+      s[1] = 0.999 * s[1] + 0.001 * g * g;
+      auto const m = s[0] / (1 - std::pow(0.9, t)), v = s[1] / (1 - std::pow(0.999, t));
+      w = w * (1 - 0.01 * decay) - 0.01 * m / (std::sqrt(v) + 1e-7);
+    };
+  };
+  check(ten_steps(Adam{.learning_rate = 0.01F}), adam(0));
+  check(ten_steps(AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F}), adam(0.1));
+}
+
+TEST_CASE("padding stays zero under every rule", "[optim]") {
+  auto const still_zero = [](auto const& rule) {
+    auto w = std::vector<float>(16), g = w, slots = std::vector<float>(32);
+    rule.template update<Cpu>(Update{w, g, slots, 1.0F, Moment{}});
+    return w == std::vector<float>(16);
+  };
+  CHECK(still_zero(SGD{.momentum = 0.9F}));
+  CHECK(still_zero(Adam{}));
+  CHECK(still_zero(AdamW{.weight_decay = 0.1F}));
+}
+
+TEST_CASE("clipping by global norm scales only what is too long", "[optim]") {
+  auto const g = std::vector<float>{3.0F, 4.0F};                           // norm 5
+  CHECK(clip_factor<Cpu>(g, 1.0F, 10.0F) == 1.0F);
+  CHECK(clip_factor<Cpu>(g, 1.0F, 1.0F) == Approx(0.2));
+  CHECK(clip_factor<Cpu>(g, 0.1F, 1.0F) == 1.0F);                          // the scaled gradient has norm 0.5
+}
+
+TEST_CASE("schedules give the rate of their step or epoch", "[optim]") {
+  CHECK(Rate{0.5F}({.step = 7}) == 0.5F);
+  CHECK(Rate{ExponentialDecay{.initial = 1, .decay_steps = 10, .decay_rate = 0.5F}}({.step = 20}) == Approx(0.25));
+  auto const cosine = Rate{CosineDecay{.initial = 1, .decay_steps = 10, .alpha = 0.1F}};
+  CHECK(cosine({.step = 0}) == Approx(1.0));
+  CHECK(cosine({.step = 5}) == Approx(0.55));
+  CHECK(cosine({.step = 10}) == Approx(0.1));
+  CHECK(cosine({.step = 99}) == Approx(0.1));
+  for (auto const& [epoch, rate] : {std::pair{0, 1e-3F}, {2, 1e-3F}, {3, 1e-4F}, {6, 1e-4F}, {7, 1e-5F}, {30, 1e-5F}})
+    CHECK(decaying()({.epoch = epoch}) == rate);
+}
