@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/data/pipe.hpp>
+#include <chorale/data/rows.hpp>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace chorale::data {
+
+/// All rows of a dataset, in memory after the first read. See Pipe::cache.
+///
+/// keeps   rows lie one after another, of one width; copies of the dataset share them
+/// order   what is kept is pass 0, whichever pass is read first: a resumed program sees the same rows
+/// cost    the first read of any stream runs that whole pass; other threads wait for it; later reads copy nothing
+/// throws  what the pass throws: nothing is kept then, and the next read tries again
+template <class D>
+class Cached : public Pipe<Cached<D>> {
+  static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
+
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = true;
+
+ private:
+  using X = typename decltype(element::x)::value_type;
+  using Y = typename decltype(element::y)::value_type;
+
+  class Store {
+   public:
+    explicit Store(D from) : from_{std::move(from)} {}
+
+    std::optional<std::size_t> size() const { return from_.size(); }
+
+    RowsView<X, Y> const& rows() {
+      auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
+      if (!filled_) fill();
+      return view_;
+    }
+
+   private:
+    void fill() {
+      auto from = from_.stream(0);
+      auto kept = Rows<X, Y>{};
+      auto view = RowsView<X, Y>{};
+      for (auto row = element{}; from.next(row); ++view.rows) {
+        if (view.rows == 0) {
+          view.width = row.x.size(), view.targets = row.y.size();
+          auto const expected = from_.size().value_or(0);
+          kept.x.reserve(expected * view.width), kept.y.reserve(expected * view.targets);
+        }
+        expect_widths(view.rows, row, view.width, view.targets);
+        kept.x.insert(kept.x.end(), row.x.begin(), row.x.end());
+        kept.y.insert(kept.y.end(), row.y.begin(), row.y.end());
+      }
+      kept_  = std::move(kept);
+      view.x = kept_.x, view.y = kept_.y;
+      view_   = std::move(view);
+      filled_ = true;
+    }
+
+    D from_;
+    std::mutex mutex_;
+    bool filled_ = false;
+    Rows<X, Y> kept_;
+    RowsView<X, Y> view_;
+  };
+
+ public:
+  class Stream {
+   public:
+    explicit Stream(std::shared_ptr<Store> store) : store_{std::move(store)} {}
+
+    bool next(element& out) {
+      if (rows_ == nullptr) rows_ = &store_->rows();
+      if (at_ == rows_->rows) return false;
+      out = (*rows_)[at_++];
+      return true;
+    }
+
+   private:
+    std::shared_ptr<Store> store_;
+    RowsView<X, Y> const* rows_ = nullptr;
+    std::size_t at_ = 0;
+  };
+
+  explicit Cached(D from) : store_{std::make_shared<Store>(std::move(from))} {}
+
+  Stream stream(std::size_t) const { return Stream{store_}; }
+  std::optional<std::size_t> size() const { return store_->size(); }
+
+ private:
+  std::shared_ptr<Store> store_;
+};
+
+}  // namespace chorale::data

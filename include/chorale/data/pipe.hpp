@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// One row: what goes into the network, and what should come out. A view.
+template <class X, class Y>
+struct Sample {
+  Span<X const> x;
+  Span<Y const> y;
+};
+
+/// Rows that travel together. A view, valid until the next call of the stream that gave it.
+///
+/// x         (B, width), row-major; y (B, targets)
+/// first_row of this part within the global batch
+template <class X = float, class Y = int>
+struct BasicBatch {
+  Span<X const> x;
+  Span<Y const> y;
+  std::size_t rows      = 0;
+  std::size_t first_row = 0;
+
+  /// Part i of n, of nearly equal rows; may be empty.
+  ///
+  /// keeps   the parts are disjoint, in order, and together all rows
+  BasicBatch part(int i, int n) const {
+    auto const mine    = share(rows, i, n);
+    auto const width   = rows == 0 ? 0 : x.size() / rows;
+    auto const targets = rows == 0 ? 0 : y.size() / rows;
+    return {.x = x.subspan(mine.begin * width, mine.size() * width),                            // (B / n, width)
+            .y = y.subspan(mine.begin * targets, mine.size() * targets),                        // (B / n, targets)
+            .rows = mine.size(), .first_row = first_row + mine.begin};
+  }
+};
+
+using Batch = BasicBatch<>;
+
+/// A recipe for elements, cheap to copy: each call of stream starts one pass. See data::digits, data::from_tensors.
+///
+/// order   a pass is a function of (the recipe, epoch): the same elements in the same order, whatever the threads
+template <class D>
+concept Dataset = std::copyable<D> && requires(D const& dataset, std::size_t epoch, typename D::element& element) {
+  { dataset.stream(epoch) } -> std::move_constructible;                        // pass number epoch, 0-based
+  { dataset.stream(epoch).next(element) } -> std::same_as<bool>;    // false at the end; a view until the next call
+  { dataset.size() } -> std::same_as<std::optional<std::size_t>>;   // elements of one pass, where that is known
+};
+
+/// A dataset whose elements stay where they are as long as one of its streams or copies lives: nobody has to copy them.
+template <class D>
+concept Stable = Dataset<D> && requires { requires D::stable; };
+
+}  // namespace chorale
+
+namespace chorale::data {
+
+/// What batch does with the last rows of a pass when they do not fill a batch.
+enum class Remainder { keep, drop };
+
+template <class D, class F, class X, class Y> class Mapped;
+template <class D> class Cached;
+template <class D> class Shuffled;
+template <class D> class Batched;
+template <class D> class Repeated;
+template <class D> class Prefetched;
+
+/// The stages of an input pipeline, read from left to right: a dataset gets them by deriving from Pipe of itself.
+///
+///   auto train = data::digits(20'000, 1).map(data::scale).cache().shuffle(10'000).batch(64).prefetch(2);
+///
+/// source  tf.data.Dataset: the same names, the same meaning
+template <class D>
+class Pipe {
+ public:
+  /// Calls f(row, x, y), or f(row, x, y, place), for each row: it fills two vectors that become the row.
+  ///
+  /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
+  /// x, y    keep their memory, and what is in them, from row to row: resize them, then write every element
+  template <class X = float, class Y = int, class F>
+  auto map(F f) const { return Mapped<D, F, X, Y>{self(), std::move(f)}; }
+
+  /// Keeps all rows in memory: what stands to the left is run once, by whoever reads first.
+  auto cache() const { return Cached<D>{self()}; }
+
+  /// Picks each element at random among the next `buffer` ones; another order in each epoch.
+  auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
+
+  /// Gathers rows into batches; the last one of a pass may be smaller.
+  auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
+    return Batched<D>{self(), rows, remainder};
+  }
+
+  /// n passes as one.
+  auto repeat(std::size_t n) const { return Repeated<D>{self(), n}; }
+
+  /// Makes up to n elements ahead of the reader, in a thread of its own.
+  auto prefetch(std::size_t n) const { return Prefetched<D>{self(), n}; }
+
+ private:
+  D const& self() const { return static_cast<D const&>(*this); }
+};
+
+/// The stream of a dataset.
+template <class D>
+using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
+
+/// Whether T is a Sample, not a batch or an element of someone's own.
+template <class T>
+inline constexpr bool is_sample = false;
+template <class X, class Y>
+inline constexpr bool is_sample<Sample<X, Y>> = true;
+
+/// A copy of an element, in memory that is used again for the next one.
+template <class Element>
+class Kept {
+ public:
+  Kept()                       = default;
+  Kept(Kept&&)                 = default;                  // the view stays right: the memory moves along
+  Kept& operator=(Kept&&)      = default;
+  Kept(Kept const&)            = delete;
+  Kept& operator=(Kept const&) = delete;
+
+  void keep(Element const& element) {
+    x_.assign(element.x.begin(), element.x.end());
+    y_.assign(element.y.begin(), element.y.end());
+    element_   = element;
+    element_.x = x_;
+    element_.y = y_;
+  }
+  Element const& get() const { return element_; }
+
+ private:
+  std::vector<typename decltype(Element::x)::value_type> x_;
+  std::vector<typename decltype(Element::y)::value_type> y_;
+  Element element_{};
+};
+
+}  // namespace chorale::data

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/data/batch.hpp>
+#include <chorale/data/pipe.hpp>
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace chorale::data {
+
+/// Several passes as one. See Pipe::repeat.
+///
+/// order   pass k of epoch e is pass e · n + k of the source: what shuffles there gives another order for each
+template <class D>
+class Repeated : public Pipe<Repeated<D>> {
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = Stable<D>;
+
+  Repeated(D from, std::size_t n) : from_{std::move(from)}, n_{n} {
+    CHORALE_EXPECTS(n > 0, "repeat needs at least one pass");
+  }
+
+  class Stream {
+   public:
+    using buffer = typename BufferOf<StreamOf<D>>::type;
+
+    Stream(D from, std::size_t first, std::size_t n) : from_{std::move(from)}, pass_{first}, end_{first + n} {}
+
+    bool next(element& out) {
+      return any_pass([&](StreamOf<D>& pass) { return pass.next(out); });
+    }
+
+    template <class Buffer>
+    bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
+      return any_pass([&](StreamOf<D>& pass) { return pass.next_into(to, out); });
+    }
+
+   private:
+    template <class Next>
+    bool any_pass(Next next) {
+      for (; pass_ < end_; now_.reset(), ++pass_) {
+        if (!now_) now_.emplace(from_.stream(pass_));
+        if (next(*now_)) return true;
+      }
+      return false;
+    }
+
+    D from_;
+    std::size_t pass_, end_;
+    std::optional<StreamOf<D>> now_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {from_, epoch * n_, n_}; }
+
+  std::optional<std::size_t> size() const {
+    auto const once = from_.size();
+    if (!once || *once > std::numeric_limits<std::size_t>::max() / n_) return {};
+    return *once * n_;
+  }
+
+ private:
+  D from_;
+  std::size_t n_;
+};
+
+}  // namespace chorale::data

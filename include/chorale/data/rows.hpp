@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/data/pipe.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace chorale::data {
+
+/// Rows of one width, one after another in memory.
+template <class X, class Y>
+struct Rows {
+  std::vector<X> x;                                        // (B, width)
+  std::vector<Y> y;                                        // (B, targets)
+};
+
+/// Where rows of one width lie: a view, and the memory behind it where somebody has to own it.
+template <class X, class Y>
+struct RowsView {
+  Span<X const> x;                                         // (B, width)
+  Span<Y const> y;                                         // (B, targets)
+  std::size_t width = 0, targets = 0, rows = 0;
+  std::shared_ptr<Rows<X, Y> const> owner{};
+
+  Sample<X, Y> operator[](std::size_t i) const {
+    return {x.subspan(i * width, width), y.subspan(i * targets, targets)};
+  }
+};
+
+/// Rows in their order.
+template <class X, class Y>
+class RowStream {
+ public:
+  explicit RowStream(RowsView<X, Y> rows) : rows_{std::move(rows)} {}
+
+  bool next(Sample<X, Y>& out) {
+    if (at_ == rows_.rows) return false;
+    out = rows_[at_++];
+    return true;
+  }
+
+ private:
+  RowsView<X, Y> rows_;
+  std::size_t at_ = 0;
+};
+
+/// Throws BadArgument when a row is not as wide as the one before it.
+template <class X, class Y>
+void expect_widths(std::size_t row, Sample<X, Y> const& got, std::size_t width, std::size_t targets) {
+  auto const text = [](std::size_t a, std::size_t b) {
+    return std::to_string(a) + " numbers and " + std::to_string(b) + " targets";
+  };
+  if (got.x.size() != width || got.y.size() != targets)
+    throw BadArgument{"row " + std::to_string(row) + " has " + text(got.x.size(), got.y.size()) +
+                          ", but the rows before it have " + text(width, targets) + ".",
+                      "a map that makes all rows of one width."};
+}
+
+}  // namespace chorale::data

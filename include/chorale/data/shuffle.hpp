@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/random.hpp>
+#include <chorale/data/pipe.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// Elements in a random order: each is picked among `buffer` ones, and the next of the source takes its place.
+///
+///   source  … 7 6 5 ->  [3 | 1 | 4 | 2]  -> picked
+///
+/// order   a function of (seed, epoch); a buffer of all elements gives every order the same chance
+/// cost    views of a stable source, copies of another; no allocation once the buffer is full
+template <class D>
+class Shuffled : public Pipe<Shuffled<D>> {
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = Stable<D>;
+
+  Shuffled(D from, std::size_t buffer, Seed seed) : from_{std::move(from)}, buffer_{buffer}, seed_{seed} {
+    CHORALE_EXPECTS(buffer > 0, "shuffle needs a buffer of at least one element");
+  }
+
+  class Stream {
+   public:
+    Stream(StreamOf<D> from, std::size_t expected, std::size_t buffer, Random random)
+        : from_{std::move(from)}, expected_{expected}, buffer_{buffer}, random_{random} {}
+
+    bool next(element& out) {
+      if (count_ == 0) fill();
+      else if (!slots_.empty()) refill(picked_);           // only now: until this call the reader may look at it
+      if (slots_.empty()) return false;
+      picked_ = random_.below(count_++, slots_.size());
+      out     = get(slots_[picked_]);
+      return true;
+    }
+
+   private:
+    using Slot = std::conditional_t<Stable<D>, element, Kept<element>>;
+
+    bool more() {
+      if (!ended_) ended_ = !from_.next(in_);
+      return !ended_;
+    }
+
+    void put(Slot& slot) {
+      if constexpr (Stable<D>) slot = in_;
+      else slot.keep(in_);
+    }
+    static element const& get(Slot const& slot) {
+      if constexpr (Stable<D>) return slot;
+      else return slot.get();
+    }
+
+    void fill() {
+      slots_.reserve(std::min(buffer_, expected_));
+      while (slots_.size() < buffer_ && more()) put(slots_.emplace_back());
+    }
+    void refill(std::size_t at) {
+      if (more()) return put(slots_[at]);
+      std::swap(slots_[at], slots_.back());
+      slots_.pop_back();
+    }
+
+    StreamOf<D> from_;
+    std::size_t expected_;                                 // elements of the pass; 0: unknown
+    std::size_t buffer_;
+    Random random_;
+    std::uint64_t count_ = 0;                              // elements picked so far
+    std::size_t picked_  = 0;                              // slot of the element that the reader holds
+    bool ended_ = false;
+    element in_{};
+    std::vector<Slot> slots_;
+  };
+
+  Stream stream(std::size_t epoch) const {
+    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": no one else's stream of this seed
+    return {from_.stream(epoch), from_.size().value_or(0), buffer_, Random{seed_, purpose + epoch}};
+  }
+  std::optional<std::size_t> size() const { return from_.size(); }
+
+ private:
+  D from_;
+  std::size_t buffer_;
+  Seed seed_;
+};
+
+}  // namespace chorale::data
