@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/dtype.hpp>
+#include <chorale/checkpoint/mapped_file.hpp>
+#include <chorale/checkpoint/safetensors_header.hpp>
+#include <chorale/checkpoint/write_aside.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+static_assert(std::endian::native == std::endian::little,
+              "chorale: safetensors files are little-endian. This header needs a little-endian machine.");
+
+/// A name and what lies under it; the bytes belong to someone else: the file that was read, or the caller that writes.
+struct NamedTensor {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::uint64_t> shape{};                      // empty: one number
+  ConstBytes bytes{};                                      // row-major, little-endian; may be unaligned
+};
+
+/// A safetensors file, open for reading.
+///
+///   auto file = SafetensorsFile::read("weights.safetensors");
+///   file.copy("dense/kernel", kernel);
+///
+/// keeps   every byte of the file is accounted for, once; the bytes of `tensors()` live as long as this object
+/// cost    memory for the header; tensors are read as they are touched
+/// source  github.com/huggingface/safetensors. A name that appears twice is refused, an unknown key of a
+///         tensor is passed over, white space around the header is accepted; a name may be anything, "../x" too
+class SafetensorsFile {
+ public:
+  /// throws  BadFile with the byte where it went wrong; nothing is allocated for what the file only claims to have
+  static SafetensorsFile read(std::filesystem::path const& path) { return SafetensorsFile{path}; }
+
+  std::vector<NamedTensor> const& tensors() const { return tensors_; }                     // by name, ascending
+  std::map<std::string, std::string> const& metadata() const { return metadata_; }
+
+  /// Null when there is none of that name.
+  NamedTensor const* find(std::string_view name) const {
+    auto const at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                     [](NamedTensor const& t, std::string_view wanted) { return t.name < wanted; });
+    return at != tensors_.end() && at->name == name ? &*at : nullptr;
+  }
+
+  /// throws  BadFile when there is none of that name
+  NamedTensor const& at(std::string_view name) const {
+    if (auto const* tensor = find(name)) return *tensor;
+    auto names = std::string{};
+    for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i) names += (i ? ", " : "") + shown(tensors_[i].name);
+    throw BadFile{path_ + ": has no tensor " + shown(name) + ", but " + std::to_string(tensors_.size()) + " others.",
+                  tensors_.empty() ? "" : names + (tensors_.size() > 8 ? ", ..." : "") + "."};
+  }
+
+  /// Copies a tensor of float32.
+  ///
+  /// throws  BadFile when it has another type or another number of elements
+  void copy(std::string_view name, Span<float> to) const {
+    auto const& tensor = floats_at(name);
+    if (tensor.bytes.size() != to.size_bytes())
+      throw BadFile{path_ + ": " + shown(name) + " has " + std::to_string(tensor.bytes.size() / sizeof(float)) +
+                        " elements, but " + std::to_string(to.size()) + " are needed.",
+                    "the file that was saved from this model."};
+    if (!to.empty()) std::memcpy(to.data(), tensor.bytes.data(), to.size_bytes());
+  }
+
+  std::vector<float> floats(std::string_view name) const {
+    auto values = std::vector<float>(floats_at(name).bytes.size() / sizeof(float));
+    copy(name, values);
+    return values;
+  }
+
+ private:
+  explicit SafetensorsFile(std::filesystem::path const& path) : path_{path.string()}, file_{path} {
+    auto const bytes = file_.bytes();
+    if (bytes.size() < 8)
+      fail(0, "the file has " + std::to_string(bytes.size()) + " bytes, but the length of its header alone takes 8");
+    auto length = std::uint64_t{0};
+    std::memcpy(&length, bytes.data(), sizeof length);
+    if (length > safetensors::max_header)
+      fail(0, "the header would have " + std::to_string(length) + " bytes, above the limit of " +
+                  std::to_string(safetensors::max_header));
+    if (length > bytes.size() - 8)
+      fail(8, "the header should have " + std::to_string(length) + " bytes, but " + std::to_string(bytes.size() - 8) +
+                  " are left");
+    data_ = 8 + length;
+    place(parse({reinterpret_cast<char const*>(bytes.data()) + 8, static_cast<std::size_t>(length)}));
+  }
+
+  /// Walks the text and leaves its place in `at`, where the reader of events sees it.
+  struct Walk {
+    using iterator_category = std::input_iterator_tag;
+    using value_type        = char;
+    using difference_type   = std::ptrdiff_t;
+    using pointer           = char const*;
+    using reference         = char const&;
+
+    char const** at;
+    char const* end;
+    reference operator*() const { return **at; }
+    Walk& operator++() { return ++*at, *this; }
+    friend bool operator==(Walk a, Walk b) { return (a.at ? *a.at : a.end) == (b.at ? *b.at : b.end); }
+  };
+
+  std::vector<safetensors::Entry> parse(std::string_view text) {
+    auto const* at = text.data();
+    auto header    = safetensors::HeaderReader{path_, text.data(), at};
+    auto const end = text.data() + text.size();
+    while (at != end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
+    if (at == end || *at != '{') header.fail("the header does not begin with {");     // a byte order mark neither
+    if (auto const zero = text.find('\0'); zero != text.npos) {
+      at += static_cast<std::ptrdiff_t>(zero) - (at - text.data());
+      header.fail("the header has a zero byte");           // where the parser would stop, and be content
+    }
+    nlohmann::json::sax_parse(Walk{&at, end}, Walk{nullptr, end}, &header);
+    metadata_ = std::move(header.metadata);
+    return std::move(header.entries);
+  }
+
+  /// Checks that the tensors follow each other without holes to the end of the file, and gives them their bytes.
+  void place(std::vector<safetensors::Entry> entries) {
+    std::sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.offsets < b.offsets; });
+    auto const data = file_.bytes().subspan(static_cast<std::size_t>(data_));
+    auto next       = std::uint64_t{0};
+    tensors_.reserve(entries.size());
+    for (auto& entry : entries) {
+      auto const [begin, end] = entry.offsets;
+      auto const size         = bytes_of(entry.dtype, entry.shape);
+      if (!size)
+        fail(entry.byte,
+             shown(entry.name) + " has a shape that cannot be counted in bytes: more than 64 bits, or half a byte");
+      if (begin > end || *size != end - begin)
+        fail(entry.byte, shown(entry.name) + " takes " + std::to_string(*size) + " bytes, but has data_offsets from " +
+                    std::to_string(begin) + " to " + std::to_string(end));
+      if (begin != next)
+        fail(data_ + std::min(begin, next), shown(entry.name) + " begins at offset " + std::to_string(begin) +
+                                                " of the data, but the one before it ends at " + std::to_string(next));
+      if (end > data.size())
+        fail(data_ + begin, shown(entry.name) + " ends at offset " + std::to_string(end) +
+                                " of the data, but there are " + std::to_string(data.size()) + " bytes");
+      tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape),
+                          data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(*size))});
+      next = end;
+    }
+    if (next != data.size())
+      fail(data_ + next, "the tensors take " + std::to_string(next) + " bytes, but " + std::to_string(data.size()) +
+                             " follow the header");
+    std::sort(tensors_.begin(), tensors_.end(), [](auto const& a, auto const& b) { return a.name < b.name; });
+    auto const same  = [](auto const& a, auto const& b) { return a.name == b.name; };
+    auto const twice = std::adjacent_find(tensors_.begin(), tensors_.end(), same);
+    if (twice != tensors_.end()) fail(8, "there are two tensors " + shown(twice->name));
+  }
+
+  NamedTensor const& floats_at(std::string_view name) const {
+    auto const& tensor = at(name);
+    if (tensor.dtype != Dtype::f32)
+      throw BadFile{path_ + ": " + shown(name) + " is " + std::string{name_of(tensor.dtype)} + ", but F32 is needed.",
+                    "to convert it where it was made."};
+    return tensor;
+  }
+
+  static std::string shown(std::string_view name) { return "\"" + safetensors::HeaderReader::printable(name) + "\""; }
+
+  [[noreturn]] void fail(std::uint64_t byte, std::string const& what) const {
+    throw BadFile{path_ + ": byte " + std::to_string(byte) + ": " + what + ".",
+                  "a fresh copy: this one is cut off, was changed, or is not safetensors."};
+  }
+
+  std::string path_;
+  MappedFile file_;
+  std::uint64_t data_ = 0;                                 // the byte of the file where the header has ended
+  std::vector<NamedTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+namespace detail {
+
+/// The JSON for tensors that lie in this order, padded so that the first one is aligned.
+inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
+                                      std::map<std::string, std::string> const& metadata) {
+  auto const quoted = [](std::string const& text) {
+    try {
+      return nlohmann::json(text).dump();
+    } catch (nlohmann::json::type_error const&) {
+      throw BadArgument{"\"" + safetensors::HeaderReader::printable(text) + "\" is not UTF-8.",
+                        "names and metadata in UTF-8: a safetensors file has no other text."};
+    }
+  };
+  auto names = std::set<std::string_view>{"__metadata__"};
+  auto text  = std::string{"{"};
+  for (auto const& [key, value] : metadata)
+    text += (text == "{" ? "\"__metadata__\":{" : ",") + quoted(key) + ":" + quoted(value);
+  if (!metadata.empty()) text += "}";
+  auto begin = std::uint64_t{0};
+  for (auto const& [name, dtype, shape, bytes] : tensors) {
+    auto const size = bytes_of(dtype, shape);
+    CHORALE_EXPECTS(size && *size == bytes.size(),
+                    quoted(name) + " has " + std::to_string(bytes.size()) + " bytes, but its shape takes " +
+                        (size ? std::to_string(*size) : "more than can be counted"));
+    CHORALE_EXPECTS(names.insert(name).second, "the name " + quoted(name) + " is taken");
+    CHORALE_EXPECTS(name.size() <= safetensors::max_name && name.find('\0') == name.npos,
+                    "the name " + quoted(name.substr(0, 40)) + "... is too long, or has a zero byte");
+    auto const end = begin + *size;
+    text += (text == "{" ? "" : ",") + quoted(name) + ":{\"dtype\":\"" + std::string{name_of(dtype)} +
+            "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" + std::to_string(begin) + "," +
+            std::to_string(end) + "]}";
+    begin = end;
+  }
+  text += "}";
+  text.append((8 - text.size() % 8) % 8, ' ');
+  CHORALE_EXPECTS(text.size() <= safetensors::max_header && tensors.size() <= safetensors::max_tensors,
+                  std::to_string(tensors.size()) + " tensors are too many for one file");
+  return text;
+}
+
+}  // namespace detail
+
+/// Writes a safetensors file that is whole or absent; an older file of that name stays until the new one is whole.
+///
+/// tensors   in any order; the file has them by type and name, as the reference implementation does
+/// throws    BadArgument when two have one name, or when the bytes of one are not those of its shape;
+///           BadFile when it cannot be written: the old file is untouched, and nothing is left beside it
+inline void write_safetensors(std::filesystem::path const& path, std::vector<NamedTensor> tensors,
+                              std::map<std::string, std::string> const& metadata = {}) {
+  std::sort(tensors.begin(), tensors.end(), [](auto const& a, auto const& b) {
+    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;       // the widest first: all are aligned
+  });
+  auto const text = detail::safetensors_header(tensors, metadata);
+  auto const size = std::uint64_t{text.size()};
+  auto file       = WriteAside{path};
+  file.write(std::as_bytes(Span<std::uint64_t const>{&size, 1}));
+  file.write(std::as_bytes(Span<char const>{text}));
+  for (auto const& tensor : tensors) file.write(tensor.bytes);
+  file.commit();
+}
+
+}  // namespace chorale

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace chorale {
+
+/// What a line of progress shows beside the bar: a value as it stands, such as the mean since the epoch began.
+struct MetricValue {
+  std::string_view name;
+  double value;
+};
+
+/// Where a line of progress goes.
+struct Terminal {
+  enum class Kind { plain, moving };                       // plain: a file, a pipe, a terminal that only goes forward
+
+  Kind kind           = Kind::plain;
+  std::size_t columns = 0;                                 // 0: as many as are needed
+
+  /// Standard output, as the system and the environment describe it.
+  static Terminal standard_output() {
+    auto size = winsize{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size.ws_col = 0;
+    return of(::isatty(STDOUT_FILENO) == 1 ? Kind::moving : Kind::plain, size.ws_col,
+              [](char const* name) -> char const* { return std::getenv(name); });
+  }
+
+  /// Plain when TERM is "dumb" or NO_COLOR is set; COLUMNS, where it is a number, goes before the terminal's own width.
+  template <class Lookup>
+  static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
+    auto const text = [&](char const* name) {
+      char const* const value = environment(name);
+      return std::string_view{value == nullptr ? "" : value};
+    };
+    auto const wanted = text("COLUMNS");
+    if (!wanted.empty() && wanted.size() < 6 && wanted.find_first_not_of("0123456789") == wanted.npos)
+      columns = std::stoul(std::string{wanted});
+    return {text("TERM") == "dumb" || !text("NO_COLOR").empty() ? Kind::plain : kind, columns};
+  }
+};
+
+/// One line for each epoch: on a terminal it moves, in a file it is written once, at the end.
+///
+///   Epoch 1/12
+///   936/938 [============================>.] - ETA: 0s - accuracy: 0.9442 - loss: 0.1924
+///
+///   progress.begin_epoch(1, 12, 938);
+///   for (…) progress.update(step, metrics);              // step: how many are done
+///   progress.end_epoch(metrics);
+///
+/// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: in an epoch, when that is known
+/// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else cut to its width; one thread
+/// cost    at most one line each 0.05 s; update() reads the clock once and, after the first, allocates nothing
+/// source  tf_keras generic_utils.py, Progbar, with metrics that are shown as they are. Two things differ: the line
+///         moves on terminals only, and small negative metrics look the same in both forms
+class ProgressLine {
+ public:
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+  using Write = std::function<void(std::string_view)>;
+
+  ProgressLine() : ProgressLine{Terminal::standard_output(), to(std::cout)} {}
+  ProgressLine(Terminal terminal, Write write, Clock clock = [] { return std::chrono::steady_clock::now(); })
+      : terminal_{terminal}, write_{std::move(write)}, clock_{std::move(clock)} {}
+
+  /// A Write for a stream, which must live as long; each line is flushed.
+  static Write to(std::ostream& stream) {
+    return [&stream](std::string_view text) { stream << text << std::flush; };
+  }
+
+  void begin_epoch(int epoch, int epochs, std::optional<std::size_t> steps) {
+    CHORALE_EXPECTS(!steps || *steps > 0, "an epoch has at least one step");
+    if (epochs > 1) write_("Epoch " + std::to_string(epoch) + "/" + std::to_string(epochs) + "\n");
+    steps_ = steps;
+    done_ = width_ = 0;
+    after_first_.reset();
+    shown_.reset();
+    begun_ = clock_();
+    line_.reserve(4096);
+  }
+
+  void update(std::size_t step, Span<MetricValue const> metrics) {
+    done_ = step;
+    if (terminal_.kind == Terminal::Kind::plain) return;
+    auto const now = clock_();
+    if (shown_ && now - *shown_ < std::chrono::milliseconds{50}) return;
+    shown_ = now;
+    show(now, metrics, steps_ ? Last::no : Last::unknown);
+  }
+
+  /// Shows the last state whatever the time, and ends the line.
+  void end_epoch(Span<MetricValue const> metrics) {
+    auto const now = clock_();
+    if (!steps_) steps_ = std::max<std::size_t>(done_, 1);
+    if (terminal_.kind == Terminal::Kind::moving) return show(now, metrics, Last::yes);
+    auto const elapsed = seconds(now - begun_);
+    line_.clear();
+    add("%*zu/%zu - %.0fs", digits(*steps_), done_, *steps_, elapsed);
+    add_metrics(metrics);
+    line_ += " -";
+    add_time(elapsed, "epoch");
+    line_ += " -";
+    add_time(elapsed / static_cast<double>(*steps_), "step");
+    line_ += '\n';
+    write_(line_);
+  }
+
+ private:
+  enum class Last { no, yes, unknown };                    // unknown: nobody said how many steps there are
+
+  static double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+  static int digits(std::size_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
+
+  void show(std::chrono::steady_clock::time_point now, Span<MetricValue const> metrics, Last last) {
+    line_.assign(width_, '\b');
+    line_ += '\r';
+    auto const start = line_.size();
+    if (last == Last::unknown) add("%7zu/Unknown", done_);
+    else add_bar();
+    auto const per_step = time_per_step(now);
+    if (last == Last::no) {
+      add_remaining(per_step * static_cast<double>(*steps_ - std::min(done_, *steps_)));
+    } else {
+      add(" - %.0fs", seconds(now - begun_));
+      add_time(per_step, "step");
+    }
+    add_metrics(metrics);
+    if (last != Last::yes && terminal_.columns > 0)        // a line that wraps would leave its first part behind
+      line_.resize(start + std::min(line_.size() - start, std::max<std::size_t>(terminal_.columns, 2) - 1));
+    auto const width = line_.size() - start;
+    if (width < width_) line_.append(width_ - width, ' ');
+    width_ = width;
+    if (last == Last::yes) line_ += '\n';
+    write_(line_);
+  }
+
+  /// 936/938 [============================>.]
+  void add_bar() {
+    constexpr std::size_t cells = 30;
+    add("%*zu/%zu [", digits(*steps_), done_, *steps_);
+    auto const part   = static_cast<double>(done_) / static_cast<double>(*steps_);
+    auto const filled = std::min(cells, static_cast<std::size_t>(static_cast<double>(cells) * part));
+    if (filled > 0) line_.append(filled - 1, '=') += done_ < *steps_ ? '>' : '=';
+    line_.append(cells - filled, '.') += ']';
+  }
+
+  /// The first step of an epoch is left out of the mean: it also waits for data and caches.
+  double time_per_step(std::chrono::steady_clock::time_point now) {
+    if (done_ == 0) return 0;
+    auto const mean = after_first_ && done_ > 1 ? seconds(now - *after_first_) / static_cast<double>(done_ - 1)
+                                                : seconds(now - begun_) / static_cast<double>(done_);
+    if (done_ == 1) after_first_ = now;
+    return mean;
+  }
+
+  void add_remaining(double time) {
+    auto const whole = static_cast<long long>(time);
+    if (time > 3600) add(" - ETA: %lld:%02lld:%02lld", whole / 3600, whole % 3600 / 60, whole % 60);
+    else if (time > 60) add(" - ETA: %lld:%02lld", whole / 60, whole % 60);
+    else add(" - ETA: %llds", whole);
+  }
+
+  void add_time(double time, char const* unit) {
+    if (time >= 1 || time == 0) add(" %.0fs/%s", time, unit);
+    else if (time >= 1e-3) add(" %.0fms/%s", time * 1e3, unit);
+    else add(" %.0fus/%s", time * 1e6, unit);
+  }
+
+  void add_metrics(Span<MetricValue const> metrics) {
+    for (auto const& [name, value] : metrics) {
+      line_.append(" - ").append(name).append(": ");
+      if (std::isnan(value)) line_ += "nan";               // printf has a sign for it
+      else add(std::abs(value) > 1e-3 ? "%.4f" : "%.4e", value);
+    }
+  }
+
+  template <class... Values>
+  void add(char const* format, Values... values) {
+    auto text      = std::array<char, 400>{};              // the longest number of %.4f has 316
+    auto const n   = std::snprintf(text.data(), text.size(), format, values...);
+    line_.append(text.data(), static_cast<std::size_t>(std::clamp(n, 0, static_cast<int>(text.size()) - 1)));
+  }
+
+  Terminal terminal_;
+  Write write_;
+  Clock clock_;
+  std::optional<std::size_t> steps_;
+  std::size_t done_ = 0, width_ = 0;                       // steps; bytes of the line that is shown
+  std::chrono::steady_clock::time_point begun_{};
+  std::optional<std::chrono::steady_clock::time_point> after_first_, shown_;
+  std::string line_;
+};
+
+}  // namespace chorale
