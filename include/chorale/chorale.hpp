@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md is the picture.
+
+#include <chorale/config.hpp>
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+
+#include <chorale/observe/progress.hpp>
+
+#include <chorale/device/cpu.hpp>
+#include <chorale/device/device.hpp>
+
+#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/tensor/per_replica.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/shape.hpp>
+#include <chorale/tensor/sum.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <chorale/transport/local.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <chorale/checkpoint/safetensors.hpp>
+#include <chorale/checkpoint/weights.hpp>
+#include <chorale/data/dataset.hpp>
+#include <chorale/data/digits.hpp>
+#include <chorale/data/idx.hpp>
+#include <chorale/optim/adam.hpp>
+#include <chorale/optim/clip.hpp>
+#include <chorale/optim/schedule.hpp>
+#include <chorale/optim/sgd.hpp>
+#include <chorale/placement/placement.hpp>
+#include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/to_one.hpp>
+
+#include <chorale/nn/activation.hpp>
+#include <chorale/nn/compile.hpp>
+#include <chorale/nn/conv2d.hpp>
+#include <chorale/nn/dense.hpp>
+#include <chorale/nn/dropout.hpp>
+#include <chorale/nn/flatten.hpp>
+#include <chorale/nn/loss.hpp>
+#include <chorale/nn/metric.hpp>
+#include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/sequential.hpp>
+
+#include <chorale/strategy/live.hpp>
+#include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/one_device.hpp>
+#include <chorale/strategy/strategy.hpp>
+
+#include <chorale/trainer/history.hpp>
+#include <chorale/trainer/trainer.hpp>

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/device/cpu.hpp>
+#include <chorale/device/device.hpp>
+#include <chorale/placement/placement.hpp>
+#include <chorale/tensor/variable.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <concepts>
+#include <vector>
+
+namespace chorale {
+
+/// What strategies compute on unless told otherwise.
+using DefaultDevice = Cpu;
+
+/// What the concepts below are checked with: the least that a replica and a model offer to a strategy.
+namespace archetype {
+
+struct Replica {
+  void all_reduce(Gradients&) {}
+};
+struct Instance {
+  struct {
+    void apply(Variables const&, Gradients const&) {}
+  } optimizer;
+  struct {
+    Variables variables() const { return {}; }
+  } net;
+};
+
+}  // namespace archetype
+
+/// Which devices take part, where variables live, and what a replica does with its gradients.
+template <class S>
+concept Strategy = requires {
+  typename S::device;                                               // what it computes on
+  typename S::placement;                                            // where the copies of its variables live
+} && Device<typename S::device> && Placement<typename S::placement> &&
+    requires(S const& strategy, archetype::Replica& replica, archetype::Instance& model, Gradients& gradients) {
+  { strategy.num_replicas() } -> std::same_as<int>;                 // in the whole job, not in this process
+  { strategy.group() }        -> std::same_as<Group>;               // all ranks, and which of them live here
+  { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;   // one for each rank that lives here
+  { strategy.update(replica, model, gradients) } -> std::same_as<void>;   // ends a step; what makes it this strategy
+};
+
+/// Does every step of S all-reduce its gradients? Then buckets of them leave while backward still runs.
+template <class S>
+concept ReducesEveryStep = requires { requires S::reduces_every_step; };
+
+}  // namespace chorale

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/threads.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Threads that do the same thing at once, one per device; member 0 is the calling thread.
+///
+/// keeps   the threads live as long as the team; between runs they sleep
+/// cost    a run starts and ends with one atomic each way; it allocates nothing
+template <class D>
+class Team {
+ public:
+  explicit Team(std::vector<D> devices) : devices_{std::move(devices)}, failures_(devices_.size()) {
+    for (std::size_t i = 1; i < devices_.size(); ++i)
+      threads_.emplace_back("replica " + std::to_string(i), [this, i] { serve(i); });
+  }
+  ~Team() {
+    ending_ = true;
+    announce();
+  }
+  Team(Team const&)            = delete;
+  Team& operator=(Team const&) = delete;
+
+  std::size_t size() const { return devices_.size(); }
+  D const& device(std::size_t i) const { return devices_[i]; }
+
+  /// Calls work(i) on every member and returns when all have returned.
+  ///
+  /// failed    called as failed(i, sentence) on the member that threw, so that it can release those that wait for it
+  /// throws    what the first member that failed by itself threw, whoever else gave up because of it
+  template <class Work, class Failed>
+  void run(Work&& work, Failed&& failed) {
+    auto job = [&](std::size_t i) {
+      try {
+        work(i);
+      } catch (std::exception const& error) {
+        failures_[i] = std::current_exception();
+        failed(i, std::string{error.what()});
+      } catch (...) {
+        failures_[i] = std::current_exception();
+        failed(i, std::string{"an exception that is no std::exception"});
+      }
+    };
+    call_ = [](void* f, std::size_t i) { (*static_cast<decltype(job)*>(f))(i); };
+    job_  = &job;
+    working_.store(size() - 1, std::memory_order_relaxed);
+    announce();
+    {
+      auto const scope = typename D::Scope{devices_[0]};
+      job(0);
+    }
+    spin_until([this] { return working_.load(std::memory_order_acquire) == 0; });
+    rethrow();
+  }
+
+ private:
+  void announce() {
+    if (threads_.empty()) return;
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+
+  void serve(std::size_t i) {
+    auto const scope = typename D::Scope{devices_[i]};
+    for (std::uint64_t seen = 0;; ++seen) {
+      for (int spin = 0; spin < 20'000 && round_.load(std::memory_order_acquire) == seen; ++spin) relax();
+      round_.wait(seen, std::memory_order_acquire);
+      if (ending_) return;
+      call_(job_, i);
+      working_.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  /// Throws the first failure that is a cause; a PeerLost is a consequence, thrown only when there is nothing else.
+  void rethrow() {
+    auto cause = std::exception_ptr{}, consequence = std::exception_ptr{};
+    for (auto& failure : failures_) {
+      if (!failure) continue;
+      try {
+        std::rethrow_exception(std::exchange(failure, nullptr));
+      } catch (PeerLost const&) {
+        if (!consequence) consequence = std::current_exception();
+      } catch (...) {
+        if (!cause) cause = std::current_exception();
+      }
+    }
+    if (cause) std::rethrow_exception(cause);
+    if (consequence) std::rethrow_exception(consequence);
+  }
+
+  std::vector<D> devices_;
+  std::vector<std::exception_ptr> failures_;
+  void (*call_)(void*, std::size_t) = nullptr;
+  void* job_                        = nullptr;
+  std::atomic<std::uint64_t> round_{0};
+  std::atomic<std::size_t> working_{0};
+  std::atomic<bool> ending_{false};
+  std::vector<NamedThread> threads_;                       // last: they use all of the above
+};
+
+}  // namespace chorale

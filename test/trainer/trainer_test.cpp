@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/support/tiny.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+using namespace chorale;
+
+namespace {
+
+auto model() { return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}); }
+
+auto trainer_of(int replicas, Seed seed = 7) {
+  return Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}, LocalTransport{}, seed};
+}
+
+constexpr auto quietly = FitOptions{.show = Show::nothing};
+
+tiny::Batches<int> some(std::size_t batches = 3) {
+  return {tiny::batch<int>(batches * 12, 64, 1), std::vector<std::size_t>(batches, 12)};
+}
+
+}  // namespace
+
+TEST_CASE("fit lowers the loss and tells what it did", "[trainer]") {
+  auto trainer       = trainer_of(2);
+  auto const history = trainer.fit(some(), {.epochs = 150, .show = Show::nothing});
+  REQUIRE(history.size() == 150);
+  CHECK(history.back().scores.loss() < 0.5 * history.front().scores.loss());
+  CHECK(history.front().steps == 3);
+  CHECK(history.front().scores.rows() == 36);
+  CHECK(history.front().learning_rate == 1e-3F);
+  CHECK(history.front().seconds > 0);
+}
+
+TEST_CASE("the same seed gives the same run, another seed another", "[trainer]") {
+  auto a = trainer_of(2), b = trainer_of(2), c = trainer_of(2, 8);
+  for (auto* trainer : {&a, &b, &c}) trainer->fit(some(), quietly);
+  CHECK(a.hashes() == b.hashes());
+  CHECK(a.hashes() != c.hashes());
+}
+
+TEST_CASE("NaN in the loss ends fit with one sentence, and no variable was changed", "[trainer]") {
+  auto const replicas = GENERATE(1, 3);
+  auto trainer        = trainer_of(replicas);
+  for (auto& copy : trainer.copies()) copy.net.variables()[5].value[0] = std::numeric_limits<float>::quiet_NaN();
+  auto const before   = trainer.hashes();
+  CHECK_THROWS_AS(trainer.fit(some(1), quietly), NumericFault);
+  CHECK_THROWS_WITH(trainer.fit(some(1), quietly), Catch::Contains("the loss of step 0 is ") &&
+                                                       Catch::Contains("nan over 12 rows; no variable was changed"));
+  CHECK(trainer.hashes() == before);
+}
+
+TEST_CASE("when one replica fails, fit ends with its reason and not with a hang", "[trainer]") {
+  auto data      = some(1);
+  data.rows.y[7] = 3;                                                      // the network has classes 0 to 2
+  auto trainer   = trainer_of(3);
+  CHECK_THROWS_AS(trainer.fit(data, quietly), BadArgument);
+}
+
+TEST_CASE("after a failure training goes on from the step before", "[trainer]") {
+  auto bad      = some(1);
+  bad.rows.y[7] = 3;
+  auto failed = trainer_of(3), never = trainer_of(3);
+  CHECK_THROWS_AS(failed.fit(bad, quietly), BadArgument);
+  CHECK(failed.hashes() == never.hashes());
+  failed.fit(some(2), quietly);
+  never.fit(some(2), quietly);
+  CHECK(failed.hashes() == never.hashes());
+}
+
+TEST_CASE("a dataset without a batch is refused", "[trainer]") {
+  auto trainer = trainer_of(2);
+  CHECK_THROWS_WITH(trainer.fit(tiny::Batches<int>{tiny::batch<int>(1, 64, 1), {}}, quietly),
+                    Catch::Contains("without a single batch"));
+}
+
+TEST_CASE("weights saved under one strategy load under another", "[trainer][checkpoint]") {
+  auto const folder = std::filesystem::temp_directory_path() / ("chorale_trainer_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  auto const file = folder / "weights.safetensors";
+
+  auto four = trainer_of(4);
+  four.fit(some(), quietly);
+  four.save(file);
+  auto one = Trainer{model(), OneDeviceStrategy{Cpu{}}, DirectAllReduce{}, LocalTransport{}, 99};
+  CHECK(one.hashes()[0] != four.hashes()[0]);
+  one.load(file);
+  CHECK(one.hashes()[0] == four.hashes()[0]);
+  auto two = trainer_of(2, 55);
+  two.load(file);
+  CHECK(two.hashes() == std::vector<std::uint64_t>(2, four.hashes()[0]));
+
+  auto other = Trainer{nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{Cpu{}}};
+  auto const before = other.hashes();
+  CHECK_THROWS_WITH(other.load(file), Catch::Contains("conv2d/kernel") && Catch::Contains("(3, 3, 1, 32)") &&
+                                          Catch::Contains("(3, 3, 1, 4)"));
+  CHECK(other.hashes() == before);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("the learning rate follows its schedule from epoch to epoch", "[trainer]") {
+  auto trainer =
+      Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = optim::decaying()}),
+              MirroredStrategy{Cpu::logical(2)}};
+  auto const history = trainer.fit(some(1), {.epochs = 8, .show = Show::nothing});
+  CHECK(history[2].learning_rate == 1e-3F);
+  CHECK(history[3].learning_rate == 1e-4F);
+  CHECK(history[7].learning_rate == 1e-5F);
+}
+
+TEST_CASE("scores print as a person reads them", "[trainer]") {
+  static constexpr std::array<std::string_view, 1> names{"accuracy"};
+  auto scores = Scores{names};
+  scores.add(std::array<float, plan::header>{7.46F, 200, 178});
+  auto text = std::ostringstream{};
+  text << scores;
+  CHECK(text.str() == "loss 0.0373  accuracy 0.8900");
+  CHECK_THROWS_AS(scores["recall"], BadArgument);
+}
