@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every case beside this file with g++ and clang++, and compares the first error with what the case expects.
+
+A case says so in a comment at its head: `// <file name>   expect: <sentence>`, or `expect: compiles`.
+A refused case prints exactly one line with `error:`, and that line has the sentence.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include"]
+EXPECT = re.compile(r"^//\s*(\S+)\s+expect:\s*(.+?)\s*$", re.MULTILINE)
+
+
+def precompiled(compiler):
+    """Compiles chorale.hpp once for all cases: the flags that let this compiler use it."""
+    folder = pathlib.Path(os.environ["TEST_TMPDIR"]) / compiler
+    (folder / "chorale").mkdir(parents=True)
+    header, made = folder / "all.hpp", folder / "chorale/chorale.hpp.gch"      # g++ looks for this name
+    header.write_text("#include <chorale/chorale.hpp>\n")
+    if subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", str(made)], check=False).returncode:
+        sys.exit(f"FAILED: chorale.hpp with {compiler}")
+    return ["-I", str(folder)] if compiler == "g++" else ["-include-pch", str(made)]
+
+
+def wrong(case, compiler, flags):
+    """What is wrong with this case under this compiler, or None."""
+    head = EXPECT.search(case.read_text())
+    if not head or head[1].split("/")[-1] != case.name:
+        return f"its head has no line '// {case.name}   expect: <sentence>'"
+    expected = head[2]
+    run = subprocess.run([compiler, *flags, *FLAGS, "-fsyntax-only", str(case)], capture_output=True, text=True,
+                         env={**os.environ, "LC_ALL": "C"}, check=False)
+    errors = [line for line in run.stderr.splitlines() if "error:" in line]
+    if expected == "compiles":
+        return None if run.returncode == 0 else f"it must compile:\n{run.stderr[:4000]}"
+    if run.returncode == 0:
+        return f"it compiles; expected the sentence: {expected}"
+    if len(errors) != 1:
+        return f"{len(errors)} errors instead of one:\n" + "\n".join(errors[:20])
+    if expected not in errors[0]:
+        return f"expected the sentence: {expected}\nthe error is: {errors[0]}"
+    return None
+
+
+def main():
+    here = pathlib.Path("test/compile_fail")
+    cases = sorted(here.glob("*.cpp"))
+    jobs = []
+    for compiler in ("g++", "clang++") if cases else ():
+        if shutil.which(compiler):
+            flags = precompiled(compiler)
+            jobs += [(case, compiler, flags) for case in cases]
+        else:
+            print(f"SKIPPED: compile_fail with {compiler}: it is not installed")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(lambda job: wrong(*job), jobs))
+    for (case, compiler, _), complaint in zip(jobs, results):
+        if complaint:
+            print(f"{case} with {compiler}: {complaint}")
+        print(f"{'FAILED' if complaint else 'PASSED'}: {case.stem} with {compiler}")
+    if not jobs:
+        print("NONE: there is no case yet")
+    return 1 if any(results) else 0
+
+
+sys.exit(main())
