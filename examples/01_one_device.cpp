@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MNIST on one device: the plain training loop, with every core of the machine in it.
+//
+//   tools/run 01_one_device
+//   tools/run 01_one_device --data data/mnist --epochs 12 --lr decay
+//
+// Expect three epochs of drawn digits, then a line such as
+//   test: loss 0.0279 accuracy 0.9926 (5000 images)
+#include "support/options.hpp"
+
+using namespace chorale;
+
+struct LeNet : nn::Sequential<
+    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
+    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
+    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
+    nn::Flatten,                                        // (B, 5408)
+    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
+    nn::Dense<10>> {};                                  // (B, 10) logits
+
+int main(int argc, char** argv) {
+  return example::run(argc, argv, {.replicas = 1}, [](example::Options const& o) {
+    if (o.replicas != 1)
+      throw BadArgument{"--replicas " + std::to_string(o.replicas) + ", but OneDeviceStrategy has 1.", "02_mirrored."};
+    example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
+      auto train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
+      auto test  = test_rows.map(data::scale).batch(256);
+
+      auto model   = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()},
+                                        metric::Accuracy{});
+      auto trainer = Trainer{model, OneDeviceStrategy{Cpu{}}, DirectAllReduce{}, LocalTransport{}, o.seed};
+
+      trainer.fit(train, {.epochs = o.epochs});
+      example::print_test(trainer.evaluate(test));
+    });
+  });
+}

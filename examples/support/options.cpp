@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <utility>
+
+namespace example {
+
+Options parse(int argc, char** argv, Options o) {
+  auto flags = CLI::App{"Trains the MNIST network; what is special about this program stands at the top of its file."};
+  flags.add_option("--data", o.data, "folder of MNIST's IDX files, plain or gzipped; without it digits are drawn");
+  flags.add_option("--epochs", o.epochs, "passes over the data")->capture_default_str();
+  flags.add_option("--batch", o.batch, "rows of all replicas together")->capture_default_str();
+  flags.add_option("--replicas", o.replicas, "replicas, 1 to the number of cores")->capture_default_str();
+  flags.add_option("--seed", o.seed, "of variables, drawn digits and shuffling")->capture_default_str();
+  flags.add_option("--lr", o.lr, "learning rate, or decay: 1e-3, from epoch 4 on 1e-4, from 8 on 1e-5")
+      ->capture_default_str();
+  flags.add_option("--rows", o.rows, "digits to draw for training")->capture_default_str();
+  try {
+    flags.parse(argc, argv);
+  } catch (CLI::Success const& asked) {                                    // --help
+    std::exit(flags.exit(asked));
+  } catch (CLI::ParseError const& error) {
+    throw chorale::BadArgument{error.what(), "--help"};
+  }
+  auto const at_least_one = [](char const* flag, int value) {
+    if (value < 1)
+      throw chorale::BadArgument{std::string{flag} + " " + std::to_string(value) + " is below 1.", "at least 1."};
+  };
+  at_least_one("--epochs", o.epochs);
+  at_least_one("--rows", o.rows);
+  at_least_one("--replicas", o.replicas);
+  at_least_one("--batch", o.batch);
+  return o;
+}
+
+}  // namespace example
