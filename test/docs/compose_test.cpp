@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/30-compose.md has tables and sentences that are taken from the code. This asks the compiler again, and compares.
+#include <chorale/chorale.hpp>
+#include <chorale/transport/counting.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cctype>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+using namespace chorale;
+
+namespace {
+
+constexpr auto page = "docs/30-compose.md";
+
+/// The least that a transport can be: messages, and no access to the memory of peers.
+struct Messages {
+  struct endpoint {
+    struct pending {
+      bool done() { return true; }
+      void wait() {}
+    };
+    Rank rank() const { return 0; }
+    int  size() const { return 1; }
+    pending send(Rank, Tag, ConstBytes) { return {}; }
+    pending recv(Rank, Tag, Bytes) { return {}; }
+  };
+  static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
+  std::vector<endpoint> connect(Group const&) const { return {}; }
+};
+
+/// A transport whose ranks read each other's memory, but not that of the host.
+struct NotOfTheHost : LocalTransport {
+  static constexpr bool reaches(Memory memory) { return memory != Memory::host; }
+};
+
+template <class T>
+struct Named {
+  using type = T;
+  std::string_view name;
+};
+
+constexpr auto strategies = std::tuple{Named<DefaultStrategy>{"`DefaultStrategy`"},
+                                       Named<OneDeviceStrategy<>>{"`OneDeviceStrategy`"},
+                                       Named<MirroredStrategy<>>{"`MirroredStrategy`"}};
+constexpr auto reduces    = std::tuple{Named<RingAllReduce>{"`RingAllReduce`"}, Named<ReduceToOne>{"`ReduceToOne`"},
+                                       Named<DirectAllReduce>{"`DirectAllReduce`"}};
+constexpr auto transports = std::tuple{Named<LocalTransport>{"`LocalTransport`"},
+                                       Named<Counting<LocalTransport>>{"`Counting<LocalTransport>`"},
+                                       Named<Messages>{"one with messages only"},
+                                       Named<NotOfTheHost>{"one that does not reach host memory"}};
+
+template <class All, class F>
+void each(All const& all, F&& f) {
+  std::apply([&](auto const&... one) { (f(one), ...); }, all);
+}
+
+/// What the front door says to this choice: yes, or the numbers of the sentences with which it refuses.
+template <class S, class R, class T>
+std::string answer() {
+  static_assert(Strategy<S> && Transport<T>);
+  constexpr bool runs = ReduceAlgorithm<R, T>, reached = Reaches<T, S>;
+  if constexpr (runs && reached) {
+    static_assert(sizeof(Live<S, R, T>) > 0);                         // the door itself agrees
+    return "yes";
+  }
+  return runs ? "no, 2" : reached ? "no, 1" : "no, 1 and 2";
+}
+
+std::string compose_table() {
+  auto head = std::string{"| Strategy | Reduce |"}, rule = std::string{"| --- | --- |"}, rows = std::string{};
+  each(transports, [&](auto const& transport) {
+    head.append(" ").append(transport.name).append(" |");
+    rule += " --- |";
+  });
+  each(strategies, [&]<class S>(Named<S> const& strategy) {
+    each(reduces, [&]<class R>(Named<R> const& reduce) {
+      rows.append("| ").append(strategy.name).append(" | ").append(reduce.name).append(" |");
+      each(transports, [&]<class T>(Named<T> const&) { rows += " " + answer<S, R, T>() + " |"; });
+      rows += '\n';
+    });
+  });
+  return head + '\n' + rule + '\n' + rows;
+}
+
+std::string cost_table() {
+  auto table = std::string{"| Reduce | P = 2 | P = 4 | P = 8 |\n| --- | --- | --- | --- |\n"};
+  each(reduces, [&]<class R>(Named<R> const& reduce) {
+    table.append("| ").append(reduce.name).append(" |");
+    for (int const ranks : {2, 4, 8}) {
+      constexpr auto kibi = std::size_t{1'024};
+      auto const cost     = R::cost(ranks, kibi * kibi);
+      table += " " + std::to_string(cost.steps) + " steps, " + std::to_string(cost.bytes / kibi) + " KiB |";
+    }
+    table += '\n';
+  });
+  return table;
+}
+
+std::string text_of(std::string const& path) {
+  auto file = std::ifstream{path};
+  INFO(path << " is opened from the root of the repository");
+  REQUIRE(file.good());
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+/// What stands between the two comments with this name.
+std::string block(std::string const& text, std::string const& name) {
+  auto const begin = "<!-- begin " + name + ": written by test/docs/compose_test.cpp -->\n";
+  auto const end   = "<!-- end " + name + " -->";
+  auto const from  = text.find(begin), to = text.find(end);
+  INFO(page << " needs the lines\n" << begin << end);
+  REQUIRE((from != std::string::npos && to != std::string::npos && from < to));
+  return text.substr(from + begin.size(), to - from - begin.size());
+}
+
+/// Compares, and prints what to paste: Catch2 would wrap its lines.
+void check_block(std::string const& name, std::string const& expected) {
+  auto const same = block(text_of(page), name) == expected;
+  if (!same) std::cout << "the block \"" << name << "\" of " << page << " should be\n\n" << expected << '\n';
+  CHECK(same);
+}
+
+/// The same text with one space for each run of white space.
+std::string on_one_line(std::string const& text) {
+  auto line = std::string{};
+  for (char const c : text) {
+    bool const space = std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (!space) line += c;
+    else if (!line.empty() && line.back() != ' ') line += ' ';
+  }
+  return line;
+}
+
+/// The string literals of a source, adjacent ones joined, that send their reader to the page.
+std::vector<std::string> sentences_of(std::string const& source) {
+  auto found   = std::vector<std::string>{};
+  auto literal = std::string{};
+  for (std::size_t at = source.find('"'); at != std::string::npos; at = source.find('"', at)) {
+    auto const end = source.find('"', at + 1);
+    literal += source.substr(at + 1, end - at - 1);
+    auto const next = source.find_first_not_of(" \n", end + 1);
+    at              = end + 1;
+    if (next != std::string::npos && source[next] == '"') continue;
+    if (literal.find(std::string{"See "} + page) != std::string::npos) found.push_back(literal);
+    literal.clear();
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the table of what composes is what the concepts and Live say", "[docs]") {
+  check_block("compose", compose_table());
+}
+
+TEST_CASE("the table of costs is what the algorithms say", "[docs]") {
+  check_block("costs", cost_table());
+}
+
+TEST_CASE("every sentence that sends its reader to the page stands on it", "[docs]") {
+  auto const sentences = sentences_of(text_of("include/chorale/strategy/live.hpp"));
+  auto const text      = on_one_line(text_of(page));
+  CHECK(sentences.size() >= 4);
+  for (auto const& sentence : sentences) {
+    auto const there = text.find(on_one_line(sentence)) != std::string::npos;
+    if (!there) std::cout << page << " should have\n\n" << sentence << "\n\n";
+    CHECK(there);
+  }
+}
