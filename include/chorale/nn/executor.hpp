@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/check.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/tensor/variable.hpp>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/random.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/tensor/loops_cpu.hpp>
 #include <chorale/tensor/onednn.hpp>
