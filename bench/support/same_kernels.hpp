@@ -21,19 +21,17 @@ class SameKernels {
 
   explicit SameKernels(int rows, Seed seed)
       : rows_{static_cast<std::size_t>(rows)},
-        conv_{rt_, K::image(rows, 28, 28, 1), rows, Window{28, 28, 1, 3, 1}, 32},
-        pool_{rt_, conv_.out(), rows, Window{26, 26, 32, 2, 2}, Pool::max},
-        relu_1_{rt_, pool_.out(), Activation::relu, 0.0F},
-        flatten_{rt_, pool_.out(), K::image(rows, 13, 13, 32), rows, 5408},
+        conv_{rt_, K::image(rows, 28, 28, 1), rows, Window{28, 28, 1, 3, 1}, 32, Window{26, 26, 32, 2, 2}, Pool::max},
+        relu_1_{rt_, conv_.out(), Activation::relu, 0.0F},
+        flatten_{rt_, conv_.out(), K::image(rows, 13, 13, 32), rows, 5408},
         dense_1_{rt_, K::matrix(rows, 5408), rows, 5408, 64},
         relu_2_{rt_, K::matrix(rows, 64), Activation::relu, 0.0F},
         dense_2_{rt_, K::matrix(rows, 64), rows, 64, 10} {
-    auto const image = rows_ * 26 * 26 * 32 * 4, row = rows_ * 5408 * 4;
+    auto const row = rows_ * 5408 * 4;
     for (auto* block : {&variables_, &gradients_, &m_, &v_}) *block = Cpu::block{size * sizeof(float)};
-    y_conv_ = Cpu::block{image}, y_pool_ = Cpu::block{row}, y_flat_ = Cpu::block{row},
-    y_1_ = Cpu::block{rows_ * 64 * 4}, y_2_ = Cpu::block{rows_ * 10 * 4}, d_a_ = Cpu::block{image},
-    d_b_    = Cpu::block{image};
-    w_conv_ = Cpu::block{conv_.workspace()}, w_pool_ = Cpu::block{pool_.workspace()};
+    for (auto* block : {&y_conv_, &y_flat_, &d_a_, &d_b_}) *block = Cpu::block{row};
+    y_1_ = Cpu::block{rows_ * 64 * 4}, y_2_ = Cpu::block{rows_ * 10 * 4};
+    w_conv_ = Cpu::block{conv_.workspace()};
     w_1_ = Cpu::block{dense_1_.workspace()}, w_2_ = Cpu::block{dense_2_.workspace()};
 
     // kernel, bias of dense_1 (64 x 10), of dense (5408 x 64), of conv2d (3 x 3 x 1 x 32); 16-float aligned
@@ -43,10 +41,9 @@ class SameKernels {
     auto const w  = [&](std::size_t o) { return at(variables_, o); };
     auto const g  = [&](std::size_t o) { return at(gradients_, o); };
     conv_.bind(
-        {nullptr, at(y_conv_), nullptr, at(d_a_), w(346'832), w(347'120), g(346'832), g(347'120), w_conv_.data()});
-    pool_.bind({at(y_conv_), at(y_pool_), at(d_a_), at(d_b_), nullptr, nullptr, nullptr, nullptr, w_pool_.data()});
-    relu_1_.bind({at(y_pool_), at(y_pool_), at(d_b_), at(d_b_)});
-    flatten_.bind({at(y_pool_), at(y_flat_), at(d_b_), at(d_a_)});
+        {nullptr, at(y_conv_), nullptr, at(d_b_), w(346'832), w(347'120), g(346'832), g(347'120), w_conv_.data()});
+    relu_1_.bind({at(y_conv_), at(y_conv_), at(d_b_), at(d_b_)});
+    flatten_.bind({at(y_conv_), at(y_flat_), at(d_b_), at(d_a_)});
     dense_1_.bind({at(y_flat_), at(y_1_), at(d_a_), at(d_b_), w(656), w(346'768), g(656), g(346'768), w_1_.data()});
     relu_2_.bind({at(y_1_), at(y_1_), at(d_b_), at(d_b_)});
     dense_2_.bind({at(y_1_), at(y_2_), at(d_b_), at(d_a_), w(0), w(640), g(0), g(640), w_2_.data()});
@@ -63,7 +60,7 @@ class SameKernels {
   float step(float const* x, int const* labels) {
     auto const pass = Pass{.training = true};
     conv_.read_from(x);
-    conv_.forward(pass), pool_.forward(pass), relu_1_.forward(pass), flatten_.forward(pass);
+    conv_.forward(pass), relu_1_.forward(pass), flatten_.forward(pass);
     dense_1_.forward(pass), relu_2_.forward(pass), dense_2_.forward(pass);
 
     auto* const logits = reinterpret_cast<float*>(y_2_.data());
@@ -71,7 +68,7 @@ class SameKernels {
     correct += metric::Accuracy{}.sum(rows_, 10, logits, labels);
 
     dense_2_.backward(pass), relu_2_.backward(pass), dense_1_.backward(pass);
-    flatten_.backward(pass), relu_1_.backward(pass), pool_.backward(pass), conv_.backward(pass);
+    flatten_.backward(pass), relu_1_.backward(pass), conv_.backward(pass);
 
     ++t_;
     auto const floats = [](Cpu::block const& b) { return reinterpret_cast<float*>(b.data()); };
@@ -87,15 +84,13 @@ class SameKernels {
  private:
   std::size_t rows_;
   K::runtime rt_;
-  K::Conv2D conv_;
-  K::Pool2D pool_;
+  K::ConvPool conv_;
   K::Activate relu_1_;
   K::ToRows flatten_;
   K::Dense dense_1_;
   K::Activate relu_2_;
   K::Dense dense_2_;
-  Cpu::block variables_, gradients_, m_, v_, y_conv_, y_pool_, y_flat_, y_1_, y_2_, d_a_, d_b_, w_conv_, w_pool_, w_1_,
-      w_2_;
+  Cpu::block variables_, gradients_, m_, v_, y_conv_, y_flat_, y_1_, y_2_, d_a_, d_b_, w_conv_, w_1_, w_2_;
   int t_ = 0;
 };
 

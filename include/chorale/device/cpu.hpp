@@ -107,6 +107,9 @@ class Cpu {
   /// Threads that a kernel on this device runs on.
   int threads() const { return threads_ > 0 ? threads_ : static_cast<int>(cores_.size()); }
 
+  /// Threads that a kernel called now, by this thread, runs on.
+  static int threads_here() { return omp_get_max_threads(); }
+
   /// While it lives, the calling thread runs on this device's cores and its kernels on this device's threads.
   class Scope {
    public:

@@ -15,6 +15,7 @@ namespace chorale::nn {
 template <int Filters, int Kernel, class... Options>
 struct Conv2D {
   static constexpr std::string_view name = "conv2d";
+  static constexpr int filters           = Filters;
   static constexpr bool same             = detail::same_padding<Options...>();
   static constexpr int stride            = detail::stride_or<Options...>(1);
 
@@ -45,11 +46,14 @@ struct Conv2D {
         VariableSpec{"bias", {Filters}, 1, Init::zeros, fan_in, fan_out}};
   };
 
+  template <class In>
+  static constexpr Window window_on() { return detail::window<In>(Kernel, stride, same); }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
-        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, detail::window<In>(Kernel, stride, same), Filters} {}
+        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), Filters} {}
   };
 };
 

@@ -74,6 +74,11 @@ using HeNormal      = Initializer<Init::he_normal>;
 
 namespace detail {
 
+template <class... T>
+struct List {
+  static constexpr std::size_t size = sizeof...(T);
+};
+
 template <class T> concept padding_option     = requires { T::same; };
 template <class T> concept stride_option      = requires { T::stride; };
 template <class T> concept initializer_option = requires { T::init; };

@@ -11,6 +11,7 @@ namespace detail {
 /// Stride<Size>.
 template <Pool P, int Size, class... Options>
 struct Pool2D {
+  static constexpr Pool kind  = P;
   static constexpr bool same  = same_padding<Options...>();
   static constexpr int stride = stride_or<Options...>(Size);
 
@@ -31,11 +32,14 @@ struct Pool2D {
     static constexpr std::array<VariableSpec, 0> variables{};
   };
 
+  template <class In>
+  static constexpr Window window_on() { return window<In>(Size, stride, same); }
+
   template <class D, class In>
   struct stage : Kernels<D>::Pool2D {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
-        : Kernels<D>::Pool2D{site.runtime, site.in, site.rows, window<In>(Size, stride, same), P} {}
+        : Kernels<D>::Pool2D{site.runtime, site.in, site.rows, window_on<In>(), P} {}
   };
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/nn/conv_pool.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/tensor/plan.hpp>
 
@@ -15,11 +16,6 @@
 namespace chorale::nn {
 
 namespace detail {
-
-template <class... T>
-struct List {
-  static constexpr std::size_t size = sizeof...(T);
-};
 
 template <class L>
 concept monotone_layer = requires { requires L::monotone; };
@@ -59,6 +55,11 @@ struct Chain<List<Done...>, In> {
 template <class... Done, class In, class L, class... Rest>
 struct Chain<List<Done...>, In, L, Rest...>
     : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
+
+template <class L>
+struct Simplified;
+template <class... L>
+struct Simplified<List<L...>> : Fused<List<>, L...> {};
 
 template <class In, class L>
 struct ChainOf;
@@ -132,7 +133,8 @@ template <int... D, class... Layers>
   requires(sizeof...(Layers) > 0)
 struct Sequential<Input<D...>, Layers...> {
   using input  = Shape<D...>;                                              // one row
-  using chain  = detail::ChainOf<input, typename detail::Reordered<detail::List<>, Layers...>::type>;
+  using chain  = detail::ChainOf<
+      input, typename detail::Simplified<typename detail::Reordered<detail::List<>, Layers...>::type>::type>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;
 

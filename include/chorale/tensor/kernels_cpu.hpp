@@ -21,6 +21,7 @@ struct Kernels<Cpu> : cpu::Loops {
 
   class Conv2D;
   class Pool2D;
+  class ConvPool;
   class Dense;
   class Activate;
   class Softmax;

@@ -34,6 +34,13 @@ inline desc image(int rows, int height, int width, int channels) {
       {rows, channels, height, width}, f32, channels == 1 ? tag::nchw : tag::nhwc};  // the same bytes for one channel
 }
 
+/// The same layout for another number of rows.
+inline desc with_rows(desc const& layout, int rows) {
+  auto smaller    = layout;
+  smaller.data.dims[0] = smaller.data.padded_dims[0] = rows;
+  return smaller;
+}
+
 /// Rows of numbers: (B, N).
 inline desc matrix(int rows, int columns) { return {{rows, columns}, f32, tag::ab}; }
 
@@ -93,6 +100,7 @@ class Cutter {
   explicit Cutter(std::byte* base = nullptr) : base_{base} {}
 
   float* take(desc const& layout) { return reinterpret_cast<float*>(take_bytes(layout.get_size())); }
+  float* take_floats(std::size_t n) { return reinterpret_cast<float*>(take_bytes(n * sizeof(float))); }
   std::byte* take_bytes(std::size_t bytes) {
     auto* const piece = base_ == nullptr ? nullptr : base_ + used_;
     used_ += round_up(bytes);

@@ -55,7 +55,7 @@ struct Ports {
 ///
 ///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
 ///   runtime     what the kernels of one replica share: an engine and a queue
-///   Conv2D, Pool2D, Dense, Activate, Softmax, ToRows
+///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, ToRows
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
 ///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours
 ///   sgd, adam   update rules over flat arrays

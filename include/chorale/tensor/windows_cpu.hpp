@@ -41,6 +41,7 @@ class Kernels<Cpu>::Conv2D {
                 attributes, rt.engine, forward_};
   }
 
+  layout in() const { return forward_.src_desc(); }                        // the one that it likes
   layout out() const { return forward_.dst_desc(); }
   std::size_t workspace() const {
     auto cut = onednn::Cutter{};

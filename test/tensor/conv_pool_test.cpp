@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/core/random.hpp>
+#include <chorale/tensor/ops_cpu.hpp>
+
+#include <catch2/catch.hpp>
+
+using namespace chorale;
+
+namespace {
+
+using K = Kernels<Cpu>;
+
+struct Arrays {
+  std::vector<float> y, d_kernel, d_bias, dx;
+};
+
+std::vector<float> random(std::size_t n, std::uint64_t stream) {
+  auto x = std::vector<float>(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = Random{7, stream}.uniform(i) - 0.5F;
+  return x;
+}
+
+/// x (rows, 28, 28, channels), convolved with 32 kernels of 3 x 3, then the largest of each 2 x 2. The dy is random.
+struct Case {
+  int rows, channels;
+  Window conv{28, 28, channels, 3};
+  Window pool{26, 26, 32, 2, 2};
+  std::vector<float> x      = random(static_cast<std::size_t>(rows * 784 * channels), 1);
+  std::vector<float> kernel = random(static_cast<std::size_t>(9 * channels * 32), 2), bias = random(32, 3);
+  std::vector<float> dy     = random(static_cast<std::size_t>(rows * 169 * 32), 4);   // in the layout of the pool
+
+  Arrays outputs() const {
+    return {std::vector<float>(dy.size()), std::vector<float>(kernel.size()), std::vector<float>(32),
+            std::vector<float>(x.size())};
+  }
+  Ports ports(Arrays& into) {
+    return {.x = x.data(), .y = into.y.data(), .dx = into.dx.data(), .dy = dy.data(), .kernel = kernel.data(),
+            .bias = bias.data(), .d_kernel = into.d_kernel.data(), .d_bias = into.d_bias.data()};
+  }
+
+  Arrays together() {
+    auto rt    = K::runtime{};
+    auto stage = K::ConvPool{rt, K::image(rows, 28, 28, channels), rows, conv, 32, pool, Pool::max};
+    auto work  = Cpu{}.allocate(stage.workspace());
+    auto into  = outputs();
+    auto p     = ports(into);
+    p.workspace = work.data();
+    stage.bind(p);
+    stage.forward({});
+    stage.backward({});
+    return into;
+  }
+
+  Arrays one_after_the_other() {
+    auto rt      = K::runtime{};
+    auto first   = K::Conv2D{rt, K::image(rows, 28, 28, channels), rows, conv, 32};
+    auto second  = K::Pool2D{rt, first.out(), rows, pool, Pool::max};
+    auto work    = Cpu{}.allocate(first.workspace()), more = Cpu{}.allocate(second.workspace());
+    auto between = Cpu{}.allocate(2 * K::bytes(first.out()));
+    auto into    = outputs();
+    auto p = ports(into), q = p;
+    p.y = q.x = reinterpret_cast<float*>(between.data());
+    p.dy = q.dx = q.x + K::bytes(first.out()) / sizeof(float);
+    p.workspace = work.data();
+    q.workspace = more.data();
+    first.bind(p);
+    second.bind(q);
+    first.forward({});
+    second.forward({});
+    second.backward({});
+    first.backward({});
+    return into;
+  }
+};
+
+/// The largest difference, over the largest value.
+double difference(std::vector<float> const& a, std::vector<float> const& b) {
+  auto largest = 0.0, value = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    value   = std::max(value, std::abs(static_cast<double>(b[i])));
+  }
+  return largest / value;
+}
+
+}  // namespace
+
+// 16 rows are four slices on one thread, 7 have no equal slices, 1 is less than one; three channels get another layout.
+TEST_CASE("convolution and pool in slices are the two, one after the other", "[conv_pool]") {
+  auto const one_thread = Cpu::Scope{Cpu::logical(1)[0]};
+  auto const rows       = GENERATE(64, 16, 7, 1);
+  auto const channels   = GENERATE(1, 3);
+  auto test             = Case{rows, channels};
+  auto const a = test.together(), b = test.one_after_the_other();
+  CHECK(difference(a.y, b.y) == 0);
+  CHECK(difference(a.d_kernel, b.d_kernel) < 1e-5);
+  CHECK(difference(a.d_bias, b.d_bias) < 1e-5);
+  CHECK(difference(a.dx, b.dx) < 1e-6);
+}
