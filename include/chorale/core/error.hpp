@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -39,16 +41,70 @@ struct OutOfMemory : Error {
   using Error::Error;
 };
 
+/// Why a rank could not go on with its peers. Programs decide by this value, never by the text of an error.
+enum class Fault {
+  peer_lost,             // its connection closed, or its process ended
+  peer_stalled,          // silent, or without progress, for too long
+  frame_corrupt,         // a checksum did not match
+  evicted,               // this rank was declared dead by the others, and came back
+  join_timeout,          // ranks never came
+  collective_mismatch,   // ranks called different operations, or in another order
+  model_mismatch,        // ranks were built from different models
+  world_mismatch,        // ranks disagree about how many they are, or about the job
+  version_mismatch,      // ranks speak different versions of the wire format
+  duplicate_rank,        // two processes claim one rank
+  not_authentic,         // no secret, or another one
+};
+
+/// The first cause of a loss, the same on every survivor.
+struct Loss {
+  Fault fault = Fault::peer_lost;
+  int rank    = -1;                                                        // the culprit
+  std::string host;                                                        // where it ran, when known
+  std::string operation;                                                   // the one that the first detector was in
+  std::uint64_t sequence = 0;                                              // of that operation, and the training step
+  std::uint64_t step     = 0;
+  std::string reason;                                                      // a part of a sentence: "it closed the ..."
+};
+
 /// A rank of the group failed or fell silent. The message names it, and the operation that waited for it.
 class PeerLost : public Error {
  public:
   PeerLost(int rank, std::string const& what_and_where, std::string const& what_to_try = {})
-      : Error{what_and_where, what_to_try}, rank_{rank} {}
+      : Error{what_and_where, what_to_try} {
+    loss_.rank = rank;
+  }
 
-  int rank() const noexcept { return rank_; }
+  /// me    the rank that throws
+  PeerLost(int me, Loss loss, std::string const& what_to_try = {})
+      : Error{sentence(me, loss), what_to_try}, loss_{std::move(loss)} {}
+
+  int         rank() const noexcept { return loss_.rank; }
+  Fault       fault() const noexcept { return loss_.fault; }
+  Loss const& loss() const noexcept { return loss_; }
 
  private:
-  int rank_;
+  static std::string sentence(int me, Loss const& loss) {
+    return "rank " + std::to_string(me) + " lost rank " + std::to_string(loss.rank) +
+           (loss.host.empty() ? "" : " on " + loss.host) + " in step " + std::to_string(loss.step) +
+           (loss.operation.empty() ? "" : ", operation " + std::to_string(loss.sequence) + ", " + loss.operation) +
+           ": " + loss.reason + ".";
+  }
+
+  Loss loss_;
+};
+
+/// Ranks that can never work together: other models, other versions, another order of calls. A restart does not help;
+/// a program that gets one ends with exit code 3.
+class Disagreement : public Error {
+ public:
+  Disagreement(Fault fault, std::string const& what_and_where, std::string const& what_to_try = {})
+      : Error{what_and_where, what_to_try}, fault_{fault} {}
+
+  Fault fault() const noexcept { return fault_; }
+
+ private:
+  Fault fault_;
 };
 
 /// The exit code that a program should end with after this error.
@@ -56,6 +112,7 @@ class PeerLost : public Error {
 /// source  one code per kind of fault, so that a job manager can tell a retry from a mistake
 inline int exit_code(std::exception const& error) {
   if (dynamic_cast<BadArgument const*>(&error) || dynamic_cast<BadFile const*>(&error)) return 2;
+  if (dynamic_cast<Disagreement const*>(&error)) return 3;
   if (dynamic_cast<NumericFault const*>(&error)) return 4;
   if (dynamic_cast<PeerLost const*>(&error)) return 138;                   // 128 + SIGUSR1: restart me
   return 1;

@@ -5,17 +5,16 @@
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
+#include <chorale/transport/operation.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace chorale {
-
-/// How two elements of the same index, of two ranks, become one.
-enum class Op { sum, min, max, product };
 
 /// The ranks of a job, and which of them live in this process.
 class Group {
@@ -89,6 +88,22 @@ concept CollectiveTransport =
 /// The transport can read and write the memory of the strategy's device.
 template <class T, class S>
 concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
+
+/// Says what the messages with operation.tag are about, from now until the tag is announced anew. Called once by every
+/// rank for every collective operation, in the same order, before its first message.
+///
+/// keeps   a transport that listens numbers the operations as they are announced, sends number and fingerprint with
+///         every message, and compares them before it touches data: it throws Disagreement where ranks differ
+template <Endpoint E>
+void announce(E& at, Operation const& operation) {
+  if constexpr (requires { at.announce(operation); }) at.announce(operation);
+}
+
+/// Says which training step begins, for what errors and heartbeats tell.
+template <Endpoint E>
+void begin_step(E& at, std::uint64_t step) {
+  if constexpr (requires { at.begin_step(step); }) at.begin_step(step);
+}
 
 /// Tells the other ranks that this one cannot go on, where the transport has a way to say so.
 ///

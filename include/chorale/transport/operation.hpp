@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+namespace chorale {
+
+/// How two elements of the same index, of two ranks, become one.
+enum class Op : std::uint8_t { sum, min, max, product };
+
+/// What one element of a message is. The values are part of the wire format.
+enum class Element : std::uint8_t { byte, f32, f64, bf16, f16, i32, i64, u32, u64 };
+
+constexpr std::size_t size_of(Element e) {
+  return std::array<std::size_t, 9>{1, 4, 8, 2, 2, 4, 8, 4, 8}[static_cast<std::size_t>(e)];
+}
+
+/// What the ranks of a group do together. The values are part of the wire format.
+enum class Collective : std::uint8_t {
+  message, all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier
+};
+
+constexpr std::string_view name(Op op) {
+  return std::array<std::string_view, 4>{"sum", "min", "max", "product"}[static_cast<std::size_t>(op)];
+}
+constexpr std::string_view name(Element e) {
+  return std::array<std::string_view, 9>{"byte", "float", "double", "bf16", "fp16", "int32", "int64", "uint32",
+                                         "uint64"}[static_cast<std::size_t>(e)];
+}
+constexpr std::string_view name(Collective c) {
+  return std::array<std::string_view, 8>{"message", "all_reduce", "reduce", "reduce_scatter", "all_gather",
+                                         "broadcast", "all_to_all", "barrier"}[static_cast<std::size_t>(c)];
+}
+
+/// The line of the program that asked for an operation. Ranks that call from different lines are taken to disagree.
+struct CallSite {
+  std::string_view file = {};
+  std::uint32_t line    = 0;
+
+  static constexpr CallSite here(std::source_location at = std::source_location::current()) {
+    auto const path = std::string_view{at.file_name()};
+    return {path.substr(path.rfind('/') + 1), at.line()};                  // the folder may differ between machines
+  }
+};
+
+/// One collective operation as all of its ranks must describe it alike. Its fingerprint travels with every message.
+///
+///   {Collective::all_reduce, Op::sum, Element::f32, 400, Tag{7}, CallSite::here()}
+struct Operation {
+  Collective collective = Collective::message;
+  Op op                 = Op::sum;
+  Element element       = Element::byte;
+  std::uint64_t count   = 0;                                               // elements; 0 where ranks may differ
+  Tag tag               = {};
+  CallSite where        = {};
+
+  /// FNV-1a over all of the above.
+  constexpr std::uint32_t fingerprint() const {
+    auto hash      = std::uint32_t{2'166'136'261U};
+    auto const add = [&](std::uint64_t value, int bytes) {
+      for (int i = 0; i < bytes; ++i) hash = (hash ^ static_cast<std::uint8_t>(value >> 8 * i)) * 16'777'619U;
+    };
+    add(static_cast<std::uint64_t>(collective), 1);
+    add(static_cast<std::uint64_t>(op), 1);
+    add(static_cast<std::uint64_t>(element), 1);
+    add(count, 8);
+    add(static_cast<std::uint32_t>(tag), 4);
+    for (char const c : where.file) add(static_cast<std::uint8_t>(c), 1);
+    add(where.line, 4);
+    return hash;
+  }
+
+  /// all_reduce (sum) of 400 float, tag 7, at train.cpp:41
+  std::string text() const {
+    auto s = std::string{name(collective)};
+    if (collective == Collective::all_reduce || collective == Collective::reduce ||
+        collective == Collective::reduce_scatter)
+      s += " (" + std::string{name(op)} + ")";
+    s += " of " + std::to_string(count) + " " + std::string{name(element)};
+    s += ", tag " + std::to_string(static_cast<std::uint32_t>(tag));
+    if (!where.file.empty()) s += ", at " + std::string{where.file} + ":" + std::to_string(where.line);
+    return s;
+  }
+};
+
+}  // namespace chorale
