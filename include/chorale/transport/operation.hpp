@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -44,9 +43,9 @@ struct CallSite {
   std::string_view file = {};
   std::uint32_t line    = 0;
 
-  static constexpr CallSite here(std::source_location at = std::source_location::current()) {
-    auto const path = std::string_view{at.file_name()};
-    return {path.substr(path.rfind('/') + 1), at.line()};                  // the folder may differ between machines
+  static constexpr CallSite here(char const* path = __builtin_FILE(), std::uint32_t at = __builtin_LINE()) {
+    auto const name = std::string_view{path};                              // clang 14 has no std::source_location
+    return {name.substr(name.rfind('/') + 1), at};                         // the folder may differ between machines
   }
 };
 
