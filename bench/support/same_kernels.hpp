@@ -70,6 +70,9 @@ class SameKernels {
     dense_2_.backward(pass), relu_2_.backward(pass), dense_1_.backward(pass);
     flatten_.backward(pass), relu_1_.backward(pass), conv_.backward(pass);
 
+    auto const g = Span<float const>{reinterpret_cast<float*>(gradients_.data()), size};
+    if (!K::finite(g)) throw NumericFault{"a gradient is not finite."};
+
     ++t_;
     auto const floats = [](Cpu::block const& b) { return reinterpret_cast<float*>(b.data()); };
     K::adam(

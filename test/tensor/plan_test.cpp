@@ -58,7 +58,7 @@ TEST_CASE("a plan prints as a table", "[tensor][plan]") {
   auto text = std::ostringstream{};
   text << tiny::LeNet::plan;
   CHECK(text.str().find("dense/kernel  (5408, 64)  346112 float32 at 672\n") != std::string::npos);
-  CHECK(text.str().find("347146 parameters, 2 buckets, 1388672 bytes reduced per step") != std::string::npos);
+  CHECK(text.str().find("347146 parameters, 2 buckets, 1388736 bytes reduced per step") != std::string::npos);
 }
 
 TEST_CASE("a Sum forms its mean once, at the end", "[tensor]") {

@@ -54,6 +54,48 @@ TEST_CASE("NaN in the loss ends fit with one sentence, and no variable was chang
   CHECK(trainer.hashes() == before);
 }
 
+TEST_CASE("a gradient that is not finite is named with its replica, and no variable was changed", "[trainer]") {
+  auto const replicas = GENERATE(1, 3);
+  auto const value    = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  auto data           = some(1);
+  data.rows.x[7 * 64 + 27] = value;                                      // row 7 of 12: the second replica's of three
+  auto trainer      = trainer_of(replicas);
+  auto const before = trainer.hashes();
+  CHECK_THROWS_AS(trainer.fit(data, quietly), NumericFault);
+  CHECK_THROWS_WITH(trainer.fit(data, quietly),
+                    Catch::Contains("of step 0 is ") &&
+                        (Catch::Contains("the loss") ||
+                         Catch::Contains("not finite on replica " + std::to_string(replicas == 3 ? 1 : 0))) &&
+                        Catch::Contains("no variable was changed"));
+  CHECK(trainer.hashes() == before);
+}
+
+TEST_CASE("gradients whose sum alone overflows are caught too", "[trainer]") {
+  auto trainer = trainer_of(1);
+  auto& copy   = trainer.copies()[0];
+  auto g       = copy.gradients();
+  std::fill(g.values.begin(), g.values.end(), 0.0F);
+  g.values[plan::rows_at]      = 12;
+  g.trailer()[plan::summed_at] = 2;
+  g[2][5]                      = std::numeric_limits<float>::infinity();
+  CHECK_THROWS_WITH(copy.optimizer.apply(copy.net.variables(), g),
+                    Catch::Contains("the gradient of " + std::string{std::string_view{g.plan[2].name}} +
+                                    " of step 0 is finite on every replica, but their sum is not"));
+}
+
+TEST_CASE("steps that are not finite can be left out: all replicas leave out the same", "[trainer]") {
+  auto const bad = GENERATE(true, false);
+  auto data      = some(3);
+  if (bad) data.rows.x[19 * 64 + 27] = std::numeric_limits<float>::quiet_NaN();   // in the second batch of twelve
+  auto trainer       = trainer_of(3);
+  auto const history = trainer.fit(data, {.show = Show::nothing, .on_non_finite = NonFinite::skip});
+  auto const hashes  = trainer.hashes();
+  CHECK(hashes == std::vector<std::uint64_t>(3, hashes[0]));
+  CHECK(history[0].skipped == (bad ? 1 : 0));
+  CHECK(history[0].steps == 3);
+  CHECK(std::isfinite(history[0].scores.loss()));
+}
+
 TEST_CASE("when one replica fails, fit ends with its reason and not with a hang", "[trainer]") {
   auto data      = some(1);
   data.rows.y[7] = 3;                                                      // the network has classes 0 to 2

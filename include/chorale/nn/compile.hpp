@@ -61,6 +61,8 @@ class Instance {
       ready(g.values.size());
       return {};
     }
+    std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
+    g.trailer()[plan::summed_at] = 1;
     auto& executor  = executor_for(batch);
     auto const pass = Pass{.training = true, .seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                            .first_row = first_row};
@@ -69,7 +71,12 @@ class Instance {
     auto const loss =
         Sum<float>{g.loss(), static_cast<std::int64_t>(batch.rows)};  // now: `ready` may let it be reduced
     ready(plan::header);
-    executor.backward(pass, ready);
+    auto checked = plan::header;
+    executor.backward(pass, [&](std::size_t end) {
+      if (optimizer.on_non_finite != NonFinite::allow) mark_non_finite(g, std::exchange(checked, end), end);
+      ready(end);                                                          // now they may change
+    });
+    ready(g.values.size());
     return loss;
   }
 
@@ -122,28 +129,52 @@ class Instance {
 
     /// Applies the mean of reduced gradients: divides their sums by their rows, once.
     ///
-    /// throws    NumericFault when the loss is not finite; the variables are those of the step before
+    /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
+    ///           replica and variable, and the variables are those of the step before
     void apply(Variables const& variables, Gradients const& gradients) {
       if (gradients.rows() == 0) return;
-      if (!std::isfinite(gradients.loss()))
-        throw NumericFault{"the loss of step " + std::to_string(now.step) + " is " + std::to_string(gradients.loss()) +
-                               " over " + std::to_string(static_cast<long>(gradients.rows())) +
-                               " rows; no variable was changed.",
-                           "a lower learning rate, global_clipnorm, or a look at the inputs for NaN."};
-      auto const body   = variables.values.size() - plan::header;
-      auto const update = optim::Update{variables.values.last(body), gradients.values.last(body), slots_,
-                                        scale(gradients), now};
-      rule_.template update<D>(update);
+      auto const fault = on_non_finite == NonFinite::allow ? std::string{} : non_finite(gradients);
+      if (!fault.empty() && on_non_finite == NonFinite::stop)
+        throw NumericFault{fault + "; no variable was changed.",
+                           "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
+                           "FitOptions::on_non_finite."};
+      if (!fault.empty()) ++skipped;
+      else rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients), now});
       ++now.step;
     }
 
     optim::Moment now;                                                     // epoch is the trainer's to set
+    NonFinite on_non_finite = NonFinite::stop;
+    std::size_t skipped     = 0;                                           // steps whose update was left out
 
    private:
+    /// What is not finite in reduced gradients; empty when all is. Every replica finds the same.
+    std::string non_finite(Gradients const& g) const {
+      auto const step   = " of step " + std::to_string(now.step);
+      auto const faults = g.trailer()[plan::faults_at];
+      if (!std::isfinite(g.loss()))
+        return "the loss" + step + " is " + std::to_string(g.loss()) + " over " +
+               std::to_string(static_cast<long>(g.rows())) + " rows";
+      if (faults == 1)
+        return "the gradient of " + name_of(g, g.trailer()[plan::variable_at]) + step + " is not finite on replica " +
+               std::to_string(static_cast<long>(g.trailer()[plan::rank_at]));
+      if (faults > 1)
+        return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
+      if (g.trailer()[plan::summed_at] == 1 || Kernels<D>::finite(g.body())) return {};
+      for (std::size_t i = 0; i < g.plan.size(); ++i)
+        if (!Kernels<D>::finite(g[i]))
+          return "the gradient of " + name_of(g, static_cast<float>(i)) + step +
+                 " is finite on every replica, but their sum is not";
+      return "a gradient" + step + " is not finite";
+    }
+    static std::string name_of(Gradients const& g, float index) {
+      return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
+    }
+
     float scale(Gradients const& gradients) const {
       auto const mean = 1.0F / gradients.rows();
       if (rule_.global_clipnorm <= 0) return mean;
-      return mean * optim::clip_factor<D>(gradients.values.subspan(plan::header), mean, rule_.global_clipnorm);
+      return mean * optim::clip_factor<D>(gradients.body(), mean, rule_.global_clipnorm);
     }
 
     Optimizer rule_;
@@ -175,6 +206,19 @@ class Instance {
     return *executors_.back();
   }
 
+  /// Says in the trailer which variable is the first, among those in [begin, end), with a gradient that is not finite.
+  void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
+    auto const trailer = g.trailer();
+    if (trailer[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
+    for (std::size_t i = 0; i < g.plan.size(); ++i) {
+      if (g.plan[i].offset < begin || g.plan[i].offset >= end || Kernels<D>::finite(g[i])) continue;
+      trailer[plan::faults_at]   = 1;
+      trailer[plan::rank_at]     = static_cast<float>(rank);
+      trailer[plan::variable_at] = static_cast<float>(i);
+      return;
+    }
+  }
+
   template <class Batch>
   void write_header(Batch const& batch, Executor<D, Net>& executor, Span<float> header) {
     constexpr auto width   = Net::output::size;
@@ -196,6 +240,7 @@ class Instance {
  public:
   Network net;
   Rule optimizer;
+  Rank rank = 0;                                                           // of the replica; for errors
 };
 
 /// A network with its loss, optimizer and metrics: a value that knows nothing of devices or replicas.

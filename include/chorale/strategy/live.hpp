@@ -100,7 +100,10 @@ class Connected<S, R, T> {
         "instantiate(device, seed). See nn::compile");
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
-    for (std::size_t i = 0; i < team_.size(); ++i) copies.push_back(model.instantiate(team_.device(i), seed));
+    for (std::size_t i = 0; i < team_.size(); ++i) {
+      copies.push_back(model.instantiate(team_.device(i), seed));
+      if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
+    }
     return PerReplica{std::move(copies)};
   }
 

@@ -9,6 +9,7 @@
 #include <chorale/tensor/ops.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +64,14 @@ struct Loops {
       d_outputs[i] = 2.0F * difference * scale;
     }
     return sum;
+  }
+
+  /// No value is infinite or NaN: no exponent has all its bits.
+  static bool finite(Span<float const> x) {
+    auto bad = std::uint32_t{0};
+    for (std::size_t i = 0; i < x.size(); ++i)
+      bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(x[i]) & 0x7f80'0000U) == 0x7f80'0000U);
+    return bad == 0;
   }
 
   /// Sum of squares, added up in double in 16 lanes: the same bits for the same values.

@@ -65,6 +65,11 @@ inline constexpr std::size_t align    = 16;                                // el
 inline constexpr std::size_t loss_at  = 0;                             // in the header of the gradients: sum of losses,
 inline constexpr std::size_t rows_at  = 1;                                 // rows that it sums,
 inline constexpr std::size_t first_metric = 2;                             // then the sums of the metrics
+inline constexpr std::size_t trailer  = 16;                                // elements after the last variable: in the
+inline constexpr std::size_t faults_at   = 0;                              // gradients the replicas with a bad one,
+inline constexpr std::size_t rank_at     = 1;                              // the sum of their ranks,
+inline constexpr std::size_t variable_at = 2;                              // and of the first bad variable's index,
+inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up
 inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
 
 }  // namespace plan
@@ -73,11 +78,11 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 ///
 ///   variables, gradients and optimizer slots share one layout:
 ///
-///   | header | last layer | ... | first layer |        offsets grow in the order in which backward finishes gradients,
-///   |<-- bucket 0 -->|<-- bucket 1 -->|                so a bucket is a contiguous range that closes from the front
+///   | header | last layer | ... | first layer | trailer |     offsets grow in the order in which backward finishes
+///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: a bucket is a contiguous range, closed in front
 ///
-///   In the gradients the header carries the step's loss, rows and metrics: they cross ranks without a message of their
-///   own.
+///   In the gradients the header carries the step's loss, rows and metrics, and the trailer says who had a NaN: they
+///   cross ranks without a message of their own.
 ///
 /// keeps   `variables` is in reading order; each offset is a multiple of plan::align; padding is always zero
 template <std::size_t N, std::size_t Layers>
@@ -86,13 +91,14 @@ struct Plan {
   std::array<std::size_t, Layers> ready{};                               // gradients below this are final after layer i
   std::array<std::size_t, N + 1> bucket_ends{};
   std::size_t buckets    = 0;
-  std::size_t elements   = 0;                                           // of one arena part: header, variables, padding
+  std::size_t elements   = 0;                                           // of one arena part, padding included
   std::size_t parameters = 0;                                              // trainable numbers
   std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
   std::uint64_t hash     = 0;                                        // equal plans, and nothing else, have equal hashes
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // what an optimizer works on
 
   /// Bytes of one replica's arena with an optimizer of so many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {
@@ -119,6 +125,7 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
       offset += (size + plan::align - 1) / plan::align * plan::align;
     }
     made.ready[layer] = offset;
+    if (layer == 0) offset += plan::trailer;
     if ((offset - bucket_begin) * sizeof(float) >= plan::bucket_bytes || layer == 0) {
       if (offset > bucket_begin) made.bucket_ends[made.buckets++] = offset;
       bucket_begin = offset;

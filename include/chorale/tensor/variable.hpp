@@ -19,9 +19,10 @@ struct Variable {
 
 /// All variables of one replica: one contiguous buffer, laid out by the plan.
 struct Variables {
-  Span<float> values;                                                      // header and padding included
+  Span<float> values;                                                      // header, padding and trailer included
   Span<PlannedVariable const> plan;
 
+  Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
   std::size_t size() const { return plan.size(); }
   Variable operator[](std::size_t i) const {
     auto const& v = plan[i];
@@ -40,7 +41,16 @@ struct Gradients {
 
   float loss() const { return values[plan::loss_at]; }                     // sum over rows()
   float rows() const { return values[plan::rows_at]; }                     // exact up to 2^24
+  Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
+  Span<float> trailer() const { return values.last(plan::trailer); }
   Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
+};
+
+/// What a step does when a loss or a gradient is not finite, on any replica. All replicas do the same.
+enum class NonFinite {
+  stop,                                                                    // NumericFault; no variable was changed
+  skip,                                                                    // no update in this step; it is counted
+  allow                                                                    // nobody looks
 };
 
 /// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits.

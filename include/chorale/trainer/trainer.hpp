@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -27,6 +28,7 @@ struct FitOptions {
   int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
   int initial_epoch = 0;
   Show show         = Show::progress;
+  NonFinite on_non_finite = NonFinite::stop;                               // a loss or a gradient that is NaN or infinite
 };
 
 /// What predict returns: one row for each row of the data, in its order.
@@ -73,12 +75,13 @@ class Fitting<M, S, R, T> {
   ///
   /// train     a dataset of batches; the last one may be smaller, and need not divide by the replicas
   /// returns   loss, metrics, steps and seconds of each epoch
-  /// throws    NumericFault when the loss is not finite; BadArgument when a batch does not fit the model, or the data
+  /// throws    NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it; BadArgument when a batch does not fit the model, or the data
   ///           is empty; what the dataset throws. The variables are then those of the step before
   template <Dataset Data>
   History fit(Data const& train, FitOptions const& options = {}) {
     auto history = History{};
     auto line    = ProgressLine{};
+    for (auto& copy : copies_) copy.optimizer.on_non_finite = options.on_non_finite;
     for (int epoch = options.initial_epoch; epoch < options.epochs; ++epoch) {
       if (options.show == Show::progress) line.begin_epoch(epoch + 1, options.epochs, train.size());
       for (auto& copy : copies_) copy.optimizer.now.epoch = epoch;
@@ -159,10 +162,13 @@ class Fitting<M, S, R, T> {
   Epoch run_epoch(Data const& train, int epoch, ProgressLine* line) {
     auto const start = std::chrono::steady_clock::now();
     auto done        = Epoch{.scores = Scores{M::metric_names}};
+    auto const skipped_before = copies_[0].optimizer.skipped;
     auto shares      = live_.distribute(train, epoch);
     while (auto* share = shares.next()) {
       live_.run([this](auto& replica, instance& copy, Batch& batch) { step(replica, copy, batch); }, copies_, *share);
-      done.scores.add(copies_[0].gradients().values.template first<plan::header>());
+      auto const sums = copies_[0].gradients().values.template first<plan::header>();
+      if (std::isfinite(sums[plan::loss_at]) || copies_[0].optimizer.on_non_finite == NonFinite::allow)
+        done.scores.add(sums);
       ++done.steps;
       if (line != nullptr) {
         auto const shown = show(done.scores);
@@ -170,6 +176,7 @@ class Fitting<M, S, R, T> {
       }
     }
     CHORALE_EXPECTS(done.steps > 0, "fit got a dataset without a single batch");
+    done.skipped       = copies_[0].optimizer.skipped - skipped_before;
     done.learning_rate = copies_[0].optimizer.rate();
     done.seconds       = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return done;
