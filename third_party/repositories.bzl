@@ -5,10 +5,13 @@ load("//third_party/boost:repository.bzl", boost = "repository")
 load("//third_party/catch2:repository.bzl", catch2 = "repository")
 load("//third_party/cli11:repository.bzl", cli11 = "repository")
 load("//third_party/cuda:repository.bzl", cuda = "repository")
+load("//third_party/gloo:repository.bzl", gloo = "repository")
 load("//third_party/gsl:repository.bzl", gsl = "repository")
 load("//third_party/libtorch:repository.bzl", libtorch = "repository")
+load("//third_party/mpi:repository.bzl", mpi = "repository")
 load("//third_party/nlohmann_json:repository.bzl", nlohmann_json = "repository")
 load("//third_party/onednn:repository.bzl", onednn = "repository")
+load("//third_party/openssl:repository.bzl", openssl = "repository")
 load("//third_party/zlib:repository.bzl", zlib = "repository")
 
 _ALL = {
@@ -16,10 +19,13 @@ _ALL = {
     "catch2": catch2,
     "cli11": cli11,
     "cuda": cuda,
+    "gloo": gloo,
     "gsl": gsl,
     "libtorch": libtorch,
+    "mpi": mpi,
     "nlohmann_json": nlohmann_json,
     "onednn": onednn,
+    "openssl": openssl,
     "zlib": zlib,
 }
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/control_payload.hpp>
+#include <chorale/transport/crc32c.hpp>
+#include <chorale/transport/little_endian.hpp>
+#include <chorale/transport/operation.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// What processes say to each other over a byte stream. Every byte is in docs/55-wire.md.
+namespace chorale::wire {
+
+inline constexpr std::uint16_t version    = 1;
+inline constexpr std::size_t header_bytes = 64;
+
+/// The values are part of the wire format, as are those of Collective, Op and Element.
+enum class FrameType : std::uint8_t { data = 1, heartbeat, abort, goodbye, plan };
+
+/// What stands before the `length` bytes of payload of every frame.
+struct Header {
+  FrameType type            = FrameType::data;
+  std::uint8_t flags        = 0;                                           // free for the transport
+  std::uint32_t incarnation = 0;                                           // the sender's: another after a restart
+  Rank from                 = 0;
+  Rank to                   = 0;
+  std::uint64_t sequence    = 0;                                           // which operation, from 1; see announce()
+  Collective collective     = Collective::message;
+  Op op                     = Op::sum;
+  Element element           = Element::byte;
+  Tag tag                   = {};
+  std::uint64_t count       = 0;                                           // elements of the operation
+  std::uint32_t fingerprint = 0;                                           // Operation::fingerprint()
+  std::uint64_t length      = 0;                                           // bytes of payload
+  std::uint32_t payload_crc = 0;                                           // crc32c(payload)
+
+  friend constexpr bool operator==(Header const&, Header const&) = default;
+};
+
+using HeaderBytes = std::array<std::byte, header_bytes>;
+
+namespace detail {
+
+/// Not the start of any text, nor of HTTP, TLS or SSH.
+inline constexpr auto frame_magic = std::array{std::byte{0xC4}, std::byte{'h'}, std::byte{'r'}, std::byte{0x0D}};
+inline constexpr std::size_t checked_bytes = header_bytes - 4;             // the checksum of the header is its end
+
+}  // namespace detail
+
+/// Adds magic, version and the checksum of the header.
+inline void write(Header const& header, std::span<std::byte, header_bytes> out) {
+  auto to = Writer{out};
+  to.bytes(detail::frame_magic);
+  to.number(version);
+  to.number(static_cast<std::uint8_t>(header.type));
+  to.number(header.flags);
+  to.number(header.incarnation);
+  to.number(header.from);
+  to.number(header.to);
+  to.number(static_cast<std::uint32_t>(header.tag));
+  to.number(header.sequence);
+  to.number(header.count);
+  to.number(header.length);
+  to.number(static_cast<std::uint8_t>(header.collective));
+  to.number(static_cast<std::uint8_t>(header.op));
+  to.number(static_cast<std::uint8_t>(header.element));
+  to.number(std::uint8_t{0});
+  to.number(header.fingerprint);
+  to.number(header.payload_crc);
+  to.number(crc32c(out.first(detail::checked_bytes)));
+}
+
+/// What some bytes are.
+enum class Parse {
+  ok,
+  need_more,                                                               // so far a header; read until 64 bytes
+  not_a_frame,                                                             // another protocol, or a stream out of step
+  other_version,                                                           // a header of Parsed::version
+  corrupt,                                                                 // its checksum, or a value that is none
+  too_large                                                                // more payload than allowed
+};
+
+struct Parsed {
+  Parse result;
+  Header header         = {};                                              // ok and too_large only
+  std::uint16_t version = 0;                                               // as sent; ok, other_version and later ones
+};
+
+namespace detail {
+
+inline bool read(Header& header, ConstBytes in) {
+  auto from               = Reader{in};
+  header.type             = static_cast<FrameType>(from.number<std::uint8_t>());
+  header.flags            = from.number<std::uint8_t>();
+  header.incarnation      = from.number<std::uint32_t>();
+  header.from             = from.number<std::int32_t>();
+  header.to               = from.number<std::int32_t>();
+  header.tag              = Tag{from.number<std::uint32_t>()};
+  header.sequence         = from.number<std::uint64_t>();
+  header.count            = from.number<std::uint64_t>();
+  header.length           = from.number<std::uint64_t>();
+  header.collective       = static_cast<Collective>(from.number<std::uint8_t>());
+  header.op               = static_cast<Op>(from.number<std::uint8_t>());
+  header.element          = static_cast<Element>(from.number<std::uint8_t>());
+  auto const reserved     = from.number<std::uint8_t>();
+  header.fingerprint      = from.number<std::uint32_t>();
+  header.payload_crc      = from.number<std::uint32_t>();
+  return from.whole() && header.type >= FrameType::data && header.type <= FrameType::plan && header.from >= 0 &&
+         header.to >= 0 && header.collective <= Collective::barrier && header.op <= Op::product &&
+         header.element <= Element::u64 && reserved == 0;
+}
+
+}  // namespace detail
+
+/// Looks at the first bytes of a stream, whoever sent them.
+///
+/// max_length  bytes of payload that the caller will take
+/// keeps       never throws, never reads past the end, allocates nothing; ok says nothing about the payload, whose
+///             checksum the caller compares: crc32c(payload) == header.payload_crc
+/// order       magic, version, checksum, values, length: the first that is wrong is the result
+inline Parsed parse(ConstBytes in, std::uint64_t max_length) {
+  constexpr auto after_version = detail::frame_magic.size() + sizeof(version);
+  for (std::size_t i = 0; i < detail::frame_magic.size() && i < in.size(); ++i)
+    if (in[i] != detail::frame_magic[i]) return {Parse::not_a_frame};
+  if (in.size() < after_version) return {Parse::need_more};
+  auto parsed    = Parsed{Parse::ok};
+  parsed.version = Reader{in.subspan(detail::frame_magic.size())}.number<std::uint16_t>();
+  if (parsed.version != version) parsed.result = Parse::other_version;
+  else if (in.size() < header_bytes) parsed.result = Parse::need_more;
+  else if (crc32c(in.first(detail::checked_bytes)) !=
+           Reader{in.subspan(detail::checked_bytes)}.number<std::uint32_t>())
+    parsed.result = Parse::corrupt;
+  else if (!detail::read(parsed.header, in.first(detail::checked_bytes).subspan(after_version)))
+    parsed = {Parse::corrupt, {}, parsed.version};
+  else if (parsed.header.length > max_length) parsed.result = Parse::too_large;
+  return parsed;
+}
+
+}  // namespace chorale::wire

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+/// The little cryptography that the handshake needs, as OpenSSL has it.
+namespace chorale::wire {
+
+using Nonce = std::array<std::byte, 32>;                                   // a number that is used once
+using Mac   = std::array<std::byte, 32>;                                   // who made it has the key
+using Key   = std::array<std::byte, 32>;
+
+namespace detail {
+
+inline unsigned char const* chars(ConstBytes bytes) { return reinterpret_cast<unsigned char const*>(bytes.data()); }
+inline unsigned char*       room(Bytes bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
+
+}  // namespace detail
+
+/// throws  Error when the system has no random numbers
+inline Nonce fresh_nonce() {
+  auto nonce = Nonce{};
+  CHORALE_ENSURES(RAND_bytes(detail::room(nonce), static_cast<int>(nonce.size())) == 1, "no random numbers");
+  return nonce;
+}
+
+/// source  RFC 2104, over SHA-256
+inline Mac hmac_sha256(ConstBytes key, ConstBytes data) {
+  auto mac  = Mac{};
+  auto size = 0U;
+  CHORALE_ENSURES(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), detail::chars(data), data.size(),
+                       detail::room(mac), &size) != nullptr &&
+                      size == mac.size(),
+                  "HMAC-SHA256 failed");
+  return mac;
+}
+
+/// The first 32 bytes that HKDF gives.
+///
+/// info    what the key is for; at most 128 bytes
+/// source  RFC 5869, over SHA-256
+inline Key hkdf_sha256(ConstBytes secret, ConstBytes salt, ConstBytes info) {
+  auto last = std::array<std::byte, 129>{};
+  CHORALE_EXPECTS(info.size() < last.size(), std::to_string(info.size()) + " bytes of info for a key");
+  *std::ranges::copy(info, last.begin()).out = std::byte{1};               // the number of the block: the first
+  auto const extracted                       = hmac_sha256(salt, secret);
+  return hmac_sha256(extracted, ConstBytes{last}.first(info.size() + 1));
+}
+
+/// Equal; in a time that does not tell where they differ.
+inline bool same(ConstBytes a, ConstBytes b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace chorale::wire
