@@ -50,7 +50,7 @@ struct operation_of<R, E> {
 ///
 /// keeps   the endpoint and the buffer outlive it; after a PeerLost it is of no further use. Every rank has the same
 ///         buckets and the same steps; ready() may be called at any pace
-/// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 32 buckets are under way at
+/// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 16 buckets are under way at
 ///         once, the others start when those are complete
 /// order   the algorithm's, within each bucket: other buckets may give other bits
 template <class R, Endpoint E>
@@ -69,7 +69,8 @@ class BucketedReducer {
     }
     CHORALE_EXPECTS(before == buffer.size(), "the last bucket ends at " + std::to_string(before) + ", the buffer at " +
                                                  std::to_string(buffer.size()));
-    if constexpr (resumes) operations_.resize(ends_.size());
+    if constexpr (resumes)
+      for (std::size_t i = 0; i < ends_.size(); ++i) operations_.push_back(idle_operation(reduce_, at));
     complete_.resize(ends_.size());
     begin();
   }
@@ -109,7 +110,7 @@ class BucketedReducer {
 
  private:
   static constexpr bool resumes = ResumableReduce<R, E>;
-  static constexpr std::size_t most = 32;                             // under way: below any transport's bound
+  static constexpr std::size_t most = 16;                             // under way: 64 messages to a rank, or 64 tags
 
   Span<float> bucket(std::size_t i) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];

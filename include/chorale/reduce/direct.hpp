@@ -15,22 +15,22 @@ namespace chorale {
 namespace detail {
 
 /// a[i] = b[i] = combined(a[i], b[i]), in one pass.
-template <class F>
-void combine_two(float* __restrict a, float* __restrict b, std::size_t n, F combined) {
+template <Reducible T, class F>
+void combine_two(T* __restrict a, T* __restrict b, std::size_t n, F combined) {
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = combined(a[i], b[i]);
 }
 
 /// Combines elements [part) of all buffers, in the order of the buffers, and writes the result into all of them.
-template <class F>
-void combine_all(Span<float* const> buffers, Range part, F combined) {
-  constexpr std::size_t segment = 1'024;                              // the results so far stay in the first cache
-  std::array<float, segment> results;
+template <Reducible T, class F>
+void combine_all(Span<T* const> buffers, Range part, F combined) {
+  constexpr std::size_t segment = 4'096 / sizeof(T);                  // the results so far stay in the first cache
+  std::array<T, segment> results;
   for (auto begin = part.begin; begin < part.end; begin += segment) {
     auto const n            = std::min(segment, part.end - begin);
-    float* __restrict const x = results.data();
+    T* __restrict const x = results.data();
     std::copy_n(buffers[0] + begin, n, x);
     for (auto* const buffer : buffers.subspan(1)) {
-      float const* __restrict const next = buffer + begin;
+      T const* __restrict const next = buffer + begin;
       for (std::size_t i = 0; i < n; ++i) x[i] = combined(x[i], next[i]);
     }
     for (auto* const buffer : buffers) std::copy_n(x, n, buffer + begin);
@@ -40,16 +40,17 @@ void combine_all(Span<float* const> buffers, Range part, F combined) {
 }  // namespace detail
 
 /// An all-reduce under way in the ranks' own buffers. See DirectAllReduce.
-template <SharedMemoryEndpoint E>
+template <SharedMemoryEndpoint E, Reducible T>
 class DirectOperation {
  public:
-  void restart(E& at, Span<float> x, Op op, Tag tag) {
+  void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
     CHORALE_EXPECTS(at.size() <= most, "DirectAllReduce takes at most " + std::to_string(most) + " ranks, got " +
                                            std::to_string(at.size()));
     at_    = &at;
     op_    = op;
     tag_   = tag;
     stage_ = Stage::complete;
+    announce(at, {Collective::all_reduce, op, element_of<T>, x.size(), tag, where});
     if (at.size() == 1) return;
     waiting_ = at.expose(tag, std::as_writable_bytes(x));
     stage_   = Stage::exposed;
@@ -82,11 +83,11 @@ class DirectOperation {
 
   void combine_share() {
     auto const P = at_->size();
-    std::array<float*, most> all;                                     // filled up to P
+    std::array<T*, most> all;                                         // filled up to P
     for (Rank r = 0; r < P; ++r)
-      all[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(at_->peer(r, tag_).data());   // restart() got floats
-    auto const buffers = Span<float* const>{all.data(), static_cast<std::size_t>(P)};
-    auto const hold    = at_->hold(2 * static_cast<std::size_t>(P - 1) * part_.size() * sizeof(float));
+      all[static_cast<std::size_t>(r)] = reinterpret_cast<T*>(at_->peer(r, tag_).data());  // restart() got T
+    auto const buffers = Span<T* const>{all.data(), static_cast<std::size_t>(P)};
+    auto const hold    = at_->hold(2 * static_cast<std::size_t>(P - 1) * part_.size() * sizeof(T));
     with_combine(op_, [&](auto combined) {
       if (P == 2) detail::combine_two(all[0] + part_.begin, all[1] + part_.begin, part_.size(), combined);
       else detail::combine_all(buffers, part_, combined);
@@ -118,16 +119,16 @@ struct DirectAllReduce {
                                                  static_cast<std::size_t>(ranks)};
   }
 
-  template <SharedMemoryEndpoint E>
-  DirectOperation<E> start(E& at, Span<float> x, Op op, Tag tag = {}) const {
-    auto operation = DirectOperation<E>{};
-    operation.restart(at, x, op, tag);
+  template <SharedMemoryEndpoint E, Reducible T>
+  DirectOperation<E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = DirectOperation<E, T>{};
+    operation.restart(at, x, op, tag, where);
     return operation;
   }
 
-  template <SharedMemoryEndpoint E>
-  void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}) const {
-    start(at, x, op, tag).finish();
+  template <SharedMemoryEndpoint E, Reducible T>
+  void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    start(at, x, op, tag, where).finish();
   }
 };
 

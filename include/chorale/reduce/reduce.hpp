@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/reduce/combine.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <concepts>
@@ -44,44 +45,13 @@ concept ResumableReduce = requires(R const& reduce, E& at, Span<float> x, Tag ta
   { reduce.start(at, x, Op::sum, tag) } -> ReduceOperation<E>;      // the same tag on every rank
 };
 
-/// One element of two, `a` from the ranks before, `b` from the next one. A NaN on either side stays.
-///
-/// order   min and max of zeros of both signs give b
-template <Op op>
-constexpr float combine(float a, float b) {
-  if constexpr (op == Op::sum) return a + b;
-  else if constexpr (op == Op::product) return a * b;
-  else if constexpr (op == Op::min) return a < b || a != a ? a : b;
-  else return a > b || a != a ? a : b;
-}
-
-/// Calls f with combine<op> as a function object: the choice is made once, outside of any loop over elements.
-template <class F>
-void with_combine(Op op, F&& f) {
-  switch (op) {
-    case Op::sum: return f([](float a, float b) { return combine<Op::sum>(a, b); });
-    case Op::min: return f([](float a, float b) { return combine<Op::min>(a, b); });
-    case Op::max: return f([](float a, float b) { return combine<Op::max>(a, b); });
-    case Op::product: return f([](float a, float b) { return combine<Op::product>(a, b); });
-  }
-}
-
-/// x[i] = combine(before[i], x[i]); the two do not overlap.
-inline void combine_after(Op op, Span<float const> before, Span<float> x) {
-  with_combine(op, [&](auto combined) {
-    auto const* __restrict a = before.data();
-    auto* __restrict b       = x.data();
-    for (std::size_t i = 0; i < x.size(); ++i) b[i] = combined(a[i], b[i]);
-  });
-}
-
-/// x[i] = combine(x[i], next[i]); the two do not overlap.
-inline void combine_before(Op op, Span<float> x, Span<float const> next) {
-  with_combine(op, [&](auto combined) {
-    auto* __restrict a       = x.data();
-    auto const* __restrict b = next.data();
-    for (std::size_t i = 0; i < x.size(); ++i) a[i] = combined(a[i], b[i]);
-  });
+/// A complete operation of this algorithm, to be restarted. An algorithm that must look at the group first has idle(),
+/// which all ranks call together.
+template <class R, class E>
+  requires ResumableReduce<R, E>
+auto idle_operation(R const& reduce, E& at) {
+  if constexpr (requires { reduce.idle(at); }) return reduce.idle(at);
+  else return decltype(reduce.start(at, Span<float>{}, Op::sum, Tag{})){};
 }
 
 }  // namespace chorale

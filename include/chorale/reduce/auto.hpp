@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/rooted.hpp>
+#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/tree.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace chorale {
+
+/// What AutoAllReduce chooses from.
+enum class Algorithm : std::uint8_t { automatic, recursive_doubling, halving_doubling, double_tree, ring, direct };
+
+constexpr std::string_view name(Algorithm a) {
+  return std::array<std::string_view, 6>{"automatic", "recursive doubling", "halving, doubling", "double tree", "ring",
+                                         "direct"}[static_cast<std::size_t>(a)];
+}
+
+/// How long each algorithm took in one group, for some sizes; the same on all its ranks.
+struct AutoTable {
+  static constexpr std::size_t algorithms = 6;
+  static constexpr std::array<std::uint64_t, 4> sizes{1'024, 16'384, 262'144, 4'194'304};   // bytes
+
+  std::array<std::array<double, algorithms>, sizes.size()> seconds{};  // [size][algorithm]; 0 where there is none
+
+  /// The fastest for the size that is nearest in ratio.
+  Algorithm choice(std::size_t bytes) const {
+    auto row = std::size_t{0};
+    while (row + 1 < sizes.size() && bytes > 4 * sizes[row]) ++row;
+    auto best = Algorithm::ring;
+    for (std::size_t a = 1; a < algorithms; ++a)
+      if (seconds[row][a] > 0 && seconds[row][a] < seconds[row][static_cast<std::size_t>(best)])
+        best = static_cast<Algorithm>(a);
+    return best;
+  }
+
+  /// One line for each size: microseconds, and the choice.
+  friend std::ostream& operator<<(std::ostream& out, AutoTable const& table) {
+    for (std::size_t row = 0; row < sizes.size(); ++row) {
+      out << sizes[row] << " bytes:";
+      for (std::size_t a = 1; a < algorithms; ++a)
+        if (table.seconds[row][a] > 0)
+          out << "  " << name(static_cast<Algorithm>(a)) << ' ' << table.seconds[row][a] * 1e6 << " us";
+      out << "  -> " << name(table.choice(sizes[row])) << '\n';
+    }
+    return out;
+  }
+};
+
+/// An all-reduce under way by the algorithm that was chosen for its size. See AutoAllReduce.
+template <Endpoint E, Reducible T>
+class AutoOperation {
+ public:
+  AutoOperation() = default;
+
+  /// table    may be null when an algorithm is forced
+  AutoOperation(std::shared_ptr<AutoTable const> table, Algorithm forced) : table_{std::move(table)}, forced_{forced} {}
+
+  void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
+    CHORALE_EXPECTS(table_ != nullptr || forced_ != Algorithm::automatic,
+                    "an AutoOperation that knows no group cannot choose; take it from AutoAllReduce::start()");
+    chosen_ = forced_ != Algorithm::automatic ? forced_ : table_->choice(x.size_bytes());
+    with_chosen([&](auto& operation) { operation.restart(at, x, op, tag, where); });
+  }
+
+  bool poll() {
+    auto complete = true;
+    if (chosen_ != Algorithm::automatic) with_chosen([&](auto& operation) { complete = operation.poll(); });
+    return complete;
+  }
+
+  void finish() {
+    if (chosen_ != Algorithm::automatic) with_chosen([](auto& operation) { operation.finish(); });
+  }
+
+ private:
+  template <class F>
+  void with_chosen(F&& f) {
+    switch (chosen_) {
+      case Algorithm::recursive_doubling: return f(recursive_doubling_);
+      case Algorithm::halving_doubling: return f(halving_doubling_);
+      case Algorithm::double_tree: return f(double_tree_);
+      case Algorithm::direct:
+        if constexpr (SharedMemoryEndpoint<E>) return f(direct_);
+        CHORALE_EXPECTS(SharedMemoryEndpoint<E>, "the direct algorithm needs ranks that read each other's memory");
+        return;
+      default: return f(ring_);
+    }
+  }
+
+  static auto direct_operation() {
+    if constexpr (SharedMemoryEndpoint<E>) return DirectOperation<E, T>{};
+    else return nullptr;
+  }
+
+  std::shared_ptr<AutoTable const> table_;
+  Algorithm forced_ = Algorithm::automatic;
+  Algorithm chosen_ = Algorithm::automatic;                           // none: complete
+  ScheduledOperation<RecursiveDoublingAllReduce, E, T> recursive_doubling_;
+  ScheduledOperation<HalvingDoublingAllReduce, E, T> halving_doubling_;
+  ScheduledOperation<DoubleTreeAllReduce, E, T> double_tree_;
+  ScheduledOperation<RingAllReduce, E, T> ring_;
+  decltype(direct_operation()) direct_;
+};
+
+/// All-reduce by the algorithm that is fastest in this group for the size of x: tried out at its first use.
+///
+/// forced  the algorithm to use instead; then nothing is tried out
+/// keeps   a value and its copies serve one group, where nothing else is under way at the first use. Rank 0's times
+///         decide for all
+/// cost    the chosen algorithm's; cost() is the ring's. The first use takes five all-reduces of each algorithm and
+///         each size in AutoTable, up to 4 MiB
+/// order   the chosen algorithm's: bits may differ between runs, since times do. Force one where that matters
+struct AutoAllReduce {
+  /// Ranks that are threads of one process may use copies of one value.
+  struct Tables {
+    struct Known {
+      Rank rank;
+      int  ranks;
+      std::shared_ptr<AutoTable const> table;
+    };
+    std::mutex mutex;
+    std::vector<Known> known;
+  };
+
+  Algorithm forced = Algorithm::automatic;
+  std::shared_ptr<Tables> tables = std::make_shared<Tables>();        // shared by copies
+
+  static constexpr Cost cost(int ranks, std::size_t bytes) { return RingAllReduce::cost(ranks, bytes); }
+
+  template <Endpoint E, Reducible T>
+  AutoOperation<E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = idle<T>(at);
+    operation.restart(at, x, op, tag, where);
+    return operation;
+  }
+
+  template <Endpoint E, Reducible T>
+  void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    start(at, x, op, tag, where).finish();
+  }
+
+  template <Reducible T = float, Endpoint E>
+  AutoOperation<E, T> idle(E& at) const {
+    return {forced == Algorithm::automatic ? table(at) : nullptr, forced};
+  }
+
+  /// What was measured in this group; measures now if that is still to be done. All ranks call it together.
+  template <Endpoint E>
+  std::shared_ptr<AutoTable const> table(E& at) const {
+    {
+      auto const lock = std::lock_guard{tables->mutex};
+      for (auto const& known : tables->known)
+        if (known.rank == at.rank() && known.ranks == at.size()) return known.table;
+    }
+    auto const made = std::make_shared<AutoTable const>(measured(at));
+    auto const lock = std::lock_guard{tables->mutex};
+    tables->known.push_back({at.rank(), at.size(), made});
+    return made;
+  }
+
+ private:
+  template <Endpoint E>
+  static AutoTable measured(E& at) {
+    auto table = AutoTable{};
+    auto x     = std::vector<float>(AutoTable::sizes.back() / sizeof(float));
+    for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
+      for (std::size_t a = 1; a < AutoTable::algorithms; ++a)
+        if (SharedMemoryEndpoint<E> || static_cast<Algorithm>(a) != Algorithm::direct)
+          table.seconds[row][a] = seconds_of(at, Span<float>{x}.first(AutoTable::sizes[row] / sizeof(float)),
+                                             static_cast<Algorithm>(a));
+    broadcast(at, Span<AutoTable>{&table, 1});
+    return table;
+  }
+
+  /// The shortest of some all-reduces, after one that allocates.
+  template <Endpoint E>
+  static double seconds_of(E& at, Span<float> x, Algorithm algorithm) {
+    using Clock    = std::chrono::steady_clock;
+    auto operation = AutoOperation<E, float>{nullptr, algorithm};
+    auto shortest  = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < 5; ++round) {
+      barrier(at);
+      auto const begin = Clock::now();
+      operation.restart(at, x, Op::sum, Tag{});
+      operation.finish();
+      if (round > 0) shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    return shortest;
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/scheduled.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace chorale {
+
+/// An endpoint with two kinds of peers: those on the same node, and those with the same number on other nodes.
+///
+/// keeps   every node has as many ranks
+template <class E>
+concept LayeredEndpoint = Endpoint<E> && requires(E& at) {
+  requires std::is_lvalue_reference_v<decltype(at.near())> && Endpoint<std::remove_reference_t<decltype(at.near())>>;
+  requires std::is_lvalue_reference_v<decltype(at.far())> && Endpoint<std::remove_reference_t<decltype(at.far())>>;
+};
+
+/// An all-reduce under way, first near, then far, then near. See HierarchicalAllReduce.
+template <class Far, LayeredEndpoint E, Reducible T>
+class HierarchicalOperation {
+ public:
+  void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
+    at_    = &at;
+    x_     = x;
+    op_    = op;
+    tag_   = tag;
+    where_ = where;
+    stage_ = Stage::scatter;
+    scatter_.restart(at.near(), x, op, tag, where);
+    poll();
+  }
+
+  bool poll() {
+    while (stage_ != Stage::complete && is_done()) advance();
+    return stage_ == Stage::complete;
+  }
+
+  void finish() {
+    while (!poll()) {
+      if (stage_ == Stage::scatter) scatter_.finish();
+      else if (stage_ == Stage::across) across_.finish();
+      else gather_.finish();
+    }
+  }
+
+ private:
+  using Near   = std::remove_reference_t<decltype(std::declval<E&>().near())>;
+  using Across = std::remove_reference_t<decltype(std::declval<E&>().far())>;
+  enum class Stage : std::uint8_t { scatter, across, gather, complete };
+
+  bool is_done() {
+    return stage_ == Stage::scatter ? scatter_.poll() : stage_ == Stage::across ? across_.poll() : gather_.poll();
+  }
+
+  void advance() {
+    auto& near = at_->near();
+    if (stage_ == Stage::scatter) {
+      auto const mine = share(x_.size(), near.rank(), near.size());
+      stage_          = Stage::across;
+      across_.restart(at_->far(), x_.subspan(mine.begin, mine.size()), op_, tag_, where_);
+    } else if (stage_ == Stage::across) {
+      stage_ = Stage::gather;
+      gather_.restart(near, {.collective = Collective::all_gather, .x = x_, .tag = tag_, .where = where_});
+    } else {
+      stage_ = Stage::complete;
+    }
+  }
+
+  E* at_ = nullptr;
+  Span<T> x_;
+  Op       op_    = Op::sum;
+  Tag      tag_   = {};
+  CallSite where_ = {};
+  Stage    stage_ = Stage::complete;
+  ScheduledOperation<RingReduceScatter, Near, T> scatter_;
+  decltype(std::declval<Far const&>().start(std::declval<Across&>(), Span<T>{}, Op::sum, Tag{})) across_;
+  ScheduledOperation<RingAllGather, Near, T> gather_;
+};
+
+/// All-reduce over nodes of several ranks: only 1/L of x leaves a node over each of its L ranks.
+///
+///   2 nodes of 2 ranks          node 0              node 1
+///                            rank 0   rank 1     rank 2   rank 3
+///   near: reduce-scatter     half 0 - half 1     half 0 - half 1      around the ring of each node
+///   far: all-reduce by Far   half 0 ------------ half 0               ranks with the same number on their node
+///                                     half 1 ------------ half 1
+///   near: all-gather         all   -- all        all   -- all
+///
+/// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. Bytes in all are
+///         those of a ring, and steps at most as many; Far's own where its bytes are more
+/// order   on each node as around a ring, then in the order of Far
+template <class Far = HalvingDoublingAllReduce>
+struct HierarchicalAllReduce {
+  static constexpr Cost cost(int ranks, std::size_t bytes) {
+    return {.steps = 2 * (ranks - 1), .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
+                                               static_cast<std::size_t>(ranks)};
+  }
+
+  template <LayeredEndpoint E, Reducible T>
+  HierarchicalOperation<Far, E, T> start(E& at, Span<T> x, Op op, Tag tag = {},
+                                         CallSite where = CallSite::here()) const {
+    auto operation = HierarchicalOperation<Far, E, T>{};
+    operation.restart(at, x, op, tag, where);
+    return operation;
+  }
+
+  template <LayeredEndpoint E, Reducible T>
+  void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    start(at, x, op, tag, where).finish();
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Some ranks of an endpoint as a group of their own, numbered in the order given.
+///
+///   of 4 ranks: SubEndpoint{at, {3, 1}} on ranks 1 and 3; rank 3 is 0 in it, and rank 1 is 1
+///
+/// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. It
+///         announces nothing to the transport: the ranks outside take no part, and ranks must announce alike
+template <Endpoint E>
+class SubEndpoint {
+ public:
+  using pending = typename E::pending;
+
+  /// ranks   the same list on all of them; this rank is one of them
+  /// throws  BadArgument when a rank is not of the endpoint, is there twice, or this one is missing
+  SubEndpoint(E& at, std::vector<Rank> ranks) : at_{&at}, ranks_{std::move(ranks)} {
+    for (auto const rank : ranks_)
+      CHORALE_EXPECTS(rank >= 0 && rank < at.size() && std::count(ranks_.begin(), ranks_.end(), rank) == 1,
+                      "rank " + std::to_string(rank) + " is there twice, or not in a group of " +
+                          std::to_string(at.size()));
+    auto const mine = std::find(ranks_.begin(), ranks_.end(), at.rank());
+    CHORALE_EXPECTS(mine != ranks_.end(), "rank " + std::to_string(at.rank()) + " makes a group of " +
+                                              std::to_string(ranks_.size()) + " ranks without itself");
+    rank_ = static_cast<Rank>(mine - ranks_.begin());
+  }
+
+  Rank rank() const { return rank_; }
+  int  size() const { return static_cast<int>(ranks_.size()); }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) { return at_->send(outer(peer), tag, out); }
+  pending recv(Rank peer, Tag tag, Bytes in) { return at_->recv(outer(peer), tag, in); }
+
+  void fail(std::string const& why) { chorale::fail(*at_, why); }
+
+ private:
+  Rank outer(Rank peer) const {
+    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
+                                                    std::to_string(size()));
+    return ranks_[static_cast<std::size_t>(peer)];
+  }
+
+  E* at_;
+  std::vector<Rank> ranks_;                                           // [rank here]: rank there
+  Rank rank_ = 0;
+};
+
+}  // namespace chorale
