@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/device/device.hpp>
+#include <chorale/transport/limits.hpp>
+#include <chorale/transport/shared_memory_endpoint.hpp>
+#include <chorale/transport/shared_memory_file.hpp>
+#include <chorale/transport/shared_memory_group.hpp>
+#include <chorale/transport/shared_memory_job.hpp>
+#include <chorale/transport/shared_memory_join.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace chorale {
+
+/// Ranks of many processes of one host, and threads of one, in memory that they share.
+///
+///   auto at = SharedMemoryTransport{.name = "mnist", .arena = 64 << 20}.connect(Group{4, {rank}});
+///
+/// name          of the job, the same on all ranks; may be empty when all ranks live in this process
+/// limits        how long ranks wait for one another
+/// arena         bytes of shared memory for each rank: see HostEndpoint::memory(). Only what lies there can be exposed
+/// ring          bytes under way from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
+/// plan          what the model is, in lines: ranks that differ are told the first one that does
+/// incarnation   how often the job was started before: ranks of another one are refused
+///
+/// keeps   at most 256 ranks. One file in /dev/shm, of mode 0600, from the first rank's connect() to the last one's;
+///         then it has no name any more, and goes with the last process, however that ends. The file of a job whose
+///         processes have all ended is replaced
+/// cost    P ranks share P (P ring + arena) bytes, and a thread in each process that wakes four times per heartbeat;
+///         none when all ranks live in one
+struct SharedMemoryTransport {
+  using endpoint = HostEndpoint;
+
+  std::string name  = {};
+  Limits limits     = {};
+  std::size_t arena = 0;
+  std::size_t ring  = 0;
+  std::string plan  = {};
+  std::uint32_t incarnation = 0;
+
+  static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
+
+  /// Returns when all ranks of the job have joined.
+  ///
+  /// throws  BadArgument when name, ring or group cannot be used; Disagreement when this process is of another job than
+  ///         those before it, or its rank is taken; PeerLost with Fault::join_timeout, which lists the ranks that did
+  ///         not come; OutOfMemory when the host has not enough
+  std::vector<endpoint> connect(Group const& group) const {
+    check(group);
+    auto const job    = HostJob{name, plan, incarnation, arena, ring_for(group.size()), limits};
+    auto const joined = std::make_shared<HostGroup>(HostJoin{job, group}.join());
+    auto endpoints    = std::vector<endpoint>{};
+    for (auto const& rank : joined->ranks) endpoints.emplace_back(joined, *rank);
+    return endpoints;
+  }
+
+ private:
+  static constexpr std::size_t grain = 8'192, smallest = 65'536, largest = 1'048'576;      // of a ring, in bytes
+
+  std::size_t ring_for(int world) const {
+    if (ring != 0) return ring;
+    return std::clamp(8 * largest / static_cast<std::size_t>(world), smallest, largest) / grain * grain;
+  }
+
+  void check(Group const& group) const {
+    CHORALE_EXPECTS(!group.local().empty(), "SharedMemoryTransport needs a rank that lives in this process");
+    CHORALE_EXPECTS(group.size() <= max_host_ranks, "SharedMemoryTransport takes at most " +
+        std::to_string(max_host_ranks) + " ranks, got " + std::to_string(group.size()));
+    CHORALE_EXPECTS(!name.empty() || group.is_all_local(), "ranks of many processes find each other by "
+        "SharedMemoryTransport::name, which is empty");
+    CHORALE_EXPECTS(name.size() <= 200 && name.find('/') == name.npos && name.find('\0') == name.npos,
+                    "a job's name is a part of a file's name, but \"" + name + "\" is not");
+    CHORALE_EXPECTS(ring % grain == 0, "SharedMemoryTransport::ring is a multiple of " + std::to_string(grain) +
+        " bytes, got " + std::to_string(ring));
+  }
+};
+
+static_assert(Transport<SharedMemoryTransport>);
+
+}  // namespace chorale

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/operation.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace chorale {
+
+/// What the ranks of a SharedMemoryTransport share: one file, mapped by each process at an address of its own.
+///
+///   HostPrefix   the job, and the process of every rank: what a newcomer reads before it maps anything
+///   HostVerdict  the first cause of a failure
+///   HostMember   [P]      where each rank stands, what it exposes and what it announced
+///   lanes        [P * P]  messages from one rank to another: a HostLane, 64 slots, a stage
+///   arenas       [P]      memory that the ranks use in place of their own
+///   the plan of the first rank, as text
+///
+/// keeps   every number in it is checked before it is used as an index or a size: a process that is ill cannot take
+///         another with it
+inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
+inline constexpr std::uint32_t host_wire_version = 1;
+inline constexpr int max_host_ranks              = 256;
+inline constexpr unsigned host_slots = 64;                            // messages per lane; windows per rank
+inline constexpr std::size_t refusal_bytes       = 1'024;
+
+/// A text in the file: cut to n - 1 characters.
+template <std::size_t n>
+struct HostText {
+  std::array<char, n> characters;
+
+  void set(std::string_view text) {
+    auto const length = std::min(text.size(), n - 1);
+    std::copy_n(text.data(), length, characters.data());
+    characters[length] = '\0';
+  }
+  std::string text() const { return {characters.data(), std::find(characters.begin(), characters.end() - 1, '\0')}; }
+};
+
+/// The process of one rank. One that has the number of a process that ended started at another time.
+struct HostProcess {
+  std::int32_t  process = 0;                                          // 0: nobody has joined yet
+  std::uint64_t started = 0;                                          // ticks since the host started
+};
+
+/// Read and written only under the file's lock. The first four, and where `processes` is, never change with versions.
+struct HostPrefix {
+  std::uint64_t magic       = 0;                                      // 0 until the file is whole
+  std::uint32_t version     = 0;
+  std::int32_t  world       = 0;                                      // ranks
+  std::uint64_t process_ids = 0;                                      // the namespace in which they are numbers
+  std::array<HostProcess, max_host_ranks> processes = {};
+  std::uint32_t incarnation = 0;
+  std::uint64_t arena = 0, ring = 0, plan = 0;                        // bytes: per rank, per lane, in all
+};
+
+/// A rank's account of why nobody can go on. Written once, before the verdict points at it.
+struct HostAccount {
+  std::int32_t  fault, rank;
+  std::uint64_t sequence, step;
+  HostText<64>  host;
+  HostText<256> operation;
+  HostText<768> reason;
+
+  void set(Loss const& loss) {
+    fault    = static_cast<std::int32_t>(loss.fault);
+    rank     = loss.rank;
+    sequence = loss.sequence;
+    step     = loss.step;
+    host.set(loss.host);
+    operation.set(loss.operation);
+    reason.set(loss.reason);
+  }
+  Loss loss() const {
+    return {static_cast<Fault>(fault), rank, host.text(), operation.text(), sequence, step, reason.text()};
+  }
+};
+
+/// An operation as the rank that announced it describes it, for the errors of other ranks.
+struct HostOperation {
+  std::uint64_t sequence, count;
+  std::uint32_t tag, line;
+  std::uint8_t  collective, op, element;
+  HostText<53>  file;
+
+  void set(std::uint64_t number, Operation const& from) {
+    sequence   = number;
+    count      = from.count;
+    tag        = static_cast<std::uint32_t>(from.tag);
+    line       = from.where.line;
+    collective = static_cast<std::uint8_t>(from.collective);
+    op         = static_cast<std::uint8_t>(from.op);
+    element    = static_cast<std::uint8_t>(from.element);
+    file.set(from.where.file);
+  }
+  std::string text() const {
+    if (collective > static_cast<std::uint8_t>(Collective::barrier) || op > static_cast<std::uint8_t>(Op::product) ||
+        element > static_cast<std::uint8_t>(Element::u64))
+      return "an operation that does not exist";
+    auto const path = file.text();
+    return Operation{static_cast<Collective>(collective), static_cast<Op>(op), static_cast<Element>(element), count,
+                     Tag{tag}, {path, line}}.text();
+  }
+};
+
+/// One tag that a rank exposes: turn 2n - 1 while it is the n-th of this slot, 2n once the rank has left.
+struct alignas(64) HostWindow {
+  std::atomic<std::uint64_t> turn;
+  std::uint64_t sequence, place, size;                                // place: offset in the file
+  std::uint32_t tag, fingerprint;
+};
+
+struct HostMember {
+  static constexpr std::size_t remembered = 128;                      // operations; more than a lane holds messages
+
+  alignas(64) std::atomic<std::uint64_t> sequence;                    // these five: written by the rank's thread
+  std::atomic<std::uint64_t> step, moved;                             // moved: messages and meetings so far
+  std::atomic<std::int32_t> waits_for;                                // 1 + the rank; 0 while it does not wait
+  std::atomic<std::uint32_t> gone;                                    // it ended in good order
+  alignas(64) std::atomic<std::uint64_t> beats;                       // written by the thread that watches
+  alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
+  std::atomic<std::uint32_t> asleep;                                  // only then
+  alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
+  std::array<HostWindow, host_slots> windows;
+  std::array<HostOperation, remembered> operations;
+  std::array<HostAccount, 2> accounts;                                // of the rank's thread; of the one that watches
+};
+
+struct HostVerdict {
+  alignas(64) std::atomic<std::uint32_t> account;                     // 0 while all is well; 1 + 2 * rank + which
+  alignas(64) std::atomic<std::uint32_t> complete;                    // all ranks have joined
+  std::atomic<std::uint32_t> refused;                                 // a rank came that can never fit; why:
+  HostText<refusal_bytes> refusal;
+};
+
+/// One message: the sender fills a slot, the receiver frees it. What fits lies behind the header.
+struct alignas(64) HostSlot {
+  std::atomic<std::uint64_t> turn;                                    // n: this is the n-th message of the lane
+  std::uint64_t sequence, size, place;                                // place: in the sender's arena, or 0
+  std::uint32_t tag, fingerprint, next;                               // next: the slot of message n + 1
+};
+
+/// From one rank to another. Each line of the cache has one writer.
+struct HostLane {
+  alignas(64) std::atomic<std::uint64_t> freed;                       // receiver: bit i flips when it frees slot i
+  std::atomic<std::uint64_t> drained, granted;                        // segments; messages that may pass the stage
+  std::array<std::uint8_t, host_slots> grants;                        // message k passes from slot grants[k % 64]
+  alignas(64) std::atomic<std::uint64_t> filled;                      // sender: segments
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::is_trivially_copyable_v<HostPrefix> && std::is_standard_layout_v<HostMember>);
+
+/// Where everything is. A function of four numbers that all ranks agree on.
+struct HostLayout {
+  static constexpr std::size_t page = 4'096, segments = 8;            // segments: of one lane's stage
+
+  int world;
+  std::size_t ring, arena, plan;                                      // bytes: per lane, per rank, in all
+
+  static constexpr std::size_t pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+
+  constexpr std::size_t ranks() const { return static_cast<std::size_t>(world); }
+  constexpr std::size_t inside() const { return ring / 2 / host_slots; }        // bytes of a message in its slot
+  constexpr std::size_t segment() const { return ring / 2 / segments; }
+  constexpr std::size_t slot() const { return sizeof(HostSlot) + inside(); }
+  constexpr std::size_t stage() const { return sizeof(HostLane) + host_slots * slot(); }        // within a lane
+  constexpr std::size_t lane() const { return pages(stage() + segments * segment()); }
+
+  constexpr std::size_t verdict() const { return pages(sizeof(HostPrefix)); }
+  constexpr std::size_t members() const { return verdict() + pages(sizeof(HostVerdict)); }
+  constexpr std::size_t lanes() const { return members() + pages(ranks() * sizeof(HostMember)); }
+  constexpr std::size_t arenas() const { return lanes() + ranks() * ranks() * lane(); }
+  constexpr std::size_t plan_text() const { return arenas() + ranks() * pages(arena); }
+  constexpr std::size_t bytes() const { return plan_text() + pages(plan); }
+
+  constexpr std::size_t lane(Rank from, Rank to) const {
+    return lanes() + (static_cast<std::size_t>(from) * ranks() + static_cast<std::size_t>(to)) * lane();
+  }
+  constexpr std::size_t arena_of(Rank rank) const { return arenas() + static_cast<std::size_t>(rank) * pages(arena); }
+};
+
+/// The file in this process's memory. Does not own the mapping.
+struct HostFile {
+  std::byte* base   = nullptr;
+  HostLayout layout = {};
+
+  HostVerdict& verdict() const { return at<HostVerdict>(layout.verdict()); }
+  HostMember&  member(Rank rank) const {
+    return at<HostMember>(layout.members() + static_cast<std::size_t>(rank) * sizeof(HostMember));
+  }
+  HostWindow& window(Rank rank, Tag tag) const {
+    return member(rank).windows[static_cast<std::uint32_t>(tag) % host_slots];
+  }
+  HostLane&  lane(Rank from, Rank to) const { return at<HostLane>(layout.lane(from, to)); }
+  HostSlot&  slot(Rank from, Rank to, std::size_t i) const {
+    return at<HostSlot>(layout.lane(from, to) + sizeof(HostLane) + i % host_slots * layout.slot());
+  }
+  static std::byte* inside(HostSlot& slot) { return reinterpret_cast<std::byte*>(&slot + 1); }
+  std::byte* stage(Rank from, Rank to, std::size_t i) const {
+    return base + layout.lane(from, to) + layout.stage() + i % HostLayout::segments * layout.segment();
+  }
+  Bytes arena(Rank rank) const { return {base + layout.arena_of(rank), layout.arena}; }
+
+  /// Bytes of a rank's arena as another process named them. Throws Error when they are not in it.
+  Bytes in_arena(Rank rank, std::uint64_t place, std::uint64_t size) const {
+    auto const begin = layout.arena_of(rank);
+    CHORALE_ENSURES(place >= begin && size <= layout.arena && place - begin <= layout.arena - size,
+                    "rank " + std::to_string(rank) + " names " + std::to_string(size) + " bytes outside of its arena");
+    return {base + place, size};
+  }
+
+ private:
+  template <class T>
+  T& at(std::size_t offset) const {
+    return *reinterpret_cast<T*>(base + offset);                      // zeros are a valid first value of every part
+  }
+};
+
+}  // namespace chorale

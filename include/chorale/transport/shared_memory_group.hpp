@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/shared_memory_hub.hpp>
+#include <chorale/transport/shared_memory_inbox.hpp>
+#include <chorale/transport/shared_memory_outbox.hpp>
+#include <chorale/transport/shared_memory_seat.hpp>
+#include <chorale/transport/shared_memory_watch.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// All that is under way at one rank. Whichever operation is asked, all of them make progress.
+struct HostRank {
+  HostRank(HostHub const& hub, Rank rank) : seat{hub, rank} {
+    for (Rank peer = 0; peer < hub.size; ++peer) {
+      outboxes.emplace_back(seat, peer);
+      inboxes.emplace_back(seat, peer);
+    }
+  }
+  HostRank(HostRank const&)            = delete;                      // the boxes point at the seat
+  HostRank& operator=(HostRank const&) = delete;
+
+  HostOutbox& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
+  HostInbox&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
+
+  /// One segment of every message that can go on; now and then also a look at lanes that nobody waits for.
+  void progress() {
+    auto moved = false;
+    for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
+      if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
+      if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
+        seat.hub().ring(static_cast<Rank>(peer));
+        moved = true;
+      }
+    }
+    if (moved) {
+      seat.has_moved();
+      in_vain = 0;
+    } else if (++in_vain % 1'024 == 0) {
+      for (auto& inbox : inboxes) inbox.look_again();
+    }
+  }
+
+  HostSeat seat;
+  std::vector<HostOutbox> outboxes;                                   // [peer]
+  std::vector<HostInbox> inboxes;                                     // [peer]
+  std::array<bool, host_slots> in_use{};                              // windows that peers may still need
+  unsigned in_vain = 0;                                               // calls of progress() since something moved
+};
+
+/// The ranks of one process.
+struct HostGroup {
+  explicit HostGroup(std::unique_ptr<HostHub> joined) : hub{std::move(joined)}, watcher{*hub} {
+    for (Rank const rank : hub->local) ranks.push_back(std::make_unique<HostRank>(*hub, rank));
+  }
+
+  std::unique_ptr<HostHub> const hub;
+  std::vector<std::unique_ptr<HostRank>> ranks;                       // as in hub->local
+  HostWatcher watcher;
+};
+
+}  // namespace chorale

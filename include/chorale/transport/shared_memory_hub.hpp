@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/limits.hpp>
+#include <chorale/transport/shared_memory_file.hpp>
+#include <chorale/transport/shared_memory_process.hpp>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+namespace detail {
+
+/// Sleeps while `word` is `value`, until it is woken or the time is over; the word may be in shared memory.
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::milliseconds limit) {
+  auto const seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  auto const timeout = timespec{seconds.count(), std::chrono::nanoseconds{limit - seconds}.count()};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+inline void futex_wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+/// Orders all that was stored before it against all that is loaded after it.
+inline void full_fence() { __sync_synchronize(); }
+
+/// One line on the standard error stream, whole also when other processes write there.
+inline void tell(std::string const& line) {
+  auto const text = "chorale: " + line + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+/// 1500 ms, 60 s
+inline std::string seconds_text(std::chrono::nanoseconds time) {
+  auto const ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return ms % 1'000 == 0 ? std::to_string(ms / 1'000) + " s" : std::to_string(ms) + " ms";
+}
+
+}  // namespace detail
+
+/// What the endpoints of one process share: the mapped file, and how ranks wake and fail one another.
+struct HostHub {
+  enum class Witness : std::uint32_t { rank, watcher };
+
+  HostHub(HostMapping mapped, HostLayout layout, Limits const& how_long, std::vector<Rank> ranks,
+          std::array<HostProcess, max_host_ranks> const& all)
+      : mapping{std::move(mapped)}, file{mapping.base(), layout}, limits{how_long}, size{layout.world},
+        spins{static_cast<unsigned>(size) <= std::thread::hardware_concurrency() ? 2'000 : 20},
+        local{std::move(ranks)}, processes{all}, host{this_host()} {}
+
+  HostMember& member(Rank rank) const { return file.member(rank); }
+
+  /// Wakes a rank that may sleep until what the caller has just stored, with release.
+  void ring(Rank rank) const {
+    detail::full_fence();
+    ring_if_asleep(rank);
+  }
+  void ring_others(Rank me) const {
+    detail::full_fence();
+    for (Rank rank = 0; rank < size; ++rank)
+      if (rank != me) ring_if_asleep(rank);
+  }
+
+  /// Sleeps until something has changed for this rank, unless done() by now; a tenth of a second at most.
+  template <class Done>
+  bool sleep(Rank me, Done&& done) const {
+    auto& mine      = member(me);
+    auto const rung = mine.bell.load(std::memory_order_acquire);
+    mine.asleep.store(1, std::memory_order_relaxed);
+    detail::full_fence();
+    auto const over = done();
+    if (!over) detail::futex_wait(mine.bell, rung, std::chrono::milliseconds{100});
+    mine.asleep.store(0, std::memory_order_relaxed);
+    return over;
+  }
+
+  /// Ends every wait of every rank with this loss. The first call of all ranks counts.
+  ///
+  /// by      the rank whose account it is: written by its own thread, or by the one that watches
+  void accuse(Rank by, Witness witness, Loss const& loss) const {
+    auto& verdict = file.verdict().account;
+    if (verdict.load(std::memory_order_acquire) != 0) return;
+    auto const which = static_cast<std::uint32_t>(witness);
+    member(by).accounts[which].set(loss);
+    auto expected = std::uint32_t{0};
+    if (verdict.compare_exchange_strong(expected, 1 + 2 * static_cast<std::uint32_t>(by) + which)) ring_others(-1);
+  }
+
+  bool failed() const { return file.verdict().account.load(std::memory_order_acquire) != 0; }
+
+  void check(Rank me) const {
+    if (failed()) throw_verdict(me);
+  }
+
+  [[noreturn]] void throw_verdict(Rank me) const {
+    auto const account = file.verdict().account.load(std::memory_order_acquire) - 1;
+    auto const by      = static_cast<Rank>(account / 2);
+    CHORALE_ENSURES(by < size, "the verdict names rank " + std::to_string(by) + " of " + std::to_string(size));
+    auto loss = member(by).accounts[account % 2].loss();
+    quiesce(me, loss.rank);
+    if (loss.fault == Fault::collective_mismatch)
+      throw Disagreement{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
+                         "the same calls, with the same sizes and in the same order, on every rank."};
+    if (loss.rank == me && by != me) {
+      loss.fault  = Fault::evicted;
+      loss.reason = "the others do not wait for it any more: " + loss.reason;
+      throw PeerLost{me, loss, "a restart."};
+    }
+    if (loss.fault == Fault::peer_stalled)
+      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
+    throw PeerLost{me, loss};
+  }
+
+  /// Returns when no other rank touches this one's memory, and none will again. Only after a verdict.
+  ///
+  /// culprit   is not waited for; others at most a second: they may have ended, too
+  void quiesce(Rank me, Rank culprit) const {
+    auto const deadline = Deadline::after(std::chrono::seconds{1});
+    for (Rank rank = 0; rank < size; ++rank)
+      if (rank != me && rank != culprit)
+        spin_until([&] { return member(rank).holds.load(std::memory_order_acquire) == 0 || deadline.passed(); });
+  }
+
+  /// While it lives, no rank that fails gives up its memory.
+  class Hold {
+   public:
+    Hold(HostHub const& hub, Rank rank) : holds_{hub.member(rank).holds} {
+      holds_.store(1, std::memory_order_relaxed);
+      detail::full_fence();
+      if (!hub.failed()) return;
+      holds_.store(0, std::memory_order_release);
+      hub.throw_verdict(rank);
+    }
+    ~Hold() { holds_.store(0, std::memory_order_release); }
+    Hold(Hold const&)            = delete;
+    Hold& operator=(Hold const&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>& holds_;
+  };
+
+  /// What a rank was doing when it was last heard of. Only of a rank that does nothing any more.
+  Loss last_words(Rank rank, Fault fault, std::string reason) const {
+    auto const& lost     = member(rank);
+    auto const sequence  = lost.sequence.load(std::memory_order_relaxed);
+    auto const operation = lost.operations[sequence % HostMember::remembered];
+    return {fault, rank, host, sequence == 0 ? "" : operation.text(), sequence,
+            lost.step.load(std::memory_order_relaxed), std::move(reason)};
+  }
+
+  HostMapping const mapping;
+  HostFile const file;
+  Limits const limits;
+  int const size;
+  int const spins;                                                    // few when ranks share cores
+  std::vector<Rank> const local;
+  std::array<HostProcess, max_host_ranks> const processes;            // [rank]
+  std::string const host;
+
+ private:
+  void ring_if_asleep(Rank rank) const {
+    auto& other = member(rank);
+    if (other.asleep.load(std::memory_order_relaxed) == 0) return;
+    other.bell.fetch_add(1, std::memory_order_release);
+    detail::futex_wake(other.bell);
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/shared_memory_file.hpp>
+#include <chorale/transport/shared_memory_hub.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace chorale {
+
+/// What a message belongs to. Number 0: to no announced operation.
+struct HostAnnounced {
+  std::uint64_t sequence    = 0;
+  std::uint32_t fingerprint = 0;
+
+  friend constexpr bool operator==(HostAnnounced, HostAnnounced) = default;
+};
+
+/// One rank's place in the group: what it announced, how it waits, and how it says that it cannot go on.
+class HostSeat {
+ public:
+  HostSeat(HostHub const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
+
+  HostHub const& hub() const { return hub_; }
+  Rank rank() const { return rank_; }
+
+  void announce(Operation const& operation) {
+    ++last_;
+    by_tag_[slot(operation.tag)] = {operation.tag, {last_, operation.fingerprint()}};
+    member_.operations[last_ % HostMember::remembered].set(last_, operation);
+    member_.sequence.store(last_, std::memory_order_relaxed);
+  }
+  std::uint64_t last_announced() const { return last_; }
+
+  HostAnnounced announced(Tag tag) const {
+    auto const& found = by_tag_[slot(tag)];
+    return found.tag == tag ? found.about : HostAnnounced{};
+  }
+
+  void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
+
+  /// That something of this rank has moved: for those who wait for it.
+  void has_moved() {
+    member_.moved.store(member_.moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
+  [[noreturn]] void mismatch(Rank peer, Tag tag, HostAnnounced theirs, HostAnnounced ours) {
+    disagree(peer, ours.sequence, described(peer, tag, theirs) + ", where " + described(rank_, tag, ours));
+  }
+
+  [[noreturn]] void disagree(Rank peer, std::uint64_t sequence, std::string const& what) {
+    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::collective_mismatch, peer, sequence, what));
+    hub_.throw_verdict(rank_);
+  }
+
+  void fail(std::string const& why) {
+    auto reason = why;
+    while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
+    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::peer_lost, rank_, last_, reason));
+    hub_.quiesce(rank_, rank_);
+  }
+
+  /// Waits until done(): spins, yields, then sleeps until it is woken.
+  ///
+  /// whom    the rank that is missing, as far as this one can see; asked again and again
+  /// what    a few words for the error: "recv, tag 7"
+  template <class Done, class Whom>
+  void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
+    if (done()) return;
+    auto patience = Patience{hub_.spins};
+    auto vain     = Vain{};
+    for (auto turn = 0; !done(); ++turn) {
+      if (!patience.asleep()) patience.pause();
+      else if (hub_.sleep(rank_, done)) break;
+      if (!patience.slow() || (!patience.asleep() && turn % 64 != 0)) continue;
+      member_.waits_for.store(1 + whom(), std::memory_order_relaxed);
+      look_around(vain, tag, what, whom(), done);
+    }
+    if (patience.slow()) member_.waits_for.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  struct Tagged {
+    Tag tag;
+    HostAnnounced about;
+  };
+
+  /// Since when nothing has moved here, nor at the rank that all seem to wait for.
+  struct Vain {
+    std::tuple<Rank, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t> seen{-1, 0, 0, 0, 0};
+    std::chrono::steady_clock::time_point since;
+    bool warned = false;
+  };
+
+  static std::size_t slot(Tag tag) { return static_cast<std::uint32_t>(tag) % host_slots; }
+
+  template <class Done>
+  void look_around(Vain& vain, Tag tag, char const* what, Rank peer, Done&& done) {
+    if (hub_.member(peer).gone.load(std::memory_order_acquire) != 0) {      // what it sent before may still be there
+      auto const moved = member_.moved.load(std::memory_order_relaxed);
+      if (done() || member_.moved.load(std::memory_order_relaxed) != moved) return;
+      give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
+    }
+    auto const culprit = last_of_chain(peer);
+    auto const& other  = hub_.member(culprit);
+    auto const now     = std::chrono::steady_clock::now();
+    auto const seen    = std::tuple{culprit, member_.moved.load(std::memory_order_relaxed),
+                                    other.moved.load(std::memory_order_relaxed),
+                                    other.sequence.load(std::memory_order_relaxed),
+                                    other.step.load(std::memory_order_relaxed)};
+    if (seen != vain.seen) vain = {seen, now, false};
+    auto const quiet = now - vain.since;
+    if (quiet >= hub_.limits.stuck)
+      give_up(tag, what, Fault::peer_stalled, culprit,
+              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck));
+    if (quiet < hub_.limits.warn_stuck || vain.warned) return;
+    vain.warned = true;
+    detail::tell("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
+                 detail::seconds_text(hub_.limits.warn_stuck) + " for rank " + std::to_string(culprit) +
+                 ", which lives, in " + described_wait(tag, what));
+  }
+
+  /// Whoever waits may wait for one that waits, too: the last of them does not. A circle ends where it began.
+  Rank last_of_chain(Rank first) const {
+    auto rank = first;
+    for (int i = 0; i < hub_.size; ++i) {
+      auto const next = hub_.member(rank).waits_for.load(std::memory_order_relaxed) - 1;
+      if (next < 0 || next >= hub_.size) return rank;
+      if (next == rank_) break;
+      rank = next;
+    }
+    return first;
+  }
+
+  [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
+    auto accusation      = loss(fault, culprit, announced(tag).sequence, why + "; rank " + std::to_string(rank_) +
+                                                                             " waited for it");
+    accusation.operation = described_wait(tag, what);
+    hub_.accuse(rank_, HostHub::Witness::rank, accusation);
+    hub_.throw_verdict(rank_);
+  }
+
+  Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {
+    return {fault, culprit, hub_.host, sequence == 0 ? "" : operation_text(rank_, sequence), sequence,
+            member_.step.load(std::memory_order_relaxed), reason};
+  }
+
+  std::string described_wait(Tag tag, char const* what) const {
+    auto const about = announced(tag);
+    if (about.sequence != 0) return operation_text(rank_, about.sequence);
+    return what + std::string{", tag "} + std::to_string(static_cast<std::uint32_t>(tag));
+  }
+
+  std::string described(Rank rank, Tag tag, HostAnnounced about) const {
+    auto const who = "rank " + std::to_string(rank);
+    if (about.sequence == 0)
+      return who + " is in no announced operation, tag " + std::to_string(static_cast<std::uint32_t>(tag));
+    return who + " is in operation " + std::to_string(about.sequence) + ", " + operation_text(rank, about.sequence);
+  }
+
+  std::string operation_text(Rank rank, std::uint64_t sequence) const {
+    auto const& operation = hub_.member(rank).operations[sequence % HostMember::remembered];
+    return operation.sequence == sequence ? operation.text() : "which it has forgotten";
+  }
+
+  HostHub const& hub_;
+  Rank const rank_;
+  HostMember& member_;
+  std::uint64_t last_ = 0;                                            // operations announced
+  std::array<Tagged, host_slots> by_tag_{};
+};
+
+}  // namespace chorale

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks in processes are told when one of them is killed, stopped, asleep, missing or of another job.
+#include "test/support/on_ranks.hpp"
+
+#include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/transport/shared_memory.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace chorale;
+using namespace chorale::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string job() {
+  static int number = 0;
+  return "faults-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+}
+
+/// What a child process leaves for its parent, in memory that they share.
+struct Report {
+  std::atomic<int> steps;                                                 // completed so far
+  std::atomic<std::int64_t> ended;                                        // when, on the steady clock
+  Fault fault;
+  Rank culprit;
+  std::uint64_t sequence, step;
+  float sum;                                                              // x[0] in the end
+  std::array<char, 2'000> error;                                          // empty when it returned
+
+  std::string text() const { return error.data(); }
+  Clock::duration since(Clock::time_point begin) const {
+    return Clock::duration{ended.load()} - begin.time_since_epoch();
+  }
+};
+
+/// A process for each rank, which runs body(rank, report).
+class Children {
+ public:
+  using Body = std::function<void(Rank, Report&)>;
+
+  explicit Children(int ranks)
+      : reports_{static_cast<Report*>(::mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(ranks),
+                                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))},
+        processes_(static_cast<std::size_t>(ranks)) {}
+  Children(int ranks, Body const& body) : Children{ranks} {
+    for (Rank rank = 0; rank < ranks; ++rank) start(rank, body);
+  }
+  ~Children() {
+    for (auto const process : processes_)
+      if (process > 0) ::kill(process, SIGKILL);
+    join();
+    ::munmap(reports_, sizeof(Report) * processes_.size());
+  }
+  Children(Children const&)            = delete;
+  Children& operator=(Children const&) = delete;
+
+  void start(Rank rank, Body const& body) {
+    auto const process = ::fork();
+    if (process == 0) run(rank, body);
+    processes_[static_cast<std::size_t>(rank)] = process;
+  }
+
+  void wait_for_step(Rank rank, int step) {
+    spin_until([&] { return (*this)[rank].steps >= step; });
+  }
+
+  Clock::time_point signal(Rank rank, int number) {
+    auto const now = Clock::now();
+    ::kill(processes_[static_cast<std::size_t>(rank)], number);
+    return now;
+  }
+
+  void join(Rank rank) {
+    auto& process = processes_[static_cast<std::size_t>(rank)];
+    if (process > 0) ::waitpid(process, nullptr, 0);
+    process = 0;
+  }
+  void join() {
+    for (Rank rank = 0; rank < static_cast<Rank>(processes_.size()); ++rank) join(rank);
+  }
+
+  Report& operator[](Rank rank) { return reports_[rank]; }
+
+ private:
+  [[noreturn]] void run(Rank rank, Body const& body) {
+    ::alarm(60);
+    auto& report = reports_[rank];
+    try {
+      body(rank, report);
+    } catch (PeerLost const& lost) {
+      report.fault    = lost.fault();
+      report.culprit  = lost.rank();
+      report.sequence = lost.loss().sequence;
+      report.step     = lost.loss().step;
+      write(report, lost);
+    } catch (Disagreement const& error) {
+      report.fault = error.fault();
+      write(report, error);
+    } catch (std::exception const& error) {
+      write(report, error);
+    }
+    report.ended = Clock::now().time_since_epoch().count();
+    ::_exit(0);
+  }
+
+  static void write(Report& report, std::exception const& error) {
+    std::strncpy(report.error.data(), error.what(), report.error.size() - 1);
+  }
+
+  Report* reports_;
+  std::vector<pid_t> processes_;
+};
+
+Limits const quick{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 20s,
+                   .join = 20s};
+Limits const restless{.warn_stuck = 200ms, .stuck = 500ms, .join = 20s};
+
+/// Sums ones over and over; before a step, before_step(rank, step).
+template <class R, class Before>
+void train(SharedMemoryTransport const& transport, int ranks, Rank rank, int steps, Report& report,
+           Before before_step) {
+  constexpr std::size_t n = 100'003;
+  auto endpoints = transport.connect(Group{ranks, {rank}});
+  auto& at       = endpoints[0];
+  auto const x   = Span<float>{reinterpret_cast<float*>(at.memory().data()), n};
+  for (int step = 0; step < steps; ++step) {
+    begin_step(at, static_cast<std::uint64_t>(step));
+    before_step(step);
+    std::ranges::fill(x, 1.0F);
+    R{}.all_reduce(at, x, Op::sum);
+    report.sum = x[0];
+    ++report.steps;
+  }
+}
+
+SharedMemoryTransport transport_of(std::string name, Limits const& limits = quick) {
+  return {.name = std::move(name), .limits = limits, .arena = 100'003 * sizeof(float)};
+}
+
+/// All ranks but one were told the same, from `least` to `most` after `begin`.
+void check_survivors(Children& children, int ranks, Rank lost, Fault fault, Clock::time_point begin,
+                     std::chrono::milliseconds least, std::chrono::milliseconds longest) {
+  auto const first = lost == 0 ? 1 : 0;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    if (rank == lost) continue;
+    auto const& report = children[rank];
+    INFO("rank " << rank << ": " << report.text());
+    CHECK(report.fault == fault);
+    CHECK(report.culprit == lost);
+    CHECK(report.text().substr(report.text().find(" lost ")) ==
+          children[first].text().substr(children[first].text().find(" lost ")));
+    CHECK(report.sequence == children[first].sequence);
+    CHECK(report.step == children[first].step);
+    CHECK_THAT(report.text(), Catch::Contains("all_reduce (sum) of 100003 float, tag 0"));
+    CHECK(report.since(begin) >= least);
+    CHECK(report.since(begin) <= longest);
+  }
+}
+
+void idle() {
+  for (;;) ::pause();
+}
+
+/// A rank of 2 that has joined and waits for the other one: returns when it is in the file.
+void wait_until_joined(std::string const& name, Rank rank) {
+  spin_until([&] { return HostJobFile{name}.prefix().processes[static_cast<std::size_t>(rank)].process != 0; });
+}
+
+Fault refused(SharedMemoryTransport const& transport, Group const& group, std::string& text) {
+  try {
+    transport.connect(group);
+  } catch (Disagreement const& error) {
+    text = error.what();
+    return error.fault();
+  }
+  FAIL("it was not refused");
+  return {};
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a rank that is killed in an all-reduce is named by all others within a second",
+                   "[transport][shared_memory][fault]", RingAllReduce, DirectAllReduce) {
+  auto const ranks = GENERATE(2, 3, 4);
+  auto const lost  = GENERATE(0, 1);
+  auto const name  = job();
+  auto children    = Children{ranks, [&](Rank rank, Report& report) {
+    train<TestType>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
+  }};
+  children.wait_for_step(lost, 5);
+  auto const killed = children.signal(lost, SIGKILL);
+  children.join();
+  check_survivors(children, ranks, lost, Fault::peer_lost, killed, 0ms, 1s);
+  CHECK_THAT(children[1 - lost].text(), Catch::Contains("its process") && Catch::Contains("ended"));
+}
+
+TEST_CASE("a rank that is killed between steps is named by all others within a second",
+          "[transport][shared_memory][fault]") {
+  auto const ranks = 3;
+  auto const name  = job();
+  auto children    = Children{ranks, [&](Rank rank, Report& report) {
+    train<DirectAllReduce>(transport_of(name), ranks, rank, 100, report, [&](int step) {
+      if (rank == 2 && step == 7) idle();
+    });
+  }};
+  children.wait_for_step(2, 7);
+  auto const killed = children.signal(2, SIGKILL);
+  children.join();
+  check_survivors(children, ranks, 2, Fault::peer_lost, killed, 0ms, 1s);
+  CHECK(children[0].steps == 7);
+}
+
+TEST_CASE("a stopped process is declared dead when the limit is over, and evicted when it comes back",
+          "[transport][shared_memory][fault]") {
+  auto const ranks = 3;
+  auto const name  = job();
+  auto children    = Children{ranks, [&](Rank rank, Report& report) {
+    train<RingAllReduce>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
+  }};
+  children.wait_for_step(1, 5);
+  auto const stopped = children.signal(1, SIGSTOP);
+  children.join(0);
+  children.join(2);
+  check_survivors(children, ranks, 1, Fault::peer_stalled, stopped, 800ms, 1800ms);
+  children.signal(1, SIGCONT);
+  children.join(1);
+  CHECK(children[1].fault == Fault::evicted);
+  CHECK(children[1].culprit == 1);
+  CHECK_THAT(children[1].text(), Catch::Contains("silent for 800 ms"));
+}
+
+TEST_CASE("a process that is stopped for less than the limit is only waited for",
+          "[transport][shared_memory][fault]") {
+  auto const ranks = 2, steps = 2'000;
+  auto const name  = job();
+  auto children    = Children{ranks, [&](Rank rank, Report& report) {
+    train<RingAllReduce>(transport_of(name), ranks, rank, steps, report, [](int) {});
+  }};
+  children.wait_for_step(1, 5);
+  auto const stopped = children.signal(1, SIGSTOP);
+  spin_until([&] { return Clock::now() - stopped > 250ms; });
+  children.signal(1, SIGCONT);
+  children.join();
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    CHECK(children[rank].text() == "");
+    CHECK(children[rank].steps == steps);
+    CHECK(children[rank].sum == 2.0F);
+  }
+}
+
+TEMPLATE_TEST_CASE("a rank whose thread does nothing while its process lives is named, and not one that waits for it",
+                   "[transport][shared_memory][fault]", RingAllReduce, DirectAllReduce) {
+  auto const ranks = 4;
+  auto const name  = job();
+  auto children    = Children{ranks, [&](Rank rank, Report& report) {
+    train<TestType>(transport_of(name, restless), ranks, rank, 100, report, [&](int step) {
+      if (rank == 2 && step == 3) idle();
+    });
+  }};
+  children.wait_for_step(2, 3);
+  auto const asleep = Clock::now();
+  for (Rank const rank : {0, 1, 3}) children.join(rank);
+  check_survivors(children, ranks, 2, Fault::peer_stalled, asleep, 400ms, 1'500ms);   // some time is before we look
+  CHECK_THAT(children[0].text(), Catch::Contains("its process lives, but it has moved nothing for 500 ms"));
+}
+
+TEST_CASE("a rank that comes late is waited for", "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const body = [&](Rank rank, Report& report) {
+    train<RingAllReduce>(transport_of(name), 2, rank, 10, report, [](int) {});
+  };
+  auto children = Children{2};
+  children.start(1, body);
+  wait_until_joined(name, 1);
+  children.start(0, body);
+  children.join();
+  for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].steps == 10);
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("ranks that never come are listed when the time is over", "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const join = SharedMemoryTransport{.name = name, .limits = {.join = 100ms}};
+  auto const begin = Clock::now();
+  try {
+    join.connect(Group{4, {0, 2}});
+    FAIL("it did not wait for ranks 1 and 3");
+  } catch (PeerLost const& lost) {
+    CHECK(lost.fault() == Fault::join_timeout);
+    CHECK(lost.rank() == 1);
+    CHECK_THAT(lost.what(), Catch::Contains("within 100 ms; waiting for 2 of 4: rank 1, 3"));
+  }
+  CHECK(Clock::now() - begin >= 100ms);
+  CHECK(Clock::now() - begin <= 1'100ms);
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a process that does not fit is refused, and those that wait go on waiting",
+          "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const fits = SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[3]"};
+  auto children   = Children{2};
+  children.start(0, [&](Rank, Report& report) { fits.connect(Group{2, {0}}), ++report.steps; });
+  wait_until_joined(name, 0);
+  auto text = std::string{};
+
+  CHECK(refused(fits, Group{2, {0}}, text) == Fault::duplicate_rank);
+  CHECK_THAT(text, Catch::Contains("rank 0 of job " + name + " is process ") &&
+                       Catch::Contains("process " + std::to_string(::getpid()) + " claims it, too"));
+  CHECK(refused(fits, Group{3, {1}}, text) == Fault::world_mismatch);
+  CHECK_THAT(text, Catch::Contains("a world of 2, and this process has 3"));
+  auto again        = fits;
+  again.incarnation = 1;
+  CHECK(refused(again, Group{2, {1}}, text) == Fault::world_mismatch);
+  CHECK_THAT(text, Catch::Contains("incarnation 0, and this process has 1"));
+
+  fits.connect(Group{2, {1}});
+  children.join();
+  CHECK(children[0].text() == "");
+  CHECK(children[0].steps == 1);
+}
+
+TEST_CASE("ranks with different models are told the first line that differs, on both ends",
+          "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto children   = Children{2};
+  children.start(0, [&](Rank, Report&) {
+    SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[3]"}.connect(Group{2, {0}});
+  });
+  wait_until_joined(name, 0);
+  auto text = std::string{};
+  auto const other = SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[4]"};
+  CHECK(refused(other, Group{2, {1}}, text) == Fault::model_mismatch);
+  children.join();
+  CHECK(children[0].fault == Fault::model_mismatch);
+  for (auto const& told : {text, children[0].text()})
+    CHECK_THAT(told, Catch::Contains("a model that has \"b f32[3]\", where another rank has \"b f32[4]\""));
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("another version of the file, and a file that is none, are refused", "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const fits = SharedMemoryTransport{.name = name};
+  auto children   = Children{2};
+  children.start(0, [&](Rank, Report&) { fits.connect(Group{2, {0}}); });
+  wait_until_joined(name, 0);
+  auto const file = HostJobFile{name};
+  auto prefix     = file.prefix();
+  prefix.version  = 7;
+  file.write(prefix);
+  auto text = std::string{};
+  CHECK(refused(fits, Group{2, {1}}, text) == Fault::version_mismatch);
+  CHECK_THAT(text, Catch::Contains("wire version 7, and this process has 1"));
+  prefix.magic = 7;
+  file.write(prefix);
+  CHECK_THROWS_AS(fits.connect(Group{2, {1}}), BadFile);
+  file.unlink();
+}
+
+TEST_CASE("the file of a job whose processes were killed is replaced", "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const old  = SharedMemoryTransport{.name = name, .arena = 4'096, .plan = "another model"};
+  {
+    auto children = Children{3};
+    children.start(0, [&](Rank, Report&) { old.connect(Group{3, {0}}); });
+    wait_until_joined(name, 0);
+    children.signal(0, SIGKILL);
+    children.join();
+  }
+  REQUIRE(::access(HostJobFile::path_of(name).c_str(), F_OK) == 0);
+  auto const body = [&](Rank rank, Report& report) {
+    train<DirectAllReduce>(transport_of(name), 2, rank, 3, report, [](int) {});
+  };
+  auto children = Children{2, body};
+  children.join();
+  for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].steps == 3);
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a rank that died while others wait for more can be replaced", "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const body = [&](Rank rank, Report& report) {
+    train<DirectAllReduce>(transport_of(name), 3, rank, 3, report, [](int) {});
+  };
+  auto children = Children{3};
+  for (Rank const rank : {0, 1}) {
+    children.start(rank, body);
+    wait_until_joined(name, rank);
+  }
+  children.signal(1, SIGKILL);
+  children.join(1);
+  for (Rank const rank : {2, 1}) children.start(rank, body);
+  children.join();
+  for (Rank rank = 0; rank < 3; ++rank) CHECK(children[rank].steps == 3);
+}
+
+TEST_CASE("who is missing is told in one line", "[transport][shared_memory][unit]") {
+  CHECK(HostJoin::waiting_text({3}, 4) == "waiting for 1 of 4: rank 3");
+  CHECK(HostJoin::waiting_text({1, 2}, 4) == "waiting for 2 of 4: rank 1, 2");
+}
