@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chorale/transport/transport.hpp>
+#include <chorale/transport/wrapped.hpp>
 
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,41 +20,33 @@ struct Sent {
 
 /// An endpoint that counts what it sends. See Counting.
 template <Endpoint E>
-class CountingEndpoint {
+class CountingEndpoint : public WrappedEndpoint<E> {
  public:
   using pending = typename E::pending;
+  using WrappedEndpoint<E>::WrappedEndpoint;
 
-  explicit CountingEndpoint(E at) : at_{std::move(at)} {}
-
-  Rank rank() const { return at_.rank(); }
-  int  size() const { return at_.size(); }
   Sent sent() const { return sent_; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     ++sent_.messages;
     sent_.bytes += out.size();
-    return at_.send(peer, tag, out);
+    return this->at_.send(peer, tag, out);
   }
-  pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(peer, tag, in); }
 
   pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
     ++sent_.messages;
-    return at_.expose(tag, mine);
+    return this->at_.expose(tag, mine);
   }
-  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return at_.peer(rank, tag); }
   pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
     ++sent_.messages;
-    return at_.leave(tag);
+    return this->at_.leave(tag);
   }
   auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> {
     sent_.bytes += bytes;
-    return at_.hold(bytes);
+    return this->at_.hold(bytes);
   }
 
-  void fail(std::string const& why) { chorale::fail(at_, why); }
-
  private:
-  E at_;
   Sent sent_;
 };
 

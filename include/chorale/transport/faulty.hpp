@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/in_flight.hpp>
+#include <chorale/transport/mishap.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// One rank of a Faulty transport. See Faulty.
+///
+/// keeps   it may be moved while operations are in flight; they need it to live. A message that is delayed leaves while
+///         any operation of this rank is looked at, or the next one begins; no wait returns before it has left
+/// throws  PeerLost from the message that is cut, which names its receiver, and from all operations after it; the other
+///         ranks are told where the inner transport has a way to say so
+template <Endpoint E>
+class FaultyEndpoint {
+  class State;
+
+ public:
+  using pending = DrivenPending<State>;
+
+  FaultyEndpoint(E at, Mishaps mishaps) : state_{std::make_unique<State>(std::move(at), std::move(mishaps))} {}
+
+  Rank rank() const { return state_->at.rank(); }
+  int  size() const { return state_->at.size(); }
+
+  /// What has happened so far, in the order of messages.
+  std::vector<Happened> const& happened() const { return state_->happened; }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) { return state_->send(peer, tag, out); }
+  pending recv(Rank peer, Tag tag, Bytes in) {
+    return state_->start([&](E& at) { return at.recv(peer, tag, in); });
+  }
+
+  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+    return state_->start([&](E& at) { return at.expose(tag, mine); });
+  }
+  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return state_->at.peer(rank, tag); }
+  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+    return state_->start([&](E& at) { return at.leave(tag); });
+  }
+  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> { return state_->at.hold(bytes); }
+  Bytes memory() requires requires(E& at) { at.memory(); } { return state_->at.memory(); }
+
+  void announce(Operation const& operation) { chorale::announce(state_->at, operation); }
+  void begin_step(std::uint64_t step) { chorale::begin_step(state_->at, step); }
+  void fail(std::string const& why) { chorale::fail(state_->at, why); }
+
+ private:
+  struct Item {
+    typename E::pending pending;
+    bool held = false;                                                // delayed: not given to the inner endpoint yet
+    std::vector<std::byte> copy{};                                    // of a message that travels changed, or twice
+
+    bool done() { return !held && pending.done(); }
+  };
+
+  struct Held {
+    Ticket ticket;
+    Rank peer;
+    Tag tag;
+    ConstBytes out;
+    Deadline leaves;
+  };
+
+  class State {
+   public:
+    State(E endpoint, Mishaps m) : at{std::move(endpoint)}, mishaps_{std::move(m)} {}
+
+    pending send(Rank peer, Tag tag, ConstBytes out) {
+      go_on();
+      auto const number = sent_++;
+      auto const what   = mishaps_.of(at.rank(), number);
+      if (what) happened.push_back({number, peer, *what});
+      if (what == Mishap::cut) cut(peer, number);
+      if (what == Mishap::drop) silent_.emplace_back(peer, tag);
+      if (is_silent(peer, tag)) return {};                            // it left, as far as this rank can tell
+      auto const ticket = under_way_.take();
+      if (what == Mishap::flip) out = flipped(ticket, number, out);
+      hand_over(ticket, {ticket, peer, tag, out, leaves(what, number)});
+      if (what == Mishap::duplicate) again(peer, tag, out);
+      return {*this, ticket};
+    }
+
+    template <class Begin>
+    pending start(Begin begin) {
+      go_on();
+      auto const ticket          = under_way_.take();
+      under_way_[ticket].held    = false;
+      under_way_[ticket].pending = begin(at);
+      return {*this, ticket};
+    }
+
+    bool done(Ticket ticket) {
+      go_on();
+      return under_way_.done(ticket);
+    }
+
+    void wait(Ticket ticket) {
+      go_on();
+      for (auto patience = Patience{}; !held_.empty(); patience.pause()) go_on();
+      if (under_way_.is_over(ticket)) return;
+      under_way_[ticket].pending.wait();
+      under_way_.finish(ticket);
+    }
+
+    E at;
+    std::vector<Happened> happened;
+
+   private:
+    /// Lets go of what has been delayed long enough.
+    void go_on() {
+      if (lost_) throw PeerLost{at.rank(), *lost_};
+      for (; !held_.empty() && held_.front().leaves.passed(); held_.pop_front()) give(held_.front());
+    }
+
+    void give(Held const& message) {
+      auto& item   = under_way_[message.ticket];
+      item.held    = false;
+      item.pending = at.send(message.peer, message.tag, message.out);
+    }
+
+    /// Messages behind a delayed one wait as well: one link, one order.
+    void hand_over(Ticket ticket, Held message) {
+      if (held_.empty() && message.leaves.passed()) return give(message);
+      under_way_[ticket].held = true;
+      held_.push_back(message);
+    }
+
+    Deadline leaves(std::optional<Mishap> what, std::uint64_t number) const {
+      return what == Mishap::delay ? Deadline::after(mishaps_.delay_of(at.rank(), number)) : Deadline{{}};
+    }
+
+    /// A message behind one that was dropped must not take its place: order is what an endpoint promises.
+    bool is_silent(Rank peer, Tag tag) const {
+      return std::find(silent_.begin(), silent_.end(), std::pair{peer, tag}) != silent_.end();
+    }
+
+    [[noreturn]] void cut(Rank peer, std::uint64_t number) {
+      lost_ = Loss{.fault = Fault::peer_lost, .rank = peer,
+                   .reason = "the connection was cut at message " + std::to_string(number) + " of rank " +
+                             std::to_string(at.rank())};
+      auto const lost = PeerLost{at.rank(), *lost_};
+      chorale::fail(at, lost.what());
+      throw lost;
+    }
+
+    ConstBytes flipped(Ticket ticket, std::uint64_t number, ConstBytes out) {
+      auto& copy = under_way_[ticket].copy;
+      copy.assign(out.begin(), out.end());
+      auto const bit = mishaps_.bit_of(at.rank(), number, copy.size() * 8);
+      if (!copy.empty()) copy[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
+      return copy;
+    }
+
+    void again(Rank peer, Tag tag, ConstBytes out) {
+      auto const ticket = under_way_.take();
+      auto& copy        = under_way_[ticket].copy;
+      copy.assign(out.begin(), out.end());                            // nobody waits for it: `out` may be gone by then
+      hand_over(ticket, {ticket, peer, tag, copy, Deadline{{}}});
+    }
+
+    Mishaps mishaps_;
+    std::uint64_t sent_ = 0;                                          // messages
+    std::optional<Loss> lost_;
+    std::vector<std::pair<Rank, Tag>> silent_;                        // after a drop
+    InFlight<Item> under_way_;
+    std::deque<Held> held_;                                           // in the order sent
+  };
+
+  std::unique_ptr<State> state_;
+};
+
+/// Any transport, with mishaps on the sender's side: planned ones, and others from a seed. For tests of what runs over
+/// it: an operation must end right, or throw before its deadline.
+///
+///   Faulty<LocalTransport>{.mishaps = {.seed = 7, .chances = {.delay = 0.2F}, .planned = {{1, 4, Mishap::cut}}}}
+///
+/// order   what happens to a message is a function of seed, rank and the message's number on that rank, 0-based
+template <Transport T>
+struct Faulty {
+  using endpoint = FaultyEndpoint<typename T::endpoint>;
+
+  T transport{};
+  Mishaps mishaps{};
+
+  static constexpr bool reaches(Memory memory) { return T::reaches(memory) && memory == Memory::host; }
+
+  /// throws  BadArgument when the chances add up to more than 1
+  std::vector<endpoint> connect(Group const& group) const {
+    mishaps.check();
+    auto faulty = std::vector<endpoint>{};
+    for (auto& at : transport.connect(group)) faulty.emplace_back(std::move(at), mishaps);
+    return faulty;
+  }
+};
+
+}  // namespace chorale

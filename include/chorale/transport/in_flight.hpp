@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace chorale {
+
+/// Names one operation among those in flight. One that was made by default names none, which is done.
+struct Ticket {
+  std::size_t   place = 0;
+  std::uint64_t turn  = 0;                                            // of this place: 1, 2, ..
+};
+
+/// The operations that an endpoint drives by itself. Each has a place, so that it goes on when its pending is gone.
+///
+/// Item    default-constructible; done() as a Pending has it
+/// keeps   an item stays in its place, with what it owns, for the next operation there: nothing is allocated once there
+///         are as many places as operations at a time
+/// cost    one look at each place to find a free one
+template <class Item>
+class InFlight {
+ public:
+  /// A free place; those whose operation is done are made free when there is no other.
+  ///
+  /// fits    of the free places, one whose item it likes is preferred
+  template <class Fits>
+  Ticket take(Fits fits) {
+    auto place = find_free(fits);
+    if (place == places_.size()) {
+      each([](Item& item) { return item.done(); });
+      place = find_free(fits);
+    }
+    if (place == places_.size()) places_.emplace_back();
+    places_[place].busy = true;
+    return {place, ++places_[place].turn};
+  }
+  Ticket take() {
+    return take([](Item const&) { return true; });
+  }
+
+  Item& operator[](Ticket ticket) { return places_[ticket.place].item; }
+
+  bool is_over(Ticket ticket) const {
+    return ticket.turn == 0 || places_[ticket.place].turn != ticket.turn || !places_[ticket.place].busy;
+  }
+  void finish(Ticket ticket) { places_[ticket.place].busy = false; }
+
+  /// One look at an operation, which frees its place when it is done.
+  bool done(Ticket ticket) {
+    if (is_over(ticket)) return true;
+    if (!(*this)[ticket].done()) return false;
+    finish(ticket);
+    return true;
+  }
+
+  /// Calls f for each item in flight; those for which it returns true are done.
+  template <class F>
+  void each(F f) {
+    for (auto& place : places_)
+      if (place.busy && f(place.item)) place.busy = false;
+  }
+
+ private:
+  struct Place {
+    Item item;
+    std::uint64_t turn = 0;
+    bool busy = false;
+  };
+
+  template <class Fits>
+  std::size_t find_free(Fits const& fits) const {                     // the number of places when all are busy
+    auto found = places_.size();
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].busy) continue;
+      found = i;
+      if (fits(places_[i].item)) break;
+    }
+    return found;
+  }
+
+  std::vector<Place> places_;
+};
+
+/// A pending of an endpoint that drives its operations by itself: asks `Driver` about its ticket.
+///
+/// Driver  done(Ticket) and wait(Ticket); does not move while operations are in flight
+template <class Driver>
+class DrivenPending {
+ public:
+  DrivenPending() = default;
+  DrivenPending(Driver& driver, Ticket ticket) : driver_{&driver}, ticket_{ticket} {}
+
+  bool done() { return driver_ == nullptr || driver_->done(ticket_); }
+  void wait() {
+    if (driver_ != nullptr) driver_->wait(ticket_);
+  }
+
+ private:
+  Driver* driver_ = nullptr;
+  Ticket ticket_;
+};
+
+}  // namespace chorale

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/transport/in_flight.hpp>
+#include <chorale/transport/layered_state.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// The ranks of one node as an endpoint of their own: rank() is the local index. See TwoLayerEndpoint::near().
+template <class State>
+class NearEndpoint {
+  using E = typename State::near_endpoint;
+
+ public:
+  using pending = DrivenPending<State>;
+
+  explicit NearEndpoint(State& state) : state_{&state} {}
+
+  Rank rank() const { return state_->near.rank(); }
+  int  size() const { return state_->near.size(); }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) {
+    return state_->start_near(peer, tag, [&](E& near) { return near.send(peer, tag, out); });
+  }
+  pending recv(Rank peer, Tag tag, Bytes in) {
+    return state_->start_near(peer, tag, [&](E& near) { return near.recv(peer, tag, in); });
+  }
+
+  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+    return state_->start_near(rank(), tag, [&](E& near) { return near.expose(tag, mine); });
+  }
+  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return state_->near.peer(rank, tag); }
+  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+    return state_->start_near(rank(), tag, [&](E& near) { return near.leave(tag); });
+  }
+  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> {
+    return state_->in_near([&] { return state_->near.hold(bytes); });
+  }
+  Bytes memory() requires requires(E& near) { near.memory(); } { return state_->near.memory(); }
+
+  void announce(Operation const& operation) { chorale::announce(state_->near, operation); }
+  void begin_step(std::uint64_t step) { chorale::begin_step(state_->near, step); }
+  void fail(std::string const& why) { state_->fail(why); }
+
+ private:
+  State* state_;
+};
+
+/// The ranks with one local index on all nodes, as an endpoint of their own: rank() is the node. See
+/// TwoLayerEndpoint::far().
+template <class State>
+class FarEndpoint {
+  using E = typename State::far_endpoint;
+
+ public:
+  using pending = DrivenPending<State>;
+
+  explicit FarEndpoint(State& state) : state_{&state} {}
+
+  Rank rank() const { return state_->node(); }
+  int  size() const { return state_->nodes(); }
+
+  pending send(Rank node, Tag tag, ConstBytes out) {
+    auto const peer = in_group(node);
+    return state_->start_far(peer, tag, [&](E& far) { return far.send(peer, tag, out); });
+  }
+  pending recv(Rank node, Tag tag, Bytes in) {
+    auto const peer = in_group(node);
+    return state_->start_far(peer, tag, [&](E& far) { return far.recv(peer, tag, in); });
+  }
+
+  void announce(Operation const& operation) { chorale::announce(state_->far, operation); }
+  void begin_step(std::uint64_t step) { chorale::begin_step(state_->far, step); }
+  void fail(std::string const& why) { state_->fail(why); }
+
+ private:
+  Rank in_group(Rank node) const {
+    CHORALE_EXPECTS(node >= 0 && node < size(), "no node " + std::to_string(node) + " in a group of " +
+                                                    std::to_string(size()));
+    return node * state_->near.size() + state_->near.rank();
+  }
+
+  State* state_;
+};
+
+/// One rank of a Layered transport: near() within its node, far() between nodes, and both at once.
+///
+/// keeps   it may be moved while operations are in flight; they need it to live, and so do near() and far(). While one
+///         layer is waited for, the other moves on
+/// throws  PeerLost in ranks of the whole group, whichever layer lost the peer; the other layer has been told by then
+template <Endpoint Near, Endpoint Far>
+class TwoLayerEndpoint {
+  using State = detail::LayeredState<Near, Far>;
+
+ public:
+  using pending       = DrivenPending<State>;
+  using near_endpoint = NearEndpoint<State>;
+  using far_endpoint  = FarEndpoint<State>;
+
+  TwoLayerEndpoint(Near near, Far far, std::chrono::nanoseconds timeout)
+      : parts_{std::make_unique<Parts>(std::move(near), std::move(far), timeout)} {}
+
+  Rank rank() const { return state().far.rank(); }
+  int  size() const { return state().far.size(); }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) {
+    expect_rank(peer);
+    if (state().is_near(peer)) return near().send(peer % near().size(), tag, out);
+    return state().start_far(peer, tag, [&](Far& far) { return far.send(peer, tag, out); });
+  }
+  pending recv(Rank peer, Tag tag, Bytes in) {
+    expect_rank(peer);
+    if (state().is_near(peer)) return near().recv(peer % near().size(), tag, in);
+    return state().start_far(peer, tag, [&](Far& far) { return far.recv(peer, tag, in); });
+  }
+
+  near_endpoint& near() { return parts_->near; }
+  far_endpoint&  far() { return parts_->far; }
+  Bytes memory() requires requires(Near& near) { near.memory(); } { return state().near.memory(); }
+
+  void announce(Operation const& operation) {
+    near().announce(operation);
+    far().announce(operation);
+  }
+  void begin_step(std::uint64_t step) {
+    near().begin_step(step);
+    far().begin_step(step);
+  }
+  void fail(std::string const& why) { state().fail(why); }
+
+ private:
+  struct Parts {
+    Parts(Near a, Far b, std::chrono::nanoseconds timeout) : state{std::move(a), std::move(b), timeout} {}
+
+    State state;
+    near_endpoint near{state};
+    far_endpoint far{state};
+  };
+
+  State& state() const { return parts_->state; }
+
+  void expect_rank(Rank peer) const {
+    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
+                                                    std::to_string(size()));
+  }
+
+  std::unique_ptr<Parts> parts_;                                      // views and operations point into it
+};
+
+/// One transport within a node, another between nodes: rank r is number r % n of node r / n, with n ranks per node.
+///
+///   n = 2        node 0        node 1        node 2
+///   number 0       0             2             4        far() of ranks 0, 2 and 4
+///   number 1       1             3             5        far() of ranks 1, 3 and 5
+///                  near() of     near() of     near() of
+///                  0 and 1       2 and 3       4 and 5
+///
+/// `far` connects all ranks of the group, so that any two can talk: ranks of one node do so over `near`, all others over
+/// `far`, also those that differ in node and in number. far() is a view of it. `near` connects each node by itself, as a
+/// group of n; where its value names a place, a shared memory file for example, the name must differ between nodes.
+///
+/// timeout   the longest wait for one message while the other layer has messages under way; otherwise the layer's own
+template <Transport Near, Transport Far>
+struct Layered {
+  using endpoint = TwoLayerEndpoint<typename Near::endpoint, typename Far::endpoint>;
+
+  Near near{};
+  Far far{};
+  int ranks_per_node = 1;
+  std::chrono::nanoseconds timeout = std::chrono::seconds{60};
+
+  static constexpr bool reaches(Memory memory) { return Near::reaches(memory) && Far::reaches(memory); }
+
+  /// throws  BadArgument when the last node would have fewer ranks than the others
+  std::vector<endpoint> connect(Group const& group) const {
+    auto const n = ranks_per_node;
+    CHORALE_EXPECTS(n >= 1 && group.size() % n == 0,
+                    std::to_string(group.size()) + " ranks do not fill nodes of " + std::to_string(n) + " ranks");
+    auto endpoints = std::vector<endpoint>{};
+    auto fars      = far.connect(group);
+    auto next      = fars.begin();
+    for (int node = 0; node < group.size() / n; ++node) {
+      auto numbers = std::vector<Rank>{};
+      for (Rank const rank : group.local())
+        if (rank / n == node) numbers.push_back(rank % n);
+      if (numbers.empty()) continue;
+      for (auto& at : near.connect(Group{n, std::move(numbers)}))
+        endpoints.emplace_back(std::move(at), std::move(*next++), timeout);
+    }
+    return endpoints;
+  }
+};
+
+}  // namespace chorale

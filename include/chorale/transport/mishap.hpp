@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace chorale {
+
+/// What can happen to a message between ranks.
+enum class Mishap {
+  delay,                                                              // it leaves later, and those behind it too
+  drop,                                                               // it never arrives, nor what follows with its tag
+  flip,                                                               // one of its bits is another one
+  duplicate,                                                          // it arrives twice
+  cut                                                                 // its sender can no longer talk to anybody
+};
+
+/// A mishap that is certain.
+struct Planned {
+  Rank rank;                                                          // of the sender
+  std::uint64_t message;                                              // its first is 0
+  Mishap what;
+};
+
+/// A mishap that took place.
+struct Happened {
+  std::uint64_t message;
+  Rank peer;                                                          // the receiver
+  Mishap what;
+
+  friend constexpr bool operator==(Happened const&, Happened const&) = default;
+};
+
+/// How likely each mishap is for a message; at most one befalls it, so they add up to at most 1.
+struct Chances {
+  float delay = 0, drop = 0, flip = 0, duplicate = 0, cut = 0;
+};
+
+/// Which messages of which ranks suffer what: those planned, and others from a seed.
+///
+/// longest   the bound of a delay
+/// order     a function of (seed, rank, number of the message): the same in every run
+struct Mishaps {
+  Seed seed = 1;
+  Chances chances{};
+  std::vector<Planned> planned{};
+  std::chrono::nanoseconds longest = std::chrono::milliseconds{1};
+
+  void check() const {
+    auto sum = 0.0F;
+    for (auto const [chance, what] : by_kind()) {
+      CHORALE_EXPECTS(chance >= 0, "the chance of a mishap is " + std::to_string(chance));
+      sum += chance;
+    }
+    CHORALE_EXPECTS(sum <= 1, "the chances of all mishaps add up to " + std::to_string(sum));
+  }
+
+  std::optional<Mishap> of(Rank rank, std::uint64_t message) const {
+    for (auto const& plan : planned)
+      if (plan.rank == rank && plan.message == message) return plan.what;
+    auto left = random(rank).uniform(3 * message);
+    for (auto const [chance, what] : by_kind()) {
+      if (left < chance) return what;
+      left -= chance;
+    }
+    return {};
+  }
+
+  std::chrono::nanoseconds delay_of(Rank rank, std::uint64_t message) const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(longest * random(rank).uniform(3 * message + 1));
+  }
+
+  /// In [0, bits).
+  std::size_t bit_of(Rank rank, std::uint64_t message, std::size_t bits) const {
+    return bits == 0 ? 0 : random(rank).bits(3 * message + 2) % bits;
+  }
+
+ private:
+  struct Chance {
+    float chance;
+    Mishap what;
+  };
+
+  std::array<Chance, 5> by_kind() const {
+    return {{{chances.delay, Mishap::delay}, {chances.drop, Mishap::drop}, {chances.flip, Mishap::flip},
+             {chances.duplicate, Mishap::duplicate}, {chances.cut, Mishap::cut}}};
+  }
+
+  Random random(Rank rank) const { return {seed, static_cast<std::uint64_t>(rank)}; }
+};
+
+}  // namespace chorale

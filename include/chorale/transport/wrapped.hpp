@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/transport/transport.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace chorale {
+
+/// An endpoint around another that passes everything on. A decorator inherits it, and hides what it does otherwise.
+///
+/// keeps   what the inner endpoint can do, this one can: announcements, access in place, an arena. Collectives of its
+///         own and the layers of a Layered are not passed on, because nothing in between would see their messages
+template <Endpoint E>
+class WrappedEndpoint {
+ public:
+  using pending = typename E::pending;
+
+  explicit WrappedEndpoint(E at) : at_{std::move(at)} {}
+
+  Rank rank() const { return at_.rank(); }
+  int  size() const { return at_.size(); }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(peer, tag, out); }
+  pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(peer, tag, in); }
+
+  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> { return at_.expose(tag, mine); }
+  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return at_.peer(rank, tag); }
+  pending leave(Tag tag) requires SharedMemoryEndpoint<E> { return at_.leave(tag); }
+  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> { return at_.hold(bytes); }
+  Bytes memory() requires requires(E& at) { at.memory(); } { return at_.memory(); }
+
+  void announce(Operation const& operation) { chorale::announce(at_, operation); }
+  void begin_step(std::uint64_t step) { chorale::begin_step(at_, step); }
+  void fail(std::string const& why) { chorale::fail(at_, why); }
+
+ protected:
+  E at_;
+};
+
+}  // namespace chorale

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// What MpiTransport promises, as one rank of those that mpirun starts; rank 0 prints a line for each promise.
+#include <chorale/transport/mpi.hpp>
+
+#include <cstdio>
+
+#ifdef CHORALE_HAVE_MPI
+#include "test/support/on_ranks.hpp"
+
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/to_one.hpp>
+#include <chorale/transport/local.hpp>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+
+using namespace chorale;
+using namespace chorale::test;
+
+namespace {
+
+using Body = std::function<void(MpiEndpoint&)>;
+
+ConstBytes out(Span<float const> x) { return std::as_bytes(x); }
+Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
+
+void expect(bool holds, std::string const& what) {
+  if (!holds) throw Error{what};
+}
+
+/// Runs body on every rank over fresh connections; rank 0 prints whether it returned on all.
+int verdict(std::string const& name, Body const& body, MpiTransport const& transport = {}) {
+  auto const group = MpiTransport::group();
+  auto at          = std::move(transport.connect(group)[0]);
+  int failed       = 0;
+  try {
+    body(at);
+  } catch (std::exception const& error) {
+    failed = 1;
+    std::printf("rank %d: %s\n", at.rank(), error.what());
+  }
+  std::fflush(stdout);
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (at.rank() == 0)
+    std::printf("%s: %s, %d ranks under mpirun\n", failed ? "FAILED" : "PASSED", name.c_str(), at.size());
+  std::fflush(stdout);
+  return failed;
+}
+
+void exchange(MpiEndpoint& at, std::size_t n) {
+  auto x    = values_of(at.rank(), n);
+  auto sent = std::vector<MpiEndpoint::pending>{};
+  for (Rank peer = 0; peer < at.size(); ++peer) sent.push_back(at.send(peer, Tag{1}, out(x)));   // itself, too
+  for (Rank peer = 0; peer < at.size(); ++peer) {
+    auto got = std::vector<float>(n);
+    at.recv(peer, Tag{1}, in(got)).wait();
+    expect(same_bits(got, values_of(peer, n)), "rank " + std::to_string(peer) + " sent something else");
+  }
+  for (auto& pending : sent) pending.wait();
+}
+
+void exchange_all(MpiEndpoint& at) {
+  for (std::size_t const n : {0U, 1U, 15U, 16U, 17U, 48U, 1'000U, 100'003U}) exchange(at, n);
+}
+
+void take_in_any_order(MpiEndpoint& at) {
+  auto x = std::array{1.0F, 2.0F, 3.0F, 4.0F}, y = std::array{0.0F, 0.0F, 0.0F, 0.0F};
+  auto const all = Span<float>{x}, got = Span<float>{y};
+  auto const far = Tag{0xFFFF'FFFF};                                       // higher than any that MPI has
+  auto moved     = std::move(at);
+  if (moved.rank() == 0) {
+    moved.send(1, Tag{5}, out(all.subspan(0, 1)));                         // nobody waits for it
+    moved.send(1, far, out(all.subspan(1, 1)));
+    moved.send(1, Tag{5}, out(all.subspan(2, 1))).wait();
+    moved.send(1, Tag{7}, out(all.subspan(3, 1))).wait();
+  } else if (moved.rank() == 1) {
+    moved.recv(0, Tag{7}, in(got.subspan(3, 1))).wait();
+    moved.recv(0, Tag{5}, in(got.subspan(0, 1))).wait();
+    moved.recv(0, Tag{5}, in(got.subspan(2, 1))).wait();
+    auto last = moved.recv(0, far, in(got.subspan(1, 1)));
+    last.wait();
+    expect(last.done() && MpiEndpoint::pending{}.done(), "a pending that is over is not done");
+    expect(x == y, "messages came in another order");
+  }
+  at = std::move(moved);
+}
+
+void all_reduce(MpiEndpoint& at) {
+  auto const reference = on_ranks<LocalTransport>(at.size(), 10'007, [](auto& local, auto& x) {
+    for (unsigned step = 0; step < 3; ++step) RingAllReduce{}.all_reduce(local, x, Op::sum, Tag{step});
+    ReduceToOne{}.all_reduce(local, x, Op::sum, Tag{3});
+  });
+  auto values  = values_of(at.rank(), 10'007);
+  auto const x = Span<float>{values};
+  for (unsigned step = 0; step < 3; ++step) RingAllReduce{}.all_reduce(at, x, Op::sum, Tag{step});
+  ReduceToOne{}.all_reduce(at, x, Op::sum, Tag{3});
+  expect(same_bits(x, reference[0].x), "the sum has other bits than over threads");
+}
+
+void own_all_reduce(MpiEndpoint& at) {
+  auto const P = static_cast<float>(at.size());
+  auto const wanted = std::array{std::pair{Op::sum, P * (P + 1) / 2}, std::pair{Op::min, 1.0F}, std::pair{Op::max, P}};
+  for (auto const& [op, value] : wanted) {
+    auto x = std::vector<float>(1'001, static_cast<float>(at.rank() + 1));
+    at.all_reduce(x, op);
+    for (auto const got : x) expect(got == value, "it has " + std::to_string(got) + ", not " + std::to_string(value));
+  }
+}
+
+/// What body throws; its time is below a second.
+template <class B>
+std::string error_of(B body) {
+  auto const begin = std::chrono::steady_clock::now();
+  auto text        = std::string{};
+  try {
+    body();
+  } catch (PeerLost const& lost) {
+    text = "lost " + std::to_string(lost.rank()) + "; " + lost.what();
+  } catch (Error const& error) {
+    text = error.what();
+  }
+  expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds{1}, "it took a second");
+  return text;
+}
+
+void expect_says(std::string const& text, std::string const& part) {
+  expect(text.find(part) != std::string::npos, "\"" + text + "\" does not say \"" + part + "\"");
+}
+
+/// Rank 0 sends `sent` floats where rank 1 expects `wanted`; all others wait for rank 1.
+void disagree(MpiEndpoint& at, std::size_t sent, std::size_t wanted, std::string const& sentence) {
+  auto x          = std::vector<float>(100);
+  auto const text = error_of([&] {
+    if (at.rank() == 1) at.recv(0, Tag{3}, in(Span<float>{x}.first(wanted))).wait();
+    if (at.rank() == 0) at.send(1, Tag{3}, out(Span<float>{x}.first(sent)));
+    if (at.rank() != 1) at.recv(1, Tag{4}, in(x)).wait();
+  });
+  expect_says(text, sentence);
+  if (at.rank() != 1) expect_says(text, "lost 1; ");
+}
+
+void fail_alone(MpiEndpoint& at) {
+  auto x = std::vector<float>(1'000);
+  if (at.rank() == 1) {
+    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{1});
+    return fail(at, "the disk is full.");
+  }
+  auto const text = error_of([&] {
+    for (unsigned step = 1; step < 9; ++step) RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{step});
+  });
+  expect_says(text, "lost 1; ");
+  expect_says(text, "the disk is full");
+  expect_says(error_of([&] { at.send(0, Tag{}, {}); }), "the disk is full");
+}
+
+void wait_in_vain(MpiEndpoint& at) {
+  auto x = std::vector<float>(10);
+  if (at.rank() != 0) return;
+  auto const text = error_of([&] { at.recv(1, Tag{42}, in(x)).wait(); });
+  expect_says(text, "lost 1; ");
+  expect_says(text, "recv, tag 42: rank 0 waited 30 ms");
+}
+
+void refuse(MpiEndpoint& at) {
+  expect_says(error_of([&] { at.send(at.size(), Tag{}, {}); }), "no rank " + std::to_string(at.size()));
+  expect_says(error_of([&] { MpiTransport{}.connect(Group::all_local(at.size())); }), "under MPI, but the group has");
+  expect_says(error_of([&] { MpiTransport{.piece = 0}.connect(MpiTransport::group()); }), "a piece of 0 bytes");
+}
+
+}  // namespace
+
+int main() {
+  auto failed = verdict("every pair exchanges what was sent", exchange_all);
+  failed += verdict("messages travel in pieces", exchange_all, {.piece = 64});
+  failed += verdict("messages complete in any order, those with one tag in the order sent", take_in_any_order);
+  failed += verdict("an all-reduce over messages has the bits that it has over threads", all_reduce);
+  failed += verdict("MPI's own all-reduce is there", own_all_reduce);
+  failed += verdict("a message that is too small is an error on all ranks", [](auto& at) {
+    disagree(at, 10, 20, "rank 0 sent 40 bytes where rank 1 expected 80 bytes, tag 3");
+  });
+  failed += verdict("a message that is too large is an error on all ranks", [](auto& at) {
+    disagree(at, 20, 10, "rank 0 sent more where rank 1 expected 40 bytes, tag 3");
+  });
+  failed += verdict("a message of more pieces is an error on all ranks", [](auto& at) {
+    disagree(at, 32, 16, "rank 0 sent more where rank 1 expected 64 bytes, tag 3");
+  }, {.piece = 64});
+  failed += verdict("a rank that fails is named by all others within a second", fail_alone);
+  failed += verdict("a rank that stays away is named after the timeout", wait_in_vain,
+                    {.timeout = std::chrono::milliseconds{30}});
+  failed += verdict("ranks and groups that do not exist are refused", refuse);
+  return failed == 0 ? 0 : 1;
+}
+
+#else
+
+int main() { std::puts("SKIPPED: MpiTransport under mpirun: <mpi.h> was absent when this was built"); }
+
+#endif
