@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/schedule.hpp>
+#include <chorale/reduce/shard_tree.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace chorale {
+namespace detail {
+
+/// Which shards each rank has of each chunk, before every step of a schedule: what its messages consist of.
+template <Schedule S>
+class ShardTraffic {
+ public:
+  ShardTraffic(int ranks, int shards) : ranks_{ranks}, chunks_{S::chunks(ranks)} {
+    auto now = std::vector<shard_tree::Shards>{};
+    for (Rank rank = 0; rank < ranks; ++rank)
+      now.insert(now.end(), static_cast<std::size_t>(chunks_), shard_tree::of_rank(rank, ranks, shards));
+    held_.push_back(now);
+    for (int s = 0; s < S::steps(ranks); ++s) {
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        auto const step = S::step(rank, ranks, s);
+        if (step.from == nobody) continue;
+        for (int c = step.receive.begin; c < step.receive.end; ++c) {
+          auto const theirs = held(s, step.from, c);
+          now[at(rank, c)]  = step.fold == Fold::keep ? theirs : now[at(rank, c)] | theirs;
+        }
+      }
+      held_.push_back(now);
+    }
+  }
+
+  shard_tree::Shards held(int step, Rank rank, int chunk) const {
+    return held_[static_cast<std::size_t>(step)][at(rank, chunk)];
+  }
+
+ private:
+  std::size_t at(Rank rank, int chunk) const { return static_cast<std::size_t>(rank * chunks_ + chunk); }
+
+  int ranks_, chunks_;
+  std::vector<std::vector<shard_tree::Shards>> held_;                 // [step][rank, chunk]
+};
+
+}  // namespace detail
+
+/// Sums along one fixed binary tree over L logical shards: the same bits for any number of ranks, any buckets, any
+/// transport, and any R, which only says who sends to whom.
+///
+///   auto trainer = Trainer{model, strategy, Reproducible<64, RingAllReduce>{}, TcpTransport{..}, seed};
+///
+/// Under it a replica computes the gradient of each of its shards by itself, and adds up siblings only. A message
+/// carries the sums at all nodes that its rank has of a chunk, so ranks whose shards are whole subtrees send what R
+/// sends, others up to 2 log2 L times as much: see traffic_factor().
+///
+/// L       logical shards of a global batch: a power of two up to 64, and at least the number of ranks
+/// cost    R's steps; R's bytes times traffic_factor(). A rank computes L / P small gradients instead of one large one,
+///         and no communication is hidden by computing. Up to 2 log2 L copies of the gradients
+/// order   the tree's. Kernels give the same bits for a shard wherever it is computed, on processors of one kind
+/// source  EasyScale, SC 2023, for the goal
+template <int L = 64, Schedule R = RingAllReduce>
+struct Reproducible {
+  static_assert(L >= 1 && L <= 64 && std::has_single_bit(static_cast<unsigned>(L)),
+                "chorale: Reproducible<L> needs a power of two up to 64");
+  static constexpr int logical_shards = L;
+
+  std::size_t bucket_bytes = std::size_t{1} << 20;                    // sent together; the bits do not depend on it
+
+  /// Bytes that all ranks together send, over those of R.
+  static double traffic_factor(int ranks) {
+    auto ours = 0.0, theirs = 0.0;
+    each_message(ranks, [&](Rank, std::size_t nodes) {
+      ours += static_cast<double>(nodes);
+      theirs += 1;
+    });
+    return theirs == 0 ? 1 : ours / theirs;
+  }
+
+  /// Of the busiest rank, for `bytes` that every rank brings, as far as they divide by the chunks.
+  static Cost cost(int ranks, std::size_t bytes) {
+    auto sent = std::vector<std::size_t>(static_cast<std::size_t>(ranks));
+    each_message(ranks, [&](Rank rank, std::size_t nodes) { sent[static_cast<std::size_t>(rank)] += nodes; });
+    auto const chunk = bytes / static_cast<std::size_t>(R::chunks(ranks));
+    return {.steps = depth<R>(ranks), .bytes = *std::max_element(sent.begin(), sent.end()) * chunk};
+  }
+
+  /// x becomes the sum of the shards of all ranks.
+  ///
+  /// mine    what this rank's shards come to: all nodes of nodes_of(of_rank(rank, P, L), L), each of x's size
+  template <Endpoint E>
+  void all_reduce(E& at, shard_tree::Sums const& mine, Span<float> x, Tag tag = {},
+                  CallSite where = CallSite::here()) const {
+    expect_ranks(at.size());
+    auto const traffic = detail::ShardTraffic<R>{at.size(), L};
+    auto const bucket  = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
+    for (std::size_t begin = 0; begin < x.size(); begin += bucket) {
+      announce(at, {Collective::all_reduce, Op::sum, Element::f32, x.size() - begin, tag, where});
+      all_reduce(at, traffic, mine, {begin, std::min(x.size(), begin + bucket)}, x, tag);
+    }
+  }
+
+  /// x, one vector of each rank, becomes their sum: rank r brings shard share(L, r, P).begin and zeros for its others.
+  ///
+  /// throws  BadArgument for an operation other than sum
+  template <Endpoint E>
+  void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    CHORALE_EXPECTS(op == Op::sum, "Reproducible adds up; " + std::string{name(op)} +
+                                       " has the same bits in any order, under any other algorithm");
+    expect_ranks(at.size());
+    auto mine  = shard_tree::Sums{};
+    mine.resize(x.size());
+    auto first = true;
+    for (int const node : shard_tree::nodes_of(shard_tree::of_rank(at.rank(), at.size(), L), L)) {
+      auto values = mine.memory();
+      if (first) std::copy(x.begin(), x.end(), values.get());
+      else std::fill_n(values.get(), x.size(), 0.0F);
+      mine.add(node, std::move(values));
+      first = false;
+    }
+    all_reduce(at, mine, x, tag, where);
+  }
+
+ private:
+  static void expect_ranks(int ranks) {
+    CHORALE_EXPECTS(ranks <= L, "Reproducible<" + std::to_string(L) + "> has " + std::to_string(L) +
+                                    " logical shards, too few for " + std::to_string(ranks) + " ranks");
+  }
+
+  /// Calls f(rank, nodes) for each chunk that a rank sends.
+  template <class F>
+  static void each_message(int ranks, F&& f) {
+    auto const traffic = detail::ShardTraffic<R>{ranks, L};
+    for (int s = 0; s < R::steps(ranks); ++s)
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        auto const step = R::step(rank, ranks, s);
+        if (step.to == nobody) continue;
+        for (int c = step.send.begin; c < step.send.end; ++c)
+          f(rank, shard_tree::nodes_of(traffic.held(s, rank, c), L).size());
+      }
+  }
+
+  /// One bucket: elements `part` of x.
+  template <Endpoint E>
+  static void all_reduce(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
+                         Span<float> x, Tag tag) {
+    auto const P      = at.size();
+    auto const chunks = R::chunks(P);
+    auto const range  = [&](int c) {
+      auto const chunk = share(part.size(), c, chunks);
+      return Range{part.begin + chunk.begin, part.begin + chunk.end};
+    };
+
+    auto sums = std::vector<shard_tree::Sums>(static_cast<std::size_t>(chunks));
+    auto const of = [&](int c) -> shard_tree::Sums& { return sums[static_cast<std::size_t>(c)]; };
+    for (int c = 0; c < chunks; ++c) {
+      of(c).resize(range(c).size());
+      for (int const node : shard_tree::nodes_of(traffic.held(0, at.rank(), c), L)) {
+        auto values = of(c).memory();
+        std::copy_n(mine.at(node) + range(c).begin, range(c).size(), values.get());
+        of(c).add(node, std::move(values));
+      }
+    }
+
+    auto out = std::vector<float>{}, in = std::vector<float>{};
+    for (int s = 0; s < R::steps(P); ++s) {
+      auto const step = R::step(at.rank(), P, s);
+      out.clear(), in.clear();
+      if (step.to != nobody)
+        for (int c = step.send.begin; c < step.send.end; ++c)
+          for (int const node : shard_tree::nodes_of(traffic.held(s, at.rank(), c), L))
+            out.insert(out.end(), of(c).at(node), of(c).at(node) + of(c).size());
+      if (step.from != nobody)
+        for (int c = step.receive.begin; c < step.receive.end; ++c)
+          in.resize(in.size() + shard_tree::nodes_of(traffic.held(s, step.from, c), L).size() * range(c).size());
+
+      auto sent = typename E::pending{}, received = typename E::pending{};
+      if (step.to != nobody) sent = at.send(step.to, tag, std::as_bytes(Span<float>{out}));
+      if (step.from != nobody) received = at.recv(step.from, tag, std::as_writable_bytes(Span<float>{in}));
+      received.wait();
+      auto const* next = in.data();
+      for (int c = step.receive.begin; step.from != nobody && c < step.receive.end; ++c) {
+        if (step.fold == Fold::keep) of(c).clear();
+        for (int const node : shard_tree::nodes_of(traffic.held(s, step.from, c), L)) {
+          auto values = of(c).memory();
+          std::copy_n(next, of(c).size(), values.get());
+          next += of(c).size();
+          of(c).add(node, std::move(values));
+        }
+      }
+      sent.wait();
+    }
+    for (int c = 0; c < chunks; ++c)
+      std::copy_n(of(c).at(1), of(c).size(), x.begin() + static_cast<std::ptrdiff_t>(range(c).begin));
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// One fixed binary tree over up to 64 logical shards. Whoever adds up gradients along it gets the same bits, however
+/// the shards are dealt out.
+///
+///   node 1                        1                       the sum of all
+///                          2             3
+///   leaves 4 .. 7       4     5       6     7             L = 4: leaf L + s is the gradient of shard s
+///
+///   a rank with shards 1, 2, 3 adds up 6 + 7 and sends 5 and 3: only siblings may be added
+namespace shard_tree {
+
+using Shards = std::uint64_t;                                         // bit s: shard s
+
+/// All shards below a node.
+constexpr Shards below(int node, int shards) {
+  auto const depth = std::bit_width(static_cast<unsigned>(node)) - 1;
+  auto const width = shards >> depth, first = (node - (1 << depth)) * width;
+  return (width == 64 ? ~Shards{0} : (Shards{1} << width) - 1) << first;
+}
+
+/// The fewest nodes that together have just these shards, from left to right.
+inline void nodes_of(Shards held, int shards, std::vector<int>& into, int node = 1) {
+  auto const mine = below(node, shards);
+  if ((held & mine) == 0) return;
+  if ((held & mine) == mine) return into.push_back(node);
+  nodes_of(held, shards, into, 2 * node);
+  nodes_of(held, shards, into, 2 * node + 1);
+}
+inline std::vector<int> nodes_of(Shards held, int shards) {
+  auto nodes = std::vector<int>{};
+  nodes_of(held, shards, nodes);
+  return nodes;
+}
+
+/// The shards of a rank when they are dealt out in order.
+constexpr Shards of_rank(Rank rank, int ranks, int shards) {
+  auto const part = share(static_cast<std::size_t>(shards), rank, ranks);
+  auto held       = Shards{0};
+  for (auto s = part.begin; s < part.end; ++s) held |= Shards{1} << s;
+  return held;
+}
+
+/// Sums at nodes, as far as they can be formed: siblings become their parent as soon as both are there.
+///
+/// keeps   the memory of sums that became part of others is used again
+class Sums {
+ public:
+  struct Sum {
+    int node;
+    std::unique_ptr<float[]> values;
+  };
+
+  void clear() {
+    for (auto& sum : sums_) spare_.push_back(std::move(sum.values));
+    sums_.clear();
+  }
+
+  /// n       elements of every sum, from now on
+  void resize(std::size_t n) {
+    clear();
+    if (n > room_) spare_.clear(), room_ = n;
+    n_ = n;
+  }
+
+  /// Memory for the values at a node, to be filled before add().
+  std::unique_ptr<float[]> memory() {
+    if (spare_.empty()) return std::make_unique_for_overwrite<float[]>(room_);
+    auto got = std::move(spare_.back());
+    spare_.pop_back();
+    return got;
+  }
+
+  void add(int node, std::unique_ptr<float[]> values) {
+    for (auto i = std::size_t{0}; i < sums_.size();) {
+      if (sums_[i].node != (node ^ 1)) {
+        ++i;
+        continue;
+      }
+      auto other = std::exchange(sums_[i], std::move(sums_.back())).values;
+      sums_.pop_back();
+      auto* const left        = node % 2 == 0 ? values.get() : other.get();
+      auto const* const right = node % 2 == 0 ? other.get() : values.get();
+      for (std::size_t k = 0; k < n_; ++k) left[k] += right[k];
+      if (node % 2 != 0) std::swap(values, other);
+      spare_.push_back(std::move(other));
+      node /= 2;
+      i = 0;
+    }
+    sums_.push_back({node, std::move(values)});
+  }
+
+  /// The values at a node that is there.
+  float const* at(int node) const {
+    for (auto const& sum : sums_)
+      if (sum.node == node) return sum.values.get();
+    return nullptr;
+  }
+
+  std::size_t size() const { return n_; }
+
+ private:
+  std::size_t n_ = 0, room_ = 0;                                      // elements of a sum; of its memory
+  std::vector<Sum> sums_;
+  std::vector<std::unique_ptr<float[]>> spare_;
+};
+
+}  // namespace shard_tree
+}  // namespace chorale

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/pairwise.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/scheduled.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace chorale {
+
+/// One element of a gradient, and where it belongs.
+struct Picked {
+  std::uint32_t index;
+  float value;
+};
+
+/// How many of n elements are sent: at least one of some.
+constexpr std::size_t picked_of(std::size_t n, int per_mille) {
+  return std::min(n, (n * static_cast<std::size_t>(per_mille) + 999) / 1000);
+}
+
+/// A sum of the largest elements under way. See TopK.
+template <Endpoint E, int PerMille>
+class TopKOperation {
+ public:
+  void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = {}) {
+    CHORALE_EXPECTS(op == Op::sum, "TopK adds up; it cannot form the " + std::string{name(op)});
+    CHORALE_EXPECTS(x.size() <= std::size_t{UINT32_MAX},
+                    "TopK numbers elements with 32 bits, got " + std::to_string(x.size()));
+    x_ = x;
+    if (residual_.size() != x.size()) residual_.assign(x.size(), 0.0F);
+    auto const k = picked_of(x.size(), PerMille), P = static_cast<std::size_t>(at.size());
+    all_.resize(k * P);
+    ends_.resize(P);
+    for (std::size_t r = 0; r < P; ++r) ends_[r] = (r + 1) * k;
+    pick(Span<Picked>{all_}.subspan(static_cast<std::size_t>(at.rank()) * k, k));
+    gathering_.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked>{all_}, .tag = tag, .where = where,
+                            .ends = ends_});
+    complete_ = false;
+  }
+
+  bool poll() {
+    if (!complete_ && gathering_.poll()) add_up();
+    return complete_;
+  }
+
+  void finish() {
+    if (complete_) return;
+    gathering_.finish();
+    add_up();
+  }
+
+  /// What was never sent so far, element by element: the state of this operation, to be kept with the optimizer's.
+  Span<float> residual() { return residual_; }
+
+ private:
+  void pick(Span<Picked> mine) {
+    for (std::size_t i = 0; i < x_.size(); ++i) residual_[i] += x_[i];
+    order_.resize(x_.size());
+    std::iota(order_.begin(), order_.end(), std::uint32_t{0});
+    auto const larger = [&](std::uint32_t a, std::uint32_t b) {
+      auto const left = size_of(residual_[a]), right = size_of(residual_[b]);
+      return left > right || (left == right && a < b);                // ties by index: the same in every run
+    };
+    auto const end = order_.begin() + static_cast<std::ptrdiff_t>(mine.size());
+    std::nth_element(order_.begin(), mine.size() < order_.size() ? end : order_.end(), order_.end(), larger);
+    std::sort(order_.begin(), end);
+    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = {order_[k], std::exchange(residual_[order_[k]], 0.0F)};
+  }
+
+  static float size_of(float v) { return std::isnan(v) ? INFINITY : std::abs(v); }       // a NaN is sent first
+
+  void add_up() {
+    std::fill(x_.begin(), x_.end(), 0.0F);
+    for (auto const& [index, value] : all_) x_[index] += value;       // in the order of ranks
+    complete_ = true;
+  }
+
+  Span<float> x_;
+  bool complete_ = true;
+  std::vector<float> residual_;
+  std::vector<std::uint32_t> order_;
+  std::vector<Picked> all_;                                           // (P, k)
+  std::vector<std::size_t> ends_;
+  ScheduledOperation<RingAllGather, E, Picked> gathering_;
+};
+
+/// Sums of the largest elements only, with error feedback: what is not sent is kept, and added to the next gradient.
+///
+///   each rank    residual += x; send the largest PerMille / 1000 of it by size; what was sent leaves the residual
+///   all ranks    x = the sum of what was sent
+///
+/// keeps   over all steps, sums sent + residuals = the sums of the gradients, up to rounding. The residual is the
+///         operation's state: an operation belongs to one buffer
+/// cost    P-1 steps; a rank sends 8 (P-1) k bytes for k elements: less than a ring below 1000 / (2 P) per mille
+/// order   ranks 0, 1, .., P-1: the same bits on all
+/// throws  BadArgument for an operation other than sum
+/// source  Aji & Heafield, EMNLP 2017; Stich, Cordonnier & Jaggi, NeurIPS 2018
+template <int PerMille = 10>
+struct TopK {
+  static_assert(PerMille >= 1 && PerMille <= 1000, "chorale: TopK<PerMille> sends 1 to 1000 of a thousand elements");
+  using exact = PairwiseAllReduce;                                    // for counts and losses: nothing may be left out
+
+  static constexpr Cost cost(int ranks, std::size_t bytes) {
+    return {.steps = ranks - 1, .bytes = static_cast<std::size_t>(ranks - 1) *
+                                         picked_of(bytes / sizeof(float), PerMille) * sizeof(Picked)};
+  }
+
+  template <Endpoint E>
+  TopKOperation<E, PerMille> start(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = TopKOperation<E, PerMille>{};
+    operation.restart(at, x, op, tag, where);
+    return operation;
+  }
+
+  /// One sum by itself: what is not sent is lost with the operation.
+  template <Endpoint E>
+  void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    start(at, x, op, tag, where).finish();
+  }
+};
+
+}  // namespace chorale
