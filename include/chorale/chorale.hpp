@@ -2,6 +2,7 @@
 #pragma once
 
 /// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md is the picture.
+/// Transports between processes are headers of their own: <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
 
 #include <chorale/config.hpp>
 
@@ -36,11 +37,25 @@
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/placement/placement.hpp>
+#include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/collectives.hpp>
 #include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/hierarchical.hpp>
+#include <chorale/reduce/native.hpp>
+#include <chorale/reduce/own_thread.hpp>
+#include <chorale/reduce/pairwise.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/sparse.hpp>
+#include <chorale/reduce/sub_group.hpp>
 #include <chorale/reduce/to_one.hpp>
+#include <chorale/reduce/top_k.hpp>
+#include <chorale/reduce/tree.hpp>
+#include <chorale/reduce/wire.hpp>
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>

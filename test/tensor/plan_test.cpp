@@ -61,6 +61,12 @@ TEST_CASE("a plan prints as a table", "[tensor][plan]") {
   CHECK(text.str().find("347146 parameters, 2 buckets, 1388736 bytes reduced per step") != std::string::npos);
 }
 
+TEST_CASE("a plan is lines that ranks compare", "[tensor][plan]") {
+  CHECK(lines_of(tiny::LeNet::plan) ==
+        std::vector<std::string>{"conv2d/kernel f32[3,3,1,32]", "conv2d/bias f32[32]", "dense/kernel f32[5408,64]",
+                                 "dense/bias f32[64]", "dense_1/kernel f32[64,10]", "dense_1/bias f32[10]"});
+}
+
 TEST_CASE("a Sum forms its mean once, at the end", "[tensor]") {
   auto const sum = Sum<float>{6, 4} + Sum<float>{1, 1} + Sum<float>{};
   CHECK(sum.mean() == Approx(1.4));

@@ -27,19 +27,30 @@ template <class X = float, class Y = int>
 struct BasicBatch {
   Span<X const> x;
   Span<Y const> y;
-  std::size_t rows      = 0;
-  std::size_t first_row = 0;
+  std::size_t rows        = 0;
+  std::size_t first_row   = 0;                             // within the global batch of which this is a part
+  std::size_t global_rows = 0;                             // of that; 0: this is a global batch itself
 
   /// Part i of n, of nearly equal rows; may be empty.
   ///
   /// keeps   the parts are disjoint, in order, and together all rows
-  BasicBatch part(int i, int n) const {
-    auto const mine    = share(rows, i, n);
+  BasicBatch part(int i, int n) const { return rows_in(share(rows, i, n)); }
+
+  /// The same in whole shards: part i has those logical shards that are its share of them.
+  BasicBatch part(int i, int n, int shards) const {
+    auto const mine = share(static_cast<std::size_t>(shards), i, n);
+    auto const at   = [&](std::size_t s) { return share(rows, static_cast<int>(s), shards).begin; };
+    return rows_in({at(mine.begin), at(mine.end)});
+  }
+
+  /// Some of the rows, counted from the first one here.
+  BasicBatch rows_in(Range mine) const {
     auto const width   = rows == 0 ? 0 : x.size() / rows;
     auto const targets = rows == 0 ? 0 : y.size() / rows;
-    return {.x = x.subspan(mine.begin * width, mine.size() * width),                            // (B / n, width)
-            .y = y.subspan(mine.begin * targets, mine.size() * targets),                        // (B / n, targets)
-            .rows = mine.size(), .first_row = first_row + mine.begin};
+    return {.x = x.subspan(mine.begin * width, mine.size() * width),                            // (rows, width)
+            .y = y.subspan(mine.begin * targets, mine.size() * targets),                        // (rows, targets)
+            .rows = mine.size(), .first_row = first_row + mine.begin,
+            .global_rows = global_rows != 0 ? global_rows : rows};
   }
 };
 

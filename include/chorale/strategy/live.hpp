@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -21,18 +22,28 @@ namespace chorale {
 
 /// The global batches of one pass, each dealt out to the replicas: a range of PerReplica<Batch>.
 ///
-/// keeps   shares are views, disjoint, in order, and differ by at most one row; a share may be empty
+/// keeps   shares are views, disjoint, in order, and differ by at most one row, or one logical shard; some may be empty
 template <class Stream, class Batch>
 class Distributed {
  public:
-  Distributed(Stream stream, int replicas) : stream_{std::move(stream)}, shares_(static_cast<std::size_t>(replicas)) {}
+  /// shards    logical shards that are dealt out whole; 0: rows are dealt out one by one
+  Distributed(Stream stream, int replicas, int shards)
+      : stream_{std::move(stream)}, shares_(static_cast<std::size_t>(replicas)), shards_{shards} {}
 
   /// The next batch in shares, or null at the end of the pass; valid until the next call.
   PerReplica<Batch>* next() {
     auto batch = Batch{};
     if (!stream_.next(batch)) return nullptr;
     auto const n = static_cast<int>(shares_.size());
-    for (int i = 0; i < n; ++i) shares_[static_cast<std::size_t>(i)] = batch.part(i, n);
+    for (int i = 0; i < n; ++i) {
+      auto& share = shares_[static_cast<std::size_t>(i)];
+      if constexpr (requires { batch.part(i, n, shards_); }) {
+        share = shards_ == 0 ? batch.part(i, n) : batch.part(i, n, shards_);
+      } else {
+        CHORALE_EXPECTS(shards_ == 0, "this dataset's batches cannot be dealt out in logical shards");
+        share = batch.part(i, n);
+      }
+    }
     return &shares_;
   }
 
@@ -61,6 +72,7 @@ class Distributed {
  private:
   Stream stream_;
   PerReplica<Batch> shares_;
+  int shards_;
 };
 
 namespace detail {
@@ -115,7 +127,7 @@ class Connected<S, R, T> {
     using Element = typename Batches::element;
     if constexpr (requires(Element b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return Distributed<decltype(stream), Element>{std::move(stream), num_replicas()};
+      return Distributed<decltype(stream), Element>{std::move(stream), num_replicas(), shards()};
     } else {
       static_assert(sizeof(Element) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
       return std::vector<PerReplica<Element>>{};                           // so that the sentence is the only error
@@ -153,6 +165,11 @@ class Connected<S, R, T> {
   }
 
  private:
+  static constexpr int shards() {
+    if constexpr (sharded<R>) return R::logical_shards;
+    else return 0;
+  }
+
   /// When a replica throws, the others are released from what they wait for; then all are connected anew, so that a
   /// caller who knows what to do about the reason can go on.
   template <class Work>

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace chorale {
 
@@ -143,6 +145,21 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
   }
   made.hash = hash;
   return made;
+}
+
+/// One line for each variable, in reading order: what ranks compare before they train together.
+///
+///   dense/kernel f32[784,256]
+template <std::size_t N, std::size_t Layers>
+std::vector<std::string> lines_of(Plan<N, Layers> const& p) {
+  auto lines = std::vector<std::string>{};
+  for (auto const& v : p.variables) {
+    auto line = std::string{std::string_view{v.name}} + " f32[";
+    for (int i = 0; i < v.spec.rank; ++i)
+      line += (i ? "," : "") + std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
+    lines.push_back(line + "]");
+  }
+  return lines;
 }
 
 /// A table that a person reads: one line a variable, then buckets and bytes.

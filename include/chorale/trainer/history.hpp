@@ -66,7 +66,7 @@ class Scores {
 struct Epoch {
   Scores scores;                                                           // means over all rows, as training went on
   std::size_t steps   = 0;
-  std::size_t skipped = 0;                                                 // of those, without an update: NonFinite::skip
+  std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
 };

@@ -28,7 +28,7 @@ struct FitOptions {
   int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
   int initial_epoch = 0;
   Show show         = Show::progress;
-  NonFinite on_non_finite = NonFinite::stop;                               // a loss or a gradient that is NaN or infinite
+  NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
 };
 
 /// What predict returns: one row for each row of the data, in its order.
@@ -66,7 +66,7 @@ class Fitting<M, S, R, T> {
   using instance = typename M::template instance<typename S::device>;
 
   Fitting(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)}, live_{std::move(strategy), std::move(reduce), std::move(transport)},
+      : model_{std::move(model)}, live_{std::move(strategy), std::move(reduce), planned(std::move(transport))},
         copies_{live_.create(model_, seed)}, sums_(copies_.size()) {}
 
   int num_replicas() const { return live_.num_replicas(); }
@@ -75,8 +75,9 @@ class Fitting<M, S, R, T> {
   ///
   /// train     a dataset of batches; the last one may be smaller, and need not divide by the replicas
   /// returns   loss, metrics, steps and seconds of each epoch
-  /// throws    NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it; BadArgument when a batch does not fit the model, or the data
-  ///           is empty; what the dataset throws. The variables are then those of the step before
+  /// throws    NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it; BadArgument when
+  ///           a batch does not fit the model, or the data is empty; what the dataset throws. The variables are then
+  ///           those of the step before
   template <Dataset Data>
   History fit(Data const& train, FitOptions const& options = {}) {
     auto history = History{};
@@ -155,6 +156,13 @@ class Fitting<M, S, R, T> {
   Live<S, R, T>& live() { return live_; }
 
  private:
+  /// The transport, told what ranks must have in common: those that were built from other models refuse each other.
+  static T planned(T transport) {
+    if constexpr (requires { transport.plan = lines_of(M::plan); })
+      if (transport.plan.empty()) transport.plan = lines_of(M::plan);
+    return transport;
+  }
+
   using Sums  = std::array<float, plan::header>;
   using Shown = std::array<MetricValue, plan::header>;
 
@@ -184,6 +192,7 @@ class Fitting<M, S, R, T> {
 
   /// One step of one replica: the strategy says how it ends.
   void step(auto& replica, instance& copy, Batch const& batch) const {
+    replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
     auto result = [&] {
       if constexpr (ReducesEveryStep<S>) return replica.value_and_gradient_ahead(copy, batch);
       else return replica.value_and_gradient(copy, batch);
@@ -220,7 +229,8 @@ class Trainer : public detail::Fitting<M, S, R, T> {
  public:
   /// seed    of the variables' first values and of dropout
   Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
-      : detail::Fitting<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {
+      : detail::Fitting<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport),
+                                    seed} {
     static_assert(sizeof(Live<S, R, T>) > 0);                              // says its sentence when they do not fit
     static_assert(!Strategy<S> || nn::ModelOn<M, device>,
                   "chorale: the model argument is not a Model. It needs input, output and instantiate(device, seed). "

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The transport and the reduce of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
+#include "test/docs/own_chain.hpp"
+#include "test/docs/own_mailbox.hpp"
+#include "test/support/on_ranks.hpp"
+
+#include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/schedule.hpp>
+#include <chorale/transport/counting.hpp>
+#include <chorale/transport/local.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <array>
+
+using namespace chorale;
+using namespace chorale::test;
+
+namespace {
+
+template <class R, class T>
+struct Over {
+  static_assert(ReduceAlgorithm<R, T>);
+  using reduce    = R;
+  using transport = T;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("one's own transport and reduce give the sum, the same bits on every rank", "[docs][own]",
+                   (Over<RingAllReduce, MailboxTransport>), (Over<HalvingDoublingAllReduce, MailboxTransport>),
+                   (Over<ChainAllReduce, MailboxTransport>), (Over<ChainAllReduce, LocalTransport>)) {
+  auto const ranks  = GENERATE(1, 2, 3, 4, 5, 7, 8, 16);
+  auto const n      = GENERATE(as<std::size_t>{}, 0, 1, 5, 10'007);
+  auto const ended  = on_ranks<typename TestType::transport>(ranks, n, [](auto& at, auto& x) {
+    typename TestType::reduce{}.all_reduce(at, x, Op::sum);
+  });
+  auto const serial = serial_reference(ranks, n, Op::sum, [](std::size_t) { return 0; });
+  for (auto const& rank : ended) {
+    CHECK(rank.error == "");
+    CHECK(same_bits(rank.x, ended[0].x));
+    for (std::size_t i = 0; i < n; i += 97) CHECK(rank.x[i] == Approx(serial[i]).epsilon(1e-4).margin(1e-2));
+  }
+}
+
+TEST_CASE("one's own reduce sends what its cost says", "[docs][own]") {
+  auto const ranks = GENERATE(1, 2, 3, 7);
+  auto busiest     = std::size_t{0};
+  for (auto const& rank : on_ranks<Counting<LocalTransport>>(ranks, 1'344, [](auto& at, auto& x) {
+         ChainAllReduce{}.all_reduce(at, x, Op::sum);
+       }))
+    busiest = std::max(busiest, rank.cost.bytes);
+  CHECK(busiest == ChainAllReduce::cost(ranks, 1'344 * sizeof(float)).bytes);
+  CHECK(depth<ChainAllReduce>(ranks) == ChainAllReduce::cost(ranks, 0).steps);
+}
+
+TEST_CASE("a rank that fails over one's own transport is named by all others", "[docs][own]") {
+  auto const ended = on_ranks<MailboxTransport>(4, 10'007, [](auto& at, auto& x) {
+    RingAllReduce{}.all_reduce(at, x, Op::sum);
+    if (at.rank() == 2) throw Error{"the disk is full."};
+    RingAllReduce{}.all_reduce(at, x, Op::sum);
+  });
+  for (Rank rank = 0; rank < 4; ++rank) {
+    CHECK_THAT(ended[static_cast<std::size_t>(rank)].error, Catch::Contains("the disk is full"));
+    if (rank != 2) CHECK(ended[static_cast<std::size_t>(rank)].lost == 2);
+  }
+}
+
+TEST_CASE("messages of one tag keep their order, and sizes must agree", "[docs][own]") {
+  auto const ended = on_ranks<MailboxTransport>(2, 3, [](auto& at, auto& x) {
+    auto const one = [&](std::size_t i) { return x.subspan(i, 1); };
+    if (at.rank() == 0) {
+      for (std::size_t i = 0; i < 3; ++i) x[i] = static_cast<float>(i), at.send(1, Tag{5}, std::as_bytes(one(i)));
+      at.send(1, Tag{6}, std::as_bytes(x));
+    } else {
+      for (std::size_t i = 0; i < 3; ++i) at.recv(0, Tag{5}, std::as_writable_bytes(one(i))).wait();
+      for (std::size_t i = 0; i < 3; ++i)
+        if (x[i] != static_cast<float>(i)) throw Error{"out of order"};
+      at.recv(0, Tag{6}, std::as_writable_bytes(one(0))).wait();
+    }
+  });
+  CHECK_THAT(ended[1].error, Catch::Contains("a message of 12 bytes came where 4 were expected"));
+}
