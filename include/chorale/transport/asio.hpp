@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The one place that includes Asio: some of its versions need std::exchange and do not say so.
+#include <utility>
+
+// The thread sanitizer of g++ does not know fences; ours has one thread in each io_context, which needs none.
+#if defined(__SANITIZE_THREAD__) && !defined(BOOST_ASIO_DISABLE_FENCED_BLOCK)
+#define BOOST_ASIO_DISABLE_FENCED_BLOCK
+#endif
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+
+namespace chorale {
+
+namespace asio = boost::asio;
+
+}  // namespace chorale

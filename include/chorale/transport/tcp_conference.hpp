@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/asio.hpp>
+#include <chorale/transport/control_payload.hpp>
+#include <chorale/transport/plan_text.hpp>
+#include <chorale/transport/tcp_control_link.hpp>
+#include <chorale/transport/tcp_first_cause.hpp>
+#include <chorale/transport/tcp_join.hpp>
+#include <chorale/transport/tcp_standing.hpp>
+#include <chorale/transport/tcp_watch.hpp>
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// What a rank says to the others and hears from them over their control connections: plans, heartbeats, causes.
+///
+///   rank 2 sees that rank 3 is gone ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all that live
+///   have sent theirs, at most 200 ms, and takes the least: the verdict
+///
+/// keeps   on one thread, that of the io_context
+class TcpConference {
+ public:
+  using Socket = asio::ip::tcp::socket;
+
+  struct Host {
+    std::function<void(Rank)> agreed;                                      // its plan is ours
+    std::function<bool(Rank)> may_return;                                  // its connection is gone; true: not a loss
+    std::function<void(Loss)> settled;                                     // the verdict, once or more often
+    std::function<void(std::string const&)> say;
+  };
+
+  TcpConference(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
+      : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
+        cause_{setup.me(), setup.size()}, watch_{setup.limits, setup.me(), setup.size(), Clock::now()}, tick_timer_{io},
+        abort_timer_{io}, evidence_timer_{io} {
+    auto name = std::array<char, wire::max_host_bytes + 1>{};
+    if (::gethostname(name.data(), name.size() - 1) == 0) name_ = name.data();
+  }
+
+  void start() { tick(); }
+
+  bool has_cause() const { return cause_.begun(); }
+
+  /// incarnation   of that rank
+  void add(Rank rank, std::uint32_t incarnation, Socket socket) {
+    auto host  = ControlLink::Host{};
+    host.heard = [this, rank](wire::Header const& head, ConstBytes payload) { hear(rank, head, payload); };
+    host.lost  = [this, rank](LinkFault const& fault) { lose(rank, fault); };
+    auto& m    = member(rank);
+    if (m.link) m.link->close();
+    m = {std::make_shared<ControlLink>(std::move(socket), Ends{setup_.me(), rank, incarnation},
+                                       setup_.identity.incarnation, std::move(host)),
+         false};
+    watch_.begin(rank, Clock::now());
+    m.link->start();
+    m.link->send(wire::FrameType::plan, 0, wire::PlanPayload{setup_.plan}.write());
+    beat(*m.link);
+    if (cause_.begun()) send_cause(*m.link);
+  }
+
+  /// The working thread could not use its connection to that rank.
+  void suspect(Rank rank, LinkFault const& fault) {
+    auto const& m     = member(rank);
+    auto const reason = m.left ? "it had ended and left the group" : fault.reason;
+    if (fault.fault != Fault::peer_lost || !m.link) return detect(rank, fault.fault, reason);
+    after(evidence_timer_, for_evidence, [this, rank, reason] { detect(rank, Fault::peer_lost, reason); });
+  }
+
+  /// The first fault that this rank saw is what it tells the others; those after it came of it.
+  void detect(Rank rank, Fault fault, std::string const& reason) {
+    if (cause_.begun() || standing_.settled()) return;
+    my_fault_ = rank == setup_.me();
+    cause_.hear(setup_.me(), FirstCause::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
+    spread();
+  }
+
+  void say_goodbye() {
+    if (!cause_.begun()) to_all([](ControlLink& link) { link.send(wire::FrameType::goodbye, 0, {}); });
+  }
+
+  bool has_sent_all() const {
+    for (auto const& m : members_)
+      if (m.link && !m.link->is_idle()) return false;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr std::uint8_t waits_flag = 1;                            // of a heartbeat: the working thread waits
+  static constexpr int ticks_per_beat      = 4;
+  static constexpr auto for_aborts         = std::chrono::milliseconds{200};
+  static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end
+
+  struct Member {
+    std::shared_ptr<ControlLink> link;                                     // none: not there yet, or gone
+    bool left = false;                                                     // it said goodbye
+  };
+
+  Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+
+  template <class F>
+  void to_all(F f) {
+    for (auto& m : members_)
+      if (m.link) f(*m.link);
+  }
+
+  template <class F>
+  static void after(asio::steady_timer& timer, std::chrono::nanoseconds duration, F f) {
+    timer.expires_after(duration);
+    timer.async_wait([f = std::move(f)](auto stopped) {
+      if (!stopped) f();
+    });
+  }
+
+  std::string host_of(Rank rank) const {
+    if (rank == setup_.me()) return name_;
+    return watch_.host(rank).empty() ? setup_.addresses[static_cast<std::size_t>(rank)].text() : watch_.host(rank);
+  }
+
+  void tick() {
+    auto const looks = standing_.looks.load(std::memory_order_relaxed);
+    waits_           = std::exchange(looks_, looks) != looks || standing_.sleeps.load(std::memory_order_relaxed);
+    if (ticks_++ % ticks_per_beat == 0)
+      to_all([this](ControlLink& link) {
+        if (link.is_idle()) beat(link);
+      });
+    auto const found = watch_.check(position(), standing_.waits_for.load(std::memory_order_relaxed), Clock::now(),
+                                    host_.say);
+    if (found) detect(found->rank, Fault::peer_stalled, found->reason);
+    after(tick_timer_, watch_.tick(ticks_per_beat), [this] { tick(); });
+  }
+
+  Position position() const {
+    return {standing_.step.load(std::memory_order_relaxed), standing_.sequence.load(std::memory_order_relaxed),
+            standing_.moved.load(std::memory_order_relaxed), waits_};
+  }
+
+  void beat(ControlLink& link) {
+    auto const at   = position();
+    auto bytes      = std::array<std::byte, wire::HeartbeatPayload::max_bytes>{};
+    auto const size = wire::HeartbeatPayload{at.sequence, at.step, at.moved, name_}.write(bytes);
+    link.send(wire::FrameType::heartbeat, at.waits ? waits_flag : 0, ConstBytes{bytes}.first(size));
+  }
+
+  void hear(Rank rank, wire::Header const& head, ConstBytes payload) {
+    watch_.heard(rank, Clock::now());
+    switch (head.type) {
+      case wire::FrameType::heartbeat:
+        if (auto beat = wire::HeartbeatPayload::parse(payload))
+          watch_.heard(rank, {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0},
+                       std::move(beat->host), Clock::now());
+        break;
+      case wire::FrameType::plan: return compare_plans(rank, payload);
+      case wire::FrameType::abort:
+        if (auto abort = wire::AbortPayload::parse(payload)) hear_cause(rank, std::move(abort->loss));
+        break;
+      case wire::FrameType::goodbye:
+        member(rank).left = true;
+        watch_.end(rank);
+        cause_.expect_nothing_of(rank);
+        return settle_if_complete();
+      case wire::FrameType::data: break;                                   // not here; it changes nothing
+    }
+  }
+
+  void lose(Rank rank, LinkFault const& fault) {
+    auto& m = member(rank);
+    m.link  = nullptr;
+    watch_.end(rank);
+    if (!cause_.begun() && host_.may_return(rank)) return;
+    cause_.expect_nothing_of(rank);
+    if (!m.left) detect(rank, fault.fault, fault.reason);
+    settle_if_complete();
+  }
+
+  void compare_plans(Rank rank, ConstBytes payload) {
+    auto const theirs = wire::PlanPayload::parse(payload).value_or(wire::PlanPayload{}).lines;
+    if (theirs == setup_.plan) return host_.agreed(rank);
+    detect(rank, Fault::model_mismatch,
+           "rank " + std::to_string(rank) + ": " + wire::first_difference(setup_.plan, theirs) + " of rank " +
+               std::to_string(setup_.me()));
+  }
+
+  void hear_cause(Rank from, Loss loss) {
+    auto const news = !cause_.begun();
+    cause_.hear(from, loss);
+    if (!news) return settle_if_complete();
+    cause_.hear(setup_.me(), std::move(loss));
+    spread();
+  }
+
+  /// Ranks that are still to join are waited for when no restart would help them.
+  void spread() {
+    auto const for_all = cause_.of(setup_.me()).fault == Fault::model_mismatch;
+    for (Rank rank = 0; rank < setup_.size(); ++rank)
+      if (rank != setup_.me() && !member(rank).link && !for_all) cause_.expect_nothing_of(rank);
+    to_all([this](ControlLink& link) { send_cause(link); });
+    after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
+    settle_if_complete();
+  }
+
+  void send_cause(ControlLink& link) {
+    if (!cause_.has(setup_.me())) return;
+    auto bytes      = std::array<std::byte, wire::AbortPayload::max_bytes>{};
+    auto const size = wire::AbortPayload{cause_.of(setup_.me())}.write(bytes);
+    link.send(wire::FrameType::abort, 0, ConstBytes{bytes}.first(size));
+  }
+
+  void settle_if_complete() {
+    if (cause_.complete()) settle(cause_.least());
+  }
+
+  bool is_about_me(Loss const& loss) const {
+    return loss.rank == setup_.me() && (loss.fault == Fault::peer_stalled || loss.fault == Fault::peer_lost);
+  }
+
+  void settle(Loss loss) {
+    if (is_about_me(loss) && !my_fault_) {
+      loss.fault  = Fault::evicted;
+      loss.reason = "the others went on without it: " + loss.reason;
+    }
+    host_.settled(std::move(loss));
+  }
+
+  TcpSetup const& setup_;
+  TcpStanding& standing_;
+  Host host_;
+  std::vector<Member> members_;                                            // [rank]
+  FirstCause cause_;
+  TcpWatch watch_;
+  asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
+  std::string name_;                                                       // of this host
+  std::uint64_t ticks_ = 0, looks_ = 0;
+  bool waits_ = false, my_fault_ = false;                                  // my_fault_: this rank itself said so
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/asio.hpp>
+#include <chorale/transport/crc32c.hpp>
+#include <chorale/transport/frame.hpp>
+#include <chorale/transport/tcp_address.hpp>
+#include <chorale/transport/tcp_standing.hpp>
+#include <chorale/transport/tcp_wanted.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The connection over which two ranks tell each other that they live, and why they stop.
+///
+/// keeps   bounded: one frame that comes in, at most 64 KiB, and what is to go out, as long as the caller leaves out
+///         heartbeats while it is not idle
+class ControlLink : public std::enable_shared_from_this<ControlLink> {
+ public:
+  using Socket = asio::ip::tcp::socket;
+
+  static constexpr std::size_t most_payload = 64 << 10;                    // bytes: a plan is the longest
+
+  struct Host {
+    std::function<void(wire::Header const&, ConstBytes)> heard;            // a frame and its payload
+    std::function<void(LinkFault const&)> lost;
+  };
+
+  ControlLink(Socket socket, Ends ends, std::uint32_t incarnation, Host host)
+      : socket_{std::move(socket)}, ends_{ends}, incarnation_{incarnation}, host_{std::move(host)},
+        in_(wire::header_bytes + most_payload) {}
+
+  Ends const& ends() const { return ends_; }
+
+  void start() { read(); }
+
+  bool is_idle() const { return going_.empty() && next_.empty(); }
+
+  void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload) {
+    if (!socket_.is_open()) return;
+    auto header        = wire::Header{};
+    header.type        = type;
+    header.flags       = flags;
+    header.incarnation = incarnation_;
+    header.from        = ends_.me;
+    header.to          = ends_.peer;
+    header.length      = payload.size();
+    header.payload_crc = crc32c(payload);
+    auto bytes         = wire::HeaderBytes{};
+    wire::write(header, bytes);
+    next_.insert(next_.end(), bytes.begin(), bytes.end());
+    next_.insert(next_.end(), payload.begin(), payload.end());
+    if (going_.empty()) write();
+  }
+
+  void close() {
+    auto ignored = boost::system::error_code{};
+    host_        = {};
+    socket_.close(ignored);
+  }
+
+ private:
+  void write() {
+    going_.swap(next_);
+    asio::async_write(socket_, asio::buffer(going_), [self = shared_from_this()](auto error, std::size_t) {
+      self->going_.clear();
+      if (!error && !self->next_.empty()) self->write();                   // errors: the reader gets them, too
+    });
+  }
+
+  void read() {
+    socket_.async_read_some(asio::buffer(in_.data() + size_, in_.size() - size_),
+                            [self = shared_from_this()](auto error, std::size_t n) { self->on_read(error, n); });
+  }
+
+  void on_read(boost::system::error_code const& error, std::size_t n) {
+    if (!host_.heard) return;
+    if (error == asio::error::eof) return lose({Fault::peer_lost, "it closed the connection, or its process ended"});
+    if (error) return lose({Fault::peer_lost, "the connection to it broke: " + error.message()});
+    size_ += n;
+    auto begin = std::size_t{0};
+    while (host_.heard) {
+      auto const rest   = ConstBytes{in_}.subspan(begin, size_ - begin);
+      auto const parsed = wire::parse(rest, most_payload);
+      if (parsed.result == wire::Parse::need_more) break;
+      if (parsed.result != wire::Parse::ok) return corrupt();
+      auto const whole = wire::header_bytes + parsed.header.length;
+      if (rest.size() < whole) break;
+      auto const payload = rest.subspan(wire::header_bytes, parsed.header.length);
+      if (crc32c(payload) != parsed.header.payload_crc || parsed.header.from != ends_.peer ||
+          parsed.header.to != ends_.me || parsed.header.incarnation != ends_.incarnation)
+        return corrupt();
+      begin += whole;
+      auto const heard = host_.heard;                                      // it may close this link
+      heard(parsed.header, payload);
+    }
+    if (!host_.heard) return;
+    std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin), in_.begin() + static_cast<std::ptrdiff_t>(size_),
+              in_.begin());
+    size_ -= begin;
+    read();
+  }
+
+  void corrupt() { lose({Fault::frame_corrupt, "a frame of its control connection is damaged"}); }
+
+  void lose(LinkFault const& fault) {
+    auto const host = std::exchange(host_, {});
+    if (host.lost) host.lost(fault);
+  }
+
+  Socket socket_;
+  Ends ends_;
+  std::uint32_t incarnation_;                                              // of this rank
+  Host host_;                                                              // empty once it is closed
+  std::vector<std::byte> in_;
+  std::size_t size_ = 0;                                                   // bytes that came
+  std::vector<std::byte> going_, next_;                                    // on its way; to follow
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/crc32c.hpp>
+#include <chorale/transport/frame.hpp>
+#include <chorale/transport/tcp_outbox.hpp>
+#include <chorale/transport/tcp_standing.hpp>
+#include <chorale/transport/tcp_wanted.hpp>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The messages from another rank to this one, from the socket straight into the memory that waits for them.
+///
+/// A frame whose operation is not announced here, or whose memory is not there yet, stays in the socket. Only when
+/// others are waited for in vain is it put aside, so that they can overtake it.
+///
+/// keeps   never blocks. Sequence, fingerprint and size are compared before memory is touched, the size of a message of
+///         several frames as far as its first one tells. Nothing is allocated but for what is put aside
+/// order   of one tag, the message sent first is received first
+class TcpInbox {
+ public:
+  TcpInbox() = default;
+  explicit TcpInbox(Ends ends) : ends_{ends}, staged_(staging) {}
+
+  bool wants() const { return !wanted_.empty(); }
+  bool full() const { return wanted_.full(); }
+  bool can_read() const { return wants() && (!head_ || has_taker()); }         // else only time or a recv() helps
+
+  bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
+  std::uint64_t turn(int place) const { return wanted_[place].turn; }
+
+  /// The place that the message has. Only when there is room.
+  ///
+  /// throws  LinkFault when a message that was put aside is another than expected
+  int post(Announced const& announced, Tag tag, Bytes into) {
+    auto const place = wanted_.post(announced, tag, into);
+    if (taker_ == aside && aside_.is_coming(tag)) take_over(place);
+    else if (aside_.give_to(wanted_[place], ends_)) wanted_.finish(place);
+    return place;
+  }
+
+  /// Takes what has come, for as long as something is waited for; the number of bytes.
+  ///
+  /// throws  LinkFault
+  std::size_t receive(int socket, Announcements const& announced) {
+    auto moved = std::size_t{0};
+    while (wants()) {
+      if (!head_ && !read_head(socket, moved)) break;
+      if (taker_ == nobody && !find_taker(announced)) break;
+      if (!has_taker()) break;
+      if (frame_left_ != 0 && !read_payload(socket, moved)) break;
+      end_frame();
+    }
+    return moved;
+  }
+
+ private:
+  static constexpr std::size_t staging   = 16 << 10;                       // bytes: small messages take one call
+  static constexpr int looks_before_aside = 64;
+  static constexpr int nobody = -2, aside = -1;
+
+  bool read_head(int socket, std::size_t& moved) {
+    while (end_ - begin_ < wire::header_bytes) {
+      std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_       = 0;
+      auto const n = ::recv(socket, staged_.data() + end_, staged_.size() - end_, MSG_DONTWAIT);
+      if (!arrived(n)) return false;
+      end_ += static_cast<std::size_t>(n);
+      moved += static_cast<std::size_t>(n);
+    }
+    auto const parsed = wire::parse({staged_.data() + begin_, wire::header_bytes}, largest_payload);
+    if (parsed.result != wire::Parse::ok) corrupt("a frame from it " + what_is(parsed));
+    begin_ += wire::header_bytes;
+    expect_ours(parsed.header);
+    head_       = parsed.header;
+    frame_left_ = parsed.header.length;
+    crc_        = 0;
+    return true;
+  }
+
+  static std::string what_is(wire::Parsed const& parsed) {
+    switch (parsed.result) {
+      case wire::Parse::too_large:
+        return "claims " + std::to_string(parsed.header.length) + " bytes, more than " +
+               std::to_string(largest_payload);
+      case wire::Parse::other_version: return "claims version " + std::to_string(parsed.version) + " of the wire";
+      case wire::Parse::not_a_frame: return "does not begin like one";
+      default: return "has a header whose checksum is wrong";
+    }
+  }
+
+  [[noreturn]] static void corrupt(std::string reason) { throw LinkFault{Fault::frame_corrupt, std::move(reason)}; }
+
+  void expect_ours(wire::Header const& head) const {
+    if (head.type == wire::FrameType::goodbye) throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+    if (head.type != wire::FrameType::data) corrupt("a frame from it is not one of data");
+    if (head.from != ends_.peer || head.to != ends_.me || head.incarnation != ends_.incarnation)
+      corrupt("a frame from it goes from rank " + std::to_string(head.from) + ", incarnation " +
+              std::to_string(head.incarnation) + ", to rank " + std::to_string(head.to));
+    auto const more = (head.flags & more_follows) != 0;
+    if (more && head.length == 0) corrupt("a frame from it is empty and not the last of its message");
+    if (taker_ == nobody) return;
+    if (head.tag != first_.tag || head.sequence != first_.sequence || head.fingerprint != first_.fingerprint)
+      corrupt("a frame from it is not the next one of the message before it");
+    if (taker_ == aside) return;
+    auto const left = wanted_[taker_].left.size();
+    auto const size = wanted_[taker_].size - left + head.length;
+    if (more ? head.length >= left : head.length != left) expect_same(ends_, wanted_[taker_], head, size, more);
+  }
+
+  /// False when nothing has come.
+  static bool arrived(::ssize_t n) {
+    if (n > 0) return true;
+    if (n == 0) throw LinkFault{Fault::peer_lost, "it closed the connection"};
+    throw_unless_later(errno);
+    return false;
+  }
+
+  /// Decides whose the message is that begins with head_. False while that is not known.
+  bool find_taker(Announcements const& announced) {
+    auto const& head = *head_;
+    auto const& ours = announced.at(head.sequence);
+    if (head.sequence != 0 && ours.sequence == head.sequence && ours.fingerprint != head.fingerprint)
+      throw_mismatch(ends_, head, ours);
+    if (auto const place = wanted_.oldest(head.tag); place != WantedList::none) {
+      expect_same(ends_, wanted_[place], head, head.length, (head.flags & more_follows) != 0);
+      taker_ = place;
+    } else {
+      if (++looks_ < looks_before_aside || !aside_.has_room_for(head.length)) return false;
+      aside_.begin(head);
+      taker_ = aside;
+    }
+    first_ = head;
+    looks_ = 0;
+    return true;
+  }
+
+  /// Is there memory for the frame that head_ begins?
+  bool has_taker() const {
+    return taker_ == aside ? grown_ || aside_.has_room_for(frame_left_) : taker_ != nobody;
+  }
+
+  /// A message that was put aside, and is still coming, goes on to the memory that now waits for it.
+  void take_over(int place) {
+    auto& wanted    = wanted_[place];
+    auto const more = !head_ || (head_->flags & more_follows) != 0;
+    auto const got  = aside_.take_last();
+    auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes that have come
+    expect_same(ends_, wanted, first_, here + frame_left_, more);
+    std::ranges::copy(ConstBytes{got}.first(here), wanted.left.begin());
+    wanted.left = wanted.left.subspan(here);
+    taker_      = place;
+  }
+
+  /// False when the frame is not complete yet.
+  bool read_payload(int socket, std::size_t& moved) {
+    auto into      = memory();
+    auto const got = std::min(frame_left_, end_ - begin_);
+    if (got != 0) {
+      std::memcpy(into.data(), staged_.data() + begin_, got);
+      begin_ += got;
+      into = filled(into, got);
+    }
+    while (!into.empty()) {                                                // nothing is staged now
+      auto parts  = std::array{iovec{into.data(), into.size()}, iovec{staged_.data(), staged_.size()}};
+      auto packet = msghdr{};
+      packet.msg_iov    = parts.data();
+      packet.msg_iovlen = parts.size();                                    // the next header comes with the last bytes
+      auto const n = ::recvmsg(socket, &packet, MSG_DONTWAIT);
+      if (!arrived(n)) return false;
+      auto const bytes = static_cast<std::size_t>(n);
+      auto const ours  = std::min(bytes, into.size());
+      moved += bytes;
+      begin_ = 0;
+      end_   = bytes - ours;
+      into   = filled(into, ours);
+    }
+    return true;
+  }
+
+  /// Where the rest of the frame goes.
+  Bytes memory() {
+    if (taker_ != aside) return wanted_[taker_].left.first(frame_left_);
+    return std::exchange(grown_, true) ? aside_.last(frame_left_) : aside_.grow(frame_left_);
+  }
+
+  Bytes filled(Bytes into, std::size_t bytes) {
+    crc_ = crc32c(into.first(bytes), crc_);                                // just written: still in the cache
+    frame_left_ -= bytes;
+    if (taker_ != aside) wanted_[taker_].left = wanted_[taker_].left.subspan(bytes);
+    return into.subspan(bytes);
+  }
+
+  void end_frame() {
+    if (crc_ != head_->payload_crc)
+      corrupt("the checksum of " + std::to_string(head_->length) + " bytes from it is wrong");
+    auto const more = (head_->flags & more_follows) != 0;
+    head_.reset();
+    grown_ = false;
+    if (more) return;
+    if (taker_ == aside) aside_.end();
+    else wanted_.finish(taker_);
+    taker_ = nobody;
+  }
+
+  Ends ends_;
+  WantedList wanted_;
+  AsideList  aside_;
+  std::vector<std::byte> staged_;                                          // read but not looked at: [begin_, end_)
+  std::size_t begin_ = 0, end_ = 0;
+  std::optional<wire::Header> head_;                                       // of the frame that comes now
+  wire::Header first_;                                                     // of the message that comes now
+  std::size_t frame_left_ = 0;                                             // bytes of its payload
+  std::uint32_t crc_      = 0;                                             // of those that came
+  bool grown_ = false;                                                     // what is put aside has room for this frame
+  int taker_ = nobody, looks_ = 0;                                         // a place; how often a taker was not found
+};
+
+}  // namespace chorale::detail

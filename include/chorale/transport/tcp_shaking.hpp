@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/asio.hpp>
+#include <chorale/transport/handshake.hpp>
+#include <chorale/transport/limits.hpp>
+#include <chorale/transport/tcp_socket.hpp>
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace chorale::detail {
+
+/// One end of a handshake over a socket, within a time limit.
+///
+/// Side    wire::Dialer or wire::Acceptor
+/// keeps   takes no byte from the socket that belongs to what follows. Lives while it has something to wait for;
+///         allocates once, whatever the other end sends
+template <class Side>
+class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
+ public:
+  using Socket = asio::ip::tcp::socket;
+
+  /// broken  empty when the side's state is another than talking, else why the connection is of no use
+  using Ended = std::function<void(Shaking&, std::string const& broken)>;
+
+  Shaking(Socket socket, Side side, Limits const& limits, Ended ended)
+      : socket_{std::move(socket)}, side_{std::move(side)}, timer_{socket_.get_executor()}, ended_{std::move(ended)} {
+    auto ignored  = boost::system::error_code{};
+    remote_       = socket_.remote_endpoint(ignored);
+    prepare(socket_.native_handle(), remote_.address().is_loopback(), limits.dead);
+    limit_ = limits.handshake;
+  }
+
+  Side&   side() { return side_; }
+  Socket& socket() { return socket_; }
+  asio::ip::tcp::endpoint const& remote() const { return remote_; }
+
+  void start() {
+    timer_.expires_after(limit_);
+    timer_.async_wait([self = this->shared_from_this()](auto error) {
+      if (!error) self->end("no answer in time");
+    });
+    go_on();
+  }
+
+  /// After side() was told to accept or to refuse: sends that, and takes the socket out.
+  Socket finish() {
+    flush();
+    timer_.cancel();
+    ended_ = nullptr;
+    return std::move(socket_);
+  }
+
+  void close() {
+    auto ignored = boost::system::error_code{};
+    timer_.cancel();
+    socket_.close(ignored);
+    ended_ = nullptr;
+  }
+
+ private:
+  void go_on() {
+    if (!flush()) return end(errno_text(errno));
+    if (side_.state() != Side::State::talking) return end({});
+    socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
+      if (!error) self->read();
+      else if (error != asio::error::operation_aborted) self->end(error.message());
+    });
+  }
+
+  void read() {
+    auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
+    auto const n = ::recv(socket_.native_handle(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0) return end("it closed the connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return end(errno_text(errno));
+    if (n > 0) {
+      auto const taken = side_.feed(ConstBytes{bytes}.first(static_cast<std::size_t>(n)));
+      ::recv(socket_.native_handle(), bytes.data(), taken, MSG_DONTWAIT);
+    }
+    go_on();
+  }
+
+  // A message has at most 256 bytes, and each is answered before the next: a socket that cannot take one is of no use.
+  bool flush() {
+    auto const bytes = side_.to_send();
+    if (bytes.empty()) return true;
+    auto const n = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n != static_cast<::ssize_t>(bytes.size())) return false;
+    side_.sent(bytes.size());
+    return true;
+  }
+
+  void end(std::string const& broken) {
+    if (!ended_) return;
+    if (!broken.empty()) timer_.cancel();
+    auto const keep  = this->shared_from_this();
+    auto const ended = broken.empty() ? ended_ : std::exchange(ended_, nullptr);
+    ended(*this, broken);
+  }
+
+  Socket socket_;
+  Side side_;
+  asio::steady_timer timer_;
+  Ended ended_;
+  std::chrono::nanoseconds limit_{};
+  asio::ip::tcp::endpoint remote_;
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/frame.hpp>
+#include <chorale/transport/tcp_outbox.hpp>
+#include <chorale/transport/tcp_standing.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Whose bytes come out of a connection, and whose they should be.
+struct Ends {
+  Rank me                   = 0;
+  Rank peer                 = 0;
+  std::uint32_t incarnation = 0;                                           // of the peer, from its handshake
+};
+
+/// A message that a rank waits for.
+struct Wanted {
+  Tag tag{};
+  Announced announced{};
+  Bytes left{};                                                            // memory that is not yet filled
+  std::size_t size    = 0;                                                 // of all of it
+  std::uint64_t order = 0;                                                 // of all that were waited for
+  std::uint64_t turn  = 0;                                                 // of this place
+};
+
+/// throws  LinkFault that says what the peer is in and what this rank is in
+///
+/// ours    not the operation of `head`; sequence 0 for none
+[[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+  auto const theirs = Operation{head.collective, head.op, head.element, head.count, head.tag, {}};
+  auto without_line  = ours.operation;
+  without_line.where = {};
+  auto const place   = [](std::uint64_t sequence) { return "operation " + std::to_string(sequence) + " of rank "; };
+  throw LinkFault{Fault::collective_mismatch,
+                  place(head.sequence) + std::to_string(ends.peer) + " is " + theirs.text() +
+                      (theirs.text() == without_line.text() && head.sequence == ours.sequence ? " at another line" : "") +
+                      ", and " + place(ours.sequence) + std::to_string(ends.me) + " is " + ours.operation.text()};
+}
+
+/// throws  LinkFault unless the message is the one that is wanted
+///
+/// size    bytes of the message, as far as they are known; with `more`, more are to come
+inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& head, std::size_t size, bool more) {
+  auto const& expected = wanted.announced;
+  auto const tag       = ", tag " + std::to_string(static_cast<std::uint32_t>(wanted.tag));
+  if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
+    throw_mismatch(ends, head, expected);
+  auto const counted = head.sequence == 0 && head.count != wanted.size;    // then the count is that of its bytes
+  if (counted || (more ? size >= wanted.size : size != wanted.size))
+    throw LinkFault{Fault::collective_mismatch,
+                    "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
+                        std::to_string(counted ? head.count : size) + " bytes where rank " + std::to_string(ends.me) +
+                        " expected " + std::to_string(wanted.size) + " bytes" + tag};
+}
+
+/// The messages from one peer that a rank waits for, at most 64.
+///
+/// order   of those with one tag, the one that was wanted first is filled first
+class WantedList {
+ public:
+  static constexpr int none = -1;
+
+  bool empty() const { return posted_ == 0; }
+  bool full() const { return ~posted_ == 0; }
+
+  Wanted&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
+  Wanted const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
+
+  /// Only when it is not full.
+  int post(Announced const& announced, Tag tag, Bytes into) {
+    auto const place = std::countr_one(posted_);
+    auto& wanted     = (*this)[place];
+    wanted = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
+    posted_ |= std::uint64_t{1} << place;
+    return place;
+  }
+  void finish(int place) { posted_ &= ~(std::uint64_t{1} << place); }
+
+  /// What had this turn in this place is complete.
+  bool is_over(int place, std::uint64_t turn) const {
+    return (*this)[place].turn != turn || (posted_ >> place & 1) == 0;
+  }
+
+  int oldest(Tag tag) const {
+    auto found = none;
+    for (auto rest = posted_; rest != 0; rest &= rest - 1) {
+      auto const place = std::countr_zero(rest);
+      if ((*this)[place].tag == tag && (found == none || (*this)[place].order < (*this)[found].order)) found = place;
+    }
+    return found;
+  }
+
+ private:
+  std::array<Wanted, messages_per_link> places_;
+  std::uint64_t posted_ = 0, orders_ = 0;                                  // a bit for each place; all posts so far
+};
+
+/// Messages that came while others were waited for, so that those could overtake them.
+///
+/// keeps   at most 64 MiB, of peers that have passed the handshake
+class AsideList {
+ public:
+  static constexpr std::size_t most = 64 << 20;                            // bytes
+
+  bool has_room_for(std::size_t bytes) const { return bytes_ + bytes <= most; }
+
+  /// The last message, which is still coming, grows by these bytes.
+  Bytes grow(std::size_t bytes) {
+    auto& last = messages_.back().bytes;
+    last.resize(last.size() + bytes);
+    bytes_ += bytes;
+    return Bytes{last}.last(bytes);
+  }
+  Bytes last(std::size_t bytes) { return Bytes{messages_.back().bytes}.last(bytes); }
+
+  void begin(wire::Header const& head) { messages_.push_back({head, {}, false}); }
+  void end() { messages_.back().whole = true; }
+
+  /// The next message with this tag is the last one, which is still coming.
+  bool is_coming(Tag tag) const {
+    for (auto const& message : messages_)
+      if (message.head.tag == tag) return !message.whole;
+    return false;
+  }
+
+  /// The last message, which goes on to memory of its own.
+  std::vector<std::byte> take_last() {
+    auto bytes = std::move(messages_.back().bytes);
+    bytes_ -= bytes.size();
+    messages_.pop_back();
+    return bytes;
+  }
+
+  /// Fills the wanted message with the oldest of its tag, if there is one; that must be whole.
+  ///
+  /// throws  LinkFault when it is another
+  bool give_to(Wanted& wanted, Ends ends) {
+    for (auto message = messages_.begin(); message != messages_.end(); ++message) {
+      if (message->head.tag != wanted.tag) continue;
+      expect_same(ends, wanted, message->head, message->bytes.size(), false);
+      if (!message->bytes.empty()) std::memcpy(wanted.left.data(), message->bytes.data(), message->bytes.size());
+      bytes_ -= message->bytes.size();
+      messages_.erase(message);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Message {
+    wire::Header head;                                                     // of its first frame
+    std::vector<std::byte> bytes;
+    bool whole;
+  };
+
+  std::deque<Message> messages_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace chorale::detail

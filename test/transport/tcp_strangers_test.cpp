@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks find each other over TCP, and what becomes of those who do not belong, and of bytes that were changed.
+#include <chorale/core/threads.hpp>
+#include <chorale/reduce/to_one.hpp>
+#include <chorale/transport/tcp.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using namespace chorale;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto quiet = [](std::string const&) {};
+
+TcpTransport two(std::vector<std::string> addresses = free_loopback_addresses(2)) {
+  return {.addresses = std::move(addresses), .limits = {.join = 10s}, .log = quiet};
+}
+
+struct Outcome {
+  std::string error;
+  int fault = -1;
+  std::vector<float> x;                                                    // ones, before the ranks add them up
+};
+
+/// One line of the program, so that all ranks are in one operation. Nobody leaves it before all are in it.
+void reduce(TcpEndpoint& at, std::vector<float>& x) {
+  ReduceToOne{}.all_reduce(at, Span<float>{x}, Op::sum);
+  auto byte = std::array<std::byte, 1>{};
+  for (Rank peer = 0; peer < at.size(); ++peer) at.send(peer, Tag{9}, byte);
+  for (Rank peer = 0; peer < at.size(); ++peer) at.recv(peer, Tag{9}, byte).wait();
+}
+
+/// Connects, and reduces once. What went wrong is in the outcome.
+Outcome take_part(TcpTransport const& transport, Rank rank, std::size_t n = 3) {
+  auto outcome = Outcome{};
+  outcome.x.assign(n, 1.0F);
+  try {
+    auto at = std::move(transport.connect(Group{static_cast<int>(transport.addresses.size()), {rank}})[0]);
+    reduce(at, outcome.x);
+  } catch (PeerLost const& lost) {
+    outcome.error = lost.what();
+    outcome.fault = static_cast<int>(lost.fault());
+  } catch (Disagreement const& disagreement) {
+    outcome.error = disagreement.what();
+    outcome.fault = static_cast<int>(disagreement.fault());
+  }
+  return outcome;
+}
+
+std::vector<Outcome> take_part(std::vector<std::pair<Rank, TcpTransport>> const& ranks, std::size_t n = 3) {
+  auto outcomes = std::vector<Outcome>(ranks.size());
+  auto threads  = std::vector<NamedThread>{};
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    threads.emplace_back("part " + std::to_string(i),
+                         [&, i] { outcomes[i] = take_part(ranks[i].second, ranks[i].first, n); });
+  threads.clear();
+  return outcomes;
+}
+
+/// A socket that is connected to a port of this host, or listens on one.
+Descriptor connected(std::string const& address) {
+  auto at            = sockaddr_in{};
+  at.sin_family      = AF_INET;
+  at.sin_port        = htons(TcpAddress::parse(address).port);
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int tries = 0; tries < 100'000; ++tries) {                          // until somebody listens
+    auto socket = Descriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0) return socket;
+    std::this_thread::yield();
+  }
+  throw Error{"nobody listens on " + address};
+}
+
+void send_all(Descriptor const& socket, ConstBytes bytes) {
+  ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+void send_all(Descriptor const& socket, std::string const& text) {
+  send_all(socket, std::as_bytes(Span<char const>{text}));
+}
+
+/// Rank 1 of 2 by hand: it passes the handshake, and then sends what a test wants.
+class FakeRank {
+ public:
+  explicit FakeRank(std::string const& address, wire::Identity identity = {}) {
+    identity.rank  = 1;
+    identity.world = 2;
+    std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), identity.job.begin());
+    for (std::uint8_t channel = 0; channel < 2; ++channel) {
+      identity.channel  = channel;
+      sockets[channel]  = connected(address);
+      auto dialer       = wire::Dialer{identity, 0, nullptr};
+      while (dialer.state() == wire::Handshake::State::talking) {
+        auto const out = dialer.to_send();
+        send_all(sockets[channel], out);
+        dialer.sent(out.size());
+        auto byte = std::byte{};
+        if (::recv(sockets[channel].get(), &byte, 1, 0) != 1) return;
+        dialer.feed({&byte, 1});
+      }
+      send_all(sockets[channel], dialer.to_send());
+      reason = dialer.reason();
+      if (!reason.empty()) return;
+      if (channel == 0) send(0, {.type = wire::FrameType::plan, .from = 1, .to = 0});
+    }
+  }
+
+  void send(std::size_t channel, wire::Header const& head) {
+    auto bytes = wire::HeaderBytes{};
+    wire::write(head, bytes);
+    send_all(sockets[channel], bytes);
+  }
+
+  std::array<Descriptor, 2> sockets;
+  std::string reason;                                                      // of a refusal
+};
+
+/// Stands between rank 1 and rank 0, and does something to the bytes of the data connection after the k-th.
+class Proxy {
+ public:
+  enum class Deed { flip, cut };
+
+  Proxy(std::string from, std::string to, Deed deed, std::size_t k)
+      : to_{std::move(to)}, deed_{deed}, k_{k}, listens_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+    auto at            = sockaddr_in{};
+    at.sin_family      = AF_INET;
+    at.sin_port        = htons(TcpAddress::parse(from).port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    detail::set_option(listens_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (::bind(listens_.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 || ::listen(listens_.get(), 8) != 0)
+      throw Error{"a proxy cannot listen on " + from};
+    thread_ = NamedThread{"proxy", [this] { run(); }};
+  }
+  ~Proxy() { stop_ = true; }
+
+ private:
+  struct Pair {
+    Descriptor dialer, listener;
+    std::size_t passed = 0;                                                // bytes from the dialer
+  };
+
+  void run() {
+    while (!stop_) {
+      auto polled = std::vector<pollfd>{{listens_.get(), POLLIN, 0}};
+      for (auto const& pair : pairs_)
+        for (int const socket : {pair.dialer.get(), pair.listener.get()}) polled.push_back({socket, POLLIN, 0});
+      ::poll(polled.data(), polled.size(), 20);
+      for (std::size_t i = 0; i < pairs_.size(); ++i) {
+        auto& pair = pairs_[i];
+        if (!pair.dialer.open()) continue;
+        auto const up   = polled[1 + 2 * i].revents == 0 || pass(pair.dialer, pair.listener, &pair, i == 1);
+        auto const down = polled[2 + 2 * i].revents == 0 || pass(pair.listener, pair.dialer, &pair, false);
+        if (!up || !down) pair = {};
+      }
+      if (polled[0].revents != 0)
+        pairs_.push_back({Descriptor{::accept(listens_.get(), nullptr, nullptr)}, connected(to_)});
+    }
+  }
+
+  bool pass(Descriptor const& from, Descriptor const& to, Pair* pair, bool spoils) {
+    auto bytes   = std::array<std::byte, 4096>{};
+    auto const n = ::recv(from.get(), bytes.data(), bytes.size(), 0);
+    if (n <= 0) return false;
+    auto all = Bytes{bytes}.first(static_cast<std::size_t>(n));
+    if (spoils) {
+      auto const before = std::exchange(pair->passed, pair->passed + all.size());
+      if (before <= k_ && k_ < before + all.size()) {
+        if (deed_ == Deed::cut) {
+          send_all(to, all.first(k_ - before));
+          for (auto const* socket : {&from, &to}) {
+            auto const at_once = linger{1, 0};                             // RST
+            ::setsockopt(socket->get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+          }
+          return false;
+        }
+        all[k_ - before] ^= std::byte{4};
+      }
+    }
+    send_all(to, all);
+    return true;
+  }
+
+  std::string to_;
+  Deed deed_;
+  std::size_t k_;
+  Descriptor listens_;
+  std::vector<Pair> pairs_;                                                // the second one is for data
+  std::atomic<bool> stop_{false};
+  NamedThread thread_;
+};
+
+constexpr std::size_t shaken = 112 + 44;                                   // bytes of a dialer's handshake
+constexpr int number(Fault fault) { return static_cast<int>(fault); }
+
+}  // namespace
+
+TEST_CASE("strangers at a rank's port change nothing while ranks join and while they work", "[transport][tcp][fault]") {
+  auto transport  = two();
+  auto lines      = std::vector<std::string>{};
+  auto mutex      = std::mutex{};
+  transport.log   = [&](std::string const& line) {
+    auto const lock = std::scoped_lock{mutex};
+    lines.push_back(line);
+  };
+  auto const noise = std::array<std::string, 6>{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00", "\xC4h",
+                                                std::string(1 << 20, '\x5A'), std::string(300, '\0'),
+                                                std::string(300, '\xFF')};
+  auto first  = Outcome{};
+  auto thread = NamedThread{"rank 0", [&] { first = take_part(transport, 0); }};
+  auto guests = std::vector<Descriptor>{};
+  for (auto const& text : noise) send_all(guests.emplace_back(connected(transport.addresses[0])), text);
+  for (int i = 0; i < 500; ++i) guests.push_back(connected(transport.addresses[0]));   // idle
+  auto const begin  = std::chrono::steady_clock::now();
+  auto endpoint     = std::move(transport.connect(Group{2, {1}})[0]);
+  CHECK(std::chrono::steady_clock::now() - begin < 1s);
+  for (auto const& text : noise) send_all(guests.emplace_back(connected(transport.addresses[0])), text);
+  for (auto const& text : noise) send_all(guests.emplace_back(connected(transport.addresses[1])), text);
+  auto x = std::vector<float>{1, 1, 1};
+  reduce(endpoint, x);
+  thread = {};
+  CHECK(first.error == "");
+  CHECK(first.x == x);
+  CHECK(x == std::vector<float>{2, 2, 2});
+  auto const lock = std::scoped_lock{mutex};
+  CHECK(lines.size() <= 2);                                                // one source, 10 s; two listeners
+  CHECK_THAT(lines.at(0), Catch::Contains("a connection from 127.0.0.1:") && Catch::Contains("was refused"));
+}
+
+TEST_CASE("a rank that never comes is named with its address after Limits::join", "[transport][tcp][fault]") {
+  auto transport         = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 600ms}};
+  auto mutex             = std::mutex{};
+  auto lines             = std::vector<std::string>{};
+  transport.report_every = 200ms;
+  transport.log          = [&](std::string const& line) {
+    auto const lock = std::scoped_lock{mutex};
+    lines.push_back(line);
+  };
+  auto const begin = std::chrono::steady_clock::now();
+  auto const ended = take_part({{0, transport}, {2, transport}});
+  CHECK(std::chrono::steady_clock::now() - begin < 1600ms);
+  for (auto const& rank : ended) {
+    CHECK(rank.fault == number(Fault::join_timeout));
+    CHECK_THAT(rank.error, Catch::Contains("lost rank 1") &&
+                               Catch::Contains("after 0.6 s there are still missing 1 of 3: rank 1 (" +
+                                               transport.addresses[1] + "): "));
+  }
+  auto const lock = std::scoped_lock{mutex};
+  CHECK(lines.size() >= 2);
+  CHECK_THAT(lines.at(0), Catch::Contains(": waiting for 1 of 3: rank 1 (" + transport.addresses[1] + "): "));
+  CHECK(std::ranges::any_of(lines, [](auto const& line) { return line.ends_with("Connection refused"); }));
+}
+
+TEST_CASE("a second process that claims a rank is refused, and the first is unharmed", "[transport][tcp][fault]") {
+  auto const transport = two();
+  auto at0 = TcpEndpoint{nullptr}, at1 = TcpEndpoint{nullptr};
+  {
+    auto const thread = NamedThread{"rank 0", [&] { at0 = std::move(transport.connect(Group{2, {0}})[0]); }};
+    at1 = std::move(transport.connect(Group{2, {1}})[0]);
+  }
+  auto second         = transport;
+  second.addresses[1] = "127.0.0.1:0";
+  auto const refused  = take_part(second, 1);
+  CHECK(refused.fault == number(Fault::duplicate_rank));
+  CHECK_THAT(refused.error,
+             Catch::Contains("two processes claim to be rank 1: the first called rank 0 from 127.0.0.1:") &&
+                 Catch::Contains(", the second from 127.0.0.1:"));
+  auto byte = std::array<std::byte, 1>{std::byte{5}}, got = std::array<std::byte, 1>{};
+  at1.send(0, Tag{1}, byte).wait();
+  at0.recv(1, Tag{1}, got).wait();
+  CHECK(got == byte);
+}
+
+TEST_CASE("ranks that do not fit refuse each other, with both values", "[transport][tcp][fault]") {
+  auto const good   = two();
+  auto bad          = good;
+  auto fault        = Fault::world_mismatch;
+  auto says         = std::string{};
+  auto const secret = [](char const* text) { return Secret{std::as_bytes(Span<char const>{std::string_view{text}})}; };
+  auto left         = good;
+  SECTION("another job") {
+    bad.job = "another";
+    says    = "rank 1 is of job another, and rank 0 of job chorale";
+  }
+  SECTION("another world") {
+    bad.addresses.push_back("127.0.0.1:1");
+    says = "rank 1 has a world of 3, and rank 0 one of 2";
+  }
+  SECTION("an older incarnation") {
+    left.incarnation = 3;
+    bad.incarnation  = 2;
+    fault            = Fault::evicted;
+    says             = "rank 1 is of incarnation 2, and rank 0 of 3";
+  }
+  SECTION("another secret") {
+    left.secret = secret("sixteen bytes, at least");
+    bad.secret  = secret("sixteen bytes, or more");
+    fault       = Fault::not_authentic;
+    says        = "no secret in common";
+  }
+  SECTION("no secret") {
+    left.secret = secret("sixteen bytes, at least");
+    fault       = Fault::not_authentic;
+    says        = "rank 0 has a secret, and rank 1 has none";
+  }
+  left.limits.join   = 300ms;                                              // it goes on waiting for the right one
+  auto const ended   = take_part({{0, left}, {1, bad}});
+  CHECK(ended[1].fault == number(fault));
+  CHECK_THAT(ended[1].error, Catch::Contains(says));
+  CHECK(ended[0].fault == number(Fault::join_timeout));
+}
+
+TEST_CASE("ranks with different plans are told the first line that differs", "[transport][tcp][fault]") {
+  auto ranks = std::vector<std::pair<Rank, TcpTransport>>{};
+  auto transport = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 10s}, .log = quiet};
+  transport.plan = {"conv/kernel f32[3,3]", "dense/kernel f32[784,512]"};
+  for (Rank rank = 0; rank < 3; ++rank) ranks.emplace_back(rank, transport);
+  ranks[2].second.plan[1] = "dense/kernel f32[784,256]";
+  for (auto const& rank : take_part(ranks)) {
+    CHECK(rank.fault == number(Fault::model_mismatch));
+    CHECK_THAT(rank.error, Catch::Contains("dense/kernel f32[784,256] vs f32[784,512]") ||
+                               Catch::Contains("dense/kernel f32[784,512] vs f32[784,256]"));
+  }
+}
+
+TEST_CASE("another version of the wire is refused on both ends", "[transport][tcp][fault]") {
+  auto transport    = two();
+  transport.limits.join = 300ms;
+  auto line         = std::string{};
+  transport.log     = [&](std::string const& text) { line = text; };
+  auto first        = Outcome{};
+  auto reason       = std::string{};
+  {
+    auto const thread = NamedThread{"rank 0", [&] { first = take_part(transport, 0); }};
+    reason = FakeRank{transport.addresses[0], {.wire_version = wire::version + 1}}.reason;
+  }
+  CHECK_THAT(reason, Catch::Contains("version 1") && Catch::Contains("version 2"));
+  CHECK_THAT(line, Catch::Contains("version 1") && Catch::Contains("version 2"));
+  CHECK(first.fault == number(Fault::join_timeout));
+}
+
+TEST_CASE("a frame that lies about its length is damage, and nothing is allocated for it", "[transport][tcp][fault]") {
+  auto const length = GENERATE(as<std::uint64_t>{}, 0, 5, (1U << 20) + 1, 1ULL << 31, 1ULL << 63, ~0ULL);
+  auto const count     = GENERATE(1U, 7U);
+  auto const transport = two();
+  auto first           = Outcome{};
+  {
+    auto const thread = NamedThread{"rank 0", [&] {
+      auto at   = std::move(transport.connect(Group{2, {0}})[0]);
+      auto byte = std::array<std::byte, 1>{};
+      try {
+        at.recv(1, Tag{9}, byte).wait();
+      } catch (PeerLost const& lost) {
+        first = {lost.what(), number(lost.fault()), {}};
+      } catch (Disagreement const& mismatch) {
+        first = {mismatch.what(), number(mismatch.fault()), {}};
+      }
+    }};
+    auto fake         = FakeRank{transport.addresses[0]};
+    CHECK(fake.reason == "");
+    fake.send(1, {.from = 1, .to = 0, .tag = Tag{9}, .count = count, .length = length});
+    auto byte = std::byte{};
+    while (::recv(fake.sockets[1].get(), &byte, 1, 0) > 0) {}              // until rank 0 gives up
+  }
+  CHECK((first.fault == number(length > 1U << 20 ? Fault::frame_corrupt : Fault::collective_mismatch)));
+  CHECK_THAT(first.error,
+             Catch::Contains(length > 1U << 20 ? "claims " + std::to_string(length) + " bytes" : "rank 1 sent"));
+}
+
+TEST_CASE("a bit that flips on the way is found, and all ranks are told", "[transport][tcp][fault]") {
+  auto const at = GENERATE(as<std::size_t>{}, 0, 4, 9, 21, 39, 63, 64, 100'000);   // of the first frame
+  auto const addresses = free_loopback_addresses(3);
+  auto const proxy     = Proxy{addresses[2], addresses[0], Proxy::Deed::flip, shaken + at};
+  auto const ended =
+      take_part({{0, two({addresses[0], addresses[1]})}, {1, two({addresses[2], addresses[1]})}}, 50'000);
+  INFO("byte " << at);
+  for (auto const& rank : ended) {
+    CHECK(rank.fault == number(Fault::frame_corrupt));
+    CHECK_THAT(rank.error, Catch::Contains("a frame from it") || Catch::Contains("the checksum of"));
+  }
+  CHECK(std::ranges::count(ended[0].x, 1.0F) == 50'000);                   // what was wrong was not added
+}
+
+TEST_CASE("a connection that is cut after any byte is a loss within a second", "[transport][tcp][fault]") {
+  auto const at = GENERATE(as<std::size_t>{}, 0, 1, 63, 64, 5'000);        // of the first frame
+  auto const addresses = free_loopback_addresses(3);
+  auto const proxy     = Proxy{addresses[2], addresses[0], Proxy::Deed::cut, shaken + at};
+  auto const begin     = std::chrono::steady_clock::now();
+  auto const ended =
+      take_part({{0, two({addresses[0], addresses[1]})}, {1, two({addresses[2], addresses[1]})}}, 50'000);
+  CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
+  INFO("byte " << at);
+  for (auto const& rank : ended)
+    CHECK((rank.fault == number(Fault::peer_lost) || rank.fault == number(Fault::evicted)));
+  CHECK(ended[0].fault != ended[1].fault);                                 // both say that it was the same one
+}
