@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The all-reduces of the library, timed over threads, shared memory and loopback TCP.
+#pragma once
+
+#include "ranks.hpp"
+
+#include <chorale/reduce/auto.hpp>
+#include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/pairwise.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/transport/local.hpp>
+#include <chorale/transport/shared_memory.hpp>
+#include <chorale/transport/tcp.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// One rank, with the same operation started anew for each call, as BucketedReducer does it.
+template <class R, class E>
+Times our_times(E& at, chorale::Span<float> x) {
+  auto operation = idle_operation(R{}, at);
+  auto tag       = std::uint32_t{0};
+  return times_of(at.rank(), at.size(), x, [&] {
+    operation.restart(at, x, chorale::Op::sum, chorale::Tag{tag++}, chorale::CallSite::here());
+    operation.finish();
+  });
+}
+
+template <class R>
+double over_threads(int ranks, std::size_t bytes) {
+  auto endpoints = chorale::LocalTransport{}.connect(chorale::Group::all_local(ranks));
+  auto buffers   = std::vector<std::vector<float>>(endpoints.size(), std::vector<float>(bytes / sizeof(float)));
+  return on_threads(ranks, [&](int rank) {
+    auto const i = static_cast<std::size_t>(rank);
+    return our_times<R>(endpoints[i], buffers[i]);
+  });
+}
+
+/// In place: x is a rank's part of the arena, as a planned program has its gradients.
+template <class R>
+double over_shared_memory(int ranks, std::size_t bytes) {
+  auto const transport =
+      chorale::SharedMemoryTransport{.name = "bench-reduce-" + std::to_string(getpid()), .arena = bytes};
+  return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
+    auto at      = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
+    auto const x = at.memory().first(bytes);
+    return our_times<R>(at, {reinterpret_cast<float*>(x.data()), bytes / sizeof(float)});
+  });
+}
+
+template <class R>
+double over_tcp(int ranks, std::size_t bytes) {
+  auto const transport = chorale::TcpTransport{.addresses = chorale::free_loopback_addresses(ranks)};
+  return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
+    auto at = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
+    auto x  = std::vector<float>(bytes / sizeof(float));
+    return our_times<R>(at, x);
+  });
+}
+
+}  // namespace bench
