@@ -211,7 +211,7 @@ TEST_CASE("the death of a rank is told although nobody waits", "[transport][tcp]
   check_survivors(processes, 2, 1, Fault::peer_lost, since, 0, 1);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)                                         // with UBSan, which opens pipes to look at objects
+#if !defined(__SANITIZE_ADDRESS__)                                         // UBSan opens pipes to look at objects
 TEST_CASE("a process without descriptors is told so, whichever it lacks", "[transport][tcp][fault]") {
   auto processes = Processes{1, [](Rank, Voice voice) {
     auto const used = static_cast<rlim_t>(::dup(0));

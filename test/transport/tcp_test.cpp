@@ -186,7 +186,7 @@ TEST_CASE("ranks in different operations are told both before memory is touched"
   auto const a = reduction(400, Tag{1}, 41), b = reduction(500, Tag{1}, 41), c = reduction(400, Tag{2}, 57);
   auto const which = GENERATE_COPY(Case{{a, b}, {a, a}, "500 float"},      // another size
                                    Case{{a, c}, {c, a}, "tag 2"},          // another order
-                                   Case{{a, reduction(400, Tag{1}, 99)}, {a, a}, "train.cpp"});   // another line
+                                   Case{{a, reduction(400, Tag{1}, 99)}, {a, a}, "at another line"});   // another line
   auto const ended = on_ranks<TcpTransport>(3, 4, [&](auto& at, auto& x) {
     auto const side = at.rank() == 1 ? 1U : 0U;
     at.begin_step(12);

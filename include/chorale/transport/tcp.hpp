@@ -140,7 +140,7 @@ enum class Links { all_pairs };
 /// secret        the same on all ranks; without one, a rank listens on this host only, see insecure_network
 /// plan          a line for each thing that ranks must agree on, such as a variable with its shape
 /// incarnation   how often the job was started again: ranks of an earlier start cannot join
-/// log           takes lines for people: who is waited for, who was turned away. On a thread of its own
+/// log           takes lines for people: who is waited for, who was turned away; called by other threads
 ///
 /// keeps   every rank is connected with every other, twice. What strangers send to a rank changes nothing
 /// throws  from connect(): PeerLost when ranks do not come in time; Disagreement when they do not fit; BadArgument when

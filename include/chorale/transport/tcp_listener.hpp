@@ -9,7 +9,10 @@
 #include <chorale/transport/tcp_address.hpp>
 #include <chorale/transport/tcp_shaking.hpp>
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -61,7 +64,7 @@ class TcpListener {
 
   /// throws  BadArgument when the address cannot be listened on, or strangers could reach it and there is no secret
   TcpListener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
-      : io_{io}, acceptor_{io}, pause_{io} {
+      : acceptor_{io}, pause_{io} {
     auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
     auto error     = boost::system::error_code{};
     auto found     = asio::ip::tcp::resolver{io}.resolve(address.host, std::to_string(address.port),
@@ -152,7 +155,6 @@ class TcpListener {
     kept->close();
   }
 
-  asio::io_context& io_;
   asio::ip::tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   Host host_;

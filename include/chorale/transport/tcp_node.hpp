@@ -17,7 +17,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,7 +64,7 @@ class TcpNode {
  public:
   TcpNode(TcpSetup setup, bool insecure_network, int ranks_here)
       : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
-        spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 2'000 : 0},
+        spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
         self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())),
         control_{std::move(setup), insecure_network, standing_} {
     polled_.reserve(links_.size() + 1);

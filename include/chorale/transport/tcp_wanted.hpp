@@ -45,7 +45,7 @@ struct Wanted {
   auto const place   = [](std::uint64_t sequence) { return "operation " + std::to_string(sequence) + " of rank "; };
   throw LinkFault{Fault::collective_mismatch,
                   place(head.sequence) + std::to_string(ends.peer) + " is " + theirs.text() +
-                      (theirs.text() == without_line.text() && head.sequence == ours.sequence ? " at another line" : "") +
+                      (theirs.text() == without_line.text() ? ", at another line" : "") +
                       ", and " + place(ours.sequence) + std::to_string(ends.me) + " is " + ours.operation.text()};
 }
 
