@@ -170,14 +170,14 @@ class Connected<S, R, T> {
     else return 0;
   }
 
-  /// When a replica throws, the others are released from what they wait for; then all are connected anew, so that a
-  /// caller who knows what to do about the reason can go on.
+  /// When a replica throws, the others are released from what they wait for; then, where all live in this process, all
+  /// are connected anew, so that a caller who knows what to do about the reason can go on.
   template <class Work>
   void run_on_all(Work&& work) {
     try {
       team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
     } catch (...) {
-      connect();
+      if (strategy_.group().is_all_local()) connect();                     // else others may be gone for good
       throw;
     }
   }

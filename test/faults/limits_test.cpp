@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's process runs out of descriptors or memory: rows T37 and T38 of docs/65-robustness.md.
+#include "test/faults/told.hpp"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <new>
+#include <string>
+#include <vector>
+
+using namespace chorale;
+using namespace chorale::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+void set_limit(int which, rlim_t value) {
+  auto limit     = rlimit{};
+  ::getrlimit(static_cast<__rlimit_resource>(which), &limit);
+  limit.rlim_cur = value;
+  if (::setrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) throw Error{"a limit cannot be set"};
+}
+
+/// Bytes of address space that this process has.
+rlim_t address_space() {
+  auto pages = rlim_t{0};
+  std::ifstream{"/proc/self/statm"} >> pages;
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool opens_pipes = true, has_shadow = true;                      // with UBSan, to look at objects
+#elif defined(__SANITIZE_THREAD__)
+constexpr bool opens_pipes = false, has_shadow = true;
+#else
+constexpr bool opens_pipes = false, has_shadow = false;
+#endif
+
+constexpr auto no_descriptors = "a sanitizer opens files of its own";
+constexpr auto no_limit       = "a sanitizer needs more address space than a limit leaves";
+
+}  // namespace
+
+TEST_CASE("T37: a rank that lacks descriptors while it joins is told so, and the others whom they miss",
+          "[faults][limits]") {
+  if (opens_pipes) return skip("T37, joining", no_descriptors);
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(8), .limits = {.join = 900ms}};
+  auto const since     = seconds_now();
+  auto processes       = Processes{2, [&](Rank process, Voice voice) {
+    auto quiet = transport;
+    quiet.log  = [](std::string const&) {};
+    if (process == 0) {
+      quiet.connect(Group{8, {0, 1, 2, 3, 4, 5, 6}});
+    } else {
+      set_limit(RLIMIT_NOFILE, 20);
+      quiet.connect(Group{8, {7}});
+    }
+    voice.say("joined");
+  }};
+  CHECK_THAT(processes.line(1), Catch::Contains("EMFILE") && Catch::Contains("ulimit -n"));
+  CHECK(seconds_now() - since < 1);
+  CHECK(processes.exit(1) == 1);
+  CHECK_THAT(processes.line(0), Catch::Contains("lost rank 7") && Catch::Contains(transport.addresses[7]));
+  CHECK(processes.exit(0) == 138);
+  CHECK(seconds_now() - since > 0.9);
+  CHECK(seconds_now() - since < 1.9);
+}
+
+TEST_CASE("T37: a rank that lacks descriptors while it trains does not notice, whoever knocks", "[faults][limits]") {
+  if (opens_pipes) return skip("T37, training", no_descriptors);
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 20s}};
+  auto processes       = Processes{3, [&](Rank rank, Voice voice) {
+    auto quiet   = transport;
+    quiet.log    = [](std::string const&) {};
+    auto at      = connected(quiet, 3, rank);
+    auto weights = Weights{3, 1'000};
+    if (rank == 0) set_limit(RLIMIT_NOFILE, 3);                            // what is open stays open
+    tell_end(voice, weights, [&] {
+      for (std::uint64_t step = 0; step < 50; ++step) {
+        begin_step(at, step);
+        if (rank == 1 && step % 5 == 0) {
+          auto stranger = asio::io_context{};
+          auto const to = TcpAddress::parse(transport.addresses[0]);
+          asio::ip::tcp::socket{stranger}.connect({asio::ip::make_address(to.host), to.port});
+        }
+        RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
+        weights.apply();
+      }
+    });
+  }};
+  for (Rank rank = 0; rank < 3; ++rank) {
+    auto const told = Told::parse(processes.line(rank));
+    INFO("rank " << rank << ": " << told.line());
+    CHECK(told.fault == -1);
+    CHECK(told.whole);
+    CHECK(processes.exit(rank) == 0);
+  }
+}
+
+TEMPLATE_TEST_CASE("T38: a rank that has no memory left says so, and is the first cause for all others",
+                   "[faults][limits]", TcpTransport, SharedMemoryTransport) {
+  if (has_shadow) return skip("T38, training", no_limit);
+  auto const ranks     = GENERATE(2, 3, 4);
+  auto const transport = between_processes<TestType>(ranks, {.join = 20s});
+  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
+    auto at      = connected(transport, ranks, rank);
+    auto weights = Weights{ranks};
+    if (rank == 1) set_limit(RLIMIT_AS, address_space() + (8 << 20));
+    tell_end(voice, weights, [&] {
+      try {
+        for (std::uint64_t step = 0;; ++step) {
+          begin_step(at, step);
+          auto const batch = std::vector<float>(rank == 1 && step == 5 ? 16 << 20 : 16);
+          RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
+          weights.apply();
+        }
+      } catch (std::bad_alloc const& error) {
+        voice.say(std::to_string(seconds_now()));
+        fail(at, std::string{"no memory: "} + error.what());
+        throw;
+      }
+    });
+  }};
+  auto const since = std::stod(processes.line(1));
+  for (auto const& told : check_survivors(processes, ranks, 1, Fault::peer_lost, since, 0, 1))
+    CHECK_THAT(told.text, Catch::Contains("no memory: std::bad_alloc"));
+  CHECK_THAT(processes.line(1), Catch::Contains("bad_alloc"));
+  CHECK(processes.exit(1) == 1);
+}
+
+TEMPLATE_TEST_CASE("T38: a rank that cannot even join for lack of memory is missed by the others", "[faults][limits]",
+                   TcpTransport, SharedMemoryTransport) {
+  if (has_shadow) return skip("T38, joining", no_limit);
+  auto const transport = between_processes<TestType>(3, {.join = 700ms});
+  auto const since     = seconds_now();
+  auto processes       = Processes{3, [&](Rank rank, Voice) {
+    if (rank == 1) set_limit(RLIMIT_AS, address_space());
+    connected(transport, 3, rank);
+  }};
+  CHECK_THAT(processes.line(1), Catch::Contains("bad_alloc") || Catch::Contains("Cannot allocate memory"));
+  CHECK(processes.exit(1) == 1);
+  for (Rank const rank : {0, 2}) {
+    CHECK_THAT(processes.line(rank), Catch::Contains(": rank 1") ||
+                                         Catch::Contains(": rank 0, 1"));   // rank 0 had given up already
+    CHECK(processes.exit(rank) == 138);
+  }
+  CHECK(seconds_now() - since > 0.7);
+  CHECK(seconds_now() - since < 1.7);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Trainer over TCP makes of faults: rows T23 and T27 of docs/65-robustness.md.
+#include "test/support/processes.hpp"
+#include "test/support/tiny.hpp"
+
+#include <chorale/transport/tcp.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace chorale;
+using namespace chorale::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Synchronous data parallelism, of which this process is one rank. Each brings batches of its own.
+struct OneOfMany {
+  using device    = Cpu;
+  using placement = chorale::placement::Mirrored;
+  static constexpr bool reduces_every_step = true;
+
+  int ranks;
+  Rank rank;
+
+  int   num_replicas() const { return ranks; }
+  Group group() const { return {ranks, {rank}}; }
+  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
+
+  void update(auto& replica, auto& model, Gradients& gradients) const {
+    replica.all_reduce(gradients);
+    model.optimizer.apply(model.net.variables(), gradients);
+  }
+};
+
+template <int Hidden>
+struct Net : nn::Sequential<nn::Input<6>, nn::Dense<Hidden>, nn::Tanh, nn::Dense<3>> {};
+
+template <int Hidden>
+auto trainer_of(TcpTransport const& transport, int ranks, Rank rank) {
+  return Trainer{nn::compile<Net<Hidden>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
+                 OneOfMany{ranks, rank}, RingAllReduce{}, transport, 7};
+}
+
+TcpTransport transport_of(int ranks) {
+  return {.addresses = free_loopback_addresses(ranks), .limits = {.join = 20s}, .log = [](std::string const&) {}};
+}
+
+/// Ten batches of four rows a rank.
+tiny::Batches<int> batches(int ranks, Rank rank) {
+  auto const rows = static_cast<std::size_t>(4 * ranks);
+  return {tiny::batch<int>(10 * rows, 6, 1, static_cast<std::uint64_t>(rank)), std::vector<std::size_t>(10, rows)};
+}
+
+constexpr auto quietly = FitOptions{.show = Show::nothing};
+
+}  // namespace
+
+TEST_CASE("T23: ranks with networks of another width name the first tensor that differs, and end with exit code 3",
+          "[faults][trainer]") {
+  auto const ranks     = GENERATE(2, 3);
+  auto const transport = transport_of(ranks);
+  auto const since     = seconds_now();
+  auto processes       = Processes{ranks, [&](Rank rank, Voice) {
+    if (rank == 1) trainer_of<16>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
+    else trainer_of<8>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
+  }};
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    auto const line = processes.line(rank);
+    INFO("rank " << rank << " of " << ranks << ": " << line);
+    CHECK_THAT(line, Catch::Contains("dense/kernel f32[6,8] vs f32[6,16]") ||
+                         Catch::Contains("dense/kernel f32[6,16] vs f32[6,8]"));
+    CHECK(processes.exit(rank) == 3);
+  }
+  CHECK(seconds_now() - since < 5);
+}
+
+TEST_CASE("T27: a number that is not finite on one rank ends the step for all over TCP, and no bit changes",
+          "[faults][trainer]") {
+  auto const ranks = GENERATE(2, 3, 4);
+  auto const value = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  auto trainer     = Trainer{nn::compile<Net<8>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
+                             MirroredStrategy{Cpu::logical(ranks)}, RingAllReduce{}, TcpTransport{}, 7};
+  auto good        = batches(ranks, 0);
+  good.sizes.resize(7);
+  trainer.fit(good, quietly);                                              // steps 0 to 6
+  auto const before = trainer.hashes();
+  CHECK(before == std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), before[0]));
+  auto bad         = batches(ranks, 0);
+  bad.rows.x[4 * 6] = value;                                               // the first row of rank 1's share
+  CHECK_THROWS_AS(trainer.fit(bad, quietly), NumericFault);
+  CHECK(trainer.hashes() == before);
+  CHECK_THROWS_WITH(trainer.fit(bad, quietly),
+                    Catch::Contains("of step 7 is ") && Catch::Contains("no variable was changed") &&
+                        (Catch::Contains("the loss") || Catch::Contains("not finite on replica 1")));
+  auto const history = trainer.fit(bad, {.show = Show::nothing, .on_non_finite = NonFinite::skip});
+  CHECK(history[0].skipped == 1);
+  auto const after = trainer.hashes();
+  CHECK(after != before);
+  CHECK(after == std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), after[0]));
+}
