@@ -31,6 +31,16 @@ struct BadFile : Error {
   using Error::Error;
 };
 
+/// Checkpoints could not be written, or none of them could be read. A program that gets one ends with exit code 5.
+struct FileFault : Error {
+  using Error::Error;
+};
+
+/// The program was asked to end, and did so in good order: start it again to go on. Exit code 143, as of SIGTERM.
+struct Preempted : Error {
+  using Error::Error;
+};
+
 /// Numbers went wrong: the loss or a gradient is not finite. A program that gets one ends with exit code 4.
 struct NumericFault : Error {
   using Error::Error;
@@ -114,6 +124,8 @@ inline int exit_code(std::exception const& error) {
   if (dynamic_cast<BadArgument const*>(&error) || dynamic_cast<BadFile const*>(&error)) return 2;
   if (dynamic_cast<Disagreement const*>(&error)) return 3;
   if (dynamic_cast<NumericFault const*>(&error)) return 4;
+  if (dynamic_cast<FileFault const*>(&error)) return 5;
+  if (dynamic_cast<Preempted const*>(&error)) return 143;                  // 128 + SIGTERM: restart me
   if (dynamic_cast<PeerLost const*>(&error)) return 138;                   // 128 + SIGUSR1: restart me
   return 1;
 }
