@@ -16,7 +16,7 @@ enum class Memory { host, cuda };
 template <class D>
 concept Device = requires(D device, std::size_t bytes) {
   { D::memory }              -> std::convertible_to<Memory>;        // what its kernels read and write
-  { D::visible() }           -> std::same_as<std::vector<D>>;       // all that this process may use; never empty
+  { D::visible() }           -> std::same_as<std::vector<D>>;       // all that this process may use, if any
   { device.allocate(bytes) } -> std::same_as<typename D::block>;    // owns its bytes; throws OutOfMemory
   { device.synchronize() }   -> std::same_as<void>;                 // returns when queued work is done
 };

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optional: chorale.hpp does not include it, and a program that does links the CUDA runtime.
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/device/cuda_error.hpp>
+#include <chorale/device/device.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#if __has_include(<cuda_runtime_api.h>)
+#include <cuda_runtime_api.h>
+
+namespace chorale {
+
+/// One NVIDIA GPU, by its number among those that this process may see.
+///
+///   MirroredStrategy{Cuda::visible()}               every GPU
+///   MirroredStrategy{std::vector{Cuda{0}, Cuda{2}}} these
+///
+/// keeps   a value, cheap to copy
+/// order   each thread has a queue of its own on each device: what one thread does has an order, and threads do not
+///         wait for one another
+/// cost    the first use of a device in a process: some 300 ms and 300 MB of it, for CUDA's context
+class Cuda {
+ public:
+  static constexpr Memory memory = Memory::cuda;
+
+  /// Memory that the device and the host both read and write, zero at first, aligned to 256 bytes.
+  ///
+  /// cost    CUDA moves a page to whoever touches it: some 20 us a page, on both ways. So do not touch on the host, in
+  ///         every step, more than the headers of gradients. Never larger than what the device has free
+  /// order   the host must not read while queued work still writes: synchronize() first
+  class block {
+   public:
+    block() = default;
+    explicit block(std::size_t bytes) : size_{bytes} {
+      if (bytes == 0) return;
+      expect_shared();
+      std::size_t free = 0, total = 0;
+      cuda::expect(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+      if (bytes > free)
+        throw OutOfMemory{"the device has " + std::to_string(free) + " of " + std::to_string(total) +
+                              " bytes free, but one block needs " + std::to_string(bytes) + ".",
+                          "a smaller batch or model, or a device that nobody else uses."};
+      void* memory = nullptr;
+      cuda::expect(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal), "cudaMallocManaged");
+      data_.reset(static_cast<std::byte*>(memory));
+      cuda::expect(cudaMemsetAsync(memory, 0, bytes, cudaStreamPerThread), "cudaMemsetAsync");
+      cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+    }
+
+    std::byte*  data() const { return data_.get(); }
+    std::size_t size() const { return size_; }
+
+   private:
+    struct Free {
+      void operator()(std::byte* p) const { static_cast<void>(cudaFree(p)); }
+    };
+
+    /// May the host read one block while a kernel works on another?
+    static void expect_shared() {
+      int device = 0, shared = 0;
+      cuda::expect(cudaGetDevice(&device), "cudaGetDevice");
+      cuda::expect(cudaDeviceGetAttribute(&shared, cudaDevAttrConcurrentManagedAccess, device),
+                   "cudaDeviceGetAttribute");
+      if (shared == 0)
+        throw Error{"device " + std::to_string(device) + " does not share managed memory with the host at one time.",
+                    "Linux without a layer of Windows or a virtual GPU, or Cpu."};
+    }
+
+    std::unique_ptr<std::byte, Free> data_;
+    std::size_t size_ = 0;
+  };
+
+  /// throws  BadArgument when there is no device of that number, or none at all
+  explicit Cuda(int index = 0) : index_{index} {
+    auto const n = count();
+    if (n == 0)
+      throw BadArgument{missing(), "a machine with an NVIDIA GPU and its driver, CUDA_VISIBLE_DEVICES, or Cpu."};
+    CHORALE_EXPECTS(index >= 0 && index < n, "there is no device " + std::to_string(index) + " among the " +
+                                                 std::to_string(n) + " that this process may use");
+  }
+
+  /// All that this process may use; none on a machine without a GPU, and missing() then says why.
+  static std::vector<Cuda> visible() {
+    auto devices = std::vector<Cuda>{};
+    for (int i = 0, n = count(); i < n; ++i) devices.emplace_back(i);
+    return devices;
+  }
+
+  /// Why there is no device, as a sentence; empty when there is one.
+  static std::string missing() {
+    int n           = 0;
+    auto const code = cudaGetDeviceCount(&n);
+    if (code == cudaSuccess && n > 0) return {};
+    static_cast<void>(cudaGetLastError());                                 // it is told here
+    return "this program was built with CUDA, but there is no device: cudaGetDeviceCount said " +
+           (code == cudaSuccess ? std::string{"0"} : cuda::text_of(code)) + ".";
+  }
+
+  int index() const { return index_; }
+
+  /// "NVIDIA H200, 132 processors, 139 GiB"
+  std::string name() const {
+    auto properties = cudaDeviceProp{};
+    cuda::expect(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
+    return std::string{properties.name} + ", " + std::to_string(properties.multiProcessorCount) + " processors, " +
+           std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+  }
+
+  block allocate(std::size_t bytes) const {
+    auto const here = Scope{*this};
+    return block{bytes};
+  }
+
+  /// Returns when the work of all threads on this device is done.
+  void synchronize() const {
+    auto const here = Scope{*this};
+    cuda::expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+
+  /// While it lives, the calling thread computes on this device. Where that fails, the next launch throws.
+  class Scope {
+   public:
+    explicit Scope(Cuda const& device) noexcept {
+      if (cudaGetDevice(&before_) != cudaSuccess) before_ = device.index_;
+      if (before_ != device.index_) static_cast<void>(cudaSetDevice(device.index_));
+      else before_ = none;
+    }
+    ~Scope() {
+      if (before_ != none) static_cast<void>(cudaSetDevice(before_));
+    }
+    Scope(Scope const&)            = delete;
+    Scope& operator=(Scope const&) = delete;
+
+   private:
+    static constexpr int none = -1;
+    int before_               = none;
+  };
+
+ private:
+  static int count() {
+    int n = 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
+    static_cast<void>(cudaGetLastError());                                 // missing() says it
+    return 0;
+  }
+
+  int index_;
+};
+
+static_assert(Device<Cuda>);
+
+}  // namespace chorale
+
+#else
+
+namespace chorale {
+
+/// What is said to a program that uses Cuda where the compiler does not find CUDA.
+template <class Program = void>
+struct Cuda {
+  static_assert(sizeof(Program*) == 0, "chorale: Cuda needs <cuda_runtime_api.h>, which the compiler does not find. "
+                                       "Install the CUDA toolkit and add its include folder, or use Cpu");
+};
+
+}  // namespace chorale
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues of a CUDA device and marks in them; empty where the compiler does not find CUDA.
+#pragma once
+
+#include <chorale/device/cuda_error.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+#if __has_include(<cuda_runtime_api.h>)
+#include <cuda_runtime_api.h>
+
+namespace chorale::cuda {
+
+/// A handle of CUDA's that is given back by `End`, whatever that says.
+template <class Handle, auto End>
+struct EndBy {
+  using pointer = Handle;
+  void operator()(Handle handle) const { static_cast<void>(End(handle)); }
+};
+template <class Handle, auto End>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, EndBy<Handle, End>>;
+
+/// A mark in a queue, with its time.
+class Event {
+ public:
+  Event() {
+    cudaEvent_t made = nullptr;
+    expect(cudaEventCreate(&made), "cudaEventCreate");
+    event_.reset(made);
+  }
+
+  void record(cudaStream_t queue) { expect(cudaEventRecord(event_.get(), queue), "cudaEventRecord"); }
+
+  /// Has the queue come to where it was recorded?
+  bool done() const {
+    auto const code = cudaEventQuery(event_.get());
+    if (code != cudaErrorNotReady) expect(code, "cudaEventQuery");
+    return code == cudaSuccess;
+  }
+  void wait() const { expect(cudaEventSynchronize(event_.get()), "cudaEventSynchronize"); }
+
+  /// Milliseconds on the device from the earlier mark to this one; both are done.
+  float since(Event const& earlier) const {
+    auto ms = 0.0F;
+    expect(cudaEventElapsedTime(&ms, earlier.event_.get(), event_.get()), "cudaEventElapsedTime");
+    return ms;
+  }
+
+  cudaEvent_t get() const { return event_.get(); }
+
+ private:
+  Owned<cudaEvent_t, cudaEventDestroy> event_;
+};
+
+/// A queue of its own on the current device, beside those that each thread has.
+class Stream {
+ public:
+  Stream() {
+    cudaStream_t made = nullptr;
+    expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    stream_.reset(made);
+  }
+
+  /// What is queued from now on begins after that mark.
+  void follow(Event const& mark) { expect(cudaStreamWaitEvent(stream_.get(), mark.get(), 0), "cudaStreamWaitEvent"); }
+  void synchronize() const { expect(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
+
+  cudaStream_t get() const { return stream_.get(); }
+
+ private:
+  Owned<cudaStream_t, cudaStreamDestroy> stream_;
+};
+
+/// Memory of the current device alone, which grows; the host does not read it.
+class Room {
+ public:
+  /// At least that many bytes, of which nothing is kept when they are more than ever before.
+  void* take(std::size_t bytes) {
+    if (bytes <= size_) return memory_.get();
+    void* made = nullptr;
+    memory_.reset();                                                       // cudaFree waits for queued work
+    size_ = 0;
+    expect(cudaMalloc(&made, bytes), "cudaMalloc");
+    memory_.reset(made);
+    size_ = bytes;
+    return made;
+  }
+
+ private:
+  std::unique_ptr<void, EndBy<void*, cudaFree>> memory_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace chorale::cuda
+
+#endif
