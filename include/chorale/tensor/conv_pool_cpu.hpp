@@ -23,17 +23,15 @@ namespace chorale {
 class Kernels<Cpu>::ConvPool {
  public:
   ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind)
-      : rt_{&rt}, in_{in}, own_{Conv2D{rt, in, rows, conv, filters}.in()},
-        kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
+      : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
         bias_(static_cast<std::size_t>(filters)) {
     auto const count = slices(rows, conv, filters);
     auto const n     = rows / count;
-    slices_.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) {
-      auto of_slice = Conv2D{rt, onednn::with_rows(own_, n), n, conv, filters};
-      auto pooled   = Pool2D{rt, of_slice.out(), n, pool, kind};
-      slices_.push_back({std::move(of_slice), std::move(pooled)});
-    }
+    auto const own   = Conv2D{rt, onednn::with_rows(in, n), n, conv, filters}.in();
+    auto of_slice    = Conv2D{rt, own, n, conv, filters};
+    auto pooled      = Pool2D{rt, of_slice.out(), n, pool, kind};
+    own_             = onednn::with_rows(own, rows);
+    slices_.assign(static_cast<std::size_t>(count), Slice{std::move(of_slice), std::move(pooled)});
   }
 
   layout out() const { return onednn::with_rows(slices_[0].pool.out(), static_cast<int>(own_.dims()[0])); }

@@ -25,6 +25,7 @@ struct Kernels<Cpu> : cpu::Loops {
   class Dense;
   class Activate;
   class Softmax;
+  class BatchNorm;
   class ToRows;
 };
 

@@ -22,10 +22,25 @@ struct Window {
 enum class Pool { max, average };
 enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu };
 
+/// Whose rows batch normalization looks at: a replica's share, or the whole batch.
+enum class Normalize { over_share, over_batch };
+
 /// Does f'(x) follow from f(x)? Then x itself need not be kept.
 constexpr bool differentiates_from_y(Activation f) {
   return f != Activation::softplus && f != Activation::gelu && f != Activation::silu;
 }
+
+/// How a layer adds up numbers over all replicas in the middle of a step. Made by the replica; by default there is one.
+///
+/// order   every replica calls it equally often, with as many numbers, also one without rows: the same bits on all
+struct Together {
+  void (*all_reduce)(void* replica, Span<double> sums) = nullptr;
+  void* replica                                        = nullptr;
+
+  void operator()(Span<double> sums) const {
+    if (all_reduce != nullptr) all_reduce(replica, sums);
+  }
+};
 
 /// What one pass over a batch needs besides data.
 struct Pass {
@@ -33,6 +48,7 @@ struct Pass {
   Seed seed             = {};
   std::uint64_t step    = 0;                                               // of the optimizer; 0-based
   std::size_t first_row = 0;                                               // of this share within the global batch
+  Together together     = {};                                              // of layers that need all replicas
 };
 
 /// Where a kernel finds its operands. Bound once; forward and backward then take no addresses.
@@ -48,6 +64,10 @@ struct Ports {
   float* bias = nullptr;
   float* d_kernel = nullptr;                                               // and their gradients
   float* d_bias = nullptr;
+  float* mean = nullptr;                                                   // moving statistics, where a layer has them
+  float* variance = nullptr;
+  float* d_mean = nullptr;                                                 // and, times rows, what they move towards
+  float* d_variance = nullptr;
   std::byte* workspace = nullptr;                                          // workspace() bytes, 64-byte aligned
 };
 
@@ -55,7 +75,7 @@ struct Ports {
 ///
 ///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
 ///   runtime     what the kernels of one replica share: an engine and a queue
-///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, ToRows
+///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, BatchNorm, ToRows
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
 ///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours
 ///   sgd, adam   update rules over flat arrays

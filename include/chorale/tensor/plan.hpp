@@ -41,7 +41,9 @@ struct VariableSpec {
   int rank = 0;
   Init init = Init::zeros;
   int fan_in = 1, fan_out = 1;
+  float momentum = 0;                                                      // not 0: not trained. See Instance::Rule
 
+  constexpr bool trained() const { return momentum == 0; }
   constexpr std::size_t size() const {
     std::size_t n = 1;
     for (int i = 0; i < rank; ++i) n *= static_cast<std::size_t>(dims[static_cast<std::size_t>(i)]);
@@ -71,7 +73,9 @@ inline constexpr std::size_t trailer  = 16;                                // el
 inline constexpr std::size_t faults_at   = 0;                              // gradients the replicas with a bad one,
 inline constexpr std::size_t rank_at     = 1;                              // the sum of their ranks,
 inline constexpr std::size_t variable_at = 2;                              // and of the first bad variable's index,
-inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up
+inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up;
+inline constexpr std::size_t marks_at    = 4;                              // a Mark of the variables' bits, or zeros;
+inline constexpr std::size_t asked_at    = 15;                             // how many replicas were asked to end
 inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
 
 }  // namespace plan
@@ -82,6 +86,9 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 ///
 ///   | header | last layer | ... | first layer | trailer |     offsets grow in the order in which backward finishes
 ///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: a bucket is a contiguous range, closed in front
+///
+///   A moving average has its place too. Where a trained variable has its gradient, it has what it moves towards, times
+///   rows: that is reduced with the gradients, so that all replicas move it alike.
 ///
 ///   In the gradients the header carries the step's loss, rows and metrics, and the trailer says who had a NaN: they
 ///   cross ranks without a message of their own.
@@ -123,7 +130,7 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
       if (layers[i] != static_cast<int>(layer)) continue;
       auto const size   = specs[i].size();
       made.variables[i] = {names[i], specs[i], layers[i], offset, size};
-      made.parameters += size;
+      made.parameters += specs[i].trained() ? size : 0;
       offset += (size + plan::align - 1) / plan::align * plan::align;
     }
     made.ready[layer] = offset;
@@ -142,6 +149,7 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
     for (int const d : v.spec.dims)
       for (int shift = 0; shift < 32; shift += 8) mix(static_cast<std::uint64_t>(d) >> shift & 0xff);
     for (int shift = 0; shift < 64; shift += 8) mix(v.offset >> shift & 0xff);
+    if (!v.spec.trained()) mix(1);
   }
   made.hash = hash;
   return made;
@@ -168,7 +176,7 @@ std::ostream& operator<<(std::ostream& out, Plan<N, Layers> const& p) {
   for (auto const& v : p.variables) {
     out << std::string_view{v.name} << "  (";
     for (int i = 0; i < v.spec.rank; ++i) out << (i ? ", " : "") << v.spec.dims[static_cast<std::size_t>(i)];
-    out << ")  " << v.size << " float32 at " << v.offset << '\n';
+    out << ")  " << v.size << " float32 at " << v.offset << (v.spec.trained() ? "\n" : ", not trained\n");
   }
   return out << p.parameters << " parameters, " << p.buckets << " buckets, " << p.bytes_per_step()
              << " bytes reduced per step, hash " << std::hex << p.hash << std::dec << '\n';

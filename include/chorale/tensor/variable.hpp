@@ -10,7 +10,7 @@
 
 namespace chorale {
 
-/// A named, trainable tensor of one replica: a view into its arena.
+/// A named tensor of one replica, trained or a moving average: a view into its arena.
 struct Variable {
   std::string_view name;
   Span<int const> shape;
@@ -30,6 +30,9 @@ struct Variables {
             values.subspan(v.offset, v.size)};
   }
 };
+
+/// Variables of a network with a layer that adds up over all replicas in every step: no copy can learn apart.
+struct JoinedVariables : Variables {};
 
 /// The gradients of one step, laid out as the variables: sums over rows, with their count.
 ///

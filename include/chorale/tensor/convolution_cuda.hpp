@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions on a GPU, by cuDNN; empty where the compiler does not find it.
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/kernels_cuda.hpp>
+#include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/runtime_cuda.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+#if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
+
+namespace chorale {
+
+/// y = convolution of x with a square kernel, plus bias, and max(y, 0) at once where a ReLU follows in place.
+///
+/// x, y      (B, H, W, C), (B, H', W', Filters)
+/// kernel    (K, K, C, Filters), turned for cuDNN to (Filters, K, K, C) in each forward; bias (Filters)
+/// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
+/// order     the same bits every time, unless cuDNN has no such algorithm for a shape. No TF32
+/// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
+class Kernels<Cuda>::Conv2D {
+ public:
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters)
+      : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters}, window_{w} {
+    even_ = w.pad_before == w.pad_after && w.pad_left == w.pad_right;
+    if (!even_) {
+      own_.height += w.pad_before + w.pad_after;
+      own_.width += w.pad_left + w.pad_right;
+    }
+    describe(filters);
+    choose();
+  }
+
+  layout out() const { return out_; }
+  std::size_t workspace() const {
+    auto cut = cuda::Cutter{};
+    place(cut);
+    return cut.used();
+  }
+
+  void bind(Ports const& p) {
+    auto cut = cuda::Cutter{p.workspace};
+    at_      = place(cut);
+    p_       = p;
+    relu_    = rt_->take_relu(p.y);
+  }
+
+  void read_from(float const* x) { p_.x = rt_->fetch(x, in_.size()); }
+
+  void forward(Pass const&) const {
+    if (!even_) shift(in_, p_.x, window_.pad_before, window_.pad_left, own_, at_.x);
+    turn(patch(), filters(), p_.kernel, at_.kernel);
+    cuda::expect(cudnnConvolutionForward(rt_->images(), &one, x_.get(), x(), kernel_.get(), at_.kernel, how_.get(),
+                                         forward_, at_.scratch, forward_bytes_, &zero, y_.get(), p_.y),
+                 "cudnnConvolutionForward");
+    cuda::expect(cuda::launch::add_bias(out_.pixels(), filters(), p_.bias, p_.y, relu_, cuda::queue()), "add_bias");
+  }
+
+  void backward(Pass const&) const {
+    cuda::expect(cudnnConvolutionBackwardFilter(rt_->images(), &one, x_.get(), x(), y_.get(), p_.dy, how_.get(),
+                                                filter_, at_.scratch, filter_bytes_, &zero, kernel_.get(),
+                                                at_.d_kernel),
+                 "cudnnConvolutionBackwardFilter");
+    turn(filters(), patch(), at_.d_kernel, p_.d_kernel);
+    cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), p_.dy, at_.sums, p_.d_bias, cuda::queue()),
+                 "column_sums");
+    if (p_.dx == nullptr) return;
+    auto* const dx = even_ ? p_.dx : at_.x;                                // x is not needed any more
+    cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,
+                                              how_.get(), data_, at_.scratch, data_bytes_, &zero, x_.get(), dx),
+                 "cudnnConvolutionBackwardData");
+    if (!even_) shift(own_, dx, -window_.pad_before, -window_.pad_left, in_, p_.dx);
+  }
+
+ private:
+  static constexpr float one = 1, zero = 0;
+  static constexpr std::size_t most_scratch = std::size_t{256} << 20;      // bytes
+
+  struct Places {
+    float *x, *kernel, *d_kernel, *sums;                                   // x: padded
+    std::byte* scratch;
+  };
+  Places place(cuda::Cutter& cut) const {
+    return {even_ ? nullptr : cut.take_floats(own_.size()), cut.take_floats(patch() * filters()),
+            cut.take_floats(patch() * filters()), cut.take_floats(cuda::launch::partials * filters()),
+            cut.take(std::max({forward_bytes_, filter_bytes_, data_bytes_}))};
+  }
+
+  std::size_t filters() const { return static_cast<std::size_t>(out_.channels); }
+  std::size_t patch() const { return static_cast<std::size_t>(window_.kernel * window_.kernel * window_.channels); }
+  float const* x() const { return even_ ? p_.x : at_.x; }
+
+  static void turn(std::size_t rows, std::size_t columns, float const* from, float* to) {
+    cuda::expect(cuda::launch::transpose(rows, columns, from, to, cuda::queue()), "transpose");
+  }
+  static void shift(layout const& from, float const* x, int down, int right, layout const& to, float* y) {
+    cuda::expect(cuda::launch::shift(static_cast<std::size_t>(from.rows), from.channels, {from.height, from.width}, x,
+                                     down, right, {to.height, to.width}, y, cuda::queue()), "shift");
+  }
+
+  using Tensor = cuda::Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+
+  static Tensor tensor(layout const& l) {
+    cudnnTensorDescriptor_t made = nullptr;
+    cuda::expect(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor");
+    auto owned = Tensor{made};
+    cuda::expect(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, l.rows, l.channels, l.height,
+                                            l.width), "cudnnSetTensor4dDescriptor");
+    return owned;
+  }
+
+  void describe(int filters) {
+    x_ = tensor(own_);
+    y_ = tensor(out_);
+    cudnnFilterDescriptor_t kernel = nullptr;
+    cuda::expect(cudnnCreateFilterDescriptor(&kernel), "cudnnCreateFilterDescriptor");
+    kernel_.reset(kernel);
+    cuda::expect(cudnnSetFilter4dDescriptor(kernel, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, filters, window_.channels,
+                                            window_.kernel, window_.kernel), "cudnnSetFilter4dDescriptor");
+    cudnnConvolutionDescriptor_t how = nullptr;
+    cuda::expect(cudnnCreateConvolutionDescriptor(&how), "cudnnCreateConvolutionDescriptor");
+    how_.reset(how);
+    cuda::expect(cudnnSetConvolution2dDescriptor(how, even_ ? window_.pad_before : 0, even_ ? window_.pad_left : 0,
+                                                 window_.stride, window_.stride, 1, 1, CUDNN_CROSS_CORRELATION,
+                                                 CUDNN_DATA_FLOAT), "cudnnSetConvolution2dDescriptor");
+    cuda::expect(cudnnSetConvolutionMathType(how, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
+  }
+
+  /// The first of cuDNN's list, fastest first, that gives the same bits every time; else the first that there is.
+  ///
+  /// list      fills an array of results: (count wanted, count, results)
+  /// scratch   says how many bytes an algorithm needs, or that it cannot: (algorithm, bytes)
+  template <class Result, class Algorithm, class List, class Scratch>
+  static void pick(std::string const& what, Algorithm& algorithm, std::size_t& bytes, List list, Scratch scratch) {
+    auto results = std::array<Result, 16>{};
+    int count    = 0;
+    cuda::expect(list(static_cast<int>(results.size()), &count, results.data()), "cudnnGetConvolution" + what);
+    for (bool const fixed : {true, false})
+      for (int i = 0; i < count; ++i) {
+        auto const& result = results[static_cast<std::size_t>(i)];
+        if (result.status != CUDNN_STATUS_SUCCESS || (fixed && result.determinism != CUDNN_DETERMINISTIC)) continue;
+        if (scratch(result.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > most_scratch) continue;
+        algorithm = result.algo;
+        return;
+      }
+    throw Error{"cuDNN has no algorithm for the " + what + " of this convolution within " +
+                    std::to_string(most_scratch >> 20) + " MiB.", "fewer rows a replica, or another kernel size."};
+  }
+
+  void choose() {
+    auto const cudnn = rt_->images();
+    pick<cudnnConvolutionFwdAlgoPerf_t>("Forward", forward_, forward_bytes_, [&](int most, int* count, auto* results) {
+      return cudnnGetConvolutionForwardAlgorithm_v7(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(), most, count,
+                                                    results);
+    }, [&](auto algorithm, std::size_t* bytes) {
+      return cudnnGetConvolutionForwardWorkspaceSize(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(), algorithm,
+                                                     bytes);
+    });
+    pick<cudnnConvolutionBwdFilterAlgoPerf_t>("BackwardFilter", filter_, filter_bytes_,
+                                              [&](int most, int* count, auto* results) {
+      return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(), most,
+                                                           count, results);
+    }, [&](auto algorithm, std::size_t* bytes) {
+      return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(),
+                                                            algorithm, bytes);
+    });
+    pick<cudnnConvolutionBwdDataAlgoPerf_t>("BackwardData", data_, data_bytes_,
+                                            [&](int most, int* count, auto* results) {
+      return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(), most,
+                                                         count, results);
+    }, [&](auto algorithm, std::size_t* bytes) {
+      return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(),
+                                                          algorithm, bytes);
+    });
+  }
+
+  runtime* rt_;
+  layout in_, own_, out_;                                                  // own: with padding, where that is uneven
+  Window window_;
+  bool even_ = true;
+  int relu_  = 0;
+  Tensor x_, y_;
+  cuda::Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> kernel_;
+  cuda::Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> how_;
+  cudnnConvolutionFwdAlgo_t forward_{};
+  cudnnConvolutionBwdFilterAlgo_t filter_{};
+  cudnnConvolutionBwdDataAlgo_t data_{};
+  std::size_t forward_bytes_ = 0, filter_bytes_ = 0, data_bytes_ = 0;
+  Places at_{};
+  Ports p_{};
+};
+
+}  // namespace chorale
+
+#endif

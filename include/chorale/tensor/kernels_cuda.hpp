@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/device/cuda.hpp>
+#include <chorale/tensor/loops_cuda.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/runtime_cuda.hpp>
+
+#include <cstddef>
+
+#if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
+
+namespace chorale {
+
+/// BatchNorm is missing: a network that has it does not compile for Cuda yet.
+template <>
+struct Kernels<Cuda> : cuda::Loops {
+  using layout  = cuda::Layout;
+  using runtime = cuda::Runtime;
+
+  static layout image(int rows, int h, int w, int c) { return {rows, h, w, c}; }
+  static layout matrix(int rows, int columns) { return {rows, 1, 1, columns}; }
+  static std::size_t bytes(layout const& l) { return l.bytes(); }
+
+  class Conv2D;
+  class Pool2D;
+  class ConvPool;
+  class Dense;
+  class Activate;
+  class Softmax;
+  class ToRows;
+};
+
+}  // namespace chorale
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Our own CUDA kernels as the host compiler sees them; empty where it does not find CUDA. ops_cuda.cuh defines them, in
+// one .cu file of the program.
+#pragma once
+
+#include <chorale/tensor/ops.hpp>
+
+#include <cstddef>
+
+#if __has_include(<cuda_runtime_api.h>)
+#include <cuda_runtime_api.h>
+
+/// Each queues its work and returns what the launch said. Pointers are to memory that the device reaches; images are
+/// (B, H, W, C). Where numbers are added up, the order is fixed: the same bits for the same numbers.
+namespace chorale::cuda::launch {
+
+/// Rows of scratch that column_sums and squared_norm add up into first.
+inline constexpr unsigned partials = 128;
+
+/// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x.
+cudaError_t activate(Activation f, float alpha, std::size_t n, float const* x, float* y, cudaStream_t queue);
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, float const* of, float const* dy, float* dx,
+                          cudaStream_t queue);
+
+/// y (rows, width) += bias (width), then max(y, 0) where `relu` is 1
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, float* y, int relu, cudaStream_t queue);
+/// sums (width) = the sum of the rows of x (rows, width)
+///
+/// scratch   (partials, width)
+cudaError_t column_sums(std::size_t rows, std::size_t width, float const* x, float* scratch, float* sums,
+                        cudaStream_t queue);
+/// y (columns, rows) = x (rows, columns), turned
+cudaError_t transpose(std::size_t rows, std::size_t columns, float const* x, float* y, cudaStream_t queue);
+
+struct Extent {
+  int height, width;
+};
+/// y[b, i, j] = x[b, i - down, j - right], and 0 where x has no such pixel.
+cudaError_t shift(std::size_t images, int channels, Extent from, float const* x, int down, int right, Extent to,
+                  float* y, cudaStream_t queue);
+
+/// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
+///
+/// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, float const* x, float* y, int* winners, int relu,
+                 cudaStream_t queue);
+/// order     each dx adds up its windows from the top left: no two threads write one number
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float const* dy, int const* winners, float* dx,
+                      cudaStream_t queue);
+
+cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue);
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
+                         cudaStream_t queue);
+
+/// What Kernels<Cpu> has under these names, with the loss of each row; `total` adds them up.
+cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
+                                 float* d_logits, float* losses, cudaStream_t queue);
+cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
+                          float* d_logits, float* losses, cudaStream_t queue);
+cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
+                          float* d_outputs, float* losses, cudaStream_t queue);
+/// hits[r] = 1 where the first of the largest outputs of row r is the label, else 0.
+cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
+                 cudaStream_t queue);
+cudaError_t total(std::size_t n, float const* x, double* sum, cudaStream_t queue);
+
+/// Sets *bad to 1 when a value is infinite or NaN; else leaves it.
+cudaError_t find_bad(std::size_t n, float const* x, int* bad, cudaStream_t queue);
+/// scratch   (partials)
+cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
+
+/// One launch over everything that is trained.
+enum class Momentum { none, classic, nesterov };
+cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
+                float momentum, cudaStream_t queue);
+struct Adam {
+  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is corrected already
+};
+cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue);
+
+cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, Seed seed, std::uint64_t stream,
+                    std::size_t first_row, cudaStream_t queue);
+
+}  // namespace chorale::cuda::launch
+
+#endif

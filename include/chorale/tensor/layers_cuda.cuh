@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels of layers. Not inline: ops_cuda.cuh is included once in a program.
+#pragma once
+
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/each_cuda.cuh>
+#include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/softmax_cuda.cuh>
+
+#include <cfloat>
+#include <cstddef>
+#include <cstdint>
+
+namespace chorale::cuda::launch {
+
+namespace detail {
+
+__device__ inline float value_of(Activation f, float alpha, float x) {
+  switch (f) {
+    case Activation::relu:       return x < 0 ? 0 : x;                     // a NaN stays one
+    case Activation::leaky_relu: return x > 0 ? x : alpha * x;
+    case Activation::elu:        return x > 0 ? x : alpha * expm1f(x);
+    case Activation::tanh:       return tanhf(x);
+    case Activation::sigmoid:    return 1 / (1 + expf(-x));
+    case Activation::softplus:   return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
+    case Activation::gelu:       return x * normcdff(x);
+    case Activation::silu:       return x / (1 + expf(-x));
+  }
+  return 0;
+}
+
+/// f'(x); `of` is f(x) for those that differentiates_from_y() names, else x.
+__device__ inline float slope_of(Activation f, float alpha, float of) {
+  switch (f) {
+    case Activation::relu:       return of > 0 ? 1 : 0;
+    case Activation::leaky_relu: return of > 0 ? 1 : alpha;
+    case Activation::elu:        return of > 0 ? 1 : of + alpha;
+    case Activation::tanh:       return 1 - of * of;
+    case Activation::sigmoid:    return of * (1 - of);
+    case Activation::softplus:   return 1 / (1 + expf(-of));
+    case Activation::gelu:       return normcdff(of) + of * expf(-of * of / 2) * 0.39894228F;      // 1 / sqrt(2 pi)
+    case Activation::silu:       { auto const s = 1 / (1 + expf(-of)); return s * (1 + of * (1 - s)); }
+  }
+  return 0;
+}
+
+/// A pixel of y and a channel: where the window begins, in pixels of x, and where the image does.
+struct Place {
+  int channel, top, left, row, column;
+  std::size_t image;
+
+  __device__ Place(Window const& w, int height, int width, std::size_t i)
+      : channel{static_cast<int>(i % w.channels)}, row{static_cast<int>(i / w.channels / width % height)},
+        column{static_cast<int>(i / w.channels % width)}, image{i / w.channels / width / height} {
+    top  = row * w.stride - w.pad_before;
+    left = column * w.stride - w.pad_left;
+  }
+};
+
+__device__ inline std::size_t at(Window const& w, std::size_t image, int row, int column, int channel) {
+  return ((image * w.height + row) * w.width + column) * w.channels + channel;
+}
+
+/// Pixels of a window that lie within the image.
+__device__ inline int inside(Window const& w, int top, int left) {
+  auto const count = [&](int begin, int size) { return min(begin + w.kernel, size) - max(begin, 0); };
+  return count(top, w.height) * count(left, w.width);
+}
+
+}  // namespace detail
+
+cudaError_t activate(Activation f, float alpha, std::size_t n, float const* x, float* y, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) { y[i] = detail::value_of(f, alpha, x[i]); });
+}
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, float const* of, float const* dy, float* dx,
+                          cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) { dx[i] = dy[i] * detail::slope_of(f, alpha, of[i]); });
+}
+
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, float* y, int relu, cudaStream_t queue) {
+  return detail::each(rows * width, queue, [=] __device__(std::size_t i) {
+    auto const sum = y[i] + bias[i % width];
+    y[i] = relu != 0 && sum < 0 ? 0 : sum;
+  });
+}
+cudaError_t column_sums(std::size_t rows, std::size_t width, float const* x, float* scratch, float* sums,
+                        cudaStream_t queue) {
+  auto const per  = (rows + partials - 1) / partials;
+  auto const code = detail::each(partials * width, queue, [=] __device__(std::size_t i) {
+    auto const first = i / width * per, end = first + per < rows ? first + per : rows;
+    auto sum         = 0.0F;
+    for (auto r = first; r < end; ++r) sum += x[r * width + i % width];
+    scratch[i] = sum;
+  });
+  if (code != cudaSuccess) return code;
+  return detail::each(width, queue, [=] __device__(std::size_t column) {
+    auto sum = 0.0F;
+    for (unsigned part = 0; part < partials; ++part) sum += scratch[part * width + column];
+    sums[column] = sum;
+  });
+}
+cudaError_t transpose(std::size_t rows, std::size_t columns, float const* x, float* y, cudaStream_t queue) {
+  return detail::each(rows * columns, queue, [=] __device__(std::size_t i) {
+    y[i] = x[i % rows * columns + i / rows];                               // writes are in a row; x is small
+  });
+}
+
+cudaError_t shift(std::size_t images, int channels, Extent from, float const* x, int down, int right, Extent to,
+                  float* y, cudaStream_t queue) {
+  auto const n = images * static_cast<std::size_t>(to.height) * to.width * channels;
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const channel = static_cast<int>(i % channels), column = static_cast<int>(i / channels % to.width) - right,
+               row     = static_cast<int>(i / channels / to.width % to.height) - down;
+    auto const image   = i / channels / to.width / to.height;
+    auto const there   = row >= 0 && row < from.height && column >= 0 && column < from.width;
+    y[i] = there ? x[((image * from.height + row) * from.width + column) * channels + channel] : 0;
+  });
+}
+
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, float const* x, float* y, int* winners, int relu,
+                 cudaStream_t queue) {
+  auto const height = w.out_height(), width = w.out_width();
+  auto const n      = images * static_cast<std::size_t>(height) * width * w.channels;
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const p = detail::Place{w, height, width, i};
+    auto top = -FLT_MAX, sum = 0.0F;
+    auto winner = -1;
+    for (int r = 0; r < w.kernel; ++r)
+      for (int c = 0; c < w.kernel; ++c) {
+        if (p.top + r < 0 || p.top + r >= w.height || p.left + c < 0 || p.left + c >= w.width) continue;
+        auto const value = x[detail::at(w, p.image, p.top + r, p.left + c, p.channel)];
+        sum += value;
+        if (winner >= 0 && !(value > top) && value == value) continue;     // a NaN wins
+        top    = value;
+        winner = r * w.kernel + c;
+      }
+    auto const result = kind == Pool::max ? top : sum / static_cast<float>(detail::inside(w, p.top, p.left));
+    y[i] = relu != 0 && result < 0 ? 0 : result;
+    if (kind == Pool::max) winners[i] = winner;
+  });
+}
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float const* dy, int const* winners,
+                      float* dx, cudaStream_t queue) {
+  auto const height = w.out_height(), width = w.out_width();
+  auto const n      = images * static_cast<std::size_t>(w.height) * w.width * w.channels;
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const channel = static_cast<int>(i % w.channels), column = static_cast<int>(i / w.channels % w.width),
+               row     = static_cast<int>(i / w.channels / w.width % w.height);
+    auto const image   = i / w.channels / w.width / w.height;
+    auto const first   = [&](int pixel) { return pixel < w.kernel ? 0 : (pixel - w.kernel) / w.stride + 1; };
+    auto const padded_row = row + w.pad_before, padded_column = column + w.pad_left;
+    auto sum = 0.0F;
+    for (int r = first(padded_row); r < height && r * w.stride <= padded_row; ++r)
+      for (int c = first(padded_column); c < width && c * w.stride <= padded_column; ++c) {
+        auto const k  = ((image * height + r) * width + c) * w.channels + channel;
+        auto const me = (padded_row - r * w.stride) * w.kernel + padded_column - c * w.stride;
+        if (kind == Pool::average)
+          sum += dy[k] / static_cast<float>(detail::inside(w, r * w.stride - w.pad_before, c * w.stride - w.pad_left));
+        else if (winners[k] == me) sum += dy[k];
+      }
+    dx[i] = sum;
+  });
+}
+
+cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    detail::softmax_of(classes, x + r * classes, y + r * classes);
+  });
+}
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
+                         cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    auto const at = r * classes;
+    auto dot      = 0.0F;
+    for (auto i = at; i < at + classes; ++i) dot += y[i] * dy[i];
+    for (auto i = at; i < at + classes; ++i) dx[i] = y[i] * (dy[i] - dot);
+  });
+}
+
+cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, Seed seed, std::uint64_t stream,
+                    std::size_t first_row, cudaStream_t queue) {
+  auto const blocks = (width + 3) / 4;                                     // Philox gives four words at a time
+  auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
+  return detail::each(rows * blocks, queue, [=] __device__(std::size_t i) {
+    auto const row = i / blocks, b = i % blocks;
+    auto const words = Random{seed, stream}.words((first_row + row) * blocks + b);
+    for (std::size_t k = 4 * b; k < 4 * b + 4 && k < width; ++k) {
+      auto& value = x[row * width + k];
+      value       = words[k % 4] < limit ? 0 : value * (1 / (1 - rate));
+    }
+  });
+}
+
+}  // namespace chorale::cuda::launch

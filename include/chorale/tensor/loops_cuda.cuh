@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels of losses, checks and update rules. Not inline: ops_cuda.cuh is included once in a program.
+#pragma once
+
+#include <chorale/tensor/each_cuda.cuh>
+#include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/softmax_cuda.cuh>
+
+#include <cstddef>
+
+namespace chorale::cuda::launch {
+
+cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
+                                 float* d_logits, float* losses, cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    auto const label = r * classes + static_cast<std::size_t>(labels[r]);
+    auto const log_z = detail::softmax_of(classes, logits + r * classes, d_logits + r * classes);
+    losses[r]        = log_z - logits[label];
+    d_logits[label] -= 1;
+  });
+}
+cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
+                          float* d_logits, float* losses, cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    auto const at    = r * classes;
+    auto const log_z = detail::softmax_of(classes, logits + at, d_logits + at);
+    auto loss        = 0.0F;
+    for (auto i = at; i < at + classes; ++i) {
+      loss += targets[i] * (log_z - logits[i]);
+      d_logits[i] -= targets[i];
+    }
+    losses[r] = loss;
+  });
+}
+cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
+                          float* d_outputs, float* losses, cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    auto const scale = 1 / static_cast<float>(width);
+    auto loss        = 0.0F;
+    for (auto i = r * width; i < (r + 1) * width; ++i) {
+      auto const difference = outputs[i] - targets[i];
+      loss += difference * difference * scale;
+      d_outputs[i] = 2 * difference * scale;
+    }
+    losses[r] = loss;
+  });
+}
+cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
+                 cudaStream_t queue) {
+  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+    auto const* const y = outputs + r * classes;
+    auto top            = std::size_t{0};
+    for (std::size_t c = 1; c < classes; ++c) top = y[c] > y[top] ? c : top;
+    hits[r] = static_cast<int>(top) == labels[r] ? 1 : 0;
+  });
+}
+cudaError_t total(std::size_t n, float const* x, double* sum, cudaStream_t queue) {
+  return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
+}
+
+cudaError_t find_bad(std::size_t n, float const* x, int* bad, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    if (!isfinite(x[i])) *bad = 1;  // whoever writes, writes the same
+  });
+}
+cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {
+  auto const code = detail::sum_each(partials, n, scratch, queue, [=] __device__(std::size_t i) {
+    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  });
+  if (code != cudaSuccess) return code;
+  return detail::sum_each(1, partials, norm, queue, [=] __device__(std::size_t i) { return scratch[i]; });
+}
+
+cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
+                float momentum, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const step = rate * (g[i] * scale);
+    if (kind == Momentum::none) {
+      w[i] -= step;
+      return;
+    }
+    auto const v = momentum * velocity[i] - step;
+    velocity[i]  = v;
+    w[i] += kind == Momentum::classic ? v : momentum * v - step;
+  });
+}
+cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const grad = g[i] * s.scale;
+    auto const mean   = s.beta_1 * m[i] + (1 - s.beta_1) * grad;
+    auto const square = s.beta_2 * v[i] + (1 - s.beta_2) * (grad * grad);
+    m[i] = mean;
+    v[i] = square;
+    w[i] = w[i] * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
+  });
+}
+
+}  // namespace chorale::cuda::launch

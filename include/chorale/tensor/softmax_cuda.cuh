@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstddef>
+
+namespace chorale::cuda::launch::detail {
+
+/// Writes softmax(x) of one row and returns log of the sum of exp(x).
+__device__ inline float softmax_of(std::size_t classes, float const* x, float* p) {
+  auto top = -FLT_MAX, z = 0.0F;
+  for (std::size_t c = 0; c < classes; ++c) top = fmaxf(top, x[c]);
+  for (std::size_t c = 0; c < classes; ++c) z += p[c] = expf(x[c] - top);
+  for (std::size_t c = 0; c < classes; ++c) p[c] /= z;
+  return top + logf(z);
+}
+
+}  // namespace chorale::cuda::launch::detail
