@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace chorale::nn {
 
@@ -92,6 +93,12 @@ class Executor {
           ports.bias   = variables.values.data() + plan.variables[first + 1].offset;
           ports.d_bias = gradients.values.data() + plan.variables[first + 1].offset;
         }
+        if constexpr (variables_of[I] > 3) {
+          ports.mean       = variables.values.data() + plan.variables[first + 2].offset;
+          ports.d_mean     = gradients.values.data() + plan.variables[first + 2].offset;
+          ports.variance   = variables.values.data() + plan.variables[first + 3].offset;
+          ports.d_variance = gradients.values.data() + plan.variables[first + 3].offset;
+        }
       }
       std::get<I>(stages_)->bind(ports);
       dy = ports.dx;
@@ -107,6 +114,7 @@ class Executor {
   void forward(float const* x, Pass const& pass) {
     std::get<0>(stages_)->read_from(x);
     each([&]<std::size_t I>() { std::get<I>(stages_)->forward(pass); });
+    settle();
   }
 
   /// (rows, Output)
@@ -114,16 +122,36 @@ class Executor {
   /// (rows, Output); whoever computes the loss writes its gradient here before backward
   float* d_output() const { return d_output_; }
 
+  /// What a replica without rows does meanwhile: it adds nothing to each sum over all replicas.
+  ///
+  /// zeros    kept for the next time
+  static void take_part(Together const& together, std::vector<double>& zeros) {
+    each([&]<std::size_t I>() {                                            // forward: two sums and the count
+      if constexpr (joins<I>()) together(zeros_of(zeros, 2 * channels_of<I>() + 1));
+    });
+    backwards([&]<std::size_t I>() {
+      if constexpr (joins<I>() && trains_before<I>()) together(zeros_of(zeros, 2 * channels_of<I>()));
+    });
+  }
+
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
     backwards([&]<std::size_t I>() {
       if constexpr (variables_of[I] > 0 || trains_before<I>()) std::get<I>(stages_)->backward(pass);
-      if constexpr (variables_of[I] > 0) ready(plan.ready[I]);
+      if constexpr (variables_of[I] > 0) {
+        settle();
+        ready(plan.ready[I]);
+      }
     });
   }
 
  private:
   static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  /// Where kernels only queue their work: returns when it is done, and the host may read what they wrote.
+  void settle() {
+    if constexpr (requires { runtime_.synchronize(); }) runtime_.synchronize();
+  }
 
   /// Does any stage before I have variables? If not, nobody needs the gradient by its input.
   template <std::size_t I>
@@ -131,6 +159,17 @@ class Executor {
     for (std::size_t i = 0; i < I; ++i)
       if (variables_of[i] > 0) return true;
     return false;
+  }
+
+  template <std::size_t I>
+  static constexpr bool joins() { return detail::joining_layer<typename detail::At<I, nodes>::type::layer>; }
+  template <std::size_t I>
+  static constexpr std::size_t channels_of() {
+    return static_cast<std::size_t>(detail::At<I, nodes>::type::in::dims.back());
+  }
+  static Span<double> zeros_of(std::vector<double>& zeros, std::size_t n) {
+    zeros.assign(n, 0.0);
+    return zeros;
   }
 
   template <std::size_t I>

@@ -28,6 +28,9 @@ struct Site {
 ///                                    clang gives up on a class with a failed static_assert, and goes on with others' errors
 ///   L::template apply<In>::type      the shape that comes out
 ///   L::template apply<In>::variables std::array<VariableSpec, n>
+///                                    a moving average has a momentum, and comes after the trained ones
+///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
+///                                    where it gives dx; see Together
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
 ///                                    `overwrites`: may y be x? `keeps_y`: does backward read y?

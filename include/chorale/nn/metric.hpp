@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/sum.hpp>
 
 #include <algorithm>
@@ -27,6 +28,14 @@ struct Accuracy {
     for (std::size_t r = 0; r < rows; ++r)
       right += top(classes, output + r * classes) == top(classes, targets + r * classes) ? 1 : 0;
     return static_cast<float>(right);
+  }
+
+  /// Where a device counts by itself, so that the outputs need not leave it.
+  template <class D>
+  static float sum_on(std::size_t rows, std::size_t classes, float const* output, int const* labels)
+    requires requires { Kernels<D>::hits(rows, classes, output, labels); }
+  {
+    return Kernels<D>::hits(rows, classes, output, labels);
   }
 
  private:

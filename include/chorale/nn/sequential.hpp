@@ -45,6 +45,23 @@ struct Node {
   static constexpr std::size_t variables = apply::variables.size();
 };
 
+template <std::size_t I, class Nodes>
+struct At;
+template <std::size_t I, class... N>
+struct At<I, List<N...>> : std::tuple_element<I, std::tuple<N...>> {};
+
+/// A layer that adds up over all replicas in the middle of a step.
+template <class L>
+concept joining_layer = requires { requires L::joins; };
+
+/// The first of the nodes whose layer adds up over all replicas; their number when there is none.
+template <class... N>
+constexpr std::size_t first_joining(List<N...>) {
+  std::size_t i = 0;
+  static_cast<void>(((joining_layer<typename N::layer> || (++i, false)) || ...));
+  return i;
+}
+
 template <class Done, class In, class... Rest>
 struct Chain;
 template <class... Done, class In>

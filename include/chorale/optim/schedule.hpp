@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,7 +21,27 @@ namespace chorale::optim {
 struct Moment {
   std::int64_t step = 0;
   int epoch         = 0;
+  std::optional<float> rate{};                                             // set by a callback: in place of any schedule
 };
+
+/// The rate grows in equal steps from initial to target, and stays there.
+///
+///   LinearWarmup{1e-3F, scaled(1e-3F, strategy.num_replicas()), 500}
+///
+/// source  Goyal et al., "Accurate, Large Minibatch SGD", 2017: a batch n times as large takes n times the rate, but not
+///         in the first steps
+struct LinearWarmup {
+  float initial, target;
+  std::int64_t steps;
+
+  float operator()(Moment t) const {
+    if (t.step >= steps) return target;
+    return initial + (target - initial) * static_cast<float>(t.step) / static_cast<float>(steps);
+  }
+};
+
+/// The rate for a batch that is as many times larger as there are replicas.
+constexpr float scaled(float rate, int replicas) { return rate * static_cast<float>(replicas); }
 
 /// rate = initial · decay_rate ^ (step / decay_steps)
 ///
@@ -76,11 +97,13 @@ class PiecewiseEpochs {
 class Rate {
  public:
   Rate(float constant) : rule_{constant} {}
+  Rate(LinearWarmup warmup) : rule_{warmup} {}
   Rate(ExponentialDecay decay) : rule_{decay} {}
   Rate(CosineDecay decay) : rule_{decay} {}
   Rate(PiecewiseEpochs decay) : rule_{decay} {}
 
   float operator()(Moment t) const {
+    if (t.rate) return *t.rate;
     return std::visit(
         [t](auto const& rule) {
           if constexpr (std::is_same_v<decltype(rule), float const&>) return rule;
@@ -90,7 +113,7 @@ class Rate {
   }
 
  private:
-  std::variant<float, ExponentialDecay, CosineDecay, PiecewiseEpochs> rule_;
+  std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs> rule_;
 };
 
 /// The schedule of tf.distribute's guides: 1e-3 for three epochs, 1e-4 for four, then 1e-5.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/layer.hpp>
+
+namespace chorale::nn {
+
+// Options of batch normalization: BatchNorm<Momentum<90>, Epsilon<10>>.
+
+/// Percent of a moving statistic that stays in an update. Keras' default is 99.
+template <int Percent>
+struct Momentum {
+  static_assert(Percent > 0 && Percent < 100, "chorale: Momentum<Percent> needs 1 to 99 percent");
+  static constexpr float momentum = static_cast<float>(Percent) / 100.0F;
+};
+
+/// What is added to a variance, in millionths. Keras' default is 1000.
+template <int Millionths>
+struct Epsilon {
+  static_assert(Millionths > 0, "chorale: Epsilon<Millionths> needs at least 1");
+  static constexpr float epsilon = static_cast<float>(Millionths) / 1e6F;
+};
+
+namespace detail {
+
+template <class T> concept momentum_option = requires { T::momentum; };
+template <class T> concept epsilon_option  = requires { T::epsilon; };
+
+/// What both are; variables have the same names, so that one loads what the other has saved.
+template <Normalize Over, class... Options>
+struct Normalization {
+  static constexpr std::string_view name = "batch_normalization";
+
+  static constexpr float kept() {
+    auto momentum = 0.99F;
+    ([&] { if constexpr (momentum_option<Options>) momentum = Options::momentum; }(), ...);
+    return momentum;
+  }
+  static constexpr float epsilon() {
+    auto added = 1e-3F;
+    ([&] { if constexpr (epsilon_option<Options>) added = Options::epsilon; }(), ...);
+    return added;
+  }
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(((momentum_option<Options> || epsilon_option<Options>) && ...),
+                  "chorale: batch normalization takes the options Momentum<percent> and Epsilon<millionths>");
+    static_assert(In::rank == 1 || In::rank == 3,
+                  "chorale: batch normalization takes images (B, H, W, C) or rows (B, C)");
+  }
+
+  template <class In>
+  struct apply {
+    using type = In;
+
+    static constexpr int channels = In::dims.empty() ? 1 : In::dims.back();
+    static constexpr VariableSpec of_channels(std::string_view which, Init init, float momentum) {
+      return {.name = which, .dims = {channels}, .rank = 1, .init = init, .momentum = momentum};
+    }
+    static constexpr std::array<VariableSpec, 4> variables{
+        of_channels("gamma", Init::ones, 0), of_channels("beta", Init::zeros, 0),
+        of_channels("moving_mean", Init::zeros, kept()), of_channels("moving_variance", Init::ones, kept())};
+  };
+
+  template <class D, class In>
+  struct stage : Kernels<D>::BatchNorm {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site)
+        : Kernels<D>::BatchNorm{site.runtime, site.in, plain(site.rows), apply<In>::channels, epsilon(), Over} {}
+
+   private:
+    static auto plain(int rows) {
+      if constexpr (In::rank == 3) return Kernels<D>::image(rows, In::dims[0], In::dims[1], In::dims[2]);
+      else return Kernels<D>::matrix(rows, static_cast<int>(In::size));
+    }
+  };
+};
+
+}  // namespace detail
+
+/// y = gamma · (x - mean) / sqrt(variance + epsilon) + beta, for each channel, with mean and variance of the rows that
+/// this replica has of the batch: with more replicas, of fewer rows.
+///
+/// x, y        (B, H, W, C) or (B, C)
+/// variables   gamma (C), ones, and beta (C), zeros: trained. moving_mean (C), zeros, and moving_variance (C), ones:
+///             what evaluation uses. An update moves them towards the mean of what replicas saw, each by its rows
+/// options     Momentum<percent>, Epsilon<millionths>; default Momentum<99>, Epsilon<1000>
+/// source      Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization
+template <class... Options>
+struct BatchNorm : detail::Normalization<Normalize::over_share, Options...> {};
+
+/// The same with the mean and the variance of the whole batch: any number of replicas learns what one does.
+///
+/// cost        in each step two sums over all replicas, of 2 C + 1 and 2 C doubles, for which all wait. No gradient
+///             leaves before the last of them
+/// source      tf.keras.layers.BatchNormalization(synchronized=True)
+template <class... Options>
+struct SyncBatchNorm : detail::Normalization<Normalize::over_batch, Options...> {
+  static constexpr bool joins = true;
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/nn/executor.hpp>
+#include <chorale/nn/loss.hpp>
+#include <chorale/nn/metric.hpp>
+#include <chorale/nn/rule.hpp>
+#include <chorale/tensor/mark.hpp>
+#include <chorale/tensor/sum.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace chorale::nn {
+
+/// One copy of a compiled model on one device: variables, gradients and optimizer slots in one arena, cut by the plan.
+///
+///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
+///
+/// keeps   a step allocates nothing once its number of rows was seen
+template <class D, class Net, class Loss, class Optimizer, class... Metrics>
+class Instance {
+ public:
+  using network = Net;
+  using target  = typename Loss::target;
+
+  static constexpr auto const& plan    = Net::plan;
+  static constexpr std::size_t metrics = sizeof...(Metrics);
+  static_assert(plan::first_metric + metrics <= plan::header, "chorale: a model has at most 14 metrics");
+
+  /// Where a layer adds up over all replicas in the middle of a step: `ready` with this end, or a larger one, says that
+  /// no layer will any more. 0 when none does.
+  static constexpr std::size_t joins_below = [] {
+    constexpr auto first = detail::first_joining(typename Net::nodes{});
+    if constexpr (first < plan.ready.size()) return plan.ready[first];
+    else return std::size_t{0};
+  }();
+  static constexpr bool joins = joins_below != 0;
+
+  Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)
+      : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, seed_{seed},
+        arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)}, net{part(0, 1)},
+        optimizer{rule, part(2, Optimizer::slots)} {
+    for (std::size_t i = 0; i < plan.variables.size(); ++i)
+      initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
+  }
+
+  /// A reader of another instance's variables, with gradients of its own: its optimizer can only follow().
+  ///
+  /// keeps     the owner outlives it
+  Instance(D device, Instance const& owner)
+      : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, seed_{owner.seed_},
+        arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
+        net{owner.net.variables().values}, optimizer{owner.optimizer} {
+    optimizer.forget_slots();
+  }
+
+  /// Forward, loss and backward of one share of a batch, which may be empty.
+  ///
+  /// batch     x (B, Input), y (B, targets); first_row: of this share in the global batch
+  /// ready     called with an end: gradients below it are final, the header first
+  /// returns   the loss, a sum over rows; gradients() then holds sums over the same rows
+  /// throws    BadArgument when the batch does not fit the network
+  template <class Batch, class Ready>
+  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
+    static_assert(Rule::moving == 0,
+                  "chorale: batch normalization does not run under ParameterServerStrategy, where nobody moves its "
+                  "statistics. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
+                  "replica.value_and_gradient(model, batch)");
+    return value_and_gradient(batch, first_row, std::forward<Ready>(ready), Together{});
+  }
+
+  /// The same for a replica: `together` is for layers that add up over all of them.
+  template <class Batch, class Ready>
+  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
+    auto const g = gradients();
+    if (batch.rows == 0) {
+      if constexpr (joins) Executor<D, Net>::take_part(together, zeros_);
+      std::fill(g.values.begin(), g.values.end(), 0.0F);
+      mark(g);
+      ready(g.values.size());
+      return {};
+    }
+    std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
+    g.trailer()[plan::summed_at] = 1;
+    mark(g);
+    auto& executor  = executor_for(batch);
+    auto const pass = Pass{.training = true, .seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
+                           .first_row = first_row, .together = together};
+    executor.forward(batch.x.data(), pass);
+    write_header(batch, executor, g.values);
+    auto const loss =
+        Sum<float>{g.loss(), static_cast<std::int64_t>(batch.rows)};  // now: `ready` may let it be reduced
+    ready(plan::header);
+    auto checked = plan::header;
+    executor.backward(pass, [&](std::size_t end) {
+      if (optimizer.on_non_finite != NonFinite::allow) mark_non_finite(g, std::exchange(checked, end), end);
+      ready(end);                                                          // now they may change
+    });
+    ready(g.values.size());
+    return loss;
+  }
+
+  /// Forward and loss, without gradients.
+  ///
+  /// sums      the header of Gradients: loss, rows, metrics, each added up over the rows of the batch
+  template <class Batch>
+  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+    std::fill(sums.begin(), sums.end(), 0.0F);
+    if (batch.rows == 0) return;
+    auto& executor = executor_for(batch);
+    executor.forward(batch.x.data(), Pass{.seed = seed_});
+    write_header(batch, executor, sums);
+  }
+
+  /// The outputs of the network: (B, Output), valid until the next call.
+  template <class Batch>
+  Span<float const> predict(Batch const& batch) {
+    if (batch.rows == 0) return {};
+    auto& executor = executor_for(batch, Targets::ignored);
+    executor.forward(batch.x.data(), Pass{.seed = seed_});
+    return {executor.output(), batch.rows * Net::output::size};
+  }
+
+  Gradients gradients() const { return {gradients_, plan.variables, plan.ends()}; }
+
+  /// Puts the gradients elsewhere: into memory that other ranks may read. Before the first step.
+  ///
+  /// memory    plan.elements, aligned to 64 bytes; it outlives the instance
+  void place_gradients(Span<float> memory) {
+    CHORALE_EXPECTS(executors_.empty() && memory.size() >= plan.elements,
+                    "gradients of " + std::to_string(plan.elements) + " elements are placed before the first step, got " +
+                        std::to_string(memory.size()));
+    gradients_ = memory.first(plan.elements);
+  }
+
+  /// A number that differs when any bit of any variable does: equal on all replicas after every step.
+  std::uint64_t hash() const { return hash_of(net.variables().values); }
+
+ private:
+  using Rule = nn::Rule<D, Net::plan, Optimizer>;
+
+  class Network {
+   public:
+    explicit Network(Span<float> values) : values_{values} {}
+    auto variables() const {
+      auto const all = Variables{values_, plan.variables};
+      if constexpr (joins) return JoinedVariables{all};
+      else return all;
+    }
+
+   private:
+    Span<float> values_;
+  };
+
+  enum class Targets { needed, ignored };
+
+  Span<float> part(std::size_t first, int parts) const {
+    return {reinterpret_cast<float*>(arena_.data()) + first * plan.elements,
+            plan.elements * static_cast<std::size_t>(parts)};
+  }
+
+  template <class Batch>
+  Executor<D, Net>& executor_for(Batch const& batch, Targets targets = Targets::needed) {
+    auto const wanted = batch.rows * Net::input::size;
+    CHORALE_EXPECTS(batch.x.size() == wanted,
+                    "the network takes rows of " + Net::input::to_string() + ", " + std::to_string(wanted) +
+                        " numbers for " + std::to_string(batch.rows) + " rows, but the batch has " +
+                        std::to_string(batch.x.size()));
+    CHORALE_EXPECTS(targets == Targets::ignored || batch.y.size() == batch.rows * Loss::targets(Net::output::size),
+                    "the loss takes " + std::to_string(Loss::targets(Net::output::size)) + " targets a row, " +
+                        std::to_string(batch.rows * Loss::targets(Net::output::size)) + " for " +
+                        std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
+    for (auto const& executor : executors_)
+      if (executor->rows() == static_cast<int>(batch.rows)) return *executor;
+    executors_.push_back(std::make_unique<Executor<D, Net>>(device_, static_cast<int>(batch.rows), net.variables(),
+                                                            gradients()));
+    return *executors_.back();
+  }
+
+  /// Says in the trailer which variable is the first, among those in [begin, end), with a gradient that is not finite.
+  void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
+    auto const trailer = g.trailer();
+    if (trailer[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
+    for (std::size_t i = 0; i < g.plan.size(); ++i) {
+      if (g.plan[i].offset < begin || g.plan[i].offset >= end || Kernels<D>::finite(g[i])) continue;
+      trailer[plan::faults_at]   = 1;
+      trailer[plan::rank_at]     = static_cast<float>(rank);
+      trailer[plan::variable_at] = static_cast<float>(i);
+      return;
+    }
+  }
+
+  /// Says in the trailer whether this replica was asked to end, and, every `compare_every` steps, what the variables are.
+  void mark(Gradients const& g) const {
+    g.trailer()[plan::asked_at] = asked_to_end != nullptr && asked_to_end->load() ? 1.0F : 0.0F;
+    if (compare_every > 0 && optimizer.now.step % compare_every == 0)
+      Mark::write(hash(), g.trailer().subspan(plan::marks_at, Mark::size));
+  }
+
+  template <class Batch>
+  void write_header(Batch const& batch, Executor<D, Net>& executor, Span<float> header) {
+    constexpr auto width   = Net::output::size;
+    auto const* const y    = executor.output();
+    header[plan::loss_at]  = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
+    header[plan::rows_at]  = static_cast<float>(batch.rows);
+    auto at                = plan::first_metric;
+    std::apply([&](auto const&... m) { ((header[at++] = sum_of(m, batch.rows, y, batch.y.data())), ...); }, metrics_);
+  }
+
+  template <class Metric>
+  static float sum_of(Metric const& metric, std::size_t rows, float const* y, target const* wanted) {
+    constexpr auto width = Net::output::size;
+    if constexpr (requires { Metric::template sum_on<D>(rows, width, y, wanted); })
+      return Metric::template sum_on<D>(rows, width, y, wanted);
+    else return metric.sum(rows, width, y, wanted);
+  }
+
+  D device_;
+  Loss loss_;
+  std::tuple<Metrics...> metrics_;
+  Seed seed_;
+  typename D::block arena_;
+  Span<float> gradients_;
+  std::vector<double> zeros_;                                              // what a share without rows adds
+  std::vector<std::unique_ptr<Executor<D, Net>>> executors_;               // one for each number of rows seen so far
+
+ public:
+  Network net;
+  Rule optimizer;
+  Rank rank         = 0;                                                   // of the replica; for errors
+  int compare_every = 100;                                                 // steps; 0: never. See Replica::all_reduce
+  std::atomic<bool> const* asked_to_end = nullptr;                         // null: nobody asks. See EndOnSignal
+};
+
+}  // namespace chorale::nn

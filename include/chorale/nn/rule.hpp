@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/optim/clip.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chorale::nn {
+
+/// An optimizer with its state: how one copy of a network's variables is updated.
+///
+/// Plan      the network's, by reference
+template <class D, auto const& Plan, class Optimizer>
+class Rule {
+ public:
+  static constexpr std::size_t moving = [] {                               // numbers that are moved, and not trained
+    auto n = std::size_t{0};
+    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : v.size;
+    return n;
+  }();
+
+  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots}, moved_(moving) {}
+
+  float rate() const { return rule_.rate(now); }
+
+  void forget_slots() { slots_ = {}; }
+
+  /// One after the other, each laid out as the variables between header and trailer; empty in a reader.
+  Span<float> slots() const {
+    constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
+    return slots_.first(std::min(slots_.size(), n * Plan.body().size()));
+  }
+
+  /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
+  /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient.
+  ///
+  /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
+  ///           replica and variable, and the variables are those of the step before
+  void apply(Variables const& variables, Gradients const& gradients) {
+    if (accepts(gradients)) {
+      take_moving(variables, gradients);
+      rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients), now});
+      put_moving(variables);
+    }
+    if (gradients.rows() != 0) ++now.step;
+  }
+
+  /// Counts a step that another instance applies to the variables: the same checks, no update.
+  void follow(Gradients const& gradients) {
+    static_cast<void>(accepts(gradients));
+    if (gradients.rows() != 0) ++now.step;
+  }
+
+  optim::Moment now;                                                       // epoch is the trainer's to set
+  NonFinite on_non_finite = NonFinite::stop;  
+  std::size_t skipped     = 0;                                             // steps whose update was left out
+
+ private:
+  bool accepts(Gradients const& gradients) {
+    if (gradients.rows() == 0) return false;
+    auto const fault = on_non_finite == NonFinite::allow ? std::string{} : non_finite(gradients);
+    if (!fault.empty() && on_non_finite == NonFinite::stop)
+      throw NumericFault{fault + "; no variable was changed.",
+                         "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
+                         "FitOptions::on_non_finite."};
+    skipped += fault.empty() ? 0 : 1;
+    return fault.empty();
+  }
+
+  /// What is not finite in reduced gradients; empty when all is. Every replica finds the same.
+  std::string non_finite(Gradients const& g) const {
+    auto const step   = " of step " + std::to_string(now.step);
+    auto const faults = g.trailer()[plan::faults_at];
+    if (!std::isfinite(g.loss()))
+      return "the loss" + step + " is " + std::to_string(g.loss()) + " over " +
+             std::to_string(static_cast<long>(g.rows())) + " rows";
+    if (faults == 1)
+      return "the gradient of " + name_of(g, g.trailer()[plan::variable_at]) + step + " is not finite on replica " +
+             std::to_string(static_cast<long>(g.trailer()[plan::rank_at]));
+    if (faults > 1)
+      return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
+    if (g.trailer()[plan::summed_at] == 1 || Kernels<D>::finite(g.body())) return {};
+    for (std::size_t i = 0; i < g.plan.size(); ++i)
+      if (!Kernels<D>::finite(g[i]))
+        return "the gradient of " + name_of(g, static_cast<float>(i)) + step +
+               " is finite on every replica, but their sum is not";
+    return "a gradient" + step + " is not finite";
+  }
+  static std::string name_of(Gradients const& g, float index) {
+    return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
+  }
+
+  /// Where moving averages go to, kept from the update rule, which may shrink what has no gradient.
+  void take_moving(Variables const& variables, Gradients const& gradients) {
+    each_moving([&](std::size_t i, float momentum, std::size_t at) {
+      auto const value = variables[i].value, towards = gradients[i];
+      for (std::size_t k = 0; k < value.size(); ++k) {
+        moved_[at + k] = momentum * value[k] + (1.0F - momentum) * (towards[k] / gradients.rows());
+        towards[k]     = 0;
+      }
+    });
+  }
+  void put_moving(Variables const& variables) const {
+    each_moving([&](std::size_t i, float, std::size_t at) {
+      auto const value = variables[i].value;
+      std::copy_n(moved_.data() + at, value.size(), value.data());
+    });
+  }
+
+  /// f(which variable, its momentum, where it is among all moving numbers).
+  template <class F>
+  static void each_moving(F&& f) {
+    if constexpr (moving > 0)
+      for (std::size_t i = 0, at = 0; i < Plan.variables.size(); ++i) {
+        if (Plan.variables[i].spec.trained()) continue;
+        f(i, Plan.variables[i].spec.momentum, at);
+        at += Plan.variables[i].size;
+      }
+  }
+
+  float scale(Gradients const& gradients) const {
+    auto const mean = 1.0F / gradients.rows();
+    if (rule_.global_clipnorm <= 0) return mean;
+    return mean * optim::clip_factor<D>(gradients.body(), mean, rule_.global_clipnorm);
+  }
+
+  Optimizer rule_;
+  Span<float> slots_;
+  std::vector<float> moved_;                                               // the next values, one after the other
+};
+
+}  // namespace chorale::nn
