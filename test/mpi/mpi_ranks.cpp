@@ -7,6 +7,7 @@
 #ifdef CHORALE_HAVE_MPI
 #include "test/support/on_ranks.hpp"
 
+#include <chorale/reduce/native.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/transport/local.hpp>
@@ -109,6 +110,10 @@ void own_all_reduce(MpiEndpoint& at) {
   }
 }
 
+Operation reduction(std::uint64_t count, Tag tag, std::uint32_t line = 1) {
+  return {Collective::all_reduce, Op::sum, Element::f32, count, tag, {"train.cpp", line}};
+}
+
 /// What body throws; its time is below a second.
 template <class B>
 std::string error_of(B body) {
@@ -118,6 +123,9 @@ std::string error_of(B body) {
     body();
   } catch (PeerLost const& lost) {
     text = "lost " + std::to_string(lost.rank()) + "; " + lost.what();
+  } catch (Disagreement const& error) {
+    expect(error.fault() == Fault::collective_mismatch, "it is another disagreement");
+    text = std::string{"disagreed; "} + error.what();
   } catch (Error const& error) {
     text = error.what();
   }
@@ -131,25 +139,65 @@ void expect_says(std::string const& text, std::string const& part) {
 
 /// Rank 0 sends `sent` floats where rank 1 expects `wanted`; all others wait for rank 1.
 void disagree(MpiEndpoint& at, std::size_t sent, std::size_t wanted, std::string const& sentence) {
-  auto x          = std::vector<float>(100);
+  auto x          = std::vector<float>(100'000);
   auto const text = error_of([&] {
     if (at.rank() == 1) at.recv(0, Tag{3}, in(Span<float>{x}.first(wanted))).wait();
     if (at.rank() == 0) at.send(1, Tag{3}, out(Span<float>{x}.first(sent)));
     if (at.rank() != 1) at.recv(1, Tag{4}, in(x)).wait();
   });
+  expect_says(text, "disagreed; ");
   expect_says(text, sentence);
-  if (at.rank() != 1) expect_says(text, "lost 1; ");
+}
+
+/// Each rank all-reduces what `mine` says, and then once more: all get a Disagreement with both operations.
+void reduce_differently(MpiEndpoint& at, std::function<void(MpiEndpoint&, Span<float>)> const& mine,
+                        std::string const& sentence) {
+  auto x          = std::vector<float>(20'000, 1.0F);
+  auto const text = error_of([&] {
+    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{1});
+    mine(at, x);
+    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{2});
+    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{3});
+  });
+  expect_says(text, "disagreed; ");
+  expect_says(text, sentence);
+  expect_says(error_of([&] { at.send(at.rank(), Tag{}, {}); }), "disagreed; ");
+}
+
+void agree_on_operations(MpiEndpoint& at) {
+  auto x = values_of(at.rank(), 3'000), got = std::vector<float>(3'000);
+  for (std::uint32_t i = 1; i < 200; ++i) {
+    auto const from = (at.rank() + at.size() - 1) % at.size();
+    at.announce(reduction(i, Tag{i % 5}));
+    auto sent = at.send((at.rank() + 1) % at.size(), Tag{i % 5}, out(x));
+    at.recv(from, Tag{i % 5}, in(got)).wait();
+    sent.wait();
+    expect(same_bits(got, values_of(from, 3'000)), "another message came");
+  }
+}
+
+void begin_native_alone(MpiEndpoint& at) {
+  auto x          = std::vector<float>(1'000, 1.0F);
+  auto const text = error_of([&] {
+    NativeAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{1});
+    expect(x[7] == static_cast<float>(at.size()), "a wrong sum");
+    auto const n = at.rank() == 1 ? 999U : 1'000U;
+    NativeAllReduce{}.all_reduce(at, Span<float>{x}.first(n), Op::sum, Tag{1});
+  });
+  expect_says(text, "disagreed; ");
+  expect_says(text, "all_reduce (sum) of 1000 float");
+  expect_says(text, "all_reduce (sum) of 999 float");
 }
 
 void fail_alone(MpiEndpoint& at) {
-  auto x = std::vector<float>(1'000);
-  if (at.rank() == 1) {
-    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{1});
-    return fail(at, "the disk is full.");
-  }
+  auto x          = std::vector<float>(1'000);
   auto const text = error_of([&] {
-    for (unsigned step = 1; step < 9; ++step) RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{step});
+    for (unsigned step = 1; step < 9; ++step) {
+      if (at.rank() == 1 && step == 2) return fail(at, "the disk is full.");
+      RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{step});
+    }
   });
+  if (at.rank() == 1) return;
   expect_says(text, "lost 1; ");
   expect_says(text, "the disk is full");
   expect_says(error_of([&] { at.send(0, Tag{}, {}); }), "the disk is full");
@@ -181,11 +229,45 @@ int main() {
     disagree(at, 10, 20, "rank 0 sent 40 bytes where rank 1 expected 80 bytes, tag 3");
   });
   failed += verdict("a message that is too large is an error on all ranks", [](auto& at) {
-    disagree(at, 20, 10, "rank 0 sent more where rank 1 expected 40 bytes, tag 3");
+    disagree(at, 20, 10, "rank 0 sent 80 bytes where rank 1 expected 40 bytes, tag 3");
   });
   failed += verdict("a message of more pieces is an error on all ranks", [](auto& at) {
-    disagree(at, 32, 16, "rank 0 sent more where rank 1 expected 64 bytes, tag 3");
+    disagree(at, 90, 80, "rank 0 sent 360 bytes where rank 1 expected 320 bytes, tag 3");
   }, {.piece = 64});
+  failed += verdict("a large message that is too large is an error on all ranks", [](auto& at) {
+    disagree(at, 100'000, 99'999, "rank 0 sent 400000 bytes where rank 1 expected 399996 bytes, tag 3");
+  });
+  failed += verdict("messages of operations that all ranks announce alike arrive", agree_on_operations);
+  failed += verdict("another length at run time is a disagreement on all ranks", [](auto& at) {
+    reduce_differently(at, [](auto& me, auto x) {
+      RingAllReduce{}.all_reduce(me, x.first(me.rank() == 1 ? 500U : 1'000U), Op::sum, Tag{2});
+    }, "all_reduce (sum) of 500 float");
+  });
+  failed += verdict("another element type of the same size is a disagreement on all ranks", [](auto& at) {
+    reduce_differently(at, [](auto& me, auto x) {
+      auto whole = std::vector<std::int32_t>(x.size());
+      if (me.rank() == 1) RingAllReduce{}.all_reduce(me, Span<std::int32_t>{whole}, Op::sum, Tag{2});
+      else RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
+    }, "int32");
+  });
+  failed += verdict("two calls in another order are a disagreement on all ranks", [](auto& at) {
+    reduce_differently(at, [](auto& me, auto x) {
+      if (me.rank() == 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
+      RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
+      if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
+    }, "all_reduce (max) of 20000 float");
+  });
+  failed += verdict("calls with other tags, whose messages never meet, are a disagreement on all ranks", [](auto& at) {
+    reduce_differently(at, [](auto& me, auto x) {
+      RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{me.rank() == 1 ? 8U : 9U});
+    }, "tag 8");
+  });
+  failed += verdict("a rank that leaves out a call is in a disagreement with all", [](auto& at) {
+    reduce_differently(at, [](auto& me, auto x) {
+      if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::min, Tag{9});
+    }, "all_reduce (min) of 20000 float");
+  });
+  failed += verdict("MPI's own all-reduce begins when all ranks are in it, or not at all", begin_native_alone);
   failed += verdict("a rank that fails is named by all others within a second", fail_alone);
   failed += verdict("a rank that stays away is named after the timeout", wait_in_vain,
                     {.timeout = std::chrono::milliseconds{30}});

@@ -111,8 +111,17 @@ TEST_CASE("a version is told before the rest is looked at, because another may b
   for (auto const n : {6U, 7U, 63U, 64U}) {
     auto const parsed = parse(ConstBytes{bytes}.first(n), no_limit);
     CHECK(parsed.result == Parse::other_version);
-    CHECK(parsed.version == 258);
+    CHECK(parsed.version == Version{2, 1});
   }
+}
+
+TEST_CASE("a frame of a newer minor version is another version: the sender should have spoken ours",
+          "[transport][frame]") {
+  auto header  = Header{};
+  header.minor = version.minor + 1;
+  auto const parsed = parse(written(header), no_limit);
+  CHECK(parsed.result == Parse::other_version);
+  CHECK(parsed.version == Version{version.major, static_cast<std::uint8_t>(version.minor + 1)});
 }
 
 TEST_CASE("values that mean nothing are corrupt, even with a checksum that fits", "[transport][frame]") {

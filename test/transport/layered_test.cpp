@@ -266,7 +266,7 @@ TEST_CASE("a layered endpoint passes on what it is told, to both layers", "[tran
 TEST_CASE("nodes that are not full, and ranks that do not exist, are refused", "[transport][layered]") {
   CHECK_THROWS_WITH(Threads{.ranks_per_node = 4}.connect(Group::all_local(6)),
                     Catch::Contains("6 ranks do not fill nodes of 4 ranks"));
-  CHECK_THROWS_AS(Threads{.ranks_per_node = 0}.connect(Group::all_local(6)), BadArgument);
+  CHECK_THROWS_AS(Threads{.ranks_per_node = -1}.connect(Group::all_local(6)), BadArgument);
   auto endpoints = Threads{.ranks_per_node = 2}.connect(Group::all_local(4));
   CHECK_THROWS_AS(endpoints[0].send(4, Tag{}, {}), BadArgument);
   CHECK_THROWS_AS(endpoints[0].near().recv(2, Tag{}, {}), BadArgument);

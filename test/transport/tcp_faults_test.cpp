@@ -68,6 +68,12 @@ void train(TcpTransport const& transport, int ranks, Rank rank, Voice voice, Ste
 
 auto const go_on = [](TcpEndpoint&, std::uint64_t) { return true; };
 
+/// Few ranks have all links, more a ring: then most have none with the one that is lost.
+TcpTransport of_ranks(int ranks, Limits limits = {}) {
+  return {.addresses = free_loopback_addresses(ranks), .limits = limits,
+          .links = ranks > 4 ? Links::ring() : Links::all_pairs()};
+}
+
 /// All but `culprit` tell the same cause, which names it, between `least` and `most` seconds after `since`.
 void check_survivors(Processes& processes, int ranks, Rank culprit, Fault fault, double since, double least,
                      double most) {
@@ -89,9 +95,9 @@ void check_survivors(Processes& processes, int ranks, Rank culprit, Fault fault,
 }  // namespace
 
 TEST_CASE("a rank that is killed in mid-operation is named by all others within a second", "[transport][tcp][fault]") {
-  auto const ranks  = GENERATE(2, 4);
-  auto const culprit = ranks - 1;
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
+  auto const ranks     = GENERATE(2, 4, 6);
+  auto const culprit   = ranks - 1;
+  auto const transport = of_ranks(ranks);
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) { train(transport, ranks, rank, voice, go_on); }};
   for (Rank rank = 0; rank < ranks; ++rank) CHECK(processes.line(rank) == "ready");
   auto const since = seconds_now();
@@ -120,12 +126,13 @@ TEST_CASE("a rank that is killed between steps is named by all others within a s
 
 TEST_CASE("a rank that is stopped is declared dead after Limits::dead, and told so when it comes back",
           "[transport][tcp][fault]") {
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(3), .limits = short_limits};
-  auto processes       = Processes{3, [&](Rank rank, Voice voice) { train(transport, 3, rank, voice, go_on); }};
-  for (Rank rank = 0; rank < 3; ++rank) CHECK(processes.line(rank) == "ready");
+  auto const ranks     = GENERATE(3, 6);
+  auto const transport = of_ranks(ranks, short_limits);
+  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) { train(transport, ranks, rank, voice, go_on); }};
+  for (Rank rank = 0; rank < ranks; ++rank) CHECK(processes.line(rank) == "ready");
   auto const since = seconds_now();
   processes.send(1, SIGSTOP);
-  check_survivors(processes, 3, 1, Fault::peer_stalled, since, 1.5, 2.5);
+  check_survivors(processes, ranks, 1, Fault::peer_stalled, since, 1.5, 2.5);
   processes.send(1, SIGCONT);
   auto const report = Report::parse(processes.line(1));
   CHECK(report.is(Fault::evicted));

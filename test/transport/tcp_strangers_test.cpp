@@ -208,11 +208,45 @@ TEST_CASE("another version of the wire is refused on both ends", "[transport][tc
   auto reason       = std::string{};
   {
     auto const thread = NamedThread{"rank 0", [&] { first = take_part(transport, 0); }};
-    reason = FakeRank{transport.addresses[0], {.wire_version = wire::version + 1}}.reason;
+    reason = FakeRank{transport.addresses[0], {.wire_version = {.major = 2}}}.reason;
   }
-  CHECK_THAT(reason, Catch::Contains("version 1") && Catch::Contains("version 2"));
-  CHECK_THAT(line, Catch::Contains("version 1") && Catch::Contains("version 2"));
+  CHECK_THAT(reason, Catch::Contains("version 1.0") && Catch::Contains("version 2.0"));
+  CHECK_THAT(line, Catch::Contains("version 1.0") && Catch::Contains("version 2.0"));
   CHECK(first.fault == number(Fault::join_timeout));
+}
+
+TEST_CASE("a rank with a newer minor version of the wire joins, and both speak the smaller",
+          "[transport][tcp][fault]") {
+  auto const transport = two();
+  auto const newer     = wire::Version{wire::version.major, static_cast<std::uint8_t>(wire::version.minor + 1)};
+  auto first           = Outcome{};
+  auto reason          = std::string{};
+  auto answer          = wire::HeaderBytes{};
+  {
+    auto const thread = NamedThread{"rank 0", [&] {
+      auto at = std::move(transport.connect(Group{2, {0}})[0]);
+      try {
+        at.recv(1, Tag{9}, {}).wait();
+        at.send(1, Tag{9}, {}).wait();
+        at.recv(1, Tag{9}, {}).wait();
+      } catch (PeerLost const& lost) {
+        first = {lost.what(), number(lost.fault()), {}};
+      }
+    }};
+    auto fake = FakeRank{transport.addresses[0], {.wire_version = newer}};
+    reason    = fake.reason;
+    auto head = wire::Header{.from = 1, .to = 0, .tag = Tag{9}};
+    fake.send(1, head);
+    ::recv(fake.sockets[1].get(), answer.data(), answer.size(), MSG_WAITALL);
+    head.minor = newer.minor;
+    fake.send(1, head);                                                    // as if it had not heard
+    auto rest = std::byte{};
+    while (::recv(fake.sockets[1].get(), &rest, 1, 0) > 0) {}              // until rank 0 hangs up
+  }
+  CHECK(reason == "");
+  CHECK(wire::parse(answer, 0).version == wire::version);
+  CHECK(first.fault == number(Fault::frame_corrupt));
+  CHECK_THAT(first.error, Catch::Contains("claims version " + newer.text() + " of the wire"));
 }
 
 TEST_CASE("a frame that lies about its length is damage, and nothing is allocated for it", "[transport][tcp][fault]") {

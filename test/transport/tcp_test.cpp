@@ -63,7 +63,8 @@ TEST_CASE("an all-reduce over TCP leaves the same sum on all ranks", "[transport
 }
 
 TEST_CASE("messages of any size arrive whole over TCP", "[transport][tcp]") {
-  auto const sizes = std::array<std::size_t, 9>{0, 1, 63, 16'320, 16'321, 262'144, 262'145, 1'048'577, 3'145'728};
+  auto const sizes = std::array<std::size_t, 10>{0,      1,       63,      32'768,    33'728,
+                                                 33'729, 262'144, 262'145, 1'048'577, 3'145'728};
   auto const ended = on_ranks<TcpTransport>(2, 0, [&](auto& at, auto&) {
     for (auto const size : sizes) {
       auto mine = std::vector<std::byte>(size), theirs = std::vector<std::byte>(size);

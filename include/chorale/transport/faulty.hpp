@@ -11,6 +11,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -61,6 +62,8 @@ class FaultyEndpoint {
   void announce(Operation const& operation) { chorale::announce(state_->at, operation); }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->at, step); }
   void fail(std::string const& why) { chorale::fail(state_->at, why); }
+  bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return state_->at.lost(rank); }
+  bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(state_->at, state_->until_next(longest)); }
 
  private:
   struct Item {
@@ -118,6 +121,13 @@ class FaultyEndpoint {
       if (under_way_.is_over(ticket)) return;
       under_way_[ticket].pending.wait();
       under_way_.finish(ticket);
+    }
+
+    /// At most until a message that is delayed leaves; it leaves at the next look.
+    std::chrono::nanoseconds until_next(std::chrono::nanoseconds longest) const {
+      if (held_.empty()) return longest;
+      auto const left = held_.front().leaves.at - std::chrono::steady_clock::now();
+      return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds{0}, longest);
     }
 
     E at;

@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/control_payload.hpp>
-#include <chorale/transport/crc32c.hpp>
 #include <chorale/transport/little_endian.hpp>
 #include <chorale/transport/operation.hpp>
 
 #include <array>
 #include <cstddef>
+#include <compare>
 #include <cstdint>
 #include <span>
+#include <string>
 
 /// What processes say to each other over a byte stream. Every byte is in docs/55-wire.md.
 namespace chorale::wire {
 
-inline constexpr std::uint16_t version    = 1;
+/// Of the wire format. Two sides with one major work together, and speak the smaller of their minors: a newer minor
+/// knows all that an older one does, and leaves every byte where it is.
+struct Version {
+  std::uint8_t major = 1;
+  std::uint8_t minor = 0;
+
+  std::string text() const { return std::to_string(major) + "." + std::to_string(minor); }
+  friend constexpr auto operator<=>(Version, Version) = default;
+};
+
+inline constexpr Version version{.major = 1, .minor = 0};
 inline constexpr std::size_t header_bytes = 64;
 
 /// The values are part of the wire format, as are those of Collective, Op and Element.
@@ -37,6 +49,7 @@ struct Header {
   std::uint32_t fingerprint = 0;                                           // Operation::fingerprint()
   std::uint64_t length      = 0;                                           // bytes of payload
   std::uint32_t payload_crc = 0;                                           // crc32c(payload)
+  std::uint8_t minor        = version.minor;                               // that both ends speak
 
   friend constexpr bool operator==(Header const&, Header const&) = default;
 };
@@ -55,7 +68,8 @@ inline constexpr std::size_t checked_bytes = header_bytes - 4;             // th
 inline void write(Header const& header, std::span<std::byte, header_bytes> out) {
   auto to = Writer{out};
   to.bytes(detail::frame_magic);
-  to.number(version);
+  to.number(version.major);
+  to.number(header.minor);
   to.number(static_cast<std::uint8_t>(header.type));
   to.number(header.flags);
   to.number(header.incarnation);
@@ -79,15 +93,15 @@ enum class Parse {
   ok,
   need_more,                                                               // so far a header; read until 64 bytes
   not_a_frame,                                                             // another protocol, or a stream out of step
-  other_version,                                                           // a header of Parsed::version
+  other_version,                                                           // of Parsed::version, which we do not speak
   corrupt,                                                                 // its checksum, or a value that is none
   too_large                                                                // more payload than allowed
 };
 
 struct Parsed {
   Parse result;
-  Header header         = {};                                              // ok and too_large only
-  std::uint16_t version = 0;                                               // as sent; ok, other_version and later ones
+  Header header   = {};                                                    // ok and too_large only
+  Version version = {0, 0};                                                // as sent; ok, other_version and later ones
 };
 
 namespace detail {
@@ -123,13 +137,17 @@ inline bool read(Header& header, ConstBytes in) {
 ///             checksum the caller compares: crc32c(payload) == header.payload_crc
 /// order       magic, version, checksum, values, length: the first that is wrong is the result
 inline Parsed parse(ConstBytes in, std::uint64_t max_length) {
-  constexpr auto after_version = detail::frame_magic.size() + sizeof(version);
+  constexpr auto after_version = detail::frame_magic.size() + 2;
   for (std::size_t i = 0; i < detail::frame_magic.size() && i < in.size(); ++i)
     if (in[i] != detail::frame_magic[i]) return {Parse::not_a_frame};
   if (in.size() < after_version) return {Parse::need_more};
-  auto parsed    = Parsed{Parse::ok};
-  parsed.version = Reader{in.subspan(detail::frame_magic.size())}.number<std::uint16_t>();
-  if (parsed.version != version) parsed.result = Parse::other_version;
+  auto parsed = Parsed{Parse::ok};
+  auto from   = Reader{in.subspan(detail::frame_magic.size())};
+  parsed.version.major = from.number<std::uint8_t>();
+  parsed.version.minor = from.number<std::uint8_t>();
+  parsed.header.minor  = parsed.version.minor;
+  if (parsed.version.major != version.major || parsed.version.minor > version.minor)
+    parsed.result = Parse::other_version;
   else if (in.size() < header_bytes) parsed.result = Parse::need_more;
   else if (crc32c(in.first(detail::checked_bytes)) !=
            Reader{in.subspan(detail::checked_bytes)}.number<std::uint32_t>())

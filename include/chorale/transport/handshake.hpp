@@ -60,7 +60,7 @@ class Dialer : public Handshake {
 
   void on_accept(ConstBytes message) {
     auto from          = Reader{message.subspan(prefix_bytes)};
-    auto const claimed = detail::read_identity(from, me().wire_version);
+    auto const claimed = detail::read_identity(from, theirs());
     if (!proves(message, Label::accept)) return give_up(no_common_secret(message));
     if (!claimed.whole) return give_up(no_handshake());
     if (claimed.identity.rank != to_)
@@ -121,7 +121,7 @@ class Acceptor : public Handshake {
     if (!proves(message, Label::client)) return send_refusal(no_common_secret(message));
     set_proved();
     auto from          = Reader{client_hello().subspan(prefix_bytes)};
-    auto const claimed = detail::read_identity(from, me().wire_version);
+    auto const claimed = detail::read_identity(from, theirs());
     if (!claimed.whole) return send_refusal(no_handshake());
     set_peer(claimed.identity);
     if (auto wrong = misfit(claimed.identity, claimed.to, me())) return send_refusal(std::move(*wrong));

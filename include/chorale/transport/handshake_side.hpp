@@ -56,6 +56,10 @@ class Handshake {
   /// Who the other end is, once it is asking or accepted.
   Identity const& peer() const { return peer_; }
 
+  /// What frames of this connection are to be, once it is asking or accepted: the smaller minor. Both have said theirs
+  /// under the proofs, so nobody in between can make it smaller where there is a secret.
+  Version agreed() const { return std::min(me_.wire_version, theirs()); }
+
   /// When refused: for programs, and as a part of a sentence with both values, for people.
   Fault fault() const { return refusal_.fault; }
   std::string const& reason() const { return refusal_.reason; }
@@ -63,8 +67,9 @@ class Handshake {
   /// A key that only the two ends of this connection have: they need a secret, and to have proved it.
   ///
   /// source  HKDF-SHA256 of the secret, salted with both nonces
+  bool has_session_key() const { return secret_ != nullptr && proved_; }
   Key session_key() const {
-    CHORALE_EXPECTS(secret_ != nullptr && proved_, "a session key comes of a secret that both ends have proved");
+    CHORALE_EXPECTS(has_session_key(), "a session key comes of a secret that both ends have proved");
     auto salt = std::array<std::byte, 2 * sizeof(Nonce)>{};
     auto both = Writer{salt};
     both.bytes(client_hello().last(sizeof(Nonce)));
@@ -93,6 +98,7 @@ class Handshake {
   }
 
   Identity const& me() const { return me_; }
+  Version theirs() const { return theirs_.value_or(me_.wire_version); }    // as the peer's first message says
   bool proved() const { return proved_; }
   bool has_secret() const { return secret_ != nullptr; }
   void expect(Message next) { expected_ = next; }
@@ -126,7 +132,8 @@ class Handshake {
     sent_ = out_size_ = 0;
     auto to = Writer{out_};
     to.bytes(magic);
-    to.number(me_.wire_version);
+    to.number(me_.wire_version.major);
+    to.number(me_.wire_version.minor);
     to.number(static_cast<std::uint8_t>(type));
     to.number(static_cast<std::uint8_t>(has_secret()));
     return to;
@@ -223,24 +230,27 @@ class Handshake {
     if (type_of(in_) == Message::refuse) {
       if (in_size_ > prefix_bytes + 1 && std::to_integer<std::size_t>(in_[prefix_bytes + 1]) > max_text)
         give_up(no_handshake());
-    } else if (version_of(in_) != me_.wire_version) {
+    } else if (version_of(in_).major != me_.wire_version.major) {
       send_refusal(other_version(version_of(in_)));
-    } else if (type_of(in_) != expected_) {
+    } else if (type_of(in_) != expected_ || version_of(in_) != theirs_.value_or(version_of(in_))) {
       give_up(no_handshake());
+    } else {
+      theirs_ = version_of(in_);
     }
   }
 
-  static std::uint16_t version_of(ConstBytes message) {
-    return Reader{message.subspan(magic.size())}.number<std::uint16_t>();
+  static Version version_of(ConstBytes message) {
+    return {std::to_integer<std::uint8_t>(message[magic.size()]),
+            std::to_integer<std::uint8_t>(message[magic.size() + 1])};
   }
-  Refusal other_version(std::uint16_t theirs) const {
-    return {Fault::version_mismatch, peer_name_ + " speaks version " + std::to_string(theirs) +
-                                         " of the wire format, and " + my_name() + " version " +
-                                         std::to_string(me_.wire_version)};
+  Refusal other_version(Version theirs) const {
+    return {Fault::version_mismatch, peer_name_ + " speaks version " + theirs.text() + " of the wire format, and " +
+                                         my_name() + " version " + me_.wire_version.text()};
   }
 
   void read_refusal(ConstBytes message) {
-    if (!proved_ && version_of(message) != me_.wire_version) return give_up(other_version(version_of(message)));
+    auto const said = version_of(message);
+    if (!proved_ && said.major != me_.wire_version.major) return give_up(other_version(said));
     auto from        = Reader{message.subspan(prefix_bytes)};
     auto const fault = detail::fault_of(from.number<std::uint8_t>());
     auto const size  = from.number<std::uint8_t>();
@@ -265,6 +275,7 @@ class Handshake {
   Message expected_;
   std::string peer_name_;
   Identity peer_{};
+  std::optional<Version> theirs_{};
   State state_ = State::talking;
   bool proved_ = false;
   Refusal refusal_{};

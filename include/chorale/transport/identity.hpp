@@ -24,7 +24,7 @@ struct Identity {
   std::uint32_t incarnation = 0;                                           // of a rank that was started again: another
   std::uint8_t channel      = 0;                                           // of the pair: 0 control, from 1 data
   std::array<std::byte, 32> plan_hash{};                                   // of the model and how it is distributed
-  std::uint16_t wire_version = version;                                    // goes before, with every message
+  Version wire_version = version;                                          // goes before, with every message
 
   friend constexpr bool operator==(Identity const&, Identity const&) = default;
 };
@@ -58,7 +58,7 @@ struct Addressed {
   bool whole;                                                              // no byte was missing or has no meaning
 };
 
-inline Addressed read_identity(Reader& from, std::uint16_t wire_version) {
+inline Addressed read_identity(Reader& from, Version wire_version) {
   auto result = Addressed{};
   from.bytes(result.identity.job);
   result.identity.rank        = from.number<std::int32_t>();

@@ -169,21 +169,22 @@ class TwoLayerEndpoint {
 /// `far`, also those that differ in node and in number. far() is a view of it. `near` connects each node by itself, as a
 /// group of n; where its value names a place, a shared memory file for example, the name must differ between nodes.
 ///
-/// timeout   the longest wait for one message while the other layer has messages under way; otherwise the layer's own
+/// ranks_per_node   0: as many as the group has in each process
+/// timeout          the longest wait for one message while the other layer has messages under way; otherwise the layer's own
 template <Transport Near, Transport Far>
 struct Layered {
   using endpoint = TwoLayerEndpoint<typename Near::endpoint, typename Far::endpoint>;
 
   Near near{};
   Far far{};
-  int ranks_per_node = 1;
+  int ranks_per_node = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
 
   static constexpr bool reaches(Memory memory) { return Near::reaches(memory) && Far::reaches(memory); }
 
   /// throws  BadArgument when the last node would have fewer ranks than the others
   std::vector<endpoint> connect(Group const& group) const {
-    auto const n = ranks_per_node;
+    auto const n = ranks_per_node != 0 ? ranks_per_node : group.meeting().ranks_per_process;
     CHORALE_EXPECTS(n >= 1 && group.size() % n == 0,
                     std::to_string(group.size()) + " ranks do not fill nodes of " + std::to_string(n) + " ranks");
     auto endpoints = std::vector<endpoint>{};

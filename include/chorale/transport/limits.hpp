@@ -9,7 +9,8 @@ namespace chorale {
 /// ever compared with another host's.
 ///
 ///   silence       no heartbeat and no byte from a rank: a warning after warn_silent, a fault after dead
-///   no progress   heartbeats come, but the operation moves no byte: a warning after warn_stuck, a fault after stuck
+///   no progress   heartbeats come, but the operation moves no byte: a warning after warn_stuck, a fault after stuck.
+///                 With Failures::apart a rank that waits, too, gets twice the time, and one that only polls all of it
 struct Limits {
   std::chrono::nanoseconds heartbeat   = std::chrono::seconds{1};          // sent this often, by a thread of its own
   std::chrono::nanoseconds warn_silent = std::chrono::seconds{2};
@@ -19,5 +20,11 @@ struct Limits {
   std::chrono::nanoseconds handshake   = std::chrono::seconds{5};          // from a connection to an accepted rank
   std::chrono::nanoseconds join        = std::chrono::seconds{600};        // from connect() until all ranks are there
 };
+
+/// Whom the loss of a rank concerns.
+///
+///   together   all: every operation of every rank then throws the same first cause. For collectives, which need all
+///   apart      who talks to it: only operations with that rank throw, all others go on. For servers and their workers
+enum class Failures { together, apart };
 
 }  // namespace chorale

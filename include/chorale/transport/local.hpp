@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
+#include <chorale/transport/limits.hpp>
 #include <chorale/transport/local_hub.hpp>
 #include <chorale/transport/transport.hpp>
 
@@ -27,12 +28,23 @@ namespace chorale {
 ///         An endpoint may be moved while operations are in flight: they need only that one of the group lives
 /// cost    a message is copied once, by its receiver; P ranks share 2 P² + 4 P KiB
 /// throws  PeerLost when a rank has failed or a wait is longer than the timeout, then from every operation of every
-///         rank; when it is thrown, no other rank touches this one's memory any more
+///         rank; when it is thrown, no other rank touches this one's memory any more. With Failures::apart, from every
+///         operation with that rank, and that rank alone touches nothing any more; a rank also fails when its endpoint
+///         is destroyed, and no memory can be exposed
 class LocalEndpoint {
  public:
   class pending;
 
   LocalEndpoint(std::shared_ptr<LocalHub> hub, Rank rank) : hub_{std::move(hub)}, rank_{rank} {}
+  LocalEndpoint(LocalEndpoint&&) noexcept = default;
+  LocalEndpoint& operator=(LocalEndpoint&& other) noexcept {
+    std::swap(hub_, other.hub_);
+    std::swap(rank_, other.rank_);
+    return *this;
+  }
+  ~LocalEndpoint() {
+    if (hub_ && hub_->is_apart()) hub_->fail(rank_, rank_, "it had ended and left the group.");
+  }
 
   Rank rank() const { return rank_; }
   int  size() const { return hub_->size; }
@@ -45,9 +57,20 @@ class LocalEndpoint {
   Bytes peer(Rank rank, Tag tag) const { return hub_->window(rank, tag).bytes; }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
-  [[nodiscard]] LocalHub::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_}; }
+  [[nodiscard]] LocalHub::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
 
-  /// Ends every wait of every rank with a PeerLost that names this rank and says why.
+  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  bool lost(Rank peer) const {
+    expect_rank(peer);
+    return hub_->lost(rank_, peer);
+  }
+
+  /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
+  /// or the time is over; then false.
+  bool wait_any(std::chrono::nanoseconds longest) { return hub_->wait_for_bell(rank_, longest); }
+
+  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
+  /// and says why. Its own operations throw the same.
   ///
   /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
   void fail(std::string const& why) { hub_->fail(rank_, rank_, why); }
@@ -70,12 +93,13 @@ class LocalEndpoint::pending {
   /// throws  PeerLost when a rank has failed; Error when the other end has another size
   bool done() {
     if (kind_ == Kind::done) return true;
-    hub_->check(me_);
+    hub_->check(me_, me_);
     bool const over = kind_ == Kind::send   ? taken()
                       : kind_ == Kind::recv ? take()
                       : kind_ == Kind::room ? has_room()
                                             : met();
     if (over) kind_ = Kind::done;
+    else if (hub_->is_apart()) hub_->check(me_, peer_);
     return over;
   }
 
@@ -105,7 +129,8 @@ class LocalEndpoint::pending {
     slot_      = static_cast<unsigned>(std::countr_one(lane.posted.load(std::memory_order_acquire)));
     turn_      = ++lane.sent;
     lane.messages[slot_] = {turn_, tag_, out.data(), out.size()};
-    lane.posted.fetch_or(std::uint64_t{1} << slot_, std::memory_order_release);
+    lane.posted.fetch_or(std::uint64_t{1} << slot_);
+    hub_->ring(peer_);
   }
 
   bool taken() const {
@@ -127,10 +152,11 @@ class LocalEndpoint::pending {
     if (got == nullptr) return false;
     if (got->size != bytes_.size()) disagree(peer_, "sent " + bytes(got->size), "expected " + bytes(bytes_.size()));
     {
-      auto const hold = LocalHub::Hold{*hub_, me_};
+      auto const hold = LocalHub::Hold{*hub_, me_, peer_};
       if (!bytes_.empty()) std::memcpy(bytes_.data(), got->data, got->size);
     }
-    lane.posted.fetch_and(~bit, std::memory_order_release);
+    lane.posted.fetch_and(~bit);
+    hub_->ring(peer_);
     return true;
   }
 
@@ -165,7 +191,8 @@ class LocalEndpoint::pending {
   [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours) {
     auto const what = "rank " + std::to_string(peer) + " " + theirs + " where rank " + std::to_string(me_) + " " +
                       ours + ", tag " + std::to_string(number(tag_)) + ".";
-    hub_->fail(me_, me_, what);
+    if (hub_->is_apart()) hub_->part(me_, peer, what);
+    else hub_->fail(me_, me_, what);
     throw Error{what, "the same calls, with the same sizes and in the same order, on every rank."};
   }
 
@@ -173,9 +200,11 @@ class LocalEndpoint::pending {
     static constexpr std::array names = {"", "send", "recv", "send (64 messages under way)", "expose", "leave"};
     auto const whom = peer_ < hub_->size ? peer_ : me_;
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(hub_->timeout).count();
-    hub_->fail(me_, whom, "rank " + std::to_string(me_) + " waited " + std::to_string(limit) + " ms for it in " +
-                              names[static_cast<std::size_t>(kind_)] + ", tag " + std::to_string(number(tag_)) + ".");
-    hub_->throw_lost(me_);
+    auto const why   = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) + " ms for it in " +
+                     names[static_cast<std::size_t>(kind_)] + ", tag " + std::to_string(number(tag_)) + ".";
+    if (hub_->is_apart()) hub_->part(me_, whom, why);
+    else hub_->fail(me_, whom, why);
+    hub_->throw_lost(me_, whom);
   }
 
   using Message = LocalHub::Message;
@@ -192,7 +221,7 @@ class LocalEndpoint::pending {
 
 inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
-  hub_->check(rank_);
+  hub_->check(rank_, peer);
   pending{pending::Kind::room, *hub_, rank_, peer, tag, {}}.wait();
   auto sent = pending{pending::Kind::send, *hub_, rank_, peer, tag, {}};
   sent.post(out);
@@ -205,6 +234,7 @@ inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) 
 }
 
 inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
+  CHORALE_EXPECTS(!hub_->is_apart(), "access in place needs all ranks, and LocalTransport has Failures::apart");
   auto exposed = pending{pending::Kind::expose, *hub_, rank_, 0, tag, mine};
   exposed.done();                                                     // peers see it now, not at the first look
   return exposed;
@@ -220,11 +250,13 @@ inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
 
 /// Ranks that are threads of one process and read each other's memory.
 ///
-/// timeout   the longest wait for one message or meeting
+/// timeout    the longest wait for one message or meeting
+/// failures   apart: the loss of a rank leaves the others alone
 struct LocalTransport {
   using endpoint = LocalEndpoint;
 
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
+  Failures failures                = Failures::together;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -232,7 +264,7 @@ struct LocalTransport {
   std::vector<endpoint> connect(Group const& group) const {
     CHORALE_EXPECTS(group.is_all_local(), "LocalTransport connects threads of one process, but only " +
         std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
-    auto const hub = std::make_shared<LocalHub>(group.size(), timeout);
+    auto const hub = std::make_shared<LocalHub>(group.size(), timeout, failures);
     auto endpoints = std::vector<endpoint>{};
     for (Rank const rank : group.local()) endpoints.emplace_back(hub, rank);
     return endpoints;

@@ -4,18 +4,24 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/limits.hpp>
 
+#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -34,9 +40,26 @@ struct LocalHub {
     std::size_t      size;
   };
 
+  /// Why nothing passes any more. The first who claims it says so.
+  struct Loss {
+    std::atomic<bool> claimed{false}, failed{false};
+    Rank culprit = 0;                                                 // these two: set before `failed`, then constant
+    std::string cause{};
+
+    void claim(Rank who, std::string const& why) {
+      if (!claimed.exchange(true)) {
+        culprit = who;
+        cause   = why;
+        failed.store(true);
+      }
+      spin_until([&] { return failed.load(std::memory_order_acquire); });
+    }
+  };
+
   /// From one rank to another. A set bit of `posted` is a message: the sender sets it, the receiver clears it.
   struct alignas(64) Lane {
     std::atomic<std::uint64_t> posted{0};
+    Loss loss;                                                        // of the sender for the receiver, if apart
     std::uint64_t sent = 0;                                           // the sender's
     std::array<Message, slots> messages;                              // written by the sender while the bit is clear
   };
@@ -52,10 +75,14 @@ struct LocalHub {
     std::atomic<bool> holds{false};
     std::array<bool, slots> in_use{};                                 // the rank's own: peers may still need the window
     std::array<Window, slots> windows;
+    alignas(64) std::atomic<std::uint32_t> bell{0};                   // rung when something moves, if the rank listens
+    std::atomic<bool> listens{false}, sleeps{false};
+    std::uint32_t heard = 0;                                          // the rank's own
   };
 
-  LocalHub(int n, std::chrono::nanoseconds limit)
-      : size{n}, timeout{limit}, spins{static_cast<unsigned>(n) <= std::thread::hardware_concurrency() ? 2'000 : 20},
+  LocalHub(int n, std::chrono::nanoseconds limit, Failures policy = Failures::together)
+      : size{n}, timeout{limit}, failures{policy},
+        spins{static_cast<unsigned>(n) <= std::thread::hardware_concurrency() ? 2'000 : 20},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
         fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {}
 
@@ -66,15 +93,19 @@ struct LocalHub {
   }
   static std::size_t slot(Tag tag) { return static_cast<std::uint32_t>(tag) % slots; }
 
+  /// What a rank would throw in an operation with that peer.
+  Loss& loss(Rank me, Rank peer) { return is_apart() ? lane(peer, me).loss : all; }
+  bool is_apart() const { return failures == Failures::apart; }
+
   /// While it lives, no rank that fails gives up its memory.
   class Hold {
    public:
-    Hold(LocalHub& hub, Rank rank) : holds_{hub.member(rank).holds} {
+    Hold(LocalHub& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
       holds_.store(true, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);            // the processor's fence is the failing rank's
-      if (!hub.failed.load(std::memory_order_acquire)) return;
+      if (!hub.loss(rank, peer).failed.load(std::memory_order_acquire)) return;
       holds_.store(false, std::memory_order_release);
-      hub.throw_lost(rank);
+      hub.throw_lost(rank, peer);
     }
     ~Hold() { holds_.store(false, std::memory_order_release); }
     Hold(Hold const&)            = delete;
@@ -84,24 +115,63 @@ struct LocalHub {
     std::atomic<bool>& holds_;
   };
 
-  /// The first call counts. Returns when no rank but `me` touches foreign memory, and none will again.
+  /// A rank cannot go on, because of `culprit`. The first call counts. Returns when no rank but `me` touches foreign
+  /// memory of who can be blamed, and none will again.
   void fail(Rank me, Rank culprit, std::string const& why) {
-    if (!claimed.exchange(true)) {
-      lost  = culprit;
-      cause = why;
-      failed.store(true);
+    if (!is_apart()) all.claim(culprit, why);
+    for (Rank rank = 0; is_apart() && rank < size; ++rank) {
+      loss(rank, me).claim(me, why);
+      loss(me, rank).claim(me, why);
     }
-    spin_until([&] { return failed.load(std::memory_order_acquire); });
+    for (Rank rank = 0; rank < size; ++rank) ring(rank);
     quiesce(me);
   }
 
-  void check(Rank me) {
-    if (failed.load(std::memory_order_acquire)) throw_lost(me);
+  /// Two ranks have nothing to do with each other any more, where failures are apart.
+  void part(Rank me, Rank peer, std::string const& why) {
+    loss(me, peer).claim(peer, why);
+    loss(peer, me).claim(me, "it went on without this rank: " + why);
+    ring(peer);
+    quiesce(me);
   }
 
-  [[noreturn]] void throw_lost(Rank me) {
+  bool lost(Rank me, Rank peer) {
+    return loss(me, peer).failed.load(std::memory_order_acquire) || loss(me, me).failed.load(std::memory_order_acquire);
+  }
+  void check(Rank me, Rank peer) {
+    for (Rank const rank : {me, peer})
+      if (loss(me, rank).failed.load(std::memory_order_acquire)) throw_lost(me, rank);
+  }
+
+  [[noreturn]] void throw_lost(Rank me, Rank peer) {
     quiesce(me);
-    throw PeerLost{lost, "rank " + std::to_string(me) + " lost rank " + std::to_string(lost) + ": " + cause};
+    auto const& found = loss(me, peer);
+    throw PeerLost{found.culprit, "rank " + std::to_string(me) + " lost rank " + std::to_string(found.culprit) + ": " +
+                                      found.cause};
+  }
+
+  /// Tells a rank that something moved, if it wants to know.
+  void ring(Rank rank) {
+    auto& m = member(rank);
+    if (!m.listens.load()) return;
+    m.bell.fetch_add(1);
+    if (m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  /// Until it rings for the first time since the last call; false when the time is over.
+  bool wait_for_bell(Rank me, std::chrono::nanoseconds longest) {
+    auto& m = member(me);
+    if (!m.listens.exchange(true)) return true;                       // nobody has rung so far
+    auto const deadline = Deadline::after(longest);
+    for (int turns = 0;; ++turns) {
+      check(me, me);
+      auto const rung = m.bell.load();
+      if (std::exchange(m.heard, rung) != rung) return true;
+      if (deadline.passed()) return false;
+      if (turns < spins) relax();
+      else if (turns < spins + rests) std::this_thread::yield();
+      else sleep(m, deadline.at - std::chrono::steady_clock::now());
+    }
   }
 
   void quiesce(Rank me) {
@@ -113,14 +183,23 @@ struct LocalHub {
 
   int const size;
   std::chrono::nanoseconds const timeout;
+  Failures const failures;
   int const spins;                                                    // few when ranks share cores
   std::vector<Member> members;
   std::vector<Lane> lanes;
   bool const fenced;
+  Loss all;                                                           // for all ranks, where failures are together
 
-  std::atomic<bool> claimed{false}, failed{false};
-  Rank lost = 0;                                                      // these two: set before `failed`, then constant
-  std::string cause;
+ private:
+  static constexpr int rests = 20;                                    // yields before it sleeps
+
+  static void sleep(Member& m, std::chrono::nanoseconds longest) {
+    auto const ns   = std::max<std::chrono::nanoseconds::rep>(longest.count(), 1);
+    auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
+    m.sleeps.store(true);
+    syscall(SYS_futex, &m.bell, FUTEX_WAIT_PRIVATE, m.heard, &time, nullptr, 0);
+    m.sleeps.store(false);
+  }
 };
 
 }  // namespace chorale

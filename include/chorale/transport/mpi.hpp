@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,38 +30,53 @@ class MpiEndpoint {
 
   explicit MpiEndpoint(std::unique_ptr<detail::MpiState> state) : state_{std::move(state)} {}
 
-  Rank rank() const { return state_->rank; }
-  int  size() const { return state_->size; }
+  Rank rank() const { return state_->voice.rank; }
+  int  size() const { return state_->voice.size; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     expect_rank(peer);
-    return state_->start(Kind::send, peer, tag, out.size(), [&](Range part, int as, MPI_Request* into) {
-      return MPI_Isend(out.data() + part.begin, static_cast<int>(part.size()), MPI_BYTE, peer, as, state_->data, into);
-    });
+    return state_->send(peer, tag, out);
   }
   pending recv(Rank peer, Tag tag, Bytes in) {
     expect_rank(peer);
-    return state_->start(Kind::recv, peer, tag, in.size(), [&](Range part, int as, MPI_Request* into) {
-      return MPI_Irecv(in.data() + part.begin, static_cast<int>(part.size()), MPI_BYTE, peer, as, state_->data, into);
-    });
+    return state_->recv(peer, tag, in);
   }
 
-  /// MPI's own. Waits as long as MPI does: no timeout of ours.
+  /// See chorale::announce().
+  void announce(Operation const& operation) { state_->voice.announce(operation); }
+
+  /// See chorale::begin_step().
+  void begin_step(std::uint64_t step) { state_->voice.step = step; }
+
+  /// MPI's own. Once all ranks have begun it, it waits as long as MPI does: no timeout of ours.
   ///
+  /// cost    MPI's; where it was announced, as by NativeAllReduce, before it log2 P empty messages, by which ranks find
+  ///         that one is missing, or in another operation
   /// order   MPI's: the same bits on all ranks is what it advises, not what it demands; so with NaN in min and max
   void all_reduce(Span<float> x, Op op) {
     constexpr std::size_t most = std::size_t{1} << 30;                // elements, in an int
-    state_->throw_if_lost();
+    meet();
     auto const how = std::array{MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD}[static_cast<std::size_t>(op)];
     for (; !x.empty(); x = x.subspan(std::min(most, x.size())))
       detail::expect_mpi(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(std::min(most, x.size())), MPI_FLOAT,
                                        how, state_->data), "MPI_Allreduce");
   }
 
-  void fail(std::string const& why) { state_->fail(why); }
+  /// Ends every wait of every rank with a PeerLost that names this rank and says why.
+  void fail(std::string const& why) { state_->voice.fail(why); }
 
  private:
-  using Kind = detail::MpiState::Kind;
+  /// Returns when every rank has announced the operation that this one announced last, if it is new.
+  void meet() {
+    state_->voice.throw_if_lost();
+    auto const& now = state_->voice.announced().at(state_->voice.announced().last());
+    if (std::exchange(met_, now.sequence) == now.sequence) return;
+    for (int distance = 1; distance < size(); distance *= 2) {
+      auto sent = send((rank() + distance) % size(), now.operation.tag, {});
+      recv((rank() - distance + size()) % size(), now.operation.tag, {}).wait();
+      sent.wait();
+    }
+  }
 
   void expect_rank(Rank peer) const {
     CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
@@ -68,6 +84,7 @@ class MpiEndpoint {
   }
 
   std::unique_ptr<detail::MpiState> state_;
+  std::uint64_t met_ = 0;                                             // the last operation in which all ranks met
 };
 
 /// Ranks under mpirun or Slurm, on whatever fabric MPI drives: one rank a process, with its number in MPI_COMM_WORLD.
@@ -77,9 +94,11 @@ class MpiEndpoint {
 /// keeps   MPI is started if it is not, with MPI_THREAD_SERIALIZED, and then ended at exit. All ranks connect in the
 ///         same order. An endpoint may be moved while operations are in flight; they need it to live. After a PeerLost
 ///         no message arrives any more, but memory that was being sent must live until the program ends
+/// cost    in front of each message 64 bytes, and up to 1984 of its own are copied with them; the rest goes straight
 /// throws  PeerLost when a message takes longer than the timeout, when MPI says that the peer is gone, and when another
-///         rank has failed; Error on the receiver when the two ends of a message differ in size
-/// order   announced operations are not compared: MPI's messages have no room for a fingerprint
+///         rank has failed; Disagreement on all ranks when two are in different operations, or a message has another
+///         size than expected. Those are found with its first bytes, or by ranks that have waited for 50 ms; some bytes
+///         of a larger message may be in memory by then
 ///
 /// timeout   the longest wait for one message
 /// piece     messages travel in pieces of at most so many bytes, below 2 GiB; the same on all ranks

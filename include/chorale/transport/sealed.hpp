@@ -44,6 +44,12 @@ struct Plain {
 /// Which end of a connection: the two never seal with the same key.
 enum class End { dialer, acceptor };
 
+/// What an end of a connection seals with: the session key, and which half of it is its own.
+struct EndKey {
+  Key session;
+  End end;
+};
+
 /// Who is on the path of a frame can neither read nor change it, nor send one twice, drop one or swap two: AES-128-GCM.
 ///
 /// bytes_per_key  then a new key is made of the last one. 2^36 keep the advantage of who guesses below 2^-60

@@ -24,12 +24,13 @@ namespace chorale {
 ///
 ///   auto at = SharedMemoryTransport{.name = "mnist", .arena = 64 << 20}.connect(Group{4, {rank}});
 ///
-/// name          of the job, the same on all ranks; may be empty when all ranks live in this process
+/// name          of the job, the same on all ranks; empty: the group's, or none when all ranks live in this process
 /// limits        how long ranks wait for one another
 /// arena         bytes of shared memory for each rank: see HostEndpoint::memory(). Only what lies there can be exposed
 /// ring          bytes under way from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
 /// plan          what the model is, in lines: ranks that differ are told the first one that does
 /// incarnation   how often the job was started before: ranks of another one are refused
+/// failures      together only: ranks share one verdict
 ///
 /// keeps   at most 256 ranks. One file in /dev/shm, of mode 0600, from the first rank's connect() to the last one's;
 ///         then it has no name any more, and goes with the last process, however that ends. The file of a job whose
@@ -45,6 +46,7 @@ struct SharedMemoryTransport {
   std::size_t ring  = 0;
   std::string plan  = {};
   std::uint32_t incarnation = 0;
+  Failures failures         = Failures::together;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -54,8 +56,9 @@ struct SharedMemoryTransport {
   ///         those before it, or its rank is taken; PeerLost with Fault::join_timeout, which lists the ranks that did
   ///         not come; OutOfMemory when the host has not enough
   std::vector<endpoint> connect(Group const& group) const {
-    check(group);
-    auto const job    = HostJob{name, plan, incarnation, arena, ring_for(group.size()), limits};
+    auto const whole = completed_by(group);
+    whole.check(group);
+    auto const job    = HostJob{whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), limits};
     auto const joined = std::make_shared<HostGroup>(HostJoin{job, group}.join());
     auto endpoints    = std::vector<endpoint>{};
     for (auto const& rank : joined->ranks) endpoints.emplace_back(joined, *rank);
@@ -63,6 +66,16 @@ struct SharedMemoryTransport {
   }
 
  private:
+  SharedMemoryTransport completed_by(Group const& group) const {
+    auto whole          = *this;
+    auto const& meeting = group.meeting();
+    if (name.empty() && !group.is_all_local())                             // two jobs of a host have other addresses
+      whole.name = meeting.job + (meeting.addresses.empty() ? "" : "-" + meeting.addresses.front());
+    if (incarnation == 0) whole.incarnation = meeting.incarnation;
+    for (auto const& line : meeting.lines) whole.plan += (whole.plan.empty() ? "" : "\n") + line;
+    return whole;
+  }
+
   static constexpr std::size_t grain = 8'192, smallest = 65'536, largest = 1'048'576;      // of a ring, in bytes
 
   std::size_t ring_for(int world) const {
@@ -71,6 +84,8 @@ struct SharedMemoryTransport {
   }
 
   void check(Group const& group) const {
+    CHORALE_EXPECTS(failures == Failures::together, "ranks of a SharedMemoryTransport fail together; TcpTransport has "
+        "Failures::apart");
     CHORALE_EXPECTS(!group.local().empty(), "SharedMemoryTransport needs a rank that lives in this process");
     CHORALE_EXPECTS(group.size() <= max_host_ranks, "SharedMemoryTransport takes at most " +
         std::to_string(max_host_ranks) + " ranks, got " + std::to_string(group.size()));

@@ -4,11 +4,11 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/announcements.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/shared_memory_file.hpp>
 #include <chorale/transport/shared_memory_hub.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -35,16 +35,16 @@ class HostSeat {
   Rank rank() const { return rank_; }
 
   void announce(Operation const& operation) {
-    ++last_;
-    by_tag_[slot(operation.tag)] = {operation.tag, {last_, operation.fingerprint()}};
-    member_.operations[last_ % HostMember::remembered].set(last_, operation);
-    member_.sequence.store(last_, std::memory_order_relaxed);
+    announced_.add(operation);
+    auto const last = last_announced();
+    member_.operations[last % HostMember::remembered].set(last, operation);
+    member_.sequence.store(last, std::memory_order_relaxed);
   }
-  std::uint64_t last_announced() const { return last_; }
+  std::uint64_t last_announced() const { return announced_.last(); }
 
   HostAnnounced announced(Tag tag) const {
-    auto const& found = by_tag_[slot(tag)];
-    return found.tag == tag ? found.about : HostAnnounced{};
+    auto const& found = announced_.of(tag);
+    return {found.sequence, found.fingerprint};
   }
 
   void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
@@ -67,7 +67,7 @@ class HostSeat {
   void fail(std::string const& why) {
     auto reason = why;
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
-    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::peer_lost, rank_, last_, reason));
+    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::peer_lost, rank_, last_announced(), reason));
     hub_.quiesce(rank_, rank_);
   }
 
@@ -91,19 +91,12 @@ class HostSeat {
   }
 
  private:
-  struct Tagged {
-    Tag tag;
-    HostAnnounced about;
-  };
-
   /// Since when nothing has moved here, nor at the rank that all seem to wait for.
   struct Vain {
     std::tuple<Rank, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t> seen{-1, 0, 0, 0, 0};
     std::chrono::steady_clock::time_point since;
     bool warned = false;
   };
-
-  static std::size_t slot(Tag tag) { return static_cast<std::uint32_t>(tag) % host_slots; }
 
   template <class Done>
   void look_around(Vain& vain, Tag tag, char const* what, Rank peer, Done&& done) {
@@ -177,8 +170,7 @@ class HostSeat {
   HostHub const& hub_;
   Rank const rank_;
   HostMember& member_;
-  std::uint64_t last_ = 0;                                            // operations announced
-  std::array<Tagged, host_slots> by_tag_{};
+  detail::Announcements announced_;
 };
 
 }  // namespace chorale

@@ -6,6 +6,7 @@
 #include <chorale/transport/in_flight.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -83,6 +84,8 @@ class StagedEndpoint {
   void announce(Operation const& operation) { chorale::announce(state_->at, operation); }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->at, step); }
   void fail(std::string const& why) { chorale::fail(state_->at, why); }
+  bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return state_->at.lost(rank); }
+  bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(state_->at, longest); }
 
  private:
   struct Item {

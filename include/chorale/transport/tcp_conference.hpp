@@ -9,6 +9,7 @@
 #include <chorale/transport/tcp_control_link.hpp>
 #include <chorale/transport/tcp_first_cause.hpp>
 #include <chorale/transport/tcp_join.hpp>
+#include <chorale/transport/tcp_partings.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 #include <chorale/transport/tcp_watch.hpp>
 
@@ -31,11 +32,11 @@ namespace chorale::detail {
 ///   rank 2 sees that rank 3 is gone ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all that live
 ///   have sent theirs, at most 200 ms, and takes the least: the verdict
 ///
+/// Where failures are apart, and all ranks have been there, each loss concerns two ranks only: see TcpPartings.
+///
 /// keeps   on one thread, that of the io_context
 class TcpConference {
  public:
-  using Socket = asio::ip::tcp::socket;
-
   struct Host {
     std::function<void(Rank)> agreed;                                      // its plan is ours
     std::function<bool(Rank)> may_return;                                  // its connection is gone; true: not a loss
@@ -45,8 +46,9 @@ class TcpConference {
 
   TcpConference(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
       : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
-        cause_{setup.me(), setup.size()}, watch_{setup.limits, setup.me(), setup.size(), Clock::now()}, tick_timer_{io},
-        abort_timer_{io}, evidence_timer_{io} {
+        cause_{setup.me(), setup.size()},
+        watch_{setup.limits, setup.failures, setup.me(), setup.size(), Clock::now()},
+        partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {
     auto name = std::array<char, wire::max_host_bytes + 1>{};
     if (::gethostname(name.data(), name.size() - 1) == 0) name_ = name.data();
   }
@@ -55,14 +57,18 @@ class TcpConference {
 
   bool has_cause() const { return cause_.begun(); }
 
+  /// All ranks have been there: now failures may be apart.
+  void joined() { apart_ = setup_.failures == Failures::apart; }
+
   /// incarnation   of that rank
-  void add(Rank rank, std::uint32_t incarnation, Socket socket) {
+  void add(Rank rank, std::uint32_t incarnation, Connected with) {
     auto host  = ControlLink::Host{};
     host.heard = [this, rank](wire::Header const& head, ConstBytes payload) { hear(rank, head, payload); };
     host.lost  = [this, rank](LinkFault const& fault) { lose(rank, fault); };
     auto& m    = member(rank);
     if (m.link) m.link->close();
-    m = {std::make_shared<ControlLink>(std::move(socket), Ends{setup_.me(), rank, incarnation},
+    auto const ends = Ends{setup_.me(), rank, incarnation, with.minor};
+    m = {std::make_shared<ControlLink>(std::move(with), ends,
                                        setup_.identity.incarnation, std::move(host)),
          false};
     watch_.begin(rank, Clock::now());
@@ -73,9 +79,12 @@ class TcpConference {
   }
 
   /// The working thread could not use its connection to that rank.
-  void suspect(Rank rank, LinkFault const& fault) {
+  ///
+  /// fate    see TcpPartings
+  void suspect(Rank rank, LinkFault const& fault, Fate fate) {
+    if (apart_) return partings_.suspect(rank, fault, fate);
     auto const& m     = member(rank);
-    auto const reason = m.left ? "it had ended and left the group" : fault.reason;
+    auto const reason = m.left ? has_ended : fault.reason;
     if (fault.fault != Fault::peer_lost || !m.link) return detect(rank, fault.fault, reason);
     after(evidence_timer_, for_evidence, [this, rank, reason] { detect(rank, Fault::peer_lost, reason); });
   }
@@ -83,6 +92,7 @@ class TcpConference {
   /// The first fault that this rank saw is what it tells the others; those after it came of it.
   void detect(Rank rank, Fault fault, std::string const& reason) {
     if (cause_.begun() || standing_.settled()) return;
+    if (apart_ && rank != setup_.me()) return partings_.part(rank, fault, reason);
     my_fault_ = rank == setup_.me();
     cause_.hear(setup_.me(), FirstCause::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
     spread();
@@ -101,10 +111,12 @@ class TcpConference {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr std::uint8_t waits_flag = 1;                            // of a heartbeat: the working thread waits
+  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // of a heartbeat: what this rank does
   static constexpr int ticks_per_beat      = 4;
   static constexpr auto for_aborts         = std::chrono::milliseconds{200};
   static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end
+
+  static inline std::string const has_ended = "it had ended and left the group";
 
   struct Member {
     std::shared_ptr<ControlLink> link;                                     // none: not there yet, or gone
@@ -117,6 +129,17 @@ class TcpConference {
   void to_all(F f) {
     for (auto& m : members_)
       if (m.link) f(*m.link);
+  }
+
+  TcpPartings::Host partings_host() {
+    auto host   = TcpPartings::Host{};
+    host.forget = [this](Rank rank) { watch_.end(rank); };
+    host.hears  = [this](Rank rank) { return member(rank).link != nullptr; };
+    host.name   = [this](Rank rank) { return host_of(rank); };
+    host.tell   = [this](Rank rank, Loss const& loss) {
+      if (auto& link = member(rank).link) send_abort(*link, loss);
+    };
+    return host;
   }
 
   template <class F>
@@ -135,26 +158,40 @@ class TcpConference {
   void tick() {
     auto const looks = standing_.looks.load(std::memory_order_relaxed);
     waits_           = std::exchange(looks_, looks) != looks || standing_.sleeps.load(std::memory_order_relaxed);
-    if (ticks_++ % ticks_per_beat == 0)
+    if (ticks_++ % ticks_per_beat == 0) {
+      auto const polls = standing_.polls.load(std::memory_order_relaxed);
+      polled_          = std::exchange(polls_, polls) != polls || standing_.rests.load(std::memory_order_relaxed);
       to_all([this](ControlLink& link) {
         if (link.is_idle()) beat(link);
       });
-    auto const found = watch_.check(position(), standing_.waits_for.load(std::memory_order_relaxed), Clock::now(),
-                                    host_.say);
-    if (found) detect(found->rank, Fault::peer_stalled, found->reason);
+    }
+    look_around();
     after(tick_timer_, watch_.tick(ticks_per_beat), [this] { tick(); });
+  }
+
+  void look_around() {
+    auto const awaited = standing_.waits_for.load(std::memory_order_relaxed);
+    auto at            = position();
+    if (apart_) at.moved = standing_.moved_with(awaited);
+    auto const look = [&] { return watch_.check(at, awaited, Clock::now(), host_.say); };
+    for (auto found = look(); found; found = apart_ ? look() : std::nullopt)
+      detect(found->rank, Fault::peer_stalled, found->reason);
   }
 
   Position position() const {
     return {standing_.step.load(std::memory_order_relaxed), standing_.sequence.load(std::memory_order_relaxed),
-            standing_.moved.load(std::memory_order_relaxed), waits_};
+            standing_.moved.load(std::memory_order_relaxed), waits_, polled_};
+  }
+
+  std::uint8_t flags() const {
+    return static_cast<std::uint8_t>((waits_ ? waits_flag : 0) | (polled_ ? polls_flag : 0));
   }
 
   void beat(ControlLink& link) {
     auto const at   = position();
     auto bytes      = std::array<std::byte, wire::HeartbeatPayload::max_bytes>{};
     auto const size = wire::HeartbeatPayload{at.sequence, at.step, at.moved, name_}.write(bytes);
-    link.send(wire::FrameType::heartbeat, at.waits ? waits_flag : 0, ConstBytes{bytes}.first(size));
+    link.send(wire::FrameType::heartbeat, flags(), ConstBytes{bytes}.first(size));
   }
 
   void hear(Rank rank, wire::Header const& head, ConstBytes payload) {
@@ -162,8 +199,8 @@ class TcpConference {
     switch (head.type) {
       case wire::FrameType::heartbeat:
         if (auto beat = wire::HeartbeatPayload::parse(payload))
-          watch_.heard(rank, {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0},
-                       std::move(beat->host), Clock::now());
+          watch_.heard(rank, {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0,
+                              (head.flags & polls_flag) != 0}, std::move(beat->host), Clock::now());
         break;
       case wire::FrameType::plan: return compare_plans(rank, payload);
       case wire::FrameType::abort:
@@ -171,6 +208,7 @@ class TcpConference {
         break;
       case wire::FrameType::goodbye:
         member(rank).left = true;
+        if (apart_) return partings_.end(rank, has_ended);
         watch_.end(rank);
         cause_.expect_nothing_of(rank);
         return settle_if_complete();
@@ -183,6 +221,7 @@ class TcpConference {
     m.link  = nullptr;
     watch_.end(rank);
     if (!cause_.begun() && host_.may_return(rank)) return;
+    if (apart_ && fault.fault == Fault::peer_lost) return partings_.end(rank, m.left ? has_ended : fault.reason);
     cause_.expect_nothing_of(rank);
     if (!m.left) detect(rank, fault.fault, fault.reason);
     settle_if_complete();
@@ -197,6 +236,7 @@ class TcpConference {
   }
 
   void hear_cause(Rank from, Loss loss) {
+    if (apart_) return partings_.hear(from, loss);
     auto const news = !cause_.begun();
     cause_.hear(from, loss);
     if (!news) return settle_if_complete();
@@ -208,16 +248,19 @@ class TcpConference {
   void spread() {
     auto const for_all = cause_.of(setup_.me()).fault == Fault::model_mismatch;
     for (Rank rank = 0; rank < setup_.size(); ++rank)
-      if (rank != setup_.me() && !member(rank).link && !for_all) cause_.expect_nothing_of(rank);
+      if (rank != setup_.me() && (apart_ || (!member(rank).link && !for_all))) cause_.expect_nothing_of(rank);
     to_all([this](ControlLink& link) { send_cause(link); });
     after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
     settle_if_complete();
   }
 
   void send_cause(ControlLink& link) {
-    if (!cause_.has(setup_.me())) return;
+    if (cause_.has(setup_.me())) send_abort(link, cause_.of(setup_.me()));
+  }
+
+  static void send_abort(ControlLink& link, Loss const& loss) {
     auto bytes      = std::array<std::byte, wire::AbortPayload::max_bytes>{};
-    auto const size = wire::AbortPayload{cause_.of(setup_.me())}.write(bytes);
+    auto const size = wire::AbortPayload{loss}.write(bytes);
     link.send(wire::FrameType::abort, 0, ConstBytes{bytes}.first(size));
   }
 
@@ -243,10 +286,12 @@ class TcpConference {
   std::vector<Member> members_;                                            // [rank]
   FirstCause cause_;
   TcpWatch watch_;
+  TcpPartings partings_;
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
   std::string name_;                                                       // of this host
-  std::uint64_t ticks_ = 0, looks_ = 0;
-  bool waits_ = false, my_fault_ = false;                                  // my_fault_: this rank itself said so
+  std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
+  bool apart_ = false;                                                     // of failures, once all ranks were there
+  bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank itself said so
 };
 
 }  // namespace chorale::detail

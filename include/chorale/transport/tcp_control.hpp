@@ -60,15 +60,18 @@ class TcpControl {
   }
 
   /// The data connection of each other rank. Only when all are there.
-  std::vector<Descriptor> take_sockets() {
+  std::vector<DataLine> take_lines() {
     auto const lock = std::scoped_lock{mutex_};
-    return std::move(sockets_);
+    return std::move(lines_);
   }
 
-  /// The working thread could not use its connection to that rank. Returns when there is a verdict.
-  void report(Rank rank, LinkFault fault) {
-    asio::post(io_, [this, rank, fault = std::move(fault)] { conference_->suspect(rank, fault); });
-    standing_.wait_until_settled();
+  /// The working thread could not use its connection to that rank. Returns when there is a verdict, or at once where
+  /// failures are apart.
+  ///
+  /// fate    ended: what that rank had sent may still be received
+  void report(Rank rank, LinkFault fault, Fate fate) {
+    asio::post(io_, [this, rank, fault = std::move(fault), fate] { conference_->suspect(rank, fault, fate); });
+    if (setup_.failures == Failures::together) standing_.wait_until_settled();
   }
 
   /// This rank cannot go on. Returns when there is a verdict.
@@ -109,8 +112,8 @@ class TcpControl {
 
   TcpJoin::Host join_host() {
     auto host     = TcpJoin::Host{};
-    host.control  = [this](Rank rank, std::uint32_t incarnation, asio::ip::tcp::socket socket) {
-      conference_->add(rank, incarnation, std::move(socket));
+    host.control  = [this](Rank rank, std::uint32_t incarnation, Connected with) {
+      conference_->add(rank, incarnation, std::move(with));
     };
     host.complete   = [this] { finish_joining(); };
     host.starved    = [this](int error) { starve(error); };
@@ -156,9 +159,10 @@ class TcpControl {
   void finish_joining() {
     join_timer_.cancel();
     report_timer_.cancel();
+    conference_->joined();
     {
       auto const lock = std::scoped_lock{mutex_};
-      sockets_        = join_->take_data();
+      lines_          = join_->take_data();
     }
     setup_.arrivals->one_more();
   }
@@ -194,7 +198,7 @@ class TcpControl {
 
   std::mutex mutex_;                                                       // of what follows
   int starved_ = 0;                                                        // an errno
-  std::vector<Descriptor> sockets_;
+  std::vector<DataLine> lines_;
   NamedThread thread_;                                                     // last: ends before all else goes
 };
 

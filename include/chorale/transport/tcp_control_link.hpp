@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/asio.hpp>
-#include <chorale/transport/crc32c.hpp>
 #include <chorale/transport/frame.hpp>
+#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_address.hpp>
+#include <chorale/transport/tcp_shaking.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 #include <chorale/transport/tcp_wanted.hpp>
 
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,9 +38,12 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     std::function<void(LinkFault const&)> lost;
   };
 
-  ControlLink(Socket socket, Ends ends, std::uint32_t incarnation, Host host)
-      : socket_{std::move(socket)}, ends_{ends}, incarnation_{incarnation}, host_{std::move(host)},
-        in_(wire::header_bytes + most_payload) {}
+  /// with    sealed when it has a key
+  ControlLink(Connected with, Ends ends, std::uint32_t incarnation, Host host)
+      : socket_{std::move(with.socket)}, ends_{ends}, incarnation_{incarnation}, host_{std::move(host)},
+        in_(wire::header_bytes + most_payload + wire::Sealed::tag_bytes) {
+    if (with.key) sealed_.emplace(with.key->session, with.key->end);
+  }
 
   Ends const& ends() const { return ends_; }
 
@@ -53,12 +59,14 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     header.incarnation = incarnation_;
     header.from        = ends_.me;
     header.to          = ends_.peer;
+    header.minor       = ends_.minor;
     header.length      = payload.size();
-    header.payload_crc = crc32c(payload);
+    header.payload_crc = sealed_ ? 0 : crc32c(payload);
     auto bytes         = wire::HeaderBytes{};
     wire::write(header, bytes);
     next_.insert(next_.end(), bytes.begin(), bytes.end());
     next_.insert(next_.end(), payload.begin(), payload.end());
+    if (sealed_) seal(bytes, payload);
     if (going_.empty()) write();
   }
 
@@ -69,6 +77,23 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   }
 
  private:
+  /// What was just put last.
+  void seal(ConstBytes header, ConstBytes payload) {
+    auto tag = std::array<std::byte, wire::Sealed::tag_bytes>{};
+    sealed_->seal(header, payload, Bytes{next_}.last(payload.size()), tag);
+    next_.insert(next_.end(), tag.begin(), tag.end());
+  }
+
+  /// Is the frame the one that this peer sent next? Its header is good.
+  bool is_whole(wire::Header const& head, Bytes frame) {
+    auto const payload = frame.subspan(wire::header_bytes, head.length);
+    auto const ours    = head.from == ends_.peer && head.to == ends_.me && head.incarnation == ends_.incarnation &&
+                         head.minor == ends_.minor;
+    if (!sealed_) return ours && crc32c(payload) == head.payload_crc;
+    auto const tag = ConstBytes{frame}.last<wire::Sealed::tag_bytes>();
+    return ours && sealed_->open(frame.first(wire::header_bytes), payload, tag);
+  }
+
   void write() {
     going_.swap(next_);
     asio::async_write(socket_, asio::buffer(going_), [self = shared_from_this()](auto error, std::size_t) {
@@ -89,19 +114,16 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     size_ += n;
     auto begin = std::size_t{0};
     while (host_.heard) {
-      auto const rest   = ConstBytes{in_}.subspan(begin, size_ - begin);
+      auto const rest   = Bytes{in_}.subspan(begin, size_ - begin);
       auto const parsed = wire::parse(rest, most_payload);
       if (parsed.result == wire::Parse::need_more) break;
       if (parsed.result != wire::Parse::ok) return corrupt();
-      auto const whole = wire::header_bytes + parsed.header.length;
+      auto const whole = wire::header_bytes + parsed.header.length + (sealed_ ? wire::Sealed::tag_bytes : 0);
       if (rest.size() < whole) break;
-      auto const payload = rest.subspan(wire::header_bytes, parsed.header.length);
-      if (crc32c(payload) != parsed.header.payload_crc || parsed.header.from != ends_.peer ||
-          parsed.header.to != ends_.me || parsed.header.incarnation != ends_.incarnation)
-        return corrupt();
+      if (!is_whole(parsed.header, rest.first(whole))) return corrupt();
       begin += whole;
       auto const heard = host_.heard;                                      // it may close this link
-      heard(parsed.header, payload);
+      heard(parsed.header, rest.subspan(wire::header_bytes, parsed.header.length));
     }
     if (!host_.heard) return;
     std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin), in_.begin() + static_cast<std::ptrdiff_t>(size_),
@@ -121,6 +143,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   Ends ends_;
   std::uint32_t incarnation_;                                              // of this rank
   Host host_;                                                              // empty once it is closed
+  std::optional<wire::Sealed> sealed_;
   std::vector<std::byte> in_;
   std::size_t size_ = 0;                                                   // bytes that came
   std::vector<std::byte> going_, next_;                                    // on its way; to follow

@@ -32,7 +32,7 @@ class TcpDial {
     TcpAddress address;
     std::optional<Secret> secret;
     Limits limits;
-    std::function<void(wire::Identity const&, Socket, asio::ip::tcp::endpoint const&)> admit;
+    std::function<void(wire::Identity const&, Connected)> admit;
     std::function<void(wire::Refusal const&)> refused;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
   };
@@ -98,10 +98,9 @@ class TcpDial {
       return retry(broken);
     }
     if (call.side().state() == wire::Handshake::State::accepted) {
-      auto const remote = call.remote();
-      auto peer         = call.side().peer();
-      peer.channel      = host_.identity.channel;                          // who listens does so for all channels
-      host_.admit(peer, call.finish(), remote);
+      auto peer    = call.side().peer();
+      peer.channel = host_.identity.channel;                               // who listens does so for all channels
+      host_.admit(peer, call.finish(wire::End::dialer));
     } else {
       auto const refusal = wire::Refusal{call.side().fault(), call.side().reason()};
       call.close();

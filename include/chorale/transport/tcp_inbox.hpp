@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/crc32c.hpp>
 #include <chorale/transport/frame.hpp>
+#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_outbox.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 #include <chorale/transport/tcp_wanted.hpp>
@@ -32,6 +33,7 @@ namespace chorale::detail {
 /// keeps   never blocks. Sequence, fingerprint and size are compared before memory is touched, the size of a message of
 ///         several frames as far as its first one tells. Nothing is allocated but for what is put aside
 /// order   of one tag, the message sent first is received first
+template <wire::Protection P>
 class TcpInbox {
  public:
   TcpInbox() = default;
@@ -39,7 +41,7 @@ class TcpInbox {
 
   bool wants() const { return !wanted_.empty(); }
   bool full() const { return wanted_.full(); }
-  bool can_read() const { return wants() && (!head_ || has_taker()); }         // else only time or a recv() helps
+  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }   // else only a recv() helps
 
   bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
   std::uint64_t turn(int place) const { return wanted_[place].turn; }
@@ -57,25 +59,45 @@ class TcpInbox {
   /// Takes what has come, for as long as something is waited for; the number of bytes.
   ///
   /// throws  LinkFault
-  std::size_t receive(int socket, Announcements const& announced) {
+  std::size_t receive(int socket, Announcements const& announced, P& protection) {
     auto moved = std::size_t{0};
     while (wants()) {
       if (!head_ && !read_head(socket, moved)) break;
+      if (is_goodbye()) {
+        if (!end_frame(socket, protection, {}, moved)) break;
+        throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+      }
       if (taker_ == nobody && !find_taker(announced)) break;
       if (!has_taker()) break;
       if (frame_left_ != 0 && !read_payload(socket, moved)) break;
-      end_frame();
+      if (!end_frame(socket, protection, payload(), moved)) break;
+      end_message();
     }
     return moved;
   }
 
+  /// Is there something that a recv() could get, from a rank that sends no more?
+  bool has_more(int socket) const {
+    if (head_) return !is_goodbye();
+    auto head   = wire::HeaderBytes{};
+    auto staged = ConstBytes{staged_}.subspan(begin_, end_ - begin_);
+    if (staged.empty()) {
+      auto const n = ::recv(socket, head.data(), head.size(), MSG_PEEK | MSG_DONTWAIT);
+      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+      staged = ConstBytes{head}.first(static_cast<std::size_t>(n));
+    }
+    auto const parsed = wire::parse(staged.first(std::min(staged.size(), head.size())), largest_payload);
+    return parsed.result != wire::Parse::ok || parsed.header.type != wire::FrameType::goodbye;
+  }
+
  private:
-  static constexpr std::size_t staging   = 16 << 10;                       // bytes: small messages take one call
+  static constexpr std::size_t staging   = 33 << 10;                       // bytes: 32 KiB with a header take one call
   static constexpr int looks_before_aside = 64;
   static constexpr int nobody = -2, aside = -1;
 
-  bool read_head(int socket, std::size_t& moved) {
-    while (end_ - begin_ < wire::header_bytes) {
+  /// False when not as many bytes have come.
+  bool stage(int socket, std::size_t bytes, std::size_t& moved) {
+    while (end_ - begin_ < bytes) {
       std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_       = 0;
@@ -84,8 +106,17 @@ class TcpInbox {
       end_ += static_cast<std::size_t>(n);
       moved += static_cast<std::size_t>(n);
     }
-    auto const parsed = wire::parse({staged_.data() + begin_, wire::header_bytes}, largest_payload);
+    return true;
+  }
+
+  bool is_goodbye() const { return head_ && head_->type == wire::FrameType::goodbye; }
+
+  bool read_head(int socket, std::size_t& moved) {
+    if (!stage(socket, wire::header_bytes, moved)) return false;
+    auto const bytes  = ConstBytes{staged_}.subspan(begin_).template first<wire::header_bytes>();
+    auto const parsed = wire::parse(bytes, largest_payload);
     if (parsed.result != wire::Parse::ok) corrupt("a frame from it " + what_is(parsed));
+    if constexpr (P::tag_bytes != 0) std::ranges::copy(bytes, head_bytes_.begin());
     begin_ += wire::header_bytes;
     expect_ours(parsed.header);
     head_       = parsed.header;
@@ -99,7 +130,7 @@ class TcpInbox {
       case wire::Parse::too_large:
         return "claims " + std::to_string(parsed.header.length) + " bytes, more than " +
                std::to_string(largest_payload);
-      case wire::Parse::other_version: return "claims version " + std::to_string(parsed.version) + " of the wire";
+      case wire::Parse::other_version: return "claims version " + parsed.version.text() + " of the wire";
       case wire::Parse::not_a_frame: return "does not begin like one";
       default: return "has a header whose checksum is wrong";
     }
@@ -108,7 +139,10 @@ class TcpInbox {
   [[noreturn]] static void corrupt(std::string reason) { throw LinkFault{Fault::frame_corrupt, std::move(reason)}; }
 
   void expect_ours(wire::Header const& head) const {
-    if (head.type == wire::FrameType::goodbye) throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+    if (head.minor != ends_.minor)
+      corrupt("a frame from it claims version " + wire::Version{wire::version.major, head.minor}.text() +
+              " of the wire, where " + wire::Version{wire::version.major, ends_.minor}.text() + " was agreed");
+    if (head.type == wire::FrameType::goodbye && head.length == 0) return;
     if (head.type != wire::FrameType::data) corrupt("a frame from it is not one of data");
     if (head.from != ends_.peer || head.to != ends_.me || head.incarnation != ends_.incarnation)
       corrupt("a frame from it goes from rank " + std::to_string(head.from) + ", incarnation " +
@@ -201,15 +235,35 @@ class TcpInbox {
   }
 
   Bytes filled(Bytes into, std::size_t bytes) {
-    crc_ = crc32c(into.first(bytes), crc_);                                // just written: still in the cache
+    if constexpr (P::tag_bytes == 0) crc_ = crc32c(into.first(bytes), crc_);   // just written: still in the cache
     frame_left_ -= bytes;
     if (taker_ != aside) wanted_[taker_].left = wanted_[taker_].left.subspan(bytes);
     return into.subspan(bytes);
   }
 
-  void end_frame() {
-    if (crc_ != head_->payload_crc)
-      corrupt("the checksum of " + std::to_string(head_->length) + " bytes from it is wrong");
+  /// The bytes of the frame, once all of them are there.
+  Bytes payload() {
+    auto const size = static_cast<std::size_t>(head_->length);
+    if (size == 0) return {};
+    return taker_ == aside ? aside_.last(size) : Bytes{wanted_[taker_].left.data() - size, size};
+  }
+
+  /// False when its tag is not there yet.
+  bool end_frame(int socket, P& protection, Bytes payload, std::size_t& moved) {
+    if constexpr (P::tag_bytes == 0) {
+      if (crc_ != head_->payload_crc)
+        corrupt("the checksum of " + std::to_string(payload.size()) + " bytes from it is wrong");
+    } else {
+      if (!stage(socket, P::tag_bytes, moved)) return false;
+      auto const tag = ConstBytes{staged_}.subspan(begin_).template first<P::tag_bytes>();
+      if (!protection.open(head_bytes_, payload, tag))
+        corrupt("a sealed frame of " + std::to_string(payload.size()) + " bytes from it does not open");
+      begin_ += P::tag_bytes;
+    }
+    return true;
+  }
+
+  void end_message() {
     auto const more = (head_->flags & more_follows) != 0;
     head_.reset();
     grown_ = false;
@@ -225,6 +279,7 @@ class TcpInbox {
   std::vector<std::byte> staged_;                                          // read but not looked at: [begin_, end_)
   std::size_t begin_ = 0, end_ = 0;
   std::optional<wire::Header> head_;                                       // of the frame that comes now
+  std::array<std::byte, P::tag_bytes == 0 ? 0 : wire::header_bytes> head_bytes_{};
   wire::Header first_;                                                     // of the message that comes now
   std::size_t frame_left_ = 0;                                             // bytes of its payload
   std::uint32_t crc_      = 0;                                             // of those that came

@@ -6,6 +6,7 @@
 #include <chorale/transport/asio.hpp>
 #include <chorale/transport/handshake.hpp>
 #include <chorale/transport/limits.hpp>
+#include <chorale/transport/links.hpp>
 #include <chorale/transport/tcp_address.hpp>
 #include <chorale/transport/tcp_dial.hpp>
 #include <chorale/transport/tcp_listener.hpp>
@@ -62,7 +63,10 @@ struct TcpSetup {
   wire::Identity identity;                                                 // of this rank; the plan is compared later
   std::vector<std::string> plan;                                           // at most wire::max_plan_bytes
   std::optional<Secret> secret;
+  bool sealed = false;                                                     // frames are; then there is a secret
   Limits limits;
+  Failures failures = Failures::together;
+  Links links;
   std::chrono::nanoseconds report_every{};                                 // while ranks are missing
   std::function<void(std::string const&)> log;
   std::shared_ptr<Arrivals> arrivals;
@@ -71,7 +75,15 @@ struct TcpSetup {
   int  size() const { return identity.world; }
 };
 
-/// Connects a rank with all others, twice: channel 0 for control, and when the plans agree, channel 1 for data.
+/// The data connection to another rank; not open where the two have none.
+struct DataLine {
+  Descriptor socket{};
+  std::optional<wire::EndKey> key{};
+  std::uint8_t minor = wire::version.minor;
+};
+
+/// Connects a rank with all others on channel 0, for control, and when the plans agree, with those that it has a link
+/// with on channel 1, for data. Ranks that seal their frames call on channels 2 and 3.
 ///
 ///   rank 0 ◀──── rank 1 ◀──── rank 2          a rank calls all that are below it, and is called by all above it
 ///      ▲                        │
@@ -84,7 +96,7 @@ class TcpJoin {
   using Socket = asio::ip::tcp::socket;
 
   struct Host {
-    std::function<void(Rank, std::uint32_t, Socket)> control;              // channel 0 to that rank; its incarnation
+    std::function<void(Rank, std::uint32_t, Connected)> control;           // channel 0 to that rank; its incarnation
     std::function<void()> complete;                                        // all channels are
     std::function<void(Rank, Fault, std::string const&)> impossible;       // a part of a sentence
     std::function<void(int)> starved;                                      // of descriptors; the errno
@@ -92,7 +104,10 @@ class TcpJoin {
 
   TcpJoin(asio::io_context& io, TcpListener& listener, TcpSetup const& setup, Host host)
       : io_{io}, listener_{listener}, setup_{setup}, host_{std::move(host)},
-        members_(static_cast<std::size_t>(setup.size())) {}
+        members_(static_cast<std::size_t>(setup.size())) {
+    for (Rank rank = 0; rank < setup.size(); ++rank)
+      member(rank).linked = setup.links.connects(setup.me(), rank, setup.size());
+  }
 
   void start() {
     auto to = TcpListener::Host{};
@@ -101,7 +116,7 @@ class TcpJoin {
     to.limits   = setup_.limits;
     to.log      = [this](std::string const& line) { setup_.log(name(setup_.me()) + ": " + line); };
     to.judge    = [this](auto const& who, auto const& from) { return judge(who, from); };
-    to.admit    = [this](auto const& who, Socket socket, auto const& from) { admit(who, std::move(socket), from); };
+    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
     to.starved  = [this](int error) { host_.starved(error); };
     listener_.start(std::move(to));
     for (Rank rank = 0; rank < setup_.me(); ++rank) dial(rank, control);
@@ -110,15 +125,18 @@ class TcpJoin {
 
   /// The plans of this rank and of that one are the same.
   void plans_agree(Rank rank) {
+    member(rank).agrees = true;
+    if (!member(rank).linked) return finish_if_complete();
     if (rank < setup_.me()) dial(rank, data);
   }
 
   /// The control connection of this rank is gone: it has to come again.
   void forget(Rank rank) {
+    member(rank).agrees = false;
     for (auto& channel : member(rank).channels) {
       if (channel.dial) channel.dial->stop();
       channel.here   = false;
-      channel.socket = std::nullopt;
+      channel.line   = std::nullopt;
     }
     if (rank < setup_.me()) dial(rank, control);
   }
@@ -141,41 +159,43 @@ class TcpJoin {
     return rank;
   }
 
-  /// The sockets of channel 1, of all ranks but this. Only once it is complete.
-  std::vector<Descriptor> take_data() {
-    auto sockets = std::vector<Descriptor>{};
+  /// The sockets of channel 1, of all ranks that have one. Only once it is complete.
+  std::vector<DataLine> take_data() {
+    auto lines = std::vector<DataLine>{};
     for (auto& m : members_) {
-      auto& socket = m.channels[data].socket;
-      sockets.push_back(socket ? Descriptor{socket->release()} : Descriptor{});
-      socket.reset();
+      auto& line = m.channels[data].line;
+      lines.push_back(line ? DataLine{Descriptor{line->socket.release()}, line->key, line->minor} : DataLine{});
+      line.reset();
     }
-    return sockets;
+    return lines;
   }
 
   std::string address(Rank rank) const { return setup_.addresses[static_cast<std::size_t>(rank)].text(); }
 
  private:
-  static constexpr std::size_t control = 0, data = 1;
+  static constexpr std::size_t control = 0, data = 1, kinds = 2;
 
   struct Channel {
     bool here = false;
     asio::ip::tcp::endpoint from{};
-    std::optional<Socket> socket{};                                        // of data, until it is taken
+    std::optional<Connected> line{};                                       // of data, until it is taken
     std::unique_ptr<TcpDial> dial{};
   };
   struct Member {
-    std::array<Channel, 2> channels{};
+    std::array<Channel, kinds> channels{};
+    bool linked = false, agrees = false;                                   // for data; on the plan
   };
 
   static std::string name(Rank rank) { return "rank " + std::to_string(rank); }
 
   Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
   bool is_here(Rank rank) const {
-    auto const& channels = members_[static_cast<std::size_t>(rank)].channels;
-    return rank == setup_.me() || (channels[control].here && channels[data].here);
+    auto const& m = members_[static_cast<std::size_t>(rank)];
+    return rank == setup_.me() || (m.channels[control].here && (m.linked ? m.channels[data].here : m.agrees));
   }
   std::string problem(Rank rank) const {
-    auto const& channels = members_[static_cast<std::size_t>(rank)].channels;
+    auto const& [channels, linked, agrees] = members_[static_cast<std::size_t>(rank)];
+    if (channels[control].here && !linked) return "has not sent its plan";
     auto const& dial     = channels[channels[control].here ? data : control].dial;
     if (rank > setup_.me()) return channels[control].here ? "has called only once" : "has not called";
     return dial && !dial->problem().empty() ? dial->problem() : "has not answered";
@@ -186,12 +206,12 @@ class TcpJoin {
     if (!dial) {
       auto to     = TcpDial::Host{};
       to.identity = setup_.identity;
-      to.identity.channel = static_cast<std::uint8_t>(channel);
+      to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
       to.peer     = rank;
       to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
       to.secret   = setup_.secret;
       to.limits   = setup_.limits;
-      to.admit    = [this](auto const& who, Socket socket, auto const& from) { admit(who, std::move(socket), from); };
+      to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
       to.refused  = [this, rank](wire::Refusal const& refusal) {
         host_.impossible(rank, refusal.fault, refusal.reason);
       };
@@ -209,11 +229,16 @@ class TcpJoin {
                       std::to_string(ours);
     if (who.incarnation < ours) return wire::Refusal{Fault::evicted, both};
     if (who.incarnation > ours) return wire::Refusal{Fault::join_timeout, both};
-    if (who.channel > data || who.rank < setup_.me())
+    if (who.channel < 2 * kinds && (who.channel >= kinds) != setup_.sealed)
+      return wire::Refusal{Fault::world_mismatch, (setup_.sealed ? me : them) + " seals its frames, and " +
+                                                      (setup_.sealed ? them : me) + " does not"};
+    if (who.channel >= 2 * kinds || who.rank < setup_.me())
       return wire::Refusal{Fault::world_mismatch, them + " does not call " + me + " on channel " +
                                                       std::to_string(who.channel)};
-    auto& channel = member(who.rank).channels[who.channel];
-    if (!channel.here || (!complete_ && channel.socket && has_ended(*channel.socket))) return std::nullopt;
+    if (who.channel % kinds == data && !member(who.rank).linked)
+      return wire::Refusal{Fault::world_mismatch, them + " calls " + me + " for data, and they have no link"};
+    auto& channel = member(who.rank).channels[who.channel % kinds];
+    if (!channel.here || (!complete_ && channel.line && has_ended(channel.line->socket))) return std::nullopt;
     return wire::Refusal{Fault::duplicate_rank, "two processes claim to be " + them + ": the first called " + me +
                                                     " from " + text(channel.from) + ", the second from " + text(from)};
   }
@@ -224,12 +249,19 @@ class TcpJoin {
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
   }
 
-  void admit(wire::Identity const& who, Socket socket, asio::ip::tcp::endpoint const& from) {
-    auto& channel = member(who.rank).channels[who.channel];
+  void admit(wire::Identity const& who, Connected with) {
+    auto& channel = member(who.rank).channels[who.channel % kinds];
     channel.here  = true;
-    channel.from  = from;
-    if (who.channel == control) host_.control(who.rank, who.incarnation, std::move(socket));
-    else channel.socket = std::move(socket);
+    channel.from  = with.remote;
+    if (!setup_.sealed) with.key.reset();
+    if (who.channel % kinds == control) {
+      auto& old = member(who.rank).channels[data];                         // came after an earlier control connection
+      old.here  = false;
+      old.line.reset();
+      host_.control(who.rank, who.incarnation, std::move(with));
+    } else {
+      channel.line = std::move(with);
+    }
     finish_if_complete();
   }
 

@@ -57,7 +57,7 @@ class TcpListener {
     std::optional<Secret> secret;
     Limits limits;
     std::function<std::optional<wire::Refusal>(wire::Identity const&, Endpoint const&)> judge;
-    std::function<void(wire::Identity const&, Socket, Endpoint const&)> admit;
+    std::function<void(wire::Identity const&, Connected)> admit;
     std::function<void(std::string const&)> log;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
   };
@@ -132,11 +132,11 @@ class TcpListener {
       if (auto no = host_.judge(side.peer(), guest.remote())) {
         side.refuse(no->fault, no->reason);
         say(guest, side.reason());
-        guest.finish();
+        guest.finish(wire::End::acceptor);
       } else {
         auto const peer = side.peer();
         side.accept();
-        host_.admit(peer, guest.finish(), guest.remote());
+        host_.admit(peer, guest.finish(wire::End::acceptor));
       }
     } else {
       say(guest, broken.empty() ? side.reason() : broken);

@@ -3,22 +3,24 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/pending.hpp>
+#include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/frame.hpp>
+#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_control.hpp>
 #include <chorale/transport/tcp_inbox.hpp>
+#include <chorale/transport/tcp_link.hpp>
 #include <chorale/transport/tcp_outbox.hpp>
-#include <chorale/transport/tcp_socket.hpp>
 #include <chorale/transport/tcp_standing.hpp>
+#include <chorale/transport/tcp_to_self.hpp>
 
 #include <poll.h>
-#include <sys/socket.h>
 
-#include <array>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -27,54 +29,26 @@
 
 namespace chorale::detail {
 
-/// What a rank sends to itself: one copy, when both sides are there.
-class ToSelf {
- public:
-  explicit ToSelf(Rank me) : ends_{me, me, 0} {}
-
-  WantedList sends, recvs;                                                 // of the first, `left` is only read
-
-  /// throws  LinkFault
-  bool meet() {
-    auto any = false;
-    for (int place = 0; place < static_cast<int>(messages_per_link); ++place) {
-      if (recvs.is_over(place, recvs[place].turn)) continue;
-      auto& in       = recvs[recvs.oldest(recvs[place].tag)];
-      auto const out = sends.oldest(in.tag);
-      if (out == WantedList::none) continue;
-      auto head        = wire::Header{};
-      head.sequence    = sends[out].announced.sequence;
-      head.fingerprint = sends[out].announced.fingerprint;
-      head.count       = sends[out].size;
-      expect_same(ends_, in, head, sends[out].size, false);
-      if (in.size != 0) std::memcpy(in.left.data(), sends[out].left.data(), in.size);
-      sends.finish(out);
-      recvs.finish(recvs.oldest(in.tag));
-      any = true;
-    }
-    return any;
-  }
-
- private:
-  Ends ends_;
-};
+/// What an operation with another rank is for.
+enum class Way { out, in };
 
 /// One rank's connections, as its working thread uses them.
+template <wire::Protection P>
 class TcpNode {
  public:
   TcpNode(TcpSetup setup, bool insecure_network, int ranks_here)
       : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
         spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
-        self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())),
+        self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), standing_{setup.size(), setup.failures},
         control_{std::move(setup), insecure_network, standing_} {
     polled_.reserve(links_.size() + 1);
   }
 
   ~TcpNode() {
-    if (!standing_.settled()) say_goodbye();
+    for (Rank peer = 0; peer < size() && !standing_.settled(); ++peer)
+      link(peer).say_goodbye({rank_, peer, incarnation_});
     control_.leave();
-    for (auto& link : links_)
-      if (link.socket.open()) hang_up(link.socket.get());
+    for (auto& link : links_) link.hang_up();
   }
   TcpNode(TcpNode const&)            = delete;
   TcpNode& operator=(TcpNode const&) = delete;
@@ -87,12 +61,12 @@ class TcpNode {
 
   /// Only when all ranks are there.
   void finish_start() {
-    auto sockets = control_.take_sockets();
+    auto lines = control_.take_lines();
     for (Rank peer = 0; peer < size(); ++peer) {
-      if (peer == rank_) continue;
-      auto& l  = link(peer);
-      l.socket = std::move(sockets[static_cast<std::size_t>(peer)]);
-      l.inbox  = TcpInbox{{rank_, peer, incarnation_}};
+      auto& line = lines[static_cast<std::size_t>(peer)];
+      if (!line.socket.open()) continue;
+      link(peer).open({rank_, peer, incarnation_}, std::move(line));
+      linked_.push_back(peer);
     }
   }
 
@@ -114,15 +88,34 @@ class TcpNode {
     if (standing_.settled()) standing_.throw_verdict(rank_);
   }
 
+  /// Also where failures are apart, and it is that rank that is lost.
+  void check(Rank peer, Way way) const {
+    check();
+    auto const fate = standing_.fate(peer);
+    if (fate == Fate::lost || (fate == Fate::ended && way == Way::out)) {
+      throw_loss(rank_, standing_.loss_of(peer));
+    }
+  }
+
+  /// Nothing can be received from that rank any more.
+  bool lost(Rank peer) const {
+    if (standing_.settled()) return true;
+    auto const& l   = links_[static_cast<std::size_t>(peer)];
+    auto const fate = standing_.fate(peer);
+    return fate == Fate::lost || (fate == Fate::ended && (l.in_broken || !l.inbox.has_more(l.socket.get())));
+  }
+
   /// The number of the message for is_sent().
   std::uint64_t send(Rank peer, Tag tag, ConstBytes out) {
     auto const& announced = announced_.of(tag);
-    auto& l               = link(peer);
-    wait_until(peer, [&] { return !l.outbox.full(); });
+    auto& l               = link_with(peer);
+    check(peer, Way::out);
+    wait_until(peer, Way::out, [&] { return !l.outbox.full(); });
     auto head        = wire::Header{};
     head.incarnation = incarnation_;
     head.from        = rank_;
     head.to          = peer;
+    head.minor       = l.minor;
     head.tag         = tag;
     head.sequence    = announced.sequence;
     head.fingerprint = announced.fingerprint;
@@ -131,81 +124,123 @@ class TcpNode {
     head.element     = announced.operation.element;
     head.count       = announced.sequence == 0 ? out.size() : announced.operation.count;
     auto const number = l.outbox.post(head, out);
-    guarded(peer, [&] { standing_.add_moved(l.outbox.flush(l.socket.get())); });
+    flush(peer, l);
     return number;
   }
 
   /// The place of the message for is_received().
   int recv(Rank peer, Tag tag, Bytes in) {
-    auto& l = link(peer);
-    wait_until(peer, [&] { return !l.inbox.full(); });
-    auto place = 0;
-    guarded(peer, [&] { place = l.inbox.post(announced_.of(tag), tag, in); });
+    auto& l = link_with(peer);
+    check(peer, Way::in);
+    wait_until(peer, Way::in, [&] { return !l.inbox.full(); });
+    auto place = WantedList::none;
+    guarded(peer, l.in_broken, Fate::lost, [&] { place = l.inbox.post(announced_.of(tag), tag, in); });
+    if (place == WantedList::none) wait_until(peer, Way::in, [] { return false; });   // for the loss
     return place;
   }
 
   int send_to_self(Tag tag, ConstBytes out) {
-    wait_until(rank_, [&] { return !self_.sends.full(); });
+    check();
+    wait_until(rank_, Way::out, [&] { return !self_.sends.full(); });
     return self_.sends.post(announced_.of(tag), tag, {const_cast<std::byte*>(out.data()), out.size()});
   }
   int recv_from_self(Tag tag, Bytes in) {
-    wait_until(rank_, [&] { return !self_.recvs.full(); });
+    check();
+    wait_until(rank_, Way::in, [&] { return !self_.recvs.full(); });
     return self_.recvs.post(announced_.of(tag), tag, in);
   }
 
-  TcpOutbox const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
-  TcpInbox const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
-  ToSelf const&    self() const { return self_; }
+  TcpOutbox<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
+  TcpInbox<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
+  ToSelf const&       self() const { return self_; }
 
   /// Gives sockets what they take, and takes what they have; true when something moved.
   bool progress() {
-    auto moved = std::size_t{0};
-    for (Rank peer = 0; peer < size(); ++peer) {
+    auto const before = moves_;
+    for (Rank const peer : linked_) {
       auto& l = link(peer);
-      if (!l.outbox.empty()) guarded(peer, [&] { moved += l.outbox.flush(l.socket.get()); });
-      if (l.inbox.wants()) guarded(peer, [&] { moved += l.inbox.receive(l.socket.get(), announced_); });
+      if (!l.outbox.empty()) flush(peer, l);
+      if (l.inbox.wants()) receive(peer, l);
     }
-    auto met = false;
-    if (!self_.recvs.empty()) guarded(rank_, [&] { met = self_.meet(); });
-    if (moved != 0) standing_.add_moved(moved);
-    return moved != 0 || met;
+    if (!self_.recvs.empty()) guarded(rank_, self_broken_, Fate::lost, [&] { moves_ += self_.meet() ? 1 : 0; });
+    return moves_ != before;
   }
 
   /// One look: true when it is over, perhaps after some progress.
   template <class Over>
-  bool look(Rank peer, Over over) {
+  bool look(Rank peer, Way way, Over over) {
     check();
     if (over()) return true;
-    standing_.add_look(peer);
+    check(peer, way);
+    if (standing_.failures == Failures::apart) standing_.add_poll();
+    else standing_.add_look(peer);
     progress();
     return over();
   }
 
   /// throws  PeerLost, Disagreement
   template <class Over>
-  void wait_until(Rank peer, Over over) {
+  void wait_until(Rank peer, Way way, Over over) {
     auto patience = Patience{spins_};
     for (check(); !over(); check()) {
+      check(peer, way);
       standing_.add_look(peer);
       if (progress()) patience = Patience{spins_};
-      else if (patience.asleep()) sleep();
+      else if (patience.asleep()) sleep(standing_.sleeps, longest_sleep);
       else patience.pause();
     }
   }
 
- private:
-  struct Link {
-    Descriptor socket{};
-    TcpOutbox outbox{};
-    TcpInbox  inbox{};
-  };
+  /// Until something has moved since the last call, a rank is lost, or the time is over: then false.
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const deadline = Deadline::after(longest);
+    for (int turns = 0;; ++turns) {
+      check();
+      progress();
+      auto const moved = std::exchange(seen_moves_, moves_) != moves_, lost = has_new_fates();
+      if (moved || lost) return true;
+      if (deadline.passed()) return false;
+      standing_.add_poll();
+      if (turns < spins_) relax();
+      else if (turns < spins_ + rests) std::this_thread::yield();
+      else sleep(standing_.rests,
+                 std::min<std::chrono::nanoseconds>(deadline.at - std::chrono::steady_clock::now(), longest_sleep));
+    }
+  }
 
-  static constexpr int longest_sleep = 100;                                // ms: then a message may be put aside
+ private:
+  using Link = TcpLink<P>;
+
+  static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may be put aside
+  static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
 
   Link& link(Rank peer) { return links_[static_cast<std::size_t>(peer)]; }
 
+  Link& link_with(Rank peer) {
+    CHORALE_EXPECTS(link(peer).socket.open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
+                                                  " have no connection for data: TcpTransport::links leaves it out. "
+                                                  "Use Links::all_pairs(), or links_of<..>() of all schedules");
+    return link(peer);
+  }
+
+  void flush(Rank peer, Link& l) {
+    if (l.out_broken || standing_.fate(peer) != Fate::here) return;
+    guarded(peer, l.out_broken, Fate::ended, [&] { moved(peer, l.outbox.flush(l.socket.get(), *l.protection)); });
+  }
+  void receive(Rank peer, Link& l) {
+    if (l.in_broken || standing_.fate(peer) == Fate::lost) return;
+    guarded(peer, l.in_broken, Fate::lost,
+            [&] { moved(peer, l.inbox.receive(l.socket.get(), announced_, *l.protection)); });
+  }
+  void moved(Rank peer, std::size_t bytes) {
+    if (bytes == 0) return;
+    ++moves_;
+    standing_.add_moved(peer, bytes);
+  }
+
+  /// Where failures are apart, a fault is only told; what it means comes as the fate of that rank.
   template <class F>
-  void guarded(Rank peer, F f) {
+  void guarded(Rank peer, bool& broken, Fate fate, F f) {
     auto fault = std::optional<LinkFault>{};
     try {
       f();
@@ -213,42 +248,34 @@ class TcpNode {
       fault = std::move(found);
     }
     if (!fault) return;
-    control_.report(peer, std::move(*fault));
-    standing_.throw_verdict(rank_);
+    broken = true;
+    control_.report(peer, std::move(*fault), fate);
+    if (standing_.failures == Failures::together) standing_.throw_verdict(rank_);
   }
 
-  /// Until a socket is ready or there is a verdict.
-  void sleep() {
+  bool has_new_fates() {
+    auto const fates = standing_.fates();
+    return std::exchange(seen_fates_, fates) != fates;
+  }
+
+  /// Until a socket is ready, a rank is lost, or the time is over.
+  ///
+  /// asleep  true meanwhile
+  void sleep(std::atomic<bool>& asleep, std::chrono::nanoseconds longest) {
     polled_.assign(1, {standing_.wake(), POLLIN, 0});
-    for (auto const& link : links_) {
-      auto const events = (link.outbox.empty() ? 0 : POLLOUT) | (link.inbox.can_read() ? POLLIN : 0);
-      if (events != 0) polled_.push_back({link.socket.get(), static_cast<short>(events), 0});
+    for (Rank const peer : linked_) {
+      auto const& l     = link(peer);
+      auto const fate   = standing_.fate(peer);
+      auto const events = (l.outbox.empty() || l.out_broken || fate != Fate::here ? 0 : POLLOUT) |
+                          (l.inbox.can_read() && !l.in_broken && fate != Fate::lost ? POLLIN : 0);
+      if (events != 0) polled_.push_back({l.socket.get(), static_cast<short>(events), 0});
     }
-    standing_.sleeps.store(true, std::memory_order_relaxed);
-    ::poll(polled_.data(), polled_.size(), longest_sleep);
-    standing_.sleeps.store(false, std::memory_order_relaxed);
-  }
-
-  void say_goodbye() {
-    for (Rank peer = 0; peer < size(); ++peer) {
-      auto& l = link(peer);
-      if (!l.socket.open() || !l.outbox.empty()) continue;
-      auto head        = wire::Header{};
-      head.type        = wire::FrameType::goodbye;
-      head.incarnation = incarnation_;
-      head.from        = rank_;
-      head.to          = peer;
-      auto bytes       = wire::HeaderBytes{};
-      wire::write(head, bytes);
-      ::send(l.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-  }
-
-  // Closing a socket with unread bytes in it would throw away what the peer has not got yet.
-  static void hang_up(int socket) {
-    auto bytes = std::array<std::byte, 4096>{};
-    ::shutdown(socket, SHUT_WR);
-    while (::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {}
+    auto const ns   = std::max<std::chrono::nanoseconds>(longest, std::chrono::nanoseconds{1}).count();
+    auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
+    asleep.store(true, std::memory_order_relaxed);
+    ::ppoll(polled_.data(), polled_.size(), &time, nullptr);
+    asleep.store(false, std::memory_order_relaxed);
+    if (polled_[0].revents != 0) standing_.silence();
   }
 
   Rank rank_;
@@ -257,7 +284,10 @@ class TcpNode {
   Announcements announced_;
   ToSelf self_;
   std::vector<Link> links_;                                                // [rank]
+  std::vector<Rank> linked_;                                               // with whom there is a connection
   std::vector<pollfd> polled_;
+  std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
+  bool self_broken_ = false;
   TcpStanding standing_;
   TcpControl control_;                                                     // last: its thread uses standing_
 };

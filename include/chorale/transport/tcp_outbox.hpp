@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/crc32c.hpp>
 #include <chorale/transport/frame.hpp>
+#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 
 #include <sys/socket.h>
@@ -14,6 +15,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace chorale::detail {
 
@@ -31,11 +34,14 @@ inline void throw_unless_later(int error) {
 
 /// The messages from one rank to another, in the order of send(), on their way into a socket.
 ///
-///   | header 64 | payload, at most 256 KiB | header 64 | payload | ...     a message is one frame or more
+///   | header 64 | payload, at most 256 KiB | tag, if sealed | header 64 | ...     a message is one frame or more
 ///
-/// keeps   never blocks, allocates nothing; at most 64 messages
+/// keeps   never blocks, allocates nothing after the constructor; at most 64 messages
+template <wire::Protection P>
 class TcpOutbox {
  public:
+  TcpOutbox() : room_(P::tag_bytes == 0 ? 0 : frame_payload) {}
+
   bool empty() const { return sent_ == posted_; }
   bool full() const { return posted_ - sent_ == messages_per_link; }
 
@@ -51,12 +57,13 @@ class TcpOutbox {
   /// Gives the socket what it takes; the number of bytes.
   ///
   /// throws  LinkFault
-  std::size_t flush(int socket) {
+  std::size_t flush(int socket, P& protection) {
     auto moved = std::size_t{0};
     while (!empty()) {
-      if (head_left_ == 0 && payload_left_.empty()) begin_frame();
+      if (in_the_socket()) begin_frame(protection);
       auto parts  = std::array{iovec{head_.data() + (head_.size() - head_left_), head_left_},
-                               iovec{const_cast<std::byte*>(payload_left_.data()), payload_left_.size()}};
+                               iovec{const_cast<std::byte*>(payload_left_.data()), payload_left_.size()},
+                               iovec{tag_.data() + (tag_.size() - tag_left_), tag_left_}};
       auto packet = msghdr{};
       packet.msg_iov    = parts.data();
       packet.msg_iovlen = parts.size();
@@ -78,22 +85,27 @@ class TcpOutbox {
     ConstBytes left;                                                       // not yet in a frame
   };
 
-  void begin_frame() {
+  bool in_the_socket() const { return head_left_ == 0 && payload_left_.empty() && tag_left_ == 0; }
+
+  void begin_frame(P& protection) {
     auto& message = queue_[sent_ % messages_per_link];
     payload_left_ = message.left.first(std::min(frame_payload, message.left.size()));
     message.left  = message.left.subspan(payload_left_.size());
     message.header.flags       = message.left.empty() ? 0 : more_follows;
     message.header.length      = payload_left_.size();
-    message.header.payload_crc = crc32c(payload_left_);                    // and with that it is in the cache
+    message.header.payload_crc = P::tag_bytes == 0 ? crc32c(payload_left_) : 0;   // and with that it is in the cache
     wire::write(message.header, head_);
-    head_left_ = head_.size();
+    payload_left_ = protection.seal(head_, payload_left_, room_, tag_);
+    head_left_    = head_.size();
+    tag_left_     = tag_.size();
   }
 
   void take(std::size_t n) {
-    auto const of_head = std::min(n, head_left_);
+    auto const of_head = std::min(n, head_left_), of_payload = std::min(n - of_head, payload_left_.size());
     head_left_ -= of_head;
-    payload_left_ = payload_left_.subspan(n - of_head);
-    if (head_left_ == 0 && payload_left_.empty() && queue_[sent_ % messages_per_link].left.empty()) ++sent_;
+    payload_left_ = payload_left_.subspan(of_payload);
+    tag_left_ -= n - of_head - of_payload;
+    if (in_the_socket() && queue_[sent_ % messages_per_link].left.empty()) ++sent_;
   }
 
   std::array<Message, messages_per_link> queue_;
@@ -101,6 +113,9 @@ class TcpOutbox {
   wire::HeaderBytes head_{};
   std::size_t head_left_ = 0;                                              // bytes at its end
   ConstBytes payload_left_;
+  std::array<std::byte, P::tag_bytes> tag_{};
+  std::size_t tag_left_ = 0;                                               // bytes at its end
+  std::vector<std::byte> room_;                                            // for a payload that is sealed
 };
 
 }  // namespace chorale::detail

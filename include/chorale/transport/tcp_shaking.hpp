@@ -5,6 +5,7 @@
 #include <chorale/transport/asio.hpp>
 #include <chorale/transport/handshake.hpp>
 #include <chorale/transport/limits.hpp>
+#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_socket.hpp>
 
 #include <sys/socket.h>
@@ -13,12 +14,22 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 namespace chorale::detail {
+
+/// A connection whose handshake is over.
+struct Connected {
+  asio::ip::tcp::socket socket;
+  asio::ip::tcp::endpoint remote;
+  std::optional<wire::EndKey> key;                                         // where both ends have proved a secret
+  std::uint8_t minor;                                                      // of the wire: what both speak
+};
 
 /// One end of a handshake over a socket, within a time limit.
 ///
@@ -54,11 +65,13 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
   }
 
   /// After side() was told to accept or to refuse: sends that, and takes the socket out.
-  Socket finish() {
+  Connected finish(wire::End end) {
     flush();
     timer_.cancel();
-    ended_ = nullptr;
-    return std::move(socket_);
+    ended_   = nullptr;
+    auto key = std::optional<wire::EndKey>{};
+    if (side_.has_session_key()) key = {side_.session_key(), end};
+    return {std::move(socket_), remote_, key, side_.agreed().minor};
   }
 
   void close() {

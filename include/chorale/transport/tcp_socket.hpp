@@ -57,7 +57,8 @@ inline std::string errno_text(int error) {
 [[noreturn]] inline void throw_no_socket(int error) {
   if (error == EMFILE || error == ENFILE)
     throw OutOfDescriptors{"cannot open a socket: " + errno_text(error) + ".",
-                           "a higher limit (ulimit -n); a rank needs two sockets for each other rank."};
+                           "a higher limit (ulimit -n); a rank needs two sockets for each other rank, one where "
+                           "TcpTransport::links has none for data."};
   throw Error{"cannot open a socket: " + errno_text(error) + "."};
 }
 

@@ -3,92 +3,62 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/agreement.hpp>
+#include <chorale/transport/limits.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/tcp_socket.hpp>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace chorale::detail {
 
-/// Why a connection between two ranks is of no use any more; a part of a sentence.
-struct LinkFault {
-  Fault fault;
-  std::string reason;
-};
+/// What another rank is to this one, where failures are apart: ended, what it had sent may still be received.
+enum class Fate : std::uint8_t { here, ended, lost };
 
-/// An operation and its place in the order of all, from 1; 0 is no announced operation.
-struct Announced {
-  std::uint64_t sequence    = 0;
-  std::uint32_t fingerprint = 0;
-  Operation operation       = {};
-};
-
-/// What the working thread of a rank has announced, for the messages that follow. Its own: not shared.
-class Announcements {
- public:
-  static constexpr std::uint64_t remembered = 256;                         // operations, to compare late messages with
-
-  std::uint64_t last() const { return last_; }
-
-  void add(Operation const& operation) {
-    auto const announced = Announced{++last_, operation.fingerprint(), operation};
-    by_tag_[slot(operation.tag)]       = announced;
-    by_sequence_[last_ % remembered]   = announced;
-  }
-
-  /// The last one with this tag. Sequence 0 where there is none, or where an equal tag modulo 64 came after it.
-  Announced const& of(Tag tag) const {
-    auto const& found = by_tag_[slot(tag)];
-    return found.sequence != 0 && found.operation.tag == tag ? found : none_;
-  }
-
-  /// Sequence 0 where it was not announced, or is forgotten.
-  Announced const& at(std::uint64_t sequence) const {
-    auto const& found = by_sequence_[sequence % remembered];
-    return found.sequence == sequence ? found : none_;
-  }
-
- private:
-  static std::size_t slot(Tag tag) { return static_cast<std::uint32_t>(tag) % 64; }
-
-  std::uint64_t last_ = 0;
-  Announced none_;
-  std::array<Announced, 64> by_tag_;
-  std::array<Announced, remembered> by_sequence_;
-};
-
-/// What the two threads of a rank tell each other: the working one where it stands, the watching one the verdict.
+/// What the two threads of a rank tell each other: the working one where it stands, the watching one the verdict, and
+/// where failures are apart, the fate of each other rank.
 class TcpStanding {
  public:
   /// throws  OutOfDescriptors
-  TcpStanding() : wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+  TcpStanding(int size, Failures policy)
+      : failures{policy}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, peers_(static_cast<std::size_t>(size)) {
     if (!wake_.open()) throw_no_socket(errno);
   }
+
+  Failures const failures;
 
   // Written by the working thread only.
   std::atomic<std::uint64_t> step{0}, sequence{0};
   std::atomic<std::uint64_t> moved{0};                                     // bytes, both ways
   std::atomic<std::uint64_t> looks{0};                                     // at messages that were not complete
+  std::atomic<std::uint64_t> polls{0};                                     // the same, where it would not have waited
   std::atomic<bool> sleeps{false};                                         // in a wait, until something happens
+  std::atomic<bool> rests{false};                                          // the same, until any message moves
   std::atomic<Rank> waits_for{-1};                                         // whose message it last looked at
 
-  void add_moved(std::size_t bytes) {
-    moved.store(moved.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  void add_moved(Rank peer, std::size_t bytes) {
+    add(moved, bytes);
+    add(peers_[static_cast<std::size_t>(peer)].moved, bytes);
+  }
+  std::uint64_t moved_with(Rank peer) const {
+    return peer < 0 ? 0 : peers_[static_cast<std::size_t>(peer)].moved.load(std::memory_order_relaxed);
   }
   void add_look(Rank peer) {
     waits_for.store(peer, std::memory_order_relaxed);
-    looks.store(looks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    add(looks, 1);
   }
+  void add_poll() { add(polls, 1); }
 
   void now_in(Operation const& operation, std::uint64_t number) {
     auto const lock = std::scoped_lock{mutex_};
@@ -112,8 +82,7 @@ class TcpStanding {
       verdict_ = std::move(loss);
       settled_.store(true, std::memory_order_release);
     }
-    auto const one = std::uint64_t{1};
-    [[maybe_unused]] auto const woken = ::write(wake_.get(), &one, sizeof(one));
+    ring();
     changed_.notify_all();
   }
 
@@ -125,36 +94,59 @@ class TcpStanding {
   }
 
   /// The verdict as an error. Only once it is settled.
-  [[noreturn]] void throw_verdict(Rank me) const {
-    auto const& loss = verdict_;
-    switch (loss.fault) {
-      case Fault::collective_mismatch:
-        throw Disagreement{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
-                                           std::to_string(loss.sequence) + ": " + loss.reason + ".",
-                           "the same calls, with the same sizes and in the same order, on every rank."};
-      case Fault::model_mismatch:
-      case Fault::world_mismatch:
-      case Fault::version_mismatch:
-      case Fault::duplicate_rank:
-      case Fault::not_authentic: throw Disagreement{loss.fault, loss.reason + "."};
-      case Fault::evicted:
-        throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
-      case Fault::join_timeout: throw PeerLost{me, loss, "start what is missing, or a longer Limits::join."};
-      case Fault::peer_stalled:
-        throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
-      default: throw PeerLost{me, loss};
-    }
+  [[noreturn]] void throw_verdict(Rank me) const { throw_loss(me, verdict_); }
+
+  Fate fate(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire); }
+
+  /// Once it is not here any more.
+  Loss const& loss_of(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].loss; }
+
+  /// How many fates there were; of each rank, the loss that was told first stays.
+  std::uint64_t fates() const { return fates_.load(std::memory_order_acquire); }
+
+  /// Only by the watching thread.
+  void decide(Rank rank, Fate fate, Loss loss) {
+    auto& peer       = peers_[static_cast<std::size_t>(rank)];
+    auto const known = peer.fate.load(std::memory_order_relaxed);
+    if (fate <= known) return;
+    if (known == Fate::here) peer.loss = std::move(loss);
+    peer.fate.store(fate, std::memory_order_release);
+    fates_.fetch_add(1, std::memory_order_release);
+    ring();
   }
 
-  int wake() const { return wake_.get(); }                                 // readable once it is settled
+  int wake() const { return wake_.get(); }                                 // readable once there is something new
+
+  /// Something new was seen: not readable until there is more.
+  void silence() {
+    auto rung = std::uint64_t{0};
+    [[maybe_unused]] auto const n = ::read(wake_.get(), &rung, sizeof(rung));
+  }
 
  private:
+  struct Peer {
+    std::atomic<std::uint64_t> moved{0};                                   // bytes, both ways
+    std::atomic<Fate> fate{Fate::here};
+    Loss loss{};                                                           // constant once it is not here
+  };
+
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {  // there is one who writes
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+
+  void ring() {
+    auto const one = std::uint64_t{1};
+    [[maybe_unused]] auto const woken = ::write(wake_.get(), &one, sizeof(one));
+  }
+
   Descriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Operation operation_;
   std::atomic<bool> settled_{false};
   Loss verdict_;                                                           // constant once settled
+  std::vector<Peer> peers_;                                                // [rank]
+  std::atomic<std::uint64_t> fates_{0};
 };
 
 }  // namespace chorale::detail

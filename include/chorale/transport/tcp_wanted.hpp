@@ -2,9 +2,10 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/transport/agreement.hpp>
+#include <chorale/transport/announcements.hpp>
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/tcp_outbox.hpp>
-#include <chorale/transport/tcp_standing.hpp>
 
 #include <array>
 #include <bit>
@@ -12,58 +13,10 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace chorale::detail {
-
-/// Whose bytes come out of a connection, and whose they should be.
-struct Ends {
-  Rank me                   = 0;
-  Rank peer                 = 0;
-  std::uint32_t incarnation = 0;                                           // of the peer, from its handshake
-};
-
-/// A message that a rank waits for.
-struct Wanted {
-  Tag tag{};
-  Announced announced{};
-  Bytes left{};                                                            // memory that is not yet filled
-  std::size_t size    = 0;                                                 // of all of it
-  std::uint64_t order = 0;                                                 // of all that were waited for
-  std::uint64_t turn  = 0;                                                 // of this place
-};
-
-/// throws  LinkFault that says what the peer is in and what this rank is in
-///
-/// ours    not the operation of `head`; sequence 0 for none
-[[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
-  auto const theirs = Operation{head.collective, head.op, head.element, head.count, head.tag, {}};
-  auto without_line  = ours.operation;
-  without_line.where = {};
-  auto const place   = [](std::uint64_t sequence) { return "operation " + std::to_string(sequence) + " of rank "; };
-  throw LinkFault{Fault::collective_mismatch,
-                  place(head.sequence) + std::to_string(ends.peer) + " is " + theirs.text() +
-                      (theirs.text() == without_line.text() ? ", at another line" : "") +
-                      ", and " + place(ours.sequence) + std::to_string(ends.me) + " is " + ours.operation.text()};
-}
-
-/// throws  LinkFault unless the message is the one that is wanted
-///
-/// size    bytes of the message, as far as they are known; with `more`, more are to come
-inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& head, std::size_t size, bool more) {
-  auto const& expected = wanted.announced;
-  auto const tag       = ", tag " + std::to_string(static_cast<std::uint32_t>(wanted.tag));
-  if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
-    throw_mismatch(ends, head, expected);
-  auto const counted = head.sequence == 0 && head.count != wanted.size;    // then the count is that of its bytes
-  if (counted || (more ? size >= wanted.size : size != wanted.size))
-    throw LinkFault{Fault::collective_mismatch,
-                    "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
-                        std::to_string(counted ? head.count : size) + " bytes where rank " + std::to_string(ends.me) +
-                        " expected " + std::to_string(wanted.size) + " bytes" + tag};
-}
 
 /// The messages from one peer that a rank waits for, at most 64.
 ///

@@ -19,7 +19,7 @@ namespace chorale::detail {
 /// How far a rank is, and whether its working thread waits for others.
 struct Position {
   std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes, both ways
-  bool waits = false;
+  bool waits = false, polls = false;                                       // polls: looks, but would not wait
 
   bool same_place(Position const& other) const {
     return step == other.step && sequence == other.sequence && moved == other.moved;
@@ -32,7 +32,8 @@ struct Position {
 ///   no progress   this rank waits, and nothing moves      warn_stuck, stuck
 ///
 /// Stuck is not always who is waited for, because that one may wait, too: of the ranks that stand still, it is one that
-/// waits for nobody, else the one that is the furthest behind.
+/// waits for nobody, else the one that is the furthest behind. Where failures are apart it is who is waited for, unless
+/// that one polls: then it is ready for whatever comes.
 ///
 /// keeps   time in which this process itself stood still does not count. A heartbeat that may be under way is allowed
 ///         for: a fault comes `dead` after a rank stopped, not before
@@ -46,8 +47,9 @@ class TcpWatch {
     std::string reason;
   };
 
-  TcpWatch(Limits const& limits, Rank me, int size, Time now)
-      : limits_{limits}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now}, moved_at_{now} {}
+  TcpWatch(Limits const& limits, Failures failures, Rank me, int size, Time now)
+      : limits_{limits}, failures_{failures}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now},
+        moved_at_{now} {}
 
   /// How often to check.
   ///
@@ -118,14 +120,16 @@ class TcpWatch {
 
   template <class Warn>
   std::optional<Verdict> check_progress(Position const& mine, Rank for_, Time now, Warn warn) {
-    if (!mine.waits || !mine.same_place(mine_)) {
+    auto const apart = failures_ == Failures::apart;
+    if (!mine.waits || !mine.same_place(mine_) || (apart && for_ != awaited_)) {
       moved_at_ = now;
       warned_   = false;
     }
     mine_            = mine;
+    awaited_         = for_;
     auto const stood = now - moved_at_;
     if (stood < limits_.warn_stuck) return std::nullopt;
-    auto const culprit = furthest_behind(now);
+    auto const culprit = apart ? awaited(now) : furthest_behind(now);
     if (culprit && stood >= limits_.stuck)
       return Verdict{*culprit, "it is alive, but " + std::string{peer(*culprit).at.waits ? "waits too, and " : ""} +
                                    "nothing has moved for " + seconds(stood) + "; its last step is " +
@@ -135,19 +139,30 @@ class TcpWatch {
     return std::nullopt;
   }
 
-  /// Of the peers that stand still about as long as is too long; nobody when none does.
+  /// About as long as this rank.
+  bool stands_still(Rank rank, Time now) {
+    auto const stood  = now - moved_at_;
+    auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * limits_.heartbeat, stood / 2);
+    return rank != me_ && peer(rank).watched && now - peer(rank).moved >= enough;
+  }
+
+  /// Of the peers that stand still; nobody when none does.
   std::optional<Rank> furthest_behind(Time now) {
     auto const key = [&](Rank rank) {
       auto const& at = peer(rank).at;
       return std::tuple{at.waits, at.step, at.sequence, rank};
     };
-    auto const stood  = now - moved_at_;
-    auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * limits_.heartbeat, stood / 2);
-    auto found        = std::optional<Rank>{};
+    auto found = std::optional<Rank>{};
     for (Rank rank = 0; rank < size(); ++rank)
-      if (rank != me_ && peer(rank).watched && now - peer(rank).moved >= enough && (!found || key(rank) < key(*found)))
-        found = rank;
+      if (stands_still(rank, now) && (!found || key(rank) < key(*found))) found = rank;
     return found;
+  }
+
+  /// Who is waited for, if that is whom to blame. One that waits, too, gets twice the time: it may soon blame another.
+  std::optional<Rank> awaited(Time now) {
+    if (awaited_ < 0 || !stands_still(awaited_, now) || peer(awaited_).at.polls) return std::nullopt;
+    if (peer(awaited_).at.waits && now - moved_at_ < 2 * limits_.stuck) return std::nullopt;
+    return awaited_;
   }
 
   std::string line(Position const& mine, Rank rank, std::chrono::nanoseconds waited, Time now) {
@@ -165,12 +180,14 @@ class TcpWatch {
   }
 
   Limits limits_;
+  Failures failures_;
   Rank me_;
   std::vector<Peer> peers_;                                                // [rank]
   std::chrono::nanoseconds tick_ = shortest;                               // until the next check
   Time checked_, moved_at_;                                                // the last check; when this rank last moved
   Position mine_;
-  bool warned_ = false;
+  Rank awaited_ = -1;
+  bool warned_  = false;
 };
 
 }  // namespace chorale::detail

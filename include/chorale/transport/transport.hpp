@@ -7,14 +7,30 @@
 #include <chorale/device/device.hpp>
 #include <chorale/transport/operation.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace chorale {
+
+/// How the ranks of a job find and know each other. A transport takes from it what its own options leave open.
+///
+/// addresses      where each rank listens, in the order of ranks; empty where the transport needs none
+/// job            the same on all ranks; empty: the transport's own default
+/// incarnation    how often the job was started again
+/// lines          what ranks must agree on besides the model, such as who is in the job
+struct Meeting {
+  std::vector<std::string> addresses{};
+  std::string job{};
+  std::uint32_t incarnation = 0;
+  std::vector<std::string> lines{};
+  int ranks_per_process = 1;
+};
 
 /// The ranks of a job, and which of them live in this process.
 class Group {
@@ -29,7 +45,8 @@ class Group {
   /// size    ranks in the job, at least 1
   /// local   those that live here, ascending
   /// throws  BadArgument when there is no rank, or a local one is not of the job
-  Group(int size, std::vector<Rank> local) : size_{size}, local_{std::move(local)} {
+  Group(int size, std::vector<Rank> local, Meeting meeting = {})
+      : size_{size}, local_{std::move(local)}, meeting_{std::move(meeting)} {
     CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
     for (std::size_t i = 0; i < local_.size(); ++i)
       CHORALE_EXPECTS(local_[i] >= 0 && local_[i] < size && (i == 0 || local_[i - 1] < local_[i]),
@@ -40,10 +57,12 @@ class Group {
   int size() const { return size_; }
   std::vector<Rank> const& local() const { return local_; }
   bool is_all_local() const { return local_.size() == static_cast<std::size_t>(size_); }
+  Meeting const& meeting() const { return meeting_; }
 
  private:
   int size_;
   std::vector<Rank> local_;
+  Meeting meeting_;
 };
 
 /// One rank's live connections. Moves bytes between ranks; has never heard of tensors or gradients.
@@ -111,6 +130,15 @@ void begin_step(E& at, std::uint64_t step) {
 template <Endpoint E>
 void fail(E& at, std::string const& why) {
   if constexpr (requires { at.fail(why); }) at.fail(why);
+}
+
+/// For a thread that serves many ranks, between two rounds of done(): waits until any message may have moved, or a rank
+/// is lost, or the time is over; then false. Where the transport cannot wait so, it lets other threads run.
+template <Endpoint E>
+bool rest(E& at, std::chrono::nanoseconds longest) {
+  if constexpr (requires { at.wait_any(longest); }) return at.wait_any(longest);
+  std::this_thread::yield();
+  return true;
 }
 
 }  // namespace chorale

@@ -3,6 +3,7 @@
 
 #include <chorale/transport/transport.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +37,8 @@ class WrappedEndpoint {
   void announce(Operation const& operation) { chorale::announce(at_, operation); }
   void begin_step(std::uint64_t step) { chorale::begin_step(at_, step); }
   void fail(std::string const& why) { chorale::fail(at_, why); }
+  bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
+  bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(at_, longest); }
 
  protected:
   E at_;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optional: chorale.hpp does not include it, and a program that does links NCCL and the CUDA runtime.
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/device/cuda.hpp>
+#include <chorale/device/cuda_copies.hpp>
+#include <chorale/device/cuda_stream.hpp>
+#include <chorale/transport/local.hpp>
+#include <chorale/transport/nccl_comms.hpp>
+#include <chorale/transport/staged.hpp>
+#include <chorale/transport/transport.hpp>
+#include <chorale/transport/wrapped.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
+
+namespace chorale {
+
+/// One rank on one GPU: its collectives are NCCL's, its messages another transport's. See NcclTransport.
+///
+/// keeps   x is complete, on whichever thread it was computed; each call returns when its result is
+/// cost    memory that is not the device's alone, such as Cuda's blocks, is copied to it and back
+/// order   NCCL's: for sums, the same bits on all ranks of one job, not between jobs of other shapes
+/// throws  PeerLost when a rank does not come, or NCCL fails; before it waits for NCCL, all ranks meet by messages, so
+///         that the transport of those finds who is missing, or is in another operation
+template <Endpoint E>
+class NcclEndpoint : public WrappedEndpoint<E> {
+  using Base = WrappedEndpoint<E>;
+
+ public:
+  NcclEndpoint(E at, std::shared_ptr<detail::NcclComms> comms, std::size_t local)
+      : Base{std::move(at)}, comms_{std::move(comms)}, local_{local} {
+    auto const here = Cuda::Scope{comms_->device(local_)};
+    queue_ = std::make_unique<Queue>();
+  }
+
+  /// See chorale::announce().
+  void announce(Operation const& operation) {
+    operation_ = operation;
+    Base::announce(operation);
+  }
+
+  template <detail::NcclElement T>
+  void all_reduce(Span<T> x, Op op) {
+    run("ncclAllReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclAllReduce(from, to, x.size(), detail::nccl_type<T>, detail::nccl_op(op), comm, queue);
+    });
+  }
+
+  /// Rank `root` gets the result; the x of others may change.
+  template <detail::NcclElement T>
+  void reduce(Span<T> x, Op op, Rank root) {
+    expect_rank(root);
+    run("ncclReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclReduce(from, to, x.size(), detail::nccl_type<T>, detail::nccl_op(op), root, comm, queue);
+    });
+  }
+
+  template <detail::NcclElement T>
+  void broadcast(Span<T> x, Rank root) {
+    expect_rank(root);
+    run("ncclBroadcast", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclBroadcast(from, to, x.size(), detail::nccl_type<T>, root, comm, queue);
+    });
+  }
+
+  /// mine    the rank-th of size() equal parts of what all x together give
+  template <detail::NcclElement T>
+  void reduce_scatter(Span<T const> x, Span<T> mine, Op op) {
+    expect_parts(x.size(), mine.size());
+    run("ncclReduceScatter", x, mine, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclReduceScatter(from, to, mine.size(), detail::nccl_type<T>, detail::nccl_op(op), comm, queue);
+    });
+  }
+
+  template <detail::NcclElement T>
+  void all_gather(Span<T const> mine, Span<T> all) {
+    expect_parts(all.size(), mine.size());
+    run("ncclAllGather", mine, all, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclAllGather(from, to, mine.size(), detail::nccl_type<T>, comm, queue);
+    });
+  }
+
+  void fail(std::string const& why) {
+    comms_->abort(local_);
+    Base::fail(why);
+  }
+
+ private:
+  struct Queue {
+    cuda::Stream stream;
+    cuda::Event end;
+    cuda::Room in, out;
+  };
+
+  void expect_rank(Rank rank) const {
+    CHORALE_EXPECTS(rank >= 0 && rank < this->size(), "no rank " + std::to_string(rank) + " in a group of " +
+                                                          std::to_string(this->size()));
+  }
+  void expect_parts(std::size_t all, std::size_t part) const {
+    CHORALE_EXPECTS(all == part * static_cast<std::size_t>(this->size()),
+                    std::to_string(all) + " elements are not " + std::to_string(this->size()) + " parts of " +
+                        std::to_string(part));
+  }
+
+  /// Only the device reads and writes it. What NCCL says of managed memory depends on the machine: that is copied.
+  static bool is_of_device(void const* address) {
+    auto what = cudaPointerAttributes{};
+    cuda::expect(cudaPointerGetAttributes(&what, address), "cudaPointerGetAttributes");
+    return what.type == cudaMemoryTypeDevice;
+  }
+
+  /// call(from, to, communicator, queue) queues it.
+  template <class T, class Call>
+  void run(std::string const& name, Span<T const> in, Span<T> out, Call call) {
+    auto const here   = Cuda::Scope{comms_->device(local_)};
+    auto const stream = queue_->stream.get();
+    comms_->expect_alive(local_);
+    meet();
+    auto const* from      = in.data();
+    auto* to              = out.data();
+    auto const in_place   = from == to;
+    auto const copied_in  = !in.empty() && !is_of_device(in.data());
+    auto const copied_out = !out.empty() && !is_of_device(out.data());
+    if (copied_in) {
+      auto* const room = static_cast<T*>(queue_->in.take(in.size_bytes()));
+      cuda::expect(cudaMemcpyAsync(room, in.data(), in.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+      from = room;
+      if (in_place) to = room;
+    }
+    if (copied_out && !in_place) to = static_cast<T*>(queue_->out.take(out.size_bytes()));
+    comms_->await(local_, call(from, to, comms_->comm(local_), stream), name);
+    if (copied_out)
+      cuda::expect(cudaMemcpyAsync(out.data(), to, out.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    queue_->end.record(stream);
+    comms_->await(local_, queue_->end, name);
+  }
+
+  /// Returns when every rank has come to this operation.
+  void meet() {
+    auto const P = this->size();
+    for (int distance = 1; distance < P; distance *= 2) {
+      auto sent = this->send((this->rank() + distance) % P, operation_.tag, {});
+      this->recv((this->rank() - distance + P) % P, operation_.tag, {}).wait();
+      sent.wait();
+    }
+  }
+
+  std::shared_ptr<detail::NcclComms> comms_;
+  std::size_t local_;                                                 // which of the ranks that live here
+  std::unique_ptr<Queue> queue_;
+  Operation operation_{};
+};
+
+/// GPUs that NCCL connects, in one process or in many: each rank has one, and its collectives are NCCL's. Messages,
+/// such as those by which ranks meet and agree, go by another transport; where its handshake is authenticated, so is
+/// NCCL's beginning.
+///
+///   Trainer{model, MirroredStrategy{Cuda::visible()}, NativeAllReduce{}, NcclTransport{}}
+///   NcclTransport<Staged<TcpTransport, CudaCopies>>{.devices = {Cuda{local}}}          one process for each GPU
+///
+/// keeps   NCCL's communicators never block: after the timeout they are aborted. After that, or after another error, an
+///         endpoint is of no further use. The endpoints of a process end together
+/// cost    before each collective log2 P empty messages
+/// throws  BadArgument when a process has more ranks than devices; PeerLost when a rank does not come in time
+///
+/// T         the transport of messages
+/// devices   of the ranks of this process, in their order; two ranks never have the same
+/// timeout   the longest wait for one operation
+template <Transport T = Staged<LocalTransport, CudaCopies>>
+struct NcclTransport {
+  using endpoint = NcclEndpoint<typename T::endpoint>;
+
+  T messages{};
+  std::vector<Cuda> devices        = Cuda::visible();
+  std::chrono::nanoseconds timeout = std::chrono::seconds{60};
+
+  static constexpr bool reaches(Memory memory) { return T::reaches(memory); }
+
+  std::vector<endpoint> connect(Group const& group) const {
+    auto const& local = group.local();
+    if (devices.empty()) throw BadArgument{Cuda::missing(), "another transport, or a machine with an NVIDIA GPU."};
+    CHORALE_EXPECTS(local.size() <= devices.size(),
+                    std::to_string(local.size()) + " ranks of this process need a device each, but NcclTransport has " +
+                        std::to_string(devices.size()));
+    auto inner = messages.connect(group);
+    if (inner.empty()) return {};
+    auto const used  = std::vector<Cuda>(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(local.size()));
+    auto const comms = std::make_shared<detail::NcclComms>(group.size(), local, used, shared_id(group, inner), timeout);
+    auto endpoints = std::vector<endpoint>{};
+    for (std::size_t i = 0; i < inner.size(); ++i) endpoints.emplace_back(std::move(inner[i]), comms, i);
+    return endpoints;
+  }
+
+ private:
+  /// Rank 0 makes it, and gives it to all that live elsewhere.
+  static ncclUniqueId shared_id(Group const& group, std::vector<typename T::endpoint>& inner) {
+    auto id           = ncclUniqueId{};
+    auto const& local = group.local();
+    auto const bytes  = std::as_writable_bytes(Span<ncclUniqueId>{&id, 1});
+    if (local.front() != 0) {
+      for (auto& at : inner) at.recv(0, {}, bytes).wait();
+      return id;
+    }
+    detail::expect_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    for (Rank peer = 1; peer < group.size(); ++peer)
+      if (!std::binary_search(local.begin(), local.end(), peer)) inner.front().send(peer, {}, bytes).wait();
+    return id;
+  }
+};
+
+static_assert(CollectiveTransport<NcclTransport<>>);
+
+}  // namespace chorale
+
+#else
+
+namespace chorale {
+
+/// What is said to a program that uses NcclTransport where the compiler does not find NCCL.
+template <class Program = void>
+struct NcclTransport {
+  static_assert(sizeof(Program*) == 0, "chorale: NcclTransport needs <nccl.h> and <cuda_runtime_api.h>, which the "
+                                       "compiler does not find. Install NCCL and the CUDA toolkit, or use another");
+};
+
+}  // namespace chorale
+
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/simulated.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace chorale {
+
+/// Ranks first, first + stride, .. of a simulation as a group of their own.
+///
+/// keeps   it announces nothing: the ranks outside take no part, and ranks must announce alike
+class SimulatedPart {
+ public:
+  using pending = SimulatedEndpoint::pending;
+
+  SimulatedPart(SimulatedEndpoint at, Rank first, int stride, int size)
+      : at_{std::move(at)}, first_{first}, stride_{stride}, size_{size} {}
+
+  Rank rank() const { return (at_.rank() - first_) / stride_; }
+  int  size() const { return size_; }
+
+  pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(outer(peer), tag, out); }
+  pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(outer(peer), tag, in); }
+
+  void begin_step(std::uint64_t step) { at_.begin_step(step); }
+  void fail(std::string const& why) { at_.fail(why); }
+
+ private:
+  Rank outer(Rank peer) const {
+    CHORALE_EXPECTS(peer >= 0 && peer < size_, "no rank " + std::to_string(peer) + " in a group of " +
+                                                   std::to_string(size_));
+    return first_ + peer * stride_;
+  }
+
+  SimulatedEndpoint at_;
+  Rank first_;
+  int stride_, size_;
+};
+
+/// A simulated rank with near() and far(), as HierarchicalAllReduce wants it: rank r is number r % n of host r / n.
+class SimulatedLayers : public SimulatedEndpoint {
+ public:
+  /// per_host   n; CostModel::ranks_per_host, or what divides it
+  /// throws     BadArgument when the last host would have fewer ranks than the others
+  SimulatedLayers(SimulatedEndpoint const& at, int per_host)
+      : SimulatedEndpoint{at}, near_{at, first_of(at, per_host), 1, per_host},
+        far_{at, at.rank() % per_host, per_host, at.size() / per_host} {}
+
+  SimulatedPart& near() { return near_; }
+  SimulatedPart& far() { return far_; }
+
+ private:
+  static Rank first_of(SimulatedEndpoint const& at, int n) {
+    CHORALE_EXPECTS(n >= 1 && at.size() % n == 0,
+                    std::to_string(at.size()) + " ranks do not fill hosts of " + std::to_string(n) + " ranks");
+    return at.rank() / n * n;
+  }
+
+  SimulatedPart near_, far_;
+};
+
+}  // namespace chorale
