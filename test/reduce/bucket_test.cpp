@@ -154,6 +154,45 @@ TEST_CASE("buckets must ascend and cover the buffer, and progress only grows", "
   CHECK_THROWS_AS(reducer.ready(11), BadArgument);
 }
 
+TEST_CASE("the first bucket is cut where a layer ends, if what is in front is not too small", "[reduce][bucket]") {
+  auto const all = std::array<std::size_t, 2>{100, 300};
+  auto const cut = [&](std::vector<std::size_t> layers, std::size_t least) {
+    return with_small_first(all, layers, least);
+  };
+  using Ends = std::vector<std::size_t>;
+  CHECK(cut({300, 250, 60, 20, 0}, 10) == Ends{20, 100, 300});
+  CHECK(cut({300, 250, 60, 20, 0}, 21) == Ends{60, 100, 300});
+  CHECK(cut({300, 250, 60, 20, 0}, 61) == Ends{100, 300});                // the next layer ends after the bucket
+  CHECK(cut({100}, 1) == Ends{100, 300});
+  CHECK(cut({}, 1) == Ends{100, 300});
+  CHECK(with_small_first({}, all, 1).empty());
+  CHECK(with_small_first(std::array<std::size_t, 1>{100'000}, std::array<std::size_t, 2>{8'191, 50'000}) ==
+        Ends{50'000, 100'000});                                            // 32 KiB, if nobody says otherwise
+}
+
+TEMPLATE_LIST_TEST_CASE("a small first bucket leaves by itself, and the sums are the same", "[reduce][bucket]",
+                        Reduces) {
+  constexpr auto plan   = std::array<std::size_t, 2>{9'000, n};
+  constexpr auto layers = std::array<std::size_t, 3>{9'000, 5'000, 500};
+  auto early            = std::array<std::size_t, 2>{};
+  auto const sums       = [&](std::vector<std::size_t> const& of) {
+    return on_ranks<LocalTransport>(2, n, [&](auto& at, auto& x) {        // of two addends the order does not matter
+      auto reducer = BucketedReducer{TestType{}, at, of, x};
+      if (of.size() == 3)
+        spin_until([&] { return reducer.ready(5'000), reducer.overlap().buckets == 1; });
+      early[static_cast<std::size_t>(at.rank())] = reducer.overlap().bytes;
+      reducer.finish();
+    });
+  };
+  auto const whole = sums({plan.begin(), plan.end()});
+  auto const small = sums(with_small_first(plan, layers, 1'000));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(small[rank].error == "");
+    CHECK(same_bits(small[rank].x, whole[rank].x));
+    CHECK(early[rank] == 5'000 * sizeof(float));
+  }
+}
+
 TEST_CASE("begin() while buckets are under way is refused", "[reduce][bucket]") {
   auto const ended = on_ranks<LocalTransport>(2, n, [&](auto& at, auto& x) {
     auto reducer = BucketedReducer{RingAllReduce{}, at, ends, x};

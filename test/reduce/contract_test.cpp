@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every ReduceAlgorithm promises about its numbers and its messages.
-#include "test/reduce/cases.hpp"
+#include "test/support/cases.hpp"
 
 #include <chorale/reduce/schedule.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every ReduceAlgorithm promises when a rank fails, stays away, or brings something else.
-#include "test/reduce/cases.hpp"
+#include "test/support/cases.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every ReduceAlgorithm promises about operations that follow one another, or are under way at once.
-#include "test/reduce/cases.hpp"
+#include "test/support/cases.hpp"
 
 #include <catch2/catch.hpp>
 

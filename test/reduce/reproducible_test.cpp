@@ -45,7 +45,8 @@ std::vector<float> along_the_tree(std::size_t n) {
 template <class R, class T = LocalTransport>
 std::vector<RankResult> reduced(int ranks, std::size_t n, std::size_t bucket_bytes) {
   return on_ranks<T>(ranks, n, [&](auto& at, auto& x) {
-    Reproducible<L, R>{bucket_bytes}.all_reduce(at, shards_of(at.rank(), ranks, n), x, Tag{3});
+    using Reduce = Reproducible<L, R>;
+    Reduce{bucket_bytes}.all_reduce(at, Reduce::traffic_of(ranks), shards_of(at.rank(), ranks, n), x, Tag{3});
   });
 }
 

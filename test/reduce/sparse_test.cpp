@@ -2,6 +2,8 @@
 // Reductions that send only part of what there is: the largest elements, or the rows that were touched.
 #include "test/support/on_ranks.hpp"
 
+#include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/sparse.hpp>
 #include <chorale/reduce/top_k.hpp>
 #include <chorale/transport/counting.hpp>
@@ -9,6 +11,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -62,6 +66,71 @@ TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gra
     }
     REQUIRE(ended[0].x[i] + kept == all);
   }
+}
+
+namespace {
+
+/// The sums of steps [begin, end) of a run, one after the other, and what each rank has left out in the end.
+struct Run {
+  std::vector<std::vector<float>> sums, residuals;                         // [rank]
+};
+
+template <class Reducer>
+Run run(int begin, int end, std::vector<std::size_t> const& ends, std::vector<std::vector<float>> const& saved = {}) {
+  constexpr std::size_t n = 400;
+  auto done        = Run{std::vector<std::vector<float>>(3), std::vector<std::vector<float>>(3)};
+  auto const ended = on_ranks<LocalTransport>(3, n, [&](auto& at, auto& x) {
+    auto const me = static_cast<std::size_t>(at.rank());
+    auto reducer  = Reducer{TopK<30>{}, at, ends, x};
+    reducer.begin();
+    reducer.finish();                                                      // of nothing: it must not count
+    std::ranges::fill(reducer.residual(), 0.0F);
+    if (!saved.empty()) std::ranges::copy(saved[me], reducer.residual().begin());
+    for (int step = begin; step < end; ++step) {
+      auto const random = Random{9, static_cast<std::uint64_t>(at.rank() * 1'000 + step)};
+      for (std::size_t i = 0; i < n; ++i) x[i] = random.uniform(i, -1.0F, 1.0F);
+      reducer.begin();
+      reducer.ready(n / 2);
+      reducer.finish();
+      done.sums[me].insert(done.sums[me].end(), x.begin(), x.end());
+    }
+    auto const left = reducer.residual();
+    done.residuals[me].assign(left.begin(), left.end());
+  });
+  for (auto const& rank : ended) CHECK(rank.error == "");
+  return done;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a run that is stopped, and goes on with the residual that was saved, has the same bits",
+                   "[reduce][top_k]", (BucketedReducer<TopK<30>, LocalEndpoint>),
+                   (ThreadedReducer<TopK<30>, LocalEndpoint>)) {
+  auto const ends   = std::vector<std::size_t>{40, 150, 400};
+  auto const whole  = run<TestType>(0, 20, ends);
+  auto const first  = run<TestType>(0, 12, ends);
+  auto const second = run<TestType>(12, 20, ends, first.residuals);
+  auto const forgot = run<TestType>(12, 20, ends);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    auto const last = Span<float const>{whole.sums[rank]}.last(8 * 400);
+    CHECK(first.residuals[rank].size() == 400);
+    CHECK(same_bits(second.sums[rank], last));
+    CHECK(same_bits(second.residuals[rank], whole.residuals[rank]));
+    CHECK(!same_bits(forgot.sums[rank], last));
+  }
+}
+
+TEST_CASE("an algorithm that leaves nothing out has no residual, and one without memory for it says so",
+          "[reduce][top_k]") {
+  auto endpoints = LocalTransport{}.connect(Group::all_local(1));
+  auto x         = std::vector<float>(8);
+  auto const one = std::array<std::size_t, 1>{8};
+  CHECK(BucketedReducer{PairwiseAllReduce{}, endpoints[0], one, Span<float>{x}}.residual().empty());
+  auto operation = TopKOperation<LocalEndpoint, 10>{};
+  auto memory    = std::vector<float>(7);
+  operation.keep_residual_in(memory);
+  CHECK_THROWS_WITH(operation.restart(endpoints[0], x, Op::sum, Tag{1}),
+                    Catch::Contains("a gradient of 8 elements and memory for a residual of 7"));
 }
 
 TEST_CASE("a NaN is not left behind by TopK, and other operations are refused", "[reduce][top_k]") {

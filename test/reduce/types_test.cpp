@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every type of element and every operation: on the ring, in place, and by exchange.
-#include "test/reduce/cases.hpp"
+#include "test/support/cases.hpp"
 
 #include <chorale/core/half.hpp>
 #include <chorale/core/random.hpp>

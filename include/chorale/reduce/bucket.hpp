@@ -7,9 +7,11 @@
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,6 +30,10 @@ namespace detail {
 
 struct NoOperation {};
 
+/// It leaves something out, and adds that to what comes next, see TopK.
+template <class O>
+concept keeps_residual = requires(O operation, Span<float> memory) { operation.keep_residual_in(memory); };
+
 template <class R, class E>
 struct operation_of {
   using type = NoOperation;
@@ -39,6 +45,22 @@ struct operation_of<R, E> {
 };
 
 }  // namespace detail
+
+/// Where the buckets end when the first one, which leaves alone, is to be small: so the wire has work while the second
+/// layer still computes. It is cut where a layer ends, if what is in front has `least` elements: fewer cost a message
+/// and hide nothing.
+///
+/// ends    of the plan's buckets, ascending
+/// layers  where layers end, in any order
+inline std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, Span<std::size_t const> layers,
+                                                 std::size_t least = (std::size_t{32} << 10) / sizeof(float)) {
+  auto all = std::vector<std::size_t>(ends.begin(), ends.end());
+  auto cut = all.empty() ? 0 : all.front();
+  for (auto const end : layers)
+    if (end >= least) cut = std::min(cut, end);
+  if (!all.empty() && cut < all.front()) all.insert(all.begin(), cut);
+  return all;
+}
 
 /// Reduces one buffer in buckets that leave while the rest of it is still being computed.
 ///
@@ -71,6 +93,10 @@ class BucketedReducer {
                                                  std::to_string(buffer.size()));
     if constexpr (resumes)
       for (std::size_t i = 0; i < ends_.size(); ++i) operations_.push_back(idle_operation(reduce_, at));
+    if constexpr (has_residual) {
+      residual_.resize(buffer.size());
+      for (std::size_t i = 0; i < ends_.size(); ++i) operations_[i].keep_residual_in(bucket(i, residual_));
+    }
     complete_.resize(ends_.size());
     begin();
   }
@@ -105,17 +131,27 @@ class BucketedReducer {
     }
   }
 
+  /// What the algorithm left out so far, an element for each of the buffer: state that a checkpoint has to have besides
+  /// the optimizer's, this rank's own. Empty where nothing is left out. To be read, or replaced by what was saved,
+  /// between finish() and begin(); however the buffer is cut into buckets, it means the same.
+  Span<float> residual() { return residual_; }
+  static constexpr std::string_view residual_name = "residual";      // in a checkpoint
+
   /// Of this step, what was complete before finish(): the measure of how much communication was hidden.
   Overlap overlap() const { return overlap_; }
 
  private:
-  static constexpr bool resumes = ResumableReduce<R, E>;
-  static constexpr std::size_t most = 16;                             // under way: 64 messages to a rank, or 64 tags
+  using Operation = typename detail::operation_of<R, E>::type;
 
-  Span<float> bucket(std::size_t i) const {
+  static constexpr bool resumes      = ResumableReduce<R, E>;
+  static constexpr bool has_residual = detail::keeps_residual<Operation>;
+  static constexpr std::size_t most  = 16;                            // under way: 64 messages to a rank, or 64 tags
+
+  Span<float> bucket(std::size_t i, Span<float> of) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];
-    return buffer_.subspan(begin, ends_[i] - begin);
+    return of.subspan(begin, ends_[i] - begin);
   }
+  Span<float> bucket(std::size_t i) const { return bucket(i, buffer_); }
 
   /// The number of buckets that became complete; their bytes are added to `bytes`.
   std::size_t advance(std::size_t& bytes) {
@@ -160,7 +196,8 @@ class BucketedReducer {
   std::uint32_t turn_ = 0;                                            // buckets started since the beginning
   std::size_t ready_ = 0, started_ = 0, oldest_ = 0;                  // elements; buckets; the first not complete
   Overlap overlap_;
-  std::vector<typename detail::operation_of<R, E>::type> operations_;
+  std::vector<Operation> operations_;
+  std::vector<float> residual_;                                       // of all buckets
   std::vector<char> complete_;
 };
 

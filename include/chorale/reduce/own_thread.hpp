@@ -62,6 +62,7 @@ class ThreadedReducer {
   }
 
   Overlap overlap() const { return inner_.overlap(); }
+  Span<float> residual() { return inner_.residual(); }
 
  private:
   void serve() {

@@ -22,7 +22,7 @@ namespace detail {
 template <Schedule S>
 class ShardTraffic {
  public:
-  ShardTraffic(int ranks, int shards) : ranks_{ranks}, chunks_{S::chunks(ranks)} {
+  ShardTraffic(int ranks, int shards) : chunks_{S::chunks(ranks)} {
     auto now = std::vector<shard_tree::Shards>{};
     for (Rank rank = 0; rank < ranks; ++rank)
       now.insert(now.end(), static_cast<std::size_t>(chunks_), shard_tree::of_rank(rank, ranks, shards));
@@ -47,7 +47,7 @@ class ShardTraffic {
  private:
   std::size_t at(Rank rank, int chunk) const { return static_cast<std::size_t>(rank * chunks_ + chunk); }
 
-  int ranks_, chunks_;
+  int chunks_;
   std::vector<std::vector<shard_tree::Shards>> held_;                 // [step][rank, chunk]
 };
 
@@ -64,7 +64,7 @@ class ShardTraffic {
 ///
 /// L       logical shards of a global batch: a power of two up to 64, and at least the number of ranks
 /// cost    R's steps; R's bytes times traffic_factor(). A rank computes L / P small gradients instead of one large one,
-///         and no communication is hidden by computing. Up to 2 log2 L copies of the gradients
+///         and no communication is hidden by computing. Up to 2 log2 L copies of the gradients; allocates in each call
 /// order   the tree's. Kernels give the same bits for a shard wherever it is computed, on processors of one kind
 /// source  EasyScale, SC 2023, for the goal
 template <int L = 64, Schedule R = RingAllReduce>
@@ -93,18 +93,26 @@ struct Reproducible {
     return {.steps = depth<R>(ranks), .bytes = *std::max_element(sent.begin(), sent.end()) * chunk};
   }
 
+  /// What the messages of so many ranks consist of: found once, for any number of all-reduces.
+  ///
+  /// throws  BadArgument when there are more ranks than logical shards
+  static detail::ShardTraffic<R> traffic_of(int ranks) {
+    CHORALE_EXPECTS(ranks <= L, "Reproducible<" + std::to_string(L) + "> has " + std::to_string(L) +
+                                    " logical shards, too few for " + std::to_string(ranks) + " ranks");
+    return {ranks, L};
+  }
+
   /// x becomes the sum of the shards of all ranks.
   ///
   /// mine    what this rank's shards come to: all nodes of nodes_of(of_rank(rank, P, L), L), each of x's size
+  /// traffic    traffic_of(P)
   template <Endpoint E>
-  void all_reduce(E& at, shard_tree::Sums const& mine, Span<float> x, Tag tag = {},
-                  CallSite where = CallSite::here()) const {
-    expect_ranks(at.size());
-    auto const traffic = detail::ShardTraffic<R>{at.size(), L};
+  void all_reduce(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Span<float> x,
+                  Tag tag = {}, CallSite where = CallSite::here()) const {
     auto const bucket  = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
     for (std::size_t begin = 0; begin < x.size(); begin += bucket) {
       announce(at, {Collective::all_reduce, Op::sum, Element::f32, x.size() - begin, tag, where});
-      all_reduce(at, traffic, mine, {begin, std::min(x.size(), begin + bucket)}, x, tag);
+      reduce_bucket(at, traffic, mine, {begin, std::min(x.size(), begin + bucket)}, x, tag);
     }
   }
 
@@ -115,10 +123,10 @@ struct Reproducible {
   void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     CHORALE_EXPECTS(op == Op::sum, "Reproducible adds up; " + std::string{name(op)} +
                                        " has the same bits in any order, under any other algorithm");
-    expect_ranks(at.size());
-    auto mine  = shard_tree::Sums{};
+    auto const traffic = traffic_of(at.size());
+    auto mine          = shard_tree::Sums{};
+    auto first         = true;
     mine.resize(x.size());
-    auto first = true;
     for (int const node : shard_tree::nodes_of(shard_tree::of_rank(at.rank(), at.size(), L), L)) {
       auto values = mine.memory();
       if (first) std::copy(x.begin(), x.end(), values.get());
@@ -126,19 +134,14 @@ struct Reproducible {
       mine.add(node, std::move(values));
       first = false;
     }
-    all_reduce(at, mine, x, tag, where);
+    all_reduce(at, traffic, mine, x, tag, where);
   }
 
  private:
-  static void expect_ranks(int ranks) {
-    CHORALE_EXPECTS(ranks <= L, "Reproducible<" + std::to_string(L) + "> has " + std::to_string(L) +
-                                    " logical shards, too few for " + std::to_string(ranks) + " ranks");
-  }
-
   /// Calls f(rank, nodes) for each chunk that a rank sends.
   template <class F>
   static void each_message(int ranks, F&& f) {
-    auto const traffic = detail::ShardTraffic<R>{ranks, L};
+    auto const traffic = traffic_of(ranks);
     for (int s = 0; s < R::steps(ranks); ++s)
       for (Rank rank = 0; rank < ranks; ++rank) {
         auto const step = R::step(rank, ranks, s);
@@ -150,8 +153,8 @@ struct Reproducible {
 
   /// One bucket: elements `part` of x.
   template <Endpoint E>
-  static void all_reduce(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
-                         Span<float> x, Tag tag) {
+  static void reduce_bucket(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
+                            Span<float> x, Tag tag) {
     auto const P      = at.size();
     auto const chunks = R::chunks(P);
     auto const range  = [&](int c) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -37,8 +38,11 @@ class TopKOperation {
     CHORALE_EXPECTS(op == Op::sum, "TopK adds up; it cannot form the " + std::string{name(op)});
     CHORALE_EXPECTS(x.size() <= std::size_t{UINT32_MAX},
                     "TopK numbers elements with 32 bits, got " + std::to_string(x.size()));
+    CHORALE_EXPECTS(given_.empty() || given_.size() == x.size(),
+                    "TopK got a gradient of " + std::to_string(x.size()) + " elements and memory for a residual of " +
+                        std::to_string(given_.size()));
     x_ = x;
-    if (residual_.size() != x.size()) residual_.assign(x.size(), 0.0F);
+    if (given_.empty() && own_.size() != x.size()) own_.assign(x.size(), 0.0F);
     auto const k = picked_of(x.size(), PerMille), P = static_cast<std::size_t>(at.size());
     all_.resize(k * P);
     ends_.resize(P);
@@ -60,22 +64,28 @@ class TopKOperation {
     add_up();
   }
 
-  /// What was never sent so far, element by element: the state of this operation, to be kept with the optimizer's.
-  Span<float> residual() { return residual_; }
+  /// What was never sent so far, element by element: the state of this operation, to be kept with the optimizer's. May
+  /// be written while it is complete.
+  Span<float> residual() { return given_.empty() ? Span<float>{own_} : given_; }
+
+  /// Keeps it from now on in memory of the caller, of as many elements as x will have; what stands there is what is
+  /// left of earlier steps.
+  void keep_residual_in(Span<float> memory) { given_ = memory; }
 
  private:
   void pick(Span<Picked> mine) {
-    for (std::size_t i = 0; i < x_.size(); ++i) residual_[i] += x_[i];
+    auto const rest = residual();
+    for (std::size_t i = 0; i < x_.size(); ++i) rest[i] += x_[i];
     order_.resize(x_.size());
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
     auto const larger = [&](std::uint32_t a, std::uint32_t b) {
-      auto const left = size_of(residual_[a]), right = size_of(residual_[b]);
+      auto const left = size_of(rest[a]), right = size_of(rest[b]);
       return left > right || (left == right && a < b);                // ties by index: the same in every run
     };
     auto const end = order_.begin() + static_cast<std::ptrdiff_t>(mine.size());
     std::nth_element(order_.begin(), mine.size() < order_.size() ? end : order_.end(), order_.end(), larger);
     std::sort(order_.begin(), end);
-    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = {order_[k], std::exchange(residual_[order_[k]], 0.0F)};
+    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = {order_[k], std::exchange(rest[order_[k]], 0.0F)};
   }
 
   static float size_of(float v) { return std::isnan(v) ? INFINITY : std::abs(v); }       // a NaN is sent first
@@ -88,7 +98,8 @@ class TopKOperation {
 
   Span<float> x_;
   bool complete_ = true;
-  std::vector<float> residual_;
+  Span<float> given_;                                                 // for the residual; none: own_
+  std::vector<float> own_;
   std::vector<std::uint32_t> order_;
   std::vector<Picked> all_;                                           // (P, k)
   std::vector<std::size_t> ends_;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/reduce/advise.hpp>
+#include <chorale/reduce/hierarchical.hpp>
+#include <chorale/transport/simulated.hpp>
+#include <chorale/transport/simulated_layers.hpp>
+#include <chorale/transport/simulated_sizes.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+
+using namespace chorale;
+using namespace std::chrono_literals;
+
+template <>
+inline constexpr Element chorale::element_of<Weightless> = Element::f32;
+
+namespace {
+
+template <class R>
+void reduce(SimulatedEndpoint& at, Span<Weightless> x) {
+  R{}.all_reduce(at, x, Op::sum);
+}
+
+VirtualTime simulated_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
+  auto const nowhere = Nowhere{bytes / 4};
+  auto const x       = nowhere.span();
+  return simulate(ranks, [&](SimulatedEndpoint& at) {
+    switch (algorithm) {
+      case Advised::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
+      case Advised::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
+      case Advised::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
+      case Advised::ring: return reduce<RingAllReduce>(at, x);
+      case Advised::hierarchical: break;
+    }
+    auto layers = SimulatedLayers{at, model.ranks_per_host};
+    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
+  }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
+}
+
+CostModel const flat{};
+CostModel const slow_flat{.overhead = 3us, .fold_bytes_per_second = 5e9,
+                          .far = {.latency = 50us, .bytes_per_second = 1.25e9}};
+CostModel const hosts_of_4{.near = {.latency = 2us, .bytes_per_second = 100e9}, .ranks_per_host = 4};
+CostModel const hosts_of_8{.near = {.latency = 1us, .bytes_per_second = 200e9},
+                           .far = {.latency = 5us, .bytes_per_second = 25e9}, .ranks_per_host = 8,
+                           .hosts_per_rack = 2, .oversubscription = 4};
+
+}  // namespace
+
+TEST_CASE("a prediction is what the simulation measures, within a fifth", "[reduce][advise]") {
+  for (int const ranks : {2, 4, 7, 8, 16})
+    for (std::size_t const bytes : {64U, 65'536U, 1'048'576U})
+      for (auto const algorithm : all_advised) {
+        if (algorithm == Advised::hierarchical) continue;
+        auto const predicted = seconds(predicted_time(algorithm, ranks, bytes, flat));
+        INFO(name(algorithm) << ", " << ranks << " ranks, " << bytes << " bytes");
+        // an operation has four messages to one rank under way at most, which the prediction leaves out
+        CHECK(predicted == Approx(seconds(simulated_time(algorithm, ranks, bytes, flat))).epsilon(0.2));
+      }
+}
+
+TEST_CASE("a ring of many ranks is predicted from one of fewer", "[reduce][advise]") {
+  auto const predicted = seconds(predicted_time(Advised::ring, 512, 4'096, flat));
+  CHECK(predicted == Approx(seconds(simulated_time(Advised::ring, 512, 4'096, flat))).epsilon(0.05));
+}
+
+TEST_CASE("the advised algorithm is the fastest one, or nearly, in 19 cases of 20", "[reduce][advise]") {
+  auto cases = 0, good = 0;
+  for (auto const& model : {flat, slow_flat, hosts_of_4, hosts_of_8})
+    for (int const ranks : {2, 8, 16, 24, 64})
+      for (std::size_t const bytes : {1'024U, 65'536U, 1'048'576U, 4'194'304U}) {
+        auto const advised = advise(bytes, VirtualTime{}, ranks, model);
+        auto best = VirtualTime::max(), chosen = best;
+        for (auto const algorithm : all_advised) {
+          auto const L = model.ranks_per_host;
+          if (algorithm == Advised::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
+          auto const time = simulated_time(algorithm, ranks, bytes, model);
+          best            = std::min(best, time);
+          if (algorithm == advised.algorithm) chosen = time;
+        }
+        ++cases;
+        if (seconds(chosen) <= 1.1 * seconds(best)) ++good;
+        else WARN(ranks << " ranks, " << bytes << " bytes: " << name(advised.algorithm) << " takes " << seconds(chosen)
+                        << " s, the best " << seconds(best) << " s");
+      }
+  INFO(good << " of " << cases);
+  CHECK(good * 100 >= cases * 95);
+}
+
+TEST_CASE("buckets hide sending behind computing, as far as there is something to hide it behind", "[reduce][advise]") {
+  CHECK(step_time(VirtualTime{9ms}, VirtualTime{1ms}, 1) == VirtualTime{10ms});
+  CHECK(step_time(VirtualTime{9ms}, VirtualTime{1ms}, 3) == VirtualTime{10ms});
+  CHECK(step_time(VirtualTime{9ms}, VirtualTime{4ms}, 3) == VirtualTime{17ms});      // 5 + 3 · 4
+  auto const alone = advise(100'000'000, VirtualTime{50ms}, 1, flat);
+  CHECK(alone.step == VirtualTime{50ms});
+  auto const large = advise(100'000'000, VirtualTime{50ms}, 16, flat);
+  CHECK(large.bucket_bytes < 50'000'000);
+  CHECK(large.step < VirtualTime{50ms} + predicted_time(large.algorithm, 16, 100'000'000, flat) / 2);
+  CHECK_THAT(large.reason, Catch::Contains(std::string{name(large.algorithm)}) && Catch::Contains("of the step"));
+  auto const swamped = advise(1'000'000'000, VirtualTime{1ms}, 16, slow_flat);
+  CHECK_THAT(swamped.reason, Catch::Contains("fewer ranks"));
+  CHECK(advise(1'000, VirtualTime{50ms}, 16, flat).bucket_bytes == 1'000);
+  CHECK_THROWS_AS(advise(0, VirtualTime{}, 4, flat), BadArgument);
+  CHECK_THROWS_AS(predicted_time(Advised::hierarchical, 6, 100, hosts_of_4), BadArgument);
+}
