@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "folder.hpp"
 #include "sources.hpp"
 #include "test/support/mnist.hpp"
 
@@ -6,60 +7,17 @@
 
 #include <catch2/catch.hpp>
 
-#include <unistd.h>
-#include <zlib.h>
-
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 using namespace chorale;
 using Catch::Matchers::Contains;
+using sources::Content;
+using sources::Folder;
 
 namespace {
-
-using Content = std::vector<std::uint8_t>;
-
-/// A folder of its own for each test, which goes with it.
-class Folder {
- public:
-  Folder() {
-    auto name = (std::filesystem::temp_directory_path() / "chorale_idx_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error{"no temporary folder"};
-    path_ = name;
-  }
-  ~Folder() {
-    auto code = std::error_code{};
-    std::filesystem::remove_all(path_, code);
-  }
-  Folder(Folder const&)            = delete;
-  Folder& operator=(Folder const&) = delete;
-
-  std::string plain(std::string const& name, Content const& content) const {
-    auto const file = (path_ / name).string();
-    std::ofstream{file, std::ios::binary}.write(reinterpret_cast<char const*>(content.data()),
-                                                static_cast<std::streamsize>(content.size()));
-    return file;
-  }
-  std::string gzipped(std::string const& name, Content const& content) const {
-    auto const file = (path_ / name).string();
-    auto* to        = gzopen(file.c_str(), "wb");
-    REQUIRE(gzwrite(to, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
-    REQUIRE(gzclose(to) == Z_OK);
-    return file;
-  }
-  static Content bytes_of(std::string const& file) {
-    auto from = std::ifstream{file, std::ios::binary};
-    return {std::istreambuf_iterator<char>{from}, {}};
-  }
-  std::filesystem::path const& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 Content idx_bytes(std::uint8_t type, std::vector<std::uint32_t> const& sizes, std::size_t data) {
   auto bytes = Content{0, 0, type, static_cast<std::uint8_t>(sizes.size())};

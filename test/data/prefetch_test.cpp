@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <set>
+#include <thread>
 #include <vector>
 
 using namespace chorale;
@@ -57,6 +58,35 @@ TEST_CASE("prefetch is bounded: n elements ahead of the one that the reader hold
     spin_until([&] { return source.reads() >= held + 3; });                // it does get that far
     CHECK(source.reads() == held + 3);                                     // and no further
     CHECK(row.y[0] == static_cast<int>(held) - 1);
+  }
+}
+
+TEST_CASE("prefetch is bounded by bytes: while so many are there, no more is made", "[data]") {
+  auto const source = sources::Counting{200};                              // rows of 12 bytes
+  auto stream       = source.prefetch({.elements = 100, .bytes = 30}).stream(0);
+  auto row          = Sample<float, int>{};
+  for (std::size_t held = 1; held <= 20; ++held) {
+    REQUIRE(stream.next(row));
+    spin_until([&] { return source.reads() >= held + 2; });                // 24 bytes are not enough, 36 are
+    CHECK(source.reads() == held + 2);
+  }
+  for (std::size_t const bytes : {1U, 12U, 13U, 1'000U})
+    CHECK(sources::targets(source.prefetch({.elements = 9, .bytes = bytes})) == sources::in_order(200));
+  CHECK_THROWS_AS(source.prefetch({.bytes = 0}), BadArgument);
+}
+
+TEST_CASE("a long prefetch gives its elements to readers that are faster, and slower", "[data]") {
+  auto const source = sources::Counting{20'000};
+  for (std::size_t const n : {8U, 64U, 1'000U}) {
+    CHECK(sources::targets(source.prefetch(n)) == sources::in_order(20'000));
+    auto stream = source.take(2'000).prefetch(n).stream(0);
+    auto row    = Sample<float, int>{};
+    for (int i = 0; i < 2'000; ++i) {
+      if (i % 500 == 7) std::this_thread::yield();                         // it may run ahead meanwhile
+      REQUIRE(stream.next(row));
+      CHECK(row.y[0] == i);
+    }
+    CHECK_FALSE(stream.next(row));
   }
 }
 

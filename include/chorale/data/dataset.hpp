@@ -5,12 +5,20 @@
 
 #include <chorale/data/batch.hpp>
 #include <chorale/data/cache.hpp>
+#include <chorale/data/generate.hpp>
+#include <chorale/data/interleave.hpp>
+#include <chorale/data/join.hpp>
 #include <chorale/data/map.hpp>
+#include <chorale/data/map_batch.hpp>
+#include <chorale/data/padded_batch.hpp>
+#include <chorale/data/parallel_map.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/prefetch.hpp>
 #include <chorale/data/repeat.hpp>
 #include <chorale/data/rows.hpp>
+#include <chorale/data/select.hpp>
 #include <chorale/data/shuffle.hpp>
+#include <chorale/data/window.hpp>
 
 #include <memory>
 #include <string>

@@ -2,19 +2,15 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/data/byte_source.hpp>
 #include <chorale/data/dataset.hpp>
-
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <limits>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,59 +18,13 @@
 namespace chorale::data {
 namespace detail {
 
-/// Reads a file from its first byte to its last, plain or gzipped. Offsets are those of the unpacked bytes.
-class GzipReader {
- public:
-  explicit GzipReader(std::filesystem::path file) : file_{std::move(file)} {
-    auto code = std::error_code{};
-    if (std::filesystem::is_directory(file_, code))
-      throw BadFile{file_.string() + ": is a folder.", "a file in it."};
-    errno = 0;
-    from_.reset(gzopen(file_.c_str(), "rb"));
-    if (!from_) throw BadFile{file_.string() + ": cannot be opened: " + why() + ".", "another path."};
-    gzbuffer(from_.get(), 1 << 18);
-    if (file_.extension() == ".gz" && gzdirect(from_.get()) == 1)          // looks at the first two bytes
-      fail("no gzip, which begins with the bytes 1f 8b", "its name without .gz if it is plain, or fetch it again");
-  }
-
-  std::size_t offset() const { return offset_; }
-
-  /// Up to out.size() bytes; fewer only at the end of the file.
-  std::size_t read(Span<std::uint8_t> out) {
-    auto done = std::size_t{0};
-    while (done < out.size()) {
-      auto const want = static_cast<unsigned>(std::min(out.size() - done, std::size_t{1} << 24));
-      auto const got  = gzread(from_.get(), out.data() + done, want);
-      auto error      = Z_OK;
-      auto const text = std::string{gzerror(from_.get(), &error)};
-      if (got < 0 || (error != Z_OK && error != Z_STREAM_END)) {
-        offset_ += static_cast<std::size_t>(std::max(got, 0));
-        fail(error == Z_BUF_ERROR ? "the gzip ends in the middle" : "the gzip is damaged (" + text + ")", again);
-      }
-      if (got == 0) break;
-      done += static_cast<std::size_t>(got), offset_ += static_cast<std::size_t>(got);
-    }
-    return done;
-  }
-
-  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
-    fail(offset_, what, what_to_try);
-  }
-  [[noreturn]] void fail(std::size_t at, std::string const& what, std::string const& what_to_try) const {
-    throw BadFile{file_.string() + ": byte " + std::to_string(at) + ": " + what + ".", what_to_try + "."};
-  }
-  static constexpr auto again = "fetch it again";
-
- private:
-  static std::string why() { return errno != 0 ? std::strerror(errno) : "no memory"; }
-
-  struct Close {
-    void operator()(gzFile_s* file) const { gzclose(file); }
-  };
-  std::filesystem::path file_;
-  std::unique_ptr<gzFile_s, Close> from_;
-  std::size_t offset_ = 0;
-};
+/// Opens a file that may be gzipped; one that is called .gz must be.
+inline ByteSource open_plain_or_gzip(std::filesystem::path const& path) {
+  auto file = ByteSource{path};
+  if (path.extension() == ".gz" && !file.looks_like_gzip())
+    file.fail("no gzip, which begins with the bytes 1f 8b", "its name without .gz if it is plain, or fetch it again");
+  return file;
+}
 
 /// What an IDX file of bytes holds.
 struct Idx {
@@ -83,10 +33,10 @@ struct Idx {
 };
 
 /// The sizes in the header of an IDX file of bytes with `dimensions` dimensions.
-inline std::vector<std::size_t> read_idx_header(GzipReader& file, std::uint8_t dimensions) {
+inline std::vector<std::size_t> read_idx_header(ByteSource& file, std::uint8_t dimensions) {
   auto header       = std::array<std::uint8_t, 4 + 4 * 255>{};
   auto const need   = 4 + std::size_t{4} * dimensions;
-  auto const got    = file.read(Span<std::uint8_t>{header}.first(need));
+  auto const got    = file.read(std::as_writable_bytes(Span<std::uint8_t>{header}.first(need)));
   auto const advice = dimensions == 1 ? "a labels file, *-labels-idx1-ubyte" : "an images file, *-images-idx3-ubyte";
   auto const hex    = [](std::size_t v) {
     constexpr auto digits = "0123456789abcdef";
@@ -101,7 +51,7 @@ inline std::vector<std::size_t> read_idx_header(GzipReader& file, std::uint8_t d
   if (header[3] != dimensions)
     file.fail(3, std::to_string(header[3]) + " dimensions, but " + std::to_string(dimensions) + " are needed", advice);
   if (got < need)
-    file.fail("the header has " + std::to_string(need) + " bytes, but the file ends here", GzipReader::again);
+    file.fail("the header has " + std::to_string(need) + " bytes, but the file ends here", ByteSource::again);
 
   auto sizes = std::vector<std::size_t>{};
   for (std::size_t at = 4; at < need; at += 4) {
@@ -119,31 +69,25 @@ inline std::vector<std::size_t> read_idx_header(GzipReader& file, std::uint8_t d
 /// throws  BadFile when anything is missing, left over, or not what the format says
 /// source  "The MNIST database of handwritten digits": 00 00 type dimensions, sizes as big-endian u32, data
 inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) {
-  auto file  = GzipReader{path};
+  auto file  = open_plain_or_gzip(path);
   auto idx   = Idx{.sizes = read_idx_header(file, dimensions), .bytes = {}};
   auto total = std::size_t{1};
   auto text  = std::string{};
   for (auto const size : idx.sizes) {
     text += (text.empty() ? "" : " x ") + std::to_string(size);
     if (total > std::numeric_limits<std::size_t>::max() / 2 / size)
-      file.fail(4, "the sizes " + text + " are more than 2^63 bytes", GzipReader::again);
+      file.fail(4, "the sizes " + text + " are more than 2^63 bytes", ByteSource::again);
     total *= size;
   }
   text += " = " + std::to_string(total);
 
-  constexpr auto step = std::size_t{1} << 20;
-  while (idx.bytes.size() < total) {                       // grows with what is there, not with what is promised
-    auto const before = idx.bytes.size();
-    idx.bytes.resize(before + std::min(total - before, std::max(step, before)));
-    auto const more = file.read(Span<std::uint8_t>{idx.bytes}.subspan(before));
-    if (before + more < idx.bytes.size())
-      file.fail("the header promises " + text + " bytes of data, but the file ends after " +
-                    std::to_string(before + more), GzipReader::again);
-  }
+  if (auto const got = file.append(idx.bytes, total); got < total)         // grows with what is there
+    file.fail("the header promises " + text + " bytes of data, but the file ends after " + std::to_string(got),
+              ByteSource::again);
   auto const end = file.offset();
   auto beyond    = std::array<std::uint8_t, 1>{};
-  if (file.read(beyond) != 0)
-    file.fail(end, "the data of " + text + " bytes ends here, but the file goes on", GzipReader::again);
+  if (file.read(std::as_writable_bytes(Span<std::uint8_t>{beyond})) != 0)
+    file.fail(end, "the data of " + text + " bytes ends here, but the file goes on", ByteSource::again);
   return idx;
 }
 

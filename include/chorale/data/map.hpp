@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/random.hpp>
 #include <chorale/data/pipe.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,12 @@ namespace chorale::data {
 /// Which row a function of map has before it: what its random numbers, if any, should be a function of.
 struct Place {
   std::size_t epoch = 0, row = 0;
+
+  /// Random numbers of this row in this epoch alone.
+  Random random(Seed seed) const {
+    constexpr auto purpose = std::uint64_t{0x6d617020} << 32;              // "map ": no one else's stream of this seed
+    return {Seed{Random{seed, purpose}.bits(epoch)}, row};
+  }
 };
 
 /// Bytes to numbers: a pixel p becomes p / 255, a label an int.
@@ -27,11 +36,39 @@ struct Scale {
 };
 inline constexpr auto scale = Scale{};
 
+/// A function of map: f(row, x, y) or f(row, x, y, place). When it returns bool, false leaves the row out.
+template <class F, class In, class X, class Y>
+concept CallableByMap = std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place> ||
+                        std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&>;
+
+namespace detail {
+
+/// Calls a function of map. False when the row is left out.
+template <class F, class In, class X, class Y>
+bool make_row(F& f, In const& row, std::vector<X>& x, std::vector<Y>& y, [[maybe_unused]] Place at) {
+  auto const call = [&]() -> decltype(auto) {
+    if constexpr (std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>) return f(row, x, y, at);
+    else return f(row, x, y);
+  };
+  if constexpr (std::same_as<decltype(call()), bool>) return call();
+  else return call(), true;
+}
+
+/// Whether a function of map makes a row of every row.
+template <class F, class In, class X, class Y>
+inline constexpr bool makes_every_row = [] {
+  if constexpr (std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>)
+    return !std::same_as<std::invoke_result_t<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>, bool>;
+  else return !std::same_as<std::invoke_result_t<F&, In const&, std::vector<X>&, std::vector<Y>&>, bool>;
+}();
+
+}  // namespace detail
+
 /// Rows made of other rows by a function. See Pipe::map.
 ///
 ///   auto flipped = [seed](auto const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) {
 ///     x.assign(row.x.begin(), row.x.end());
-///     if (Random{seed, at.epoch}.uniform(at.row) < 0.5F) std::reverse(x.begin(), x.end());
+///     if (at.random(seed).uniform(0) < 0.5F) std::reverse(x.begin(), x.end());
 ///     y.assign(row.y.begin(), row.y.end());
 ///   };
 ///
@@ -39,9 +76,8 @@ inline constexpr auto scale = Scale{};
 template <class D, class F, class X, class Y>
 class Mapped : public Pipe<Mapped<D, F, X, Y>> {
   using In = typename D::element;
-  static constexpr bool with_place = std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>;
   static_assert(is_sample<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
-  static_assert(with_place || std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&>,
+  static_assert(CallableByMap<F, In, X, Y>,
                 "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
                 "the stage before, x is std::vector<X>&, y is std::vector<Y>&; write .map<X, Y>(f) unless these are "
                 "float and int.");
@@ -57,10 +93,10 @@ class Mapped : public Pipe<Mapped<D, F, X, Y>> {
     Stream(StreamOf<D> from, F f, std::size_t epoch) : from_{std::move(from)}, f_{std::move(f)}, place_{epoch, 0} {}
 
     bool next(element& out) {
-      if (!from_.next(in_)) return false;
-      if constexpr (with_place) f_(std::as_const(in_), x_, y_, place_);
-      else f_(std::as_const(in_), x_, y_);
-      ++place_.row;
+      for (auto made = false; !made; ++place_.row) {
+        if (!from_.next(in_)) return false;
+        made = detail::make_row(f_, std::as_const(in_), x_, y_, place_);
+      }
       out = {x_, y_};
       return true;
     }
@@ -75,7 +111,10 @@ class Mapped : public Pipe<Mapped<D, F, X, Y>> {
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_, epoch}; }
-  std::optional<std::size_t> size() const { return from_.size(); }
+  std::optional<std::size_t> size() const {
+    if constexpr (detail::makes_every_row<F, In, X, Y>) return from_.size();
+    else return {};
+  }
 
  private:
   D from_;

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -60,7 +61,8 @@ using Batch = BasicBatch<>;
 ///
 /// order   a pass is a function of (the recipe, epoch): the same elements in the same order, whatever the threads
 template <class D>
-concept Dataset = std::copyable<D> && requires(D const& dataset, std::size_t epoch, typename D::element& element) {
+concept Dataset = std::copy_constructible<D> && requires(D const& dataset, std::size_t epoch,
+                                                         typename D::element& element) {
   { dataset.stream(epoch) } -> std::move_constructible;                        // pass number epoch, 0-based
   { dataset.stream(epoch).next(element) } -> std::same_as<bool>;    // false at the end; a view until the next call
   { dataset.size() } -> std::same_as<std::optional<std::size_t>>;   // elements of one pass, where that is known
@@ -74,12 +76,56 @@ concept Stable = Dataset<D> && requires { requires D::stable; };
 
 namespace chorale::data {
 
+/// Which elements of a pass: number first, and every step behind it, at most count of them.
+struct Every {
+  std::size_t first = 0, step = 1, count = std::numeric_limits<std::size_t>::max();
+};
+
 /// What batch does with the last rows of a pass when they do not fill a batch.
 enum class Remainder { keep, drop };
 
+/// In which order elements come that several threads make: the same for any number of threads, or as they are ready.
+enum class Order { fixed, any };
+
+/// How map spreads rows over threads. A thread takes them in runs: of 1 row where f takes long, of up to 64 where not.
+struct Parallel {
+  std::size_t threads = 0;                                 // 0: one for each core
+  std::size_t ahead   = 0;                                 // rows that wait for the reader; 0: two runs for each thread
+  Order order         = Order::fixed;
+};
+
+/// How far prefetch runs ahead of the reader, who holds one more element.
+struct Ahead {
+  std::size_t elements = 2;
+  std::size_t bytes    = std::numeric_limits<std::size_t>::max();          // while so many are there, no more is made
+};
+
+/// Which rows become one in window: `size` of them, each `stride` behind the one before; the next window begins `shift`
+/// rows behind this one.
+struct Window {
+  std::size_t size    = 1;
+  std::size_t shift   = 0;                                 // 0: size, so that windows do not overlap
+  std::size_t stride  = 1;
+  Remainder remainder = Remainder::drop;                   // keep: the last windows have fewer rows
+};
+
+/// How padded_batch makes rows equally wide.
+struct Padding {
+  std::size_t width = 0, targets = 0;                      // of every row; 0: as wide as the widest one of the batch
+  double x = 0, y = 0;                                     // what is put behind shorter ones
+};
+
 template <class D, class F, class X, class Y> class Mapped;
+template <class D, class F, class X, class Y> class ParallelMapped;
+template <class D, class F, class X, class Y> class MapBatched;
+template <class D, class F> class Filtered;
+template <class D> class Ranged;
+template <class A, class B> class Concatenated;
+template <class D> class Windowed;
+template <class D> class PaddedBatched;
 template <class D> class Cached;
 template <class D> class Shuffled;
+template <class D> class ShuffleRepeated;
 template <class D> class Batched;
 template <class D> class Repeated;
 template <class D> class Prefetched;
@@ -92,12 +138,39 @@ template <class D> class Prefetched;
 template <class D>
 class Pipe {
  public:
-  /// Calls f(row, x, y), or f(row, x, y, place), for each row: it fills two vectors that become the row.
+  /// Calls f(row, x, y), or f(row, x, y, place), for each row: it fills two vectors that become the row. Where f
+  /// returns false, there is no row.
   ///
   /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
   /// x, y    keep their memory, and what is in them, from row to row: resize them, then write every element
   template <class X = float, class Y = int, class F>
   auto map(F f) const { return Mapped<D, F, X, Y>{self(), std::move(f)}; }
+
+  /// The same by several threads, each with a copy of f.
+  ///
+  /// order   that of the source, unless how.order is any; what f makes of (row, place) is the same either way
+  template <class X = float, class Y = int, class F>
+  auto map(F f, Parallel how) const { return ParallelMapped<D, F, X, Y>{self(), std::move(f), how}; }
+
+  /// Only those elements for which f(element) is true.
+  template <class F>
+  auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
+
+  /// The first n elements of each pass.
+  auto take(std::size_t n) const { return Ranged<D>{self(), {.count = n}}; }
+
+  /// All but the first n elements of each pass.
+  auto skip(std::size_t n) const { return Ranged<D>{self(), {.first = n}}; }
+
+  /// Part i of n: elements i, i + n, i + 2 n and so on. The parts are disjoint, and together all elements.
+  auto shard(std::size_t n, std::size_t i) const { return Ranged<D>{self(), {.first = i, .step = n}}; }
+
+  /// The elements of this dataset, then those of another one.
+  template <class Other>
+  auto concatenate(Other other) const { return Concatenated<D, Other>{self(), std::move(other)}; }
+
+  /// Makes one row of several that follow one another: their x one behind the other, and their y.
+  auto window(Window how) const { return Windowed<D>{self(), how}; }
 
   /// Keeps all rows in memory: what stands to the left is run once, by whoever reads first.
   auto cache() const { return Cached<D>{self()}; }
@@ -110,11 +183,19 @@ class Pipe {
     return Batched<D>{self(), rows, remainder};
   }
 
+  /// The same for rows of different widths: shorter ones are padded.
+  auto padded_batch(GlobalBatch rows, Padding padding = {}, Remainder remainder = Remainder::keep) const {
+    return PaddedBatched<D>{self(), rows, padding, remainder};
+  }
+
   /// n passes as one.
   auto repeat(std::size_t n) const { return Repeated<D>{self(), n}; }
 
   /// Makes up to n elements ahead of the reader, in a thread of its own.
-  auto prefetch(std::size_t n) const { return Prefetched<D>{self(), n}; }
+  auto prefetch(std::size_t n) const { return Prefetched<D>{self(), {.elements = n}}; }
+
+  /// The same, bounded by bytes as well: .prefetch({.elements = 64, .bytes = 16 << 20}).
+  auto prefetch(Ahead ahead) const { return Prefetched<D>{self(), ahead}; }
 
  private:
   D const& self() const { return static_cast<D const&>(*this); }

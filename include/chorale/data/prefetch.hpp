@@ -3,13 +3,14 @@
 
 #include <chorale/core/threads.hpp>
 #include <chorale/data/batch.hpp>
+#include <chorale/data/bell.hpp>
 #include <chorale/data/pipe.hpp>
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,7 +23,8 @@ namespace chorale::data {
 ///   reader              ^ holds
 ///
 /// keeps   order and elements are those of the source; a stream owns its thread, which ends with it
-/// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots
+/// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots; no lock while
+///         neither side has to wait
 /// throws  what the source throws, from next, after the elements before it
 template <class D>
 class Prefetched : public Pipe<Prefetched<D>> {
@@ -30,39 +32,44 @@ class Prefetched : public Pipe<Prefetched<D>> {
   using element = typename D::element;
   static constexpr bool stable = Stable<D>;
 
-  Prefetched(D from, std::size_t n) : from_{std::move(from)}, n_{n} {
-    CHORALE_EXPECTS(n > 0, "prefetch needs room for at least one element");
+  Prefetched(D from, Ahead ahead) : from_{std::move(from)}, ahead_{ahead} {
+    CHORALE_EXPECTS(ahead.elements > 0, "prefetch needs room for at least one element");
+    CHORALE_EXPECTS(ahead.bytes > 0, "prefetch needs room for at least one byte");
   }
 
   class Stream {
    public:
-    Stream(D const& from, std::size_t epoch, std::size_t n) : ring_{std::make_unique<Ring>(from.stream(epoch), n)} {}
+    Stream(D const& from, std::size_t epoch, Ahead ahead)
+        : ring_{std::make_unique<Ring>(from.stream(epoch), ahead)} {}
 
     bool next(element& out) { return ring_->next(out); }
 
    private:
     class Ring {
      public:
-      Ring(StreamOf<D> from, std::size_t n)
-          : from_{std::move(from)}, slots_(n + 1), thread_{"prefetch", [this] { produce(); }} {}
+      Ring(StreamOf<D> from, Ahead ahead)
+          : from_{std::move(from)}, bytes_{ahead.bytes}, slots_(ahead.elements + 1),
+            worth_waking_{ahead.elements < 8 ? 1 : ahead.elements / 4}, thread_{"prefetch", [this] { produce(); }} {}
       ~Ring() {
-        auto const lock = std::lock_guard{mutex_};
-        stopped_        = true;
-        changed_.notify_all();
+        stopped_ = true;
+        freed_.ring();
       }
       Ring(Ring const&)            = delete;
       Ring& operator=(Ring const&) = delete;
 
       bool next(element& out) {
-        auto lock = std::unique_lock{mutex_};
-        if (holding_) ++released_;
+        auto at = released_.load();
+        if (holding_) {
+          waiting_bytes_ -= slots_[at % slots_.size()].bytes;
+          released_ = ++at;
+          if (has_room(worth_waking_)) freed_.ring();
+        }
         holding_ = false;
-        changed_.notify_all();
-        changed_.wait(lock, [&] { return made_ > released_ || ended_; });
-        if (made_ == released_ && failure_) std::rethrow_exception(failure_);
-        if (made_ == released_) return false;
+        made_any_.wait([&] { return made_ > at || ended_; });
+        if (made_ == at && failure_) std::rethrow_exception(failure_);     // ended_ is the last that the thread writes
+        if (made_ == at) return false;
         holding_ = true;
-        out      = slots_[released_ % slots_.size()].out;
+        out      = slots_[at % slots_.size()].out;
         return true;
       }
 
@@ -75,30 +82,34 @@ class Prefetched : public Pipe<Prefetched<D>> {
       struct Slot {
         element out{};
         Memory memory;
+        std::size_t bytes = 0;
       };
 
       void produce() {
         try {
-          while (Slot* free = wait_for_slot()) {
-            auto const any  = make(*free);
-            auto const lock = std::lock_guard{mutex_};
-            if (any) ++made_;
-            else ended_ = true;
-            changed_.notify_all();
-            if (!any) return;
+          for (; wait_for_room(); made_any_.ring()) {
+            auto& slot = slots_[made_ % slots_.size()];
+            if (!make(slot)) break;
+            slot.bytes = slot.out.x.size_bytes() + slot.out.y.size_bytes();
+            waiting_bytes_ += slot.bytes;
+            ++made_;
           }
         } catch (...) {
-          auto const lock = std::lock_guard{mutex_};
-          failure_        = std::current_exception();
-          ended_          = true;
-          changed_.notify_all();
+          failure_ = std::current_exception();
         }
+        ended_ = true;
+        made_any_.ring();
       }
 
-      Slot* wait_for_slot() {
-        auto lock = std::unique_lock{mutex_};
-        changed_.wait(lock, [&] { return stopped_ || made_ - released_ < slots_.size(); });
-        return stopped_ ? nullptr : &slots_[made_ % slots_.size()];
+      bool wait_for_room() {
+        if (!stopped_ && !has_room(1)) freed_.wait([&] { return stopped_ || has_room(worth_waking_); });
+        return !stopped_;
+      }
+
+      /// Whether n more elements may be made; where none waits, one always may.
+      bool has_room(std::size_t n) const {
+        auto const here = made_ - released_;
+        return here == 0 || (here + n <= slots_.size() && waiting_bytes_ < bytes_);
       }
 
       bool make(Slot& slot) {
@@ -112,26 +123,27 @@ class Prefetched : public Pipe<Prefetched<D>> {
       }
 
       StreamOf<D> from_;                                   // the thread's alone
-      std::mutex mutex_;                                   // guards what follows, but for slots that one side holds
-      std::condition_variable changed_;
-      std::vector<Slot> slots_;
-      std::size_t made_ = 0, released_ = 0;                // elements: finished by the thread, given back by the reader
+      std::size_t bytes_;
+      std::vector<Slot> slots_;                            // from released_ to made_ the reader's, else the thread's
+      std::size_t worth_waking_;                           // free slots: else each element would wake the thread
+      std::atomic<std::size_t> made_{0}, released_{0};     // elements: finished by the thread, given back by the reader
+      std::atomic<std::size_t> waiting_bytes_{0};          // of the elements between them
+      std::atomic<bool> ended_{false}, stopped_{false};
       bool holding_ = false;                               // the reader looks at element number released_
-      bool ended_   = false;
-      bool stopped_ = false;
       std::exception_ptr failure_;
+      Bell made_any_, freed_;
       NamedThread thread_;                                 // last: it uses the above
     };
 
     std::unique_ptr<Ring> ring_;
   };
 
-  Stream stream(std::size_t epoch) const { return {from_, epoch, n_}; }
+  Stream stream(std::size_t epoch) const { return {from_, epoch, ahead_}; }
   std::optional<std::size_t> size() const { return from_.size(); }
 
  private:
   D from_;
-  std::size_t n_;
+  Ahead ahead_;
 };
 
 }  // namespace chorale::data

@@ -3,6 +3,7 @@
 
 #include <chorale/data/batch.hpp>
 #include <chorale/data/pipe.hpp>
+#include <chorale/data/shuffle.hpp>
 
 #include <cstddef>
 #include <limits>
@@ -64,6 +65,48 @@ class Repeated : public Pipe<Repeated<D>> {
 
  private:
   D from_;
+  std::size_t n_;
+};
+
+/// A shuffle and the passes over it as one stage: what .shuffle(buffer).repeat(n) is.
+///
+/// order   that of the two stages: each pass is shuffled by itself, in an order of its own
+/// cost    the buffer is made once, not for each pass
+/// source  shuffle_and_repeat of tf.data.experimental
+template <class D>
+class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = Stable<D>;
+
+  ShuffleRepeated(Shuffled<D> from, std::size_t n) : from_{std::move(from)}, n_{n} {
+    CHORALE_EXPECTS(n > 0, "repeat needs at least one pass");
+  }
+
+  class Stream {
+   public:
+    Stream(Shuffled<D> from, std::size_t first, std::size_t n)
+        : from_{std::move(from)}, pass_{first}, last_{first + n - 1}, now_{from_.stream(first)} {}
+
+    bool next(element& out) {
+      while (!now_.next(out)) {
+        if (pass_ == last_) return false;
+        from_.begin_again(now_, ++pass_);
+      }
+      return true;
+    }
+
+   private:
+    Shuffled<D> from_;
+    std::size_t pass_, last_;
+    StreamOf<Shuffled<D>> now_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {from_, epoch * n_, n_}; }
+  std::optional<std::size_t> size() const { return Repeated<Shuffled<D>>{from_, n_}.size(); }
+
+ private:
+  Shuffled<D> from_;
   std::size_t n_;
 };
 

@@ -19,7 +19,8 @@ namespace chorale::data {
 ///   source  … 7 6 5 ->  [3 | 1 | 4 | 2]  -> picked
 ///
 /// order   a function of (seed, epoch); a buffer of all elements gives every order the same chance
-/// cost    views of a stable source, copies of another; no allocation once the buffer is full
+/// cost    views of a stable source, copies of another; no allocation once the buffer is full, also in a later pass of
+///         .shuffle(n).repeat(m)
 template <class D>
 class Shuffled : public Pipe<Shuffled<D>> {
  public:
@@ -37,18 +38,25 @@ class Shuffled : public Pipe<Shuffled<D>> {
 
     bool next(element& out) {
       if (count_ == 0) fill();
-      else if (!slots_.empty()) refill(picked_);           // only now: until this call the reader may look at it
-      if (slots_.empty()) return false;
-      picked_ = random_.below(count_++, slots_.size());
+      else if (size_ > 0) refill(picked_);                 // only now: until this call the reader may look at it
+      if (size_ == 0) return false;
+      picked_ = random_.below(count_++, size_);
       out     = get(slots_[picked_]);
       return true;
+    }
+
+    /// Another pass, in the same memory. Nothing of the last one may be in use.
+    void begin_again(StreamOf<D> from, Random random) {
+      from_.emplace(std::move(from));                      // streams may hold what cannot be assigned
+      random_ = random;
+      count_ = 0, size_ = 0, ended_ = false;
     }
 
    private:
     using Slot = std::conditional_t<Stable<D>, element, Kept<element>>;
 
     bool more() {
-      if (!ended_) ended_ = !from_.next(in_);
+      if (!ended_) ended_ = !from_->next(in_);
       return !ended_;
     }
 
@@ -63,15 +71,14 @@ class Shuffled : public Pipe<Shuffled<D>> {
 
     void fill() {
       slots_.reserve(std::min(buffer_, expected_));
-      while (slots_.size() < buffer_ && more()) put(slots_.emplace_back());
+      for (; size_ < buffer_ && more(); ++size_) put(size_ < slots_.size() ? slots_[size_] : slots_.emplace_back());
     }
     void refill(std::size_t at) {
       if (more()) return put(slots_[at]);
-      std::swap(slots_[at], slots_.back());
-      slots_.pop_back();
+      std::swap(slots_[at], slots_[--size_]);
     }
 
-    StreamOf<D> from_;
+    std::optional<StreamOf<D>> from_;                      // always there
     std::size_t expected_;                                 // elements of the pass; 0: unknown
     std::size_t buffer_;
     Random random_;
@@ -79,16 +86,30 @@ class Shuffled : public Pipe<Shuffled<D>> {
     std::size_t picked_  = 0;                              // slot of the element that the reader holds
     bool ended_ = false;
     element in_{};
-    std::vector<Slot> slots_;
+    std::vector<Slot> slots_;                              // the first size_ hold elements, the others only memory
+    std::size_t size_ = 0;
   };
 
   Stream stream(std::size_t epoch) const {
-    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": no one else's stream of this seed
-    return {from_.stream(epoch), from_.size().value_or(0), buffer_, Random{seed_, purpose + epoch}};
+    return {from_.stream(epoch), from_.size().value_or(0), buffer_, random(epoch)};
   }
+
+  /// Makes a stream of this dataset another pass over it.
+  void begin_again(Stream& stream, std::size_t epoch) const {
+    stream.begin_again(from_.stream(epoch), random(epoch));
+  }
+
+  /// As Pipe::repeat; all passes shuffle in one buffer.
+  auto repeat(std::size_t n) const { return ShuffleRepeated<D>{*this, n}; }
+
   std::optional<std::size_t> size() const { return from_.size(); }
 
  private:
+  Random random(std::size_t epoch) const {
+    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": no one else's stream of this seed
+    return {seed_, purpose + epoch};
+  }
+
   D from_;
   std::size_t buffer_;
   Seed seed_;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+/// Images in memory: (height, width, channels), row-major, bytes or floats. Files are in image_file.hpp.
+///
+///   auto const augment = [](auto const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) {
+///     auto const in    = data::ImageView<std::uint8_t>{row.x, {32, 32, 3}};
+///     auto const random = at.random(Seed{1});
+///     auto part        = std::vector<std::uint8_t>{};
+///     data::crop(in, data::random_box(in.shape, 28, 28, random), part);
+///     data::normalise<std::uint8_t>({part, {28, 28, 3}}, mean, deviation, x);
+///     y.assign(row.y.begin(), row.y.end());
+///   };
+///   auto rows = data::cifar10(folder, data::train).map(augment, {.threads = 4});
+namespace chorale::data {
+
+/// What an image's numbers mean by their place.
+struct ImageShape {
+  std::size_t height = 0, width = 0, channels = 0;
+
+  constexpr std::size_t size() const { return height * width * channels; }
+  friend constexpr bool operator==(ImageShape const&, ImageShape const&) = default;
+};
+
+/// An image that someone else holds.
+template <class T>
+struct ImageView {
+  Span<T const> pixels;                                    // (height, width, channels)
+  ImageShape shape;
+};
+
+/// A part of an image, in pixels.
+struct Box {
+  std::size_t top = 0, left = 0, height = 0, width = 0;
+};
+
+namespace detail {
+
+template <class T>
+void expect_image(ImageView<T> const& image, char const* who) {
+  auto const& s = image.shape;
+  CHORALE_EXPECTS(image.pixels.size() == s.size(),
+                  std::string{who} + ": an image of " + std::to_string(s.height) + " x " + std::to_string(s.width) +
+                      " x " + std::to_string(s.channels) + " has " + std::to_string(image.pixels.size()) + " numbers");
+}
+
+inline void expect_inside(ImageShape const& shape, Box const& box, std::string const& who) {
+  auto const [height, width, channels] = shape;
+  CHORALE_EXPECTS(box.height <= height && box.top <= height - box.height && box.width <= width &&
+                      box.left <= width - box.width,
+                  who + ": " + std::to_string(box.height) + " x " + std::to_string(box.width) + " from row " +
+                      std::to_string(box.top) + ", column " + std::to_string(box.left) + " is not inside " +
+                      std::to_string(height) + " x " + std::to_string(width));
+}
+
+}  // namespace detail
+
+// out is resized, and must not be the input.
+
+/// A part of an image.
+///
+/// out     (box.height, box.width, channels)
+/// throws  BadArgument when the box is not inside
+template <class T>
+void crop(ImageView<T> image, Box box, std::vector<T>& out) {
+  detail::expect_image(image, "crop");
+  detail::expect_inside(image.shape, box, "crop");
+  auto const [height, width, channels] = image.shape;
+  out.resize(box.height * box.width * channels);
+  for (std::size_t row = 0; row < box.height; ++row)
+    std::copy_n(image.pixels.begin() + static_cast<std::ptrdiff_t>(((box.top + row) * width + box.left) * channels),
+                box.width * channels, out.begin() + static_cast<std::ptrdiff_t>(row * box.width * channels));
+}
+
+/// A box of this size in the middle of an image; where that is between pixels, the upper left one.
+inline Box central_box(ImageShape const& shape, std::size_t height, std::size_t width) {
+  CHORALE_EXPECTS(height <= shape.height && width <= shape.width, "central_box: larger than the image");
+  return {(shape.height - height) / 2, (shape.width - width) / 2, height, width};
+}
+
+/// A box of this size anywhere in an image: a function of `random`, of which it takes numbers 0 and 1.
+inline Box random_box(ImageShape const& shape, std::size_t height, std::size_t width, Random const& random) {
+  CHORALE_EXPECTS(height <= shape.height && width <= shape.width, "random_box: larger than the image");
+  return {static_cast<std::size_t>(random.below(0, shape.height - height + 1)),
+          static_cast<std::size_t>(random.below(1, shape.width - width + 1)), height, width};
+}
+
+/// The image as in a mirror beside it: the first column becomes the last.
+template <class T>
+void flip_left_right(ImageView<T> image, std::vector<T>& out) {
+  detail::expect_image(image, "flip_left_right");
+  auto const [height, width, channels] = image.shape;
+  out.resize(image.pixels.size());
+  for (std::size_t row = 0; row < height; ++row)
+    for (std::size_t column = 0; column < width; ++column)
+      for (std::size_t c = 0; c < channels; ++c)
+        out[(row * width + column) * channels + c] = image.pixels[(row * width + width - 1 - column) * channels + c];
+}
+
+/// The image as in a mirror below it: the first row becomes the last.
+template <class T>
+void flip_up_down(ImageView<T> image, std::vector<T>& out) {
+  detail::expect_image(image, "flip_up_down");
+  auto const [height, width, channels] = image.shape;
+  out.resize(image.pixels.size());
+  for (std::size_t row = 0; row < height; ++row)
+    std::copy_n(image.pixels.begin() + static_cast<std::ptrdiff_t>((height - 1 - row) * width * channels),
+                width * channels, out.begin() + static_cast<std::ptrdiff_t>(row * width * channels));
+}
+
+/// The image with another number of rows and columns: each new pixel is a mean of the four around it.
+///
+/// out     (height, width, channels); bytes are rounded to the nearest
+/// keeps   pixels are squares whose middle counts, edges repeat; no filter against aliasing when it shrinks
+/// source  tf.image.resize(antialias = False), torch's interpolate(mode = "bilinear", align_corners = False)
+template <class T, class Out>
+void resize(ImageView<T> image, std::size_t height, std::size_t width, std::vector<Out>& out) {
+  detail::expect_image(image, "resize");
+  auto const from = image.shape;
+  CHORALE_EXPECTS(from.size() > 0 && height > 0 && width > 0, "resize: an image without pixels");
+  struct Between {
+    std::size_t low, high;
+    float weight;                                          // of high
+  };
+  auto const between = [](std::size_t i, std::size_t n, std::size_t old) {
+    auto const ratio = static_cast<float>(old) / static_cast<float>(n);
+    auto const at    = std::max(0.0F, (static_cast<float>(i) + 0.5F) * ratio - 0.5F);
+    auto const low   = std::min(static_cast<std::size_t>(at), old - 1);
+    return Between{low, std::min(low + 1, old - 1), at - static_cast<float>(low)};
+  };
+  auto columns = std::vector<Between>(width);
+  for (std::size_t column = 0; column < width; ++column) columns[column] = between(column, width, from.width);
+  out.resize(height * width * from.channels);
+  auto to = out.begin();
+  for (std::size_t row = 0; row < height; ++row) {
+    auto const r      = between(row, height, from.height);
+    auto const* above = image.pixels.data() + r.low * from.width * from.channels;
+    auto const* below = image.pixels.data() + r.high * from.width * from.channels;
+    for (auto const& c : columns)
+      for (std::size_t k = 0; k < from.channels; ++k) {
+        auto const mix = [&](T const* line) {
+          auto const a = static_cast<float>(line[c.low * from.channels + k]);
+          auto const b = static_cast<float>(line[c.high * from.channels + k]);
+          return a + (b - a) * c.weight;
+        };
+        auto const up = mix(above), value = up + (mix(below) - up) * r.weight;
+        if constexpr (std::integral<Out>) *to++ = static_cast<Out>(std::lround(value));
+        else *to++ = static_cast<Out>(value);
+      }
+  }
+}
+
+/// Each channel made to have mean 0 and deviation 1, when it had these: (pixel - mean) / deviation.
+///
+/// mean, deviation    one number for each channel, in the unit of the pixels
+template <class T>
+void normalise(ImageView<T> image, std::type_identity_t<Span<float const>> mean,
+               std::type_identity_t<Span<float const>> deviation, std::vector<float>& out) {
+  detail::expect_image(image, "normalise");
+  auto const channels = image.shape.channels;
+  CHORALE_EXPECTS(mean.size() == channels && deviation.size() == channels,
+                  "normalise: " + std::to_string(mean.size()) + " means and " + std::to_string(deviation.size()) +
+                      " deviations for " + std::to_string(channels) + " channels");
+  CHORALE_EXPECTS(std::none_of(deviation.begin(), deviation.end(), [](float d) { return d == 0; }),
+                  "normalise: a deviation of 0");
+  out.resize(image.pixels.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = (static_cast<float>(image.pixels[i]) - mean[i % channels]) / deviation[i % channels];
+}
+
+/// What rescale does besides: `columns` flips left and right.
+enum class Mirror { none, columns };
+
+/// pixel · factor + offset: (1.0F / 255) for 0 to 1, (2.0F / 255, -1) for -1 to 1.
+template <class T>
+void rescale(ImageView<T> image, float factor, float offset, std::vector<float>& out, Mirror mirror = Mirror::none) {
+  detail::expect_image(image, "rescale");
+  out.resize(image.pixels.size());
+  auto const scaled = [=](T pixel) { return static_cast<float>(pixel) * factor + offset; };
+  if (mirror == Mirror::none) {
+    std::transform(image.pixels.begin(), image.pixels.end(), out.begin(), scaled);
+    return;
+  }
+  auto const turn = [&](auto n) {                          // n: a constant makes one loop less
+    auto const width = image.shape.width;
+    for (std::size_t row = 0; row < image.shape.height; ++row)
+      for (std::size_t column = 0; column < width; ++column)
+        for (std::size_t c = 0; c < n; ++c)
+          out[((row + 1) * width - 1 - column) * n + c] = scaled(image.pixels[(row * width + column) * n + c]);
+  };
+  if (image.shape.channels == 3) turn(std::integral_constant<std::size_t, 3>{});
+  else turn(image.shape.channels);
+}
+
+}  // namespace chorale::data

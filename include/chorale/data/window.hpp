@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/data/pipe.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// Several rows as one. See Pipe::window.
+///
+///   size 3, shift 2      0 1 2 3 4 5 6  ->  (0 1 2) (2 3 4) (4 5 6)
+///   size 2, stride 3     0 1 2 3 4 5 6  ->  (0 3) (2 5)
+///
+/// cost    (size - 1) · stride + 1 rows of memory; views of a stable source, copies of another
+template <class D>
+class Windowed : public Pipe<Windowed<D>> {
+  using Row = typename D::element;
+  static_assert(is_sample<Row>, "chorale: window takes rows, not batches. Put it before .batch(n).");
+  using X = typename decltype(Row::x)::value_type;
+  using Y = typename decltype(Row::y)::value_type;
+
+ public:
+  using element = Sample<X, Y>;
+  static constexpr bool stable = false;
+
+  Windowed(D from, Window how) : from_{std::move(from)}, how_{how} {
+    CHORALE_EXPECTS(how.size > 0, "a window needs at least one row");
+    CHORALE_EXPECTS(how.stride > 0, "a window's rows are at least one apart");
+    CHORALE_EXPECTS(how.size - 1 < std::numeric_limits<std::size_t>::max() / how.stride,
+                    "a window of " + std::to_string(how.size) + " rows, " + std::to_string(how.stride) +
+                        " apart, is too long");
+    if (how_.shift == 0) how_.shift = how_.size;
+  }
+
+  class Stream {
+   public:
+    Stream(StreamOf<D> from, Window how) : from_{std::move(from)}, how_{how}, reach_{(how.size - 1) * how.stride + 1} {}
+
+    bool next(element& out) {
+      if (begun_) advance();
+      begun_ = true;
+      while (rows_ < reach_ && more()) ++rows_;
+      if (rows_ == 0 || (rows_ < reach_ && how_.remainder == Remainder::drop)) return false;
+      x_.clear(), y_.clear();
+      for (std::size_t i = 0; i < rows_; i += how_.stride) {
+        auto const& row = get(slots_[(first_ + i) % slots_.size()]);
+        x_.insert(x_.end(), row.x.begin(), row.x.end());
+        y_.insert(y_.end(), row.y.begin(), row.y.end());
+      }
+      out = {x_, y_};
+      return true;
+    }
+
+   private:
+    using Slot = std::conditional_t<Stable<D>, Row, Kept<Row>>;
+
+    static Row const& get(Slot const& slot) {
+      if constexpr (Stable<D>) return slot;
+      else return slot.get();
+    }
+
+    void advance() {
+      auto const leave = std::min(how_.shift, rows_);
+      first_ += leave, rows_ -= leave;
+      for (auto left = how_.shift - leave; left > 0 && read(); --left) continue;
+    }
+    bool read() {
+      if (!ended_) ended_ = !from_.next(in_);
+      return !ended_;
+    }
+    /// One more row behind those that are kept. The ring grows while the first window is read, when first_ is 0.
+    bool more() {
+      if (!read()) return false;
+      if (slots_.size() < reach_ && rows_ == slots_.size()) slots_.emplace_back();
+      auto& slot = slots_[(first_ + rows_) % slots_.size()];
+      if constexpr (Stable<D>) slot = in_;
+      else slot.keep(in_);
+      return true;
+    }
+
+    StreamOf<D> from_;
+    Window how_;
+    std::size_t reach_;                                    // from the first row of a window to its last, both counted
+    std::vector<Slot> slots_;                              // a ring
+    std::size_t first_ = 0, rows_ = 0;                     // where the kept rows begin, modulo the ring; how many
+    bool begun_ = false, ended_ = false;
+    Row in_{};
+    std::vector<X> x_;
+    std::vector<Y> y_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {from_.stream(epoch), how_}; }
+
+  std::optional<std::size_t> size() const {
+    auto const rows = from_.size();
+    if (!rows) return {};
+    if (how_.remainder == Remainder::keep) return *rows / how_.shift + (*rows % how_.shift != 0 ? 1 : 0);
+    auto const reach = (how_.size - 1) * how_.stride + 1;
+    return *rows < reach ? 0 : (*rows - reach) / how_.shift + 1;
+  }
+
+ private:
+  D from_;
+  Window how_;
+};
+
+}  // namespace chorale::data
