@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/support/folder.hpp"
+
 #include <chorale/checkpoint/safetensors.hpp>
 
 #include <catch2/catch.hpp>
 
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -18,19 +19,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// A folder of its own for each test, removed with it.
-struct Folder {
-  std::filesystem::path path;
-
-  Folder() {
-    auto name = (std::filesystem::temp_directory_path() / "chorale-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error{"no folder for this test"};
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(Folder const&)            = delete;
-  Folder& operator=(Folder const&) = delete;
-
+/// A folder of the test's, and the file in it.
+struct Folder : chorale::test::Folder {
   std::filesystem::path file() const { return path / "x.safetensors"; }
   std::size_t entries() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator{path}, {}));
@@ -142,6 +132,7 @@ TEST_CASE("a description with a value of the wrong kind is refused", "[checkpoin
       {one("\"U8\"", "[1]", "[-1,0]"), "holds the negative number -1"},
       {one("\"U8\"", "[1]", "[0,0.5]"), "holds the number 0.5"},
       {one("\"U8\"", "[1]", "[0,1e0]"), "holds the number 1e0"},
+      {one("\"U8\"", "[1]", "[0,1e3]"), "holds the number 1e3"},
       {one("\"U8\"", "[18446744073709551616]", "[0,1]"), "holds the number 18446744073709551616"},
       {one("\"U8\"", "[1]", "[1]"), "\"test\" has 1 data_offsets, but 2 are needed"},
       {one("\"U8\"", "[1]", "[0,1,1]"), "more than 2 data_offsets"},

@@ -40,6 +40,21 @@ class MappedFile {
     if (!known) fail(path, "is not a file that can be read: ", number);
     if (number != 0) fail(path, "cannot be mapped: ", number);
   }
+
+  /// Memory of the same kind that does not change when the file does: `fill` writes all of it, once.
+  ///
+  /// throws  OutOfMemory; and what fill throws
+  template <class Fill>
+  static MappedFile copied(std::size_t size, Fill&& fill) {
+    auto file = MappedFile{};
+    if (size == 0) return file;
+    auto* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw OutOfMemory{"no memory for a file of " + std::to_string(size) + " bytes."};
+    file.bytes_ = {static_cast<std::byte const*>(data), size};
+    fill(Bytes{static_cast<std::byte*>(data), size});
+    return file;
+  }
+
   MappedFile(MappedFile&& other) noexcept : bytes_{std::exchange(other.bytes_, {})} {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     std::swap(bytes_, other.bytes_);
@@ -52,6 +67,8 @@ class MappedFile {
   ConstBytes bytes() const { return bytes_; }
 
  private:
+  MappedFile() = default;
+
   [[noreturn]] static void fail(std::filesystem::path const& path, std::string const& what, int number) {
     throw BadFile{path.string() + ": " + what + std::generic_category().message(number) + ".",
                   "the path of a file that exists and may be read."};

@@ -50,7 +50,10 @@ struct NamedTensor {
 class SafetensorsFile {
  public:
   /// throws  BadFile with the byte where it went wrong; nothing is allocated for what the file only claims to have
-  static SafetensorsFile read(std::filesystem::path const& path) { return SafetensorsFile{path}; }
+  static SafetensorsFile read(std::filesystem::path const& path) { return {path.string(), MappedFile{path}}; }
+
+  /// The same of bytes that were read already; `path` is for messages.
+  static SafetensorsFile of(MappedFile bytes, std::string path) { return {std::move(path), std::move(bytes)}; }
 
   std::vector<NamedTensor> const& tensors() const { return tensors_; }                     // by name, ascending
   std::map<std::string, std::string> const& metadata() const { return metadata_; }
@@ -90,7 +93,7 @@ class SafetensorsFile {
   }
 
  private:
-  explicit SafetensorsFile(std::filesystem::path const& path) : path_{path.string()}, file_{path} {
+  SafetensorsFile(std::string path, MappedFile file) : path_{std::move(path)}, file_{std::move(file)} {
     auto const bytes = file_.bytes();
     if (bytes.size() < 8)
       fail(0, "the file has " + std::to_string(bytes.size()) + " bytes, but the length of its header alone takes 8");
@@ -234,22 +237,50 @@ inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
 
 }  // namespace detail
 
-/// Writes a safetensors file that is whole or absent; an older file of that name stays until the new one is whole.
+/// The bytes of a safetensors file, before there is a file.
 ///
 /// tensors   in any order; the file has them by type and name, as the reference implementation does
-/// throws    BadArgument when two have one name, or when the bytes of one are not those of its shape;
-///           BadFile when it cannot be written: the old file is untouched, and nothing is left beside it
+/// keeps     bytes of tensors are not copied: they must live as long as this object
+/// throws    BadArgument when two have one name, or when the bytes of one are not those of its shape
+class SafetensorsImage {
+ public:
+  explicit SafetensorsImage(std::vector<NamedTensor> tensors, std::map<std::string, std::string> const& metadata = {})
+      : tensors_{std::move(tensors)} {
+    std::sort(tensors_.begin(), tensors_.end(), [](auto const& a, auto const& b) {
+      return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;     // the widest first: all are aligned
+    });
+    header_ = detail::safetensors_header(tensors_, metadata);
+  }
+
+  std::uint64_t size() const {
+    auto bytes = std::uint64_t{8} + header_.size();
+    for (auto const& tensor : tensors_) bytes += tensor.bytes.size();
+    return bytes;
+  }
+
+  /// Calls write(ConstBytes) with piece after piece.
+  template <class Write>
+  void write_to(Write&& write) const {
+    auto const length = std::uint64_t{header_.size()};
+    write(std::as_bytes(Span<std::uint64_t const>{&length, 1}));
+    write(std::as_bytes(Span<char const>{header_}));
+    for (auto const& tensor : tensors_) write(tensor.bytes);
+  }
+
+ private:
+  std::vector<NamedTensor> tensors_;
+  std::string header_;
+};
+
+/// Writes a safetensors file that is whole or absent; an older file of that name stays until the new one is whole.
+///
+/// throws    BadArgument as SafetensorsImage does; BadFile when it cannot be written: the old file is untouched, and
+///           nothing is left beside it
 inline void write_safetensors(std::filesystem::path const& path, std::vector<NamedTensor> tensors,
                               std::map<std::string, std::string> const& metadata = {}) {
-  std::sort(tensors.begin(), tensors.end(), [](auto const& a, auto const& b) {
-    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;       // the widest first: all are aligned
-  });
-  auto const text = detail::safetensors_header(tensors, metadata);
-  auto const size = std::uint64_t{text.size()};
-  auto file       = WriteAside{path};
-  file.write(std::as_bytes(Span<std::uint64_t const>{&size, 1}));
-  file.write(std::as_bytes(Span<char const>{text}));
-  for (auto const& tensor : tensors) file.write(tensor.bytes);
+  auto const image = SafetensorsImage{std::move(tensors), metadata};
+  auto file        = WriteAside{path};
+  image.write_to([&](ConstBytes bytes) { file.write(bytes); });
   file.commit();
 }
 

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/checkpoint_error.hpp>
+#include <chorale/checkpoint/checkpoint_options.hpp>
+#include <chorale/checkpoint/checkpoint_state.hpp>
+#include <chorale/checkpoint/failpoints.hpp>
+#include <chorale/checkpoint/reader.hpp>
+#include <chorale/checkpoint/writer.hpp>
+#include <chorale/core/threads.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace chorale {
+
+/// How a save ended: `begun` when a thread still writes, `skipped` when it still wrote the last one.
+enum class Saved { yes, begun, skipped, failed };
+
+/// The checkpoints of a run, for the one rank that writes all of them.
+///
+///   auto checkpoints = Checkpoints{{.folder = "run/mnist", .keep = 3}};
+///   if (auto last = checkpoints.restore()) last->copy(Section::variables, slots);
+///   checkpoints.save(state);
+///
+/// keeps   once one was saved there is always one that is whole, whenever the process dies
+/// order   one save at a time, in the order of the calls. Not for several threads at once
+template <FaultPoints Faults = NoFaults>
+class Checkpoints {
+ public:
+  explicit Checkpoints(CheckpointOptions options, Faults faults = {})
+      : options_{std::move(options)}, faults_{std::move(faults)} {}
+  Checkpoints(Checkpoints const&)            = delete;
+  Checkpoints& operator=(Checkpoints const&) = delete;
+
+  /// Waits for what is being written. That it failed is a line in the log here.
+  ~Checkpoints() {
+    try {
+      thread_.reset();
+      if (trouble_) std::rethrow_exception(trouble_);
+    } catch (std::exception const& error) {
+      try {
+        if (options_.log) options_.log(first_line(error));
+      } catch (...) {                                      // nobody is left to tell
+      }
+    }
+  }
+
+  /// The newest checkpoint that is whole, or nothing when the run is new. See newest_checkpoint().
+  std::optional<Checkpoint> restore() {
+    finish();
+    return newest_checkpoint(options_);
+  }
+
+  /// Writes a checkpoint of step `state.at.step`, or has a thread write it from a copy.
+  ///
+  /// keeps   the memory of `state` is not looked at after this returns
+  /// cost    Saving::now: twice the disk's time for fsync and the bytes; behind: one copy in memory
+  /// throws  CheckpointFailed with OnSaveError::stop; with Saving::behind from the next call of save() or finish().
+  ///         BadArgument for tensors that make no file
+  Saved save(CheckpointState const& state) {
+    if (busy_ && options_.when_busy == WhenBusy::skip) {
+      if (options_.log)
+        options_.log("step " + std::to_string(state.at.step) +
+                     " is not saved: the one before it is still being written.");
+      return Saved::skipped;
+    }
+    finish();
+    if (options_.saving == Saving::now) {
+      write(state);
+      return settle() ? Saved::yes : Saved::failed;
+    }
+    auto const& copy = snapshot_.take(state);
+    busy_            = true;
+    auto const work  = [this, &copy] {
+      write(copy);
+      busy_ = false;
+    };
+    try {
+      thread_.emplace("checkpoint", work);
+    } catch (std::system_error const&) {                   // no thread is left: then here
+      work();
+    }
+    return Saved::begun;
+  }
+
+  /// Waits until nothing is being written, and says how the last save ended.
+  ///
+  /// throws  as save()
+  void finish() {
+    thread_.reset();
+    settle();
+  }
+
+  /// How many saves could not be written.
+  int failures() const { return failures_; }
+
+  CheckpointOptions const& options() const { return options_; }
+
+ private:
+  void write(CheckpointState const& state) noexcept {
+    try {
+      auto const image = CheckpointImage{state};
+      auto save        = CheckpointWriter<Faults>{options_, state.at.step, image.size(), faults_};
+      save.write(image);
+      save.commit(state.at);
+    } catch (...) {
+      trouble_ = std::current_exception();
+    }
+  }
+
+  /// Throws, or logs and counts, what the last save left; false when there was something.
+  bool settle() {
+    auto const trouble = std::exchange(trouble_, nullptr);
+    if (!trouble) return true;
+    ++failures_;
+    try {
+      std::rethrow_exception(trouble);
+    } catch (CheckpointFailed const& error) {
+      if (options_.on_save_error == OnSaveError::stop) throw;
+      if (options_.log) options_.log(first_line(error) + " Training goes on.");
+    }
+    return false;
+  }
+
+  CheckpointOptions options_;
+  [[no_unique_address]] Faults faults_;
+  Snapshot snapshot_;
+  std::exception_ptr trouble_;                             // of the last save; read when its thread has ended
+  int failures_ = 0;
+  std::atomic<bool> busy_ = false;
+  std::optional<NamedThread> thread_;                      // the last member: it ends first
+};
+
+}  // namespace chorale
