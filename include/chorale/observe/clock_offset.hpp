@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <chrono>
+
+namespace chorale {
+
+/// One question for the time: when it left, when the answer was here, and what the other's steady clock said between.
+struct Ping {
+  std::chrono::nanoseconds sent, answered, received;       // since the epochs of the steady clocks
+};
+
+/// What to add to the steady clock of this process to get rank 0's.
+///
+///   ours      sent ────────── here + offset = answered ────────── received
+///   theirs               answered
+///
+/// keeps   the true offset is within offset ± error, while neither clock drifts
+struct ClockOffset {
+  std::chrono::nanoseconds offset{0}, error{0};
+
+  /// From the fastest of a few pings: a slow one was held up on one of its two ways, nobody knows on which.
+  ///
+  /// throws  BadArgument without a ping, or when an answer comes before its question
+  /// source  Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989
+  static ClockOffset of(Span<Ping const> pings) {
+    CHORALE_EXPECTS(!pings.empty(), "an offset between clocks needs at least one ping");
+    auto best    = ClockOffset{};
+    auto fastest = std::chrono::nanoseconds::max();
+    for (auto const& ping : pings) {
+      auto const trip = ping.received - ping.sent;
+      CHORALE_EXPECTS(trip.count() >= 0, "a ping was received before it was sent");
+      if (trip >= fastest) continue;
+      fastest = trip;
+      best    = {ping.answered - ping.sent - trip / 2, (trip + std::chrono::nanoseconds{1}) / 2};
+    }
+    return best;
+  }
+};
+
+}  // namespace chorale

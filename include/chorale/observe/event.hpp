@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/observe/progress.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace chorale {
+
+/// What an event is called. There is no event without a name: `Event{}` does not compile, nor does an empty literal.
+///
+/// keeps   refers to the text and owns nothing: a literal, or lasting() text that outlives the sinks
+class EventName {
+ public:
+  consteval EventName(char const* literal) : text_{literal} {
+    if (text_.empty()) throw "chorale: an event needs a name";             // here: the compiler's error
+  }
+
+  /// A name made at run time, such as a variable's in a plan, which must live as long as every sink that sees it.
+  static EventName lasting(std::string_view text) {
+    CHORALE_EXPECTS(!text.empty(), "an event needs a name");
+    auto name  = EventName{"?"};
+    name.text_ = text;
+    return name;
+  }
+
+  constexpr std::string_view text() const { return text_; }
+  friend constexpr bool operator==(EventName a, EventName b) { return a.text_ == b.text_; }
+
+ private:
+  std::string_view text_;
+};
+
+/// What the time of an event was for: a row of the timeline, a part of `why-slow`.
+enum class Category {
+  step,                                                    // a whole step, exactly one for each; the others lie within
+  compute,                                                 // forward, backward, update
+  communication,                                           // bytes on their way
+  wait,                                                    // for other ranks: nothing of ours was on its way
+  input,                                                   // for the next batch
+  checkpoint,                                              // writing or reading one
+};
+
+inline constexpr auto categories = std::array{Category::step,  Category::compute, Category::communication,
+                                              Category::wait, Category::input,   Category::checkpoint};
+
+constexpr std::string_view name_of(Category category) {
+  switch (category) {
+    case Category::step:          return "step";
+    case Category::compute:       return "compute";
+    case Category::communication: return "communication";
+    case Category::wait:          return "wait";
+    case Category::input:         return "input";
+    case Category::checkpoint:    return "checkpoint";
+  }
+  return "unknown";
+}
+
+/// Something that a rank did, and when.
+///
+/// begin, end  of this process's steady clock: comparable within a host, and between hosts through ClockOffset
+/// keeps       events of one rank and category do not overlap; those of the parts of a step come before the step's own
+struct Event {
+  using Time = std::chrono::steady_clock::time_point;
+
+  EventName name;
+  Category category      = Category::compute;
+  Rank rank              = 0;
+  std::uint64_t step     = 0;
+  Time begin{}, end{};
+  std::size_t bytes      = 0;                              // sent by this rank, exactly; 0: it sends nothing
+  std::uint32_t messages = 0;                              // the same
+
+  constexpr std::chrono::nanoseconds duration() const { return end - begin; }
+};
+static_assert(sizeof(Event) == 64, "a cache line");
+
+/// Numbers of a run after a step: what curves are drawn from. Names and values are only looked at during the call.
+///
+/// keeps   means over all replicas, not those of one; only the chief has them
+struct Scalars {
+  std::uint64_t step = 0;
+  Span<MetricValue const> values;
+};
+
+}  // namespace chorale

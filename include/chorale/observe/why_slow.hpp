@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/observe/event.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Seconds that one rank spent over some steps, by what they were for. See Tally::spent().
+struct Spent {
+  std::uint64_t steps = 0;
+  std::array<double, categories.size()> seconds{};         // in the order of Category; [step]: of whole steps
+
+  double& operator[](Category category) { return seconds[static_cast<std::size_t>(category)]; }
+  double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
+};
+
+/// How long a step takes a rank by itself, without what it waits for others: their steps all take equally long.
+struct Pace {
+  Rank rank;
+  double p50, p99;                                         // seconds
+};
+
+namespace detail {
+
+/// printf's text.
+template <class... Values>
+std::string in_text(char const* format, Values... values) {
+  auto text = std::array<char, 128>{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+/// 2.41 s, 12.30 ms, 870 us, 12 ns, 0
+inline std::string duration_text(double seconds) {
+  if (seconds >= 1) return in_text("%.2f s", seconds);
+  if (seconds >= 1e-3) return in_text("%.2f ms", seconds * 1e3);
+  if (seconds >= 1e-6) return in_text("%.3g us", seconds * 1e6);
+  return seconds > 0 ? in_text("%.0f ns", seconds * 1e9) : "0";
+}
+
+inline char const* advice(std::string_view dominates) {
+  if (dominates == "compute") return "this is what a step is for; more replicas, or a larger batch for each.";
+  if (dominates == "communication")
+    return "a larger batch, another Reduce (AutoAllReduce measures them), or fewer bytes (Wire<bf16>).";
+  if (dominates == "wait") return "look at the straggler line: a slower rank, or shares of unequal size.";
+  if (dominates == "input") return "prefetch(), cache() after the expensive map, or more threads that read.";
+  if (dominates == "checkpoint") return "checkpoints less often.";
+  return "recording what else the program does in a step: nothing was told about it.";
+}
+
+}  // namespace detail
+
+/// One sentence: what takes most of a step, and how much more than the next; then what to try. With a prediction, a
+/// second line has it beside the measurement.
+///
+///   why slow: communication takes 12.30 of 20.10 ms of a step (61 %), 2.1 times compute (5.90 ms); then wait 1.10 ms,
+///   input 0.60 ms, checkpoint 0 us. Try: ...
+///
+/// predicted  seconds of one step, by whoever has a model of it
+/// keeps      what overlaps is counted in both places, so that parts may add up to more than a step; what no event
+///            tells about is called "unrecorded"
+inline std::string why_slow(Spent const& spent, std::optional<double> predicted = {}) {
+  if (spent.steps == 0 || !(spent[Category::step] > 0)) return "why slow: not a single step was recorded.\n";
+  auto const each = 1.0 / static_cast<double>(spent.steps);
+  auto const step = spent[Category::step] * each;
+  auto parts      = std::vector<std::pair<std::string_view, double>>{};
+  auto rest       = step;
+  for (auto const category : categories) {
+    if (category == Category::step) continue;
+    parts.emplace_back(name_of(category), spent[category] * each);
+    rest -= parts.back().second;
+  }
+  if (rest > 0.005 * step) parts.emplace_back("unrecorded", rest);
+  std::ranges::stable_sort(parts, std::ranges::greater{}, &decltype(parts)::value_type::second);
+
+  using detail::duration_text, detail::in_text;
+  auto const& [first, most] = parts[0];
+  auto const& [second, next] = parts[1];
+  auto text = "why slow: " + std::string{first} + " takes " + duration_text(most) + " of " + duration_text(step) +
+              " of a step (" + in_text("%.0f %%", 100 * most / step) + "), ";
+  if (next > 0) text += in_text("%.1f times ", most / next) + std::string{second} + " (" + duration_text(next) + ")";
+  else text += "and nothing else takes any";
+  for (std::size_t i = 2; i < parts.size() && next > 0; ++i)
+    text += (i == 2 ? "; then " : ", ") + std::string{parts[i].first} + " " + duration_text(parts[i].second);
+  text += ". Try: " + std::string{detail::advice(first)} + "\n";
+  if (predicted)
+    text += "step: " + duration_text(step) + " measured, " + duration_text(*predicted) + " predicted (" +
+            (*predicted > 0 ? in_text("%.2f times", step / *predicted) : "no ratio") + ")\n";
+  return text;
+}
+
+/// One line that names the slowest rank, or says that none is; then the paces of all, the eight slowest of many.
+///
+///   straggler: rank 2 needs 22.90 ms for its part of a step (p50; p99 40.10 ms), 1.51 times the middle rank's; p50/p99
+///   in ms: 2 22.90/40.10, 0 15.10/16.00, 1 15.20/16.30
+///
+/// threshold   from which ratio to the middle rank (the lower of two) one is called slow
+inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1) {
+  if (paces.empty()) return "straggler: not a single step was recorded.\n";
+  using detail::duration_text, detail::in_text;
+  auto sorted = std::vector<Pace>(paces.begin(), paces.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater{}, &Pace::p50);
+  auto const& slowest = sorted.front();
+  auto const middle   = sorted[sorted.size() / 2].p50;     // slowest first: of two in the middle the faster
+  auto text           = std::string{};
+  if (middle > 0 && slowest.p50 > threshold * middle)
+    text = "straggler: rank " + std::to_string(slowest.rank) + " needs " + duration_text(slowest.p50) +
+           " for its part of a step (p50; p99 " + duration_text(slowest.p99) + "), " +
+           in_text("%.2f", slowest.p50 / middle) + " times the middle rank's";
+  else
+    text = "straggler: none; ranks need " + duration_text(sorted.back().p50) + " to " + duration_text(slowest.p50) +
+           " for their part of a step (p50)";
+  text += "; p50/p99 in ms: ";
+  auto const shown = std::min<std::size_t>(sorted.size(), 8);
+  for (std::size_t i = 0; i < shown; ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(sorted[i].rank) +
+            in_text(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
+  if (shown < sorted.size()) text += ", and " + std::to_string(sorted.size() - shown) + " faster ones";
+  return text + "\n";
+}
+
+}  // namespace chorale
