@@ -5,7 +5,8 @@
 
 namespace chorale {
 
-/// Where the copies of one variable live, and who may write them. See OnOne, Mirrored.
+/// Where the copies of one variable live, and who may write them. See OnOne, Mirrored, Central; over several servers:
+/// RoundRobin, GreedyByBytes (sharded.hpp), Partitioned (partitioned.hpp).
 template <class P>
 concept Placement = requires {
   { P::copies_on(8) }      -> std::same_as<int>;                    // copies of a variable over 8 replicas
@@ -24,6 +25,14 @@ struct OnOne {
 struct Mirrored {
   static constexpr int  copies_on(int replicas) { return replicas; }
   static constexpr bool writes_everywhere = true;
+};
+
+/// One copy: its owner alone writes it, all replicas read it.
+///
+/// source  tf.distribute.experimental.CentralStorageStrategy
+struct Central {
+  static constexpr int  copies_on(int) { return 1; }
+  static constexpr bool writes_everywhere = false;
 };
 
 }  // namespace placement
