@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+
+#include <chorale/cluster/cluster.hpp>
+#include <chorale/cluster/environment.hpp>
+#include <chorale/cluster/launch.hpp>
+#include <chorale/cluster/launchers.hpp>
+#include <chorale/cluster/slurm.hpp>
+#include <chorale/cluster/tf_config.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+namespace resolve {
+
+/// A launcher that was found, and what asks it for addresses.
+struct Found {
+  Launch launch;
+  void (*place)(Environment const&, Launch&);
+};
+
+/// Those that started this process, the one that is believed first.
+template <Resolver... R>
+std::vector<Found> found(Environment const& env) {
+  auto all = std::vector<Found>{};
+  (..., [&] {
+    if (auto launch = R::launch(env)) all.push_back({std::move(*launch), R::place});
+  }());
+  return all;
+}
+
+[[noreturn]] inline void disagree(std::string const& one, std::string const& other, std::string const& what) {
+  throw BadArgument{one + " and " + other + " disagree: " + what + ".",
+                    "unset the variables of the one that did not start this program."};
+}
+
+inline std::string rank_of(Launch const& launch) {
+  return "rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.world);
+}
+
+/// Two launchers may both be right: one says the same as the other, started its processes, or started only a shell.
+inline void expect_same(Launch const& believed, Launch const& other) {
+  auto const same = believed.rank == other.rank && believed.world == other.world;
+  if (same || other.world == 1 || other.world == believed.agents) return;
+  disagree(believed.by, other.by, rank_of(believed) + ", and " + rank_of(other));
+}
+
+/// With servers or evaluators a launcher's order may be another one, but it starts as many.
+inline void expect_same(Cluster const& written, Launch const& launch) {
+  auto const all     = static_cast<int>(written.tasks().size());
+  auto const members = written.workers() + written.servers();
+  if (launch.world == 1) return;
+  auto const same         = launch.world == all || launch.world == members;
+  auto const only_workers = written.workers() == all && written.is_worker();
+  if (same && (!only_workers || written.rank() == launch.rank)) return;
+  disagree(written.found_in(), launch.by,
+           written.task().text() + " of " + std::to_string(all) + " tasks, and " + rank_of(launch));
+}
+
+inline void expect_same(ClusterParts const& own, ClusterParts const& other) {
+  if (own.me == other.me && own.tasks.size() == other.tasks.size()) return;
+  disagree(own.found_in, other.found_in, own.me.text() + " of " + std::to_string(own.tasks.size()) + " tasks, and " +
+                                             other.me.text() + " of " + std::to_string(other.tasks.size()));
+}
+
+/// The addresses of the one that is believed; else those of another one that means the same ranks.
+inline Launch placed(Environment const& env, std::vector<Found> const& all) {
+  auto launch = all.front().launch;
+  all.front().place(env, launch);
+  for (auto const& [other, place] : all) {
+    if (!launch.addresses.empty() || other.rank != launch.rank || other.world != launch.world) continue;
+    auto again = other;
+    place(env, again);
+    launch.addresses = again.addresses;
+  }
+  return launch;
+}
+
+inline ClusterParts with_job(Environment const& env, ClusterParts parts) {
+  if (env.has("CHORALE_JOB")) parts.job = env.get("CHORALE_JOB");
+  if (auto const again = env.number("CHORALE_INCARNATION", 0, 2'147'483'647))
+    parts.incarnation = static_cast<std::uint32_t>(*again);
+  return parts;
+}
+
+}  // namespace resolve
+
+inline Cluster Cluster::from_env(Environment const& env) {
+  namespace r = resolve;
+  auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm>(env);
+  auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
+  auto const own       = r::own_variables(env, rank);
+  auto const tf        = r::tf_config(env.get("TF_CONFIG"));
+  for (auto const& other : launchers) r::expect_same(launchers.front().launch, other.launch);
+  if (own && tf) r::expect_same(*own, *tf);
+  if (own || tf) {
+    auto cluster = Cluster{r::with_job(env, own ? *own : *tf)};
+    for (auto const& other : launchers) r::expect_same(cluster, other.launch);
+    return cluster;
+  }
+  if (!launchers.empty()) return Cluster{r::with_job(env, r::parts_of(r::placed(env, launchers)))};
+  auto cluster   = Cluster{r::with_job(env, {.tasks = {{}}, .found_in = "local"})};
+  cluster.local_ = true;
+  return cluster;
+}
+
+inline Cluster Cluster::from_env() { return from_env(Environment::of_process()); }
+
+}  // namespace chorale

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+
+#include <chorale/cluster/cluster.hpp>
+#include <chorale/cluster/environment.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// What a launcher that only knows ranks says about this process.
+struct Launch {
+  std::string by;                                                          // "torchrun"
+  int rank = 0, world = 1;
+  int local_rank = -1, local_size = -1;                                    // of this host; -1: it does not say
+  int agents     = 0;                                                      // processes of its own that made the ranks
+  std::string job{};
+  std::uint32_t incarnation = 0;
+  std::string host{};                                                      // this one, when it says so
+  std::vector<std::string> addresses{};                                    // [rank]; empty: it does not say
+  std::string no_addresses{};                                              // then: why, as a sentence
+
+  bool is_one_host() const { return world == 1 || local_size == world; }
+};
+
+/// Finds a launcher in an environment.
+///
+///   launch(env)        nothing when it did not start this process
+///   place(env, it)     fills in addresses or no_addresses; asked only of the one that is believed
+///
+/// throws  BadArgument from both, when its variables cannot be used
+template <class R>
+concept Resolver = requires(Environment const& env, Launch& launch) {
+  { R::launch(env) } -> std::same_as<std::optional<Launch>>;
+  { R::place(env, launch) };
+};
+
+namespace resolve {
+
+/// throws  BadArgument when the rank, or the rank on this host, is not below its size
+inline Launch checked(Launch launch) {
+  auto const expect_below = [&](int rank, int size, std::string const& what) {
+    if (rank >= size)
+      throw BadArgument{launch.by + ": " + what + " " + std::to_string(rank) + " of " + std::to_string(size) +
+                            ": the first is 0, and the last " + std::to_string(size - 1) + ".",
+                        "unset the variables that another job left behind."};
+  };
+  expect_below(launch.rank, launch.world, "rank");
+  if (launch.local_rank < 0 || launch.local_size < 0) launch.local_rank = launch.local_size = -1;
+  else expect_below(launch.local_rank, launch.local_size, "local rank");
+  if (launch.local_size > launch.world)
+    throw BadArgument{launch.by + ": " + std::to_string(launch.local_size) + " ranks on this host, of " +
+                          std::to_string(launch.world) + " in all.",
+                      "unset the variables that another job left behind."};
+  return launch;
+}
+
+/// Rank r is at host:base + r.
+///
+/// throws  BadArgument when there are not that many ports
+inline void place_on_one_host(Launch& launch, std::string const& host, int base, std::string const& base_is) {
+  auto const last = base + launch.world - 1;
+  if (last > 65'535)
+    throw BadArgument{launch.by + ": " + std::to_string(launch.world) + " ranks from port " + std::to_string(base) +
+                          " on, which is " + base_is + ", need port " + std::to_string(last) + ", above 65535.",
+                      "CHORALE_PORT=20000"};
+  launch.addresses.clear();
+  for (int rank = 0; rank < launch.world; ++rank)
+    launch.addresses.push_back(HostPort{host, base + rank}.text());
+}
+
+inline ClusterParts parts_of(Launch const& launch) {
+  auto parts = ClusterParts{.me = {Role::worker, launch.rank}, .incarnation = launch.incarnation};
+  for (int rank = 0; rank < launch.world; ++rank) parts.tasks.push_back({{Role::worker, rank}});
+  for (std::size_t i = 0; i < launch.addresses.size(); ++i) parts.tasks[i].address = launch.addresses[i];
+  if (!launch.job.empty()) parts.job = launch.job;
+  parts.local_rank   = launch.local_rank;
+  parts.local_size   = launch.local_size;
+  parts.host         = launch.host;
+  parts.found_in     = launch.by;
+  parts.no_addresses = launch.no_addresses;
+  return parts;
+}
+
+}  // namespace resolve
+}  // namespace chorale

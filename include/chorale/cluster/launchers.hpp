@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+
+#include <chorale/cluster/environment.hpp>
+#include <chorale/cluster/launch.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// Launchers that say which rank a process is, and nothing of where the others are.
+namespace chorale::resolve {
+
+/// The same number on all ranks and all machines: a job's ports begin at 20000 and this, modulo 20000.
+///
+/// source  FNV-1a, 32 bits
+inline std::uint32_t hash_of(std::string_view text) {
+  auto hash = std::uint32_t{2'166'136'261U};
+  for (char const c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
+  return hash;
+}
+
+/// What the ranks of several hosts are told when nobody knows where they are.
+inline std::string several_hosts(Launch const& launch) {
+  return std::to_string(launch.world) + " ranks, " +
+         (launch.local_size < 0 ? "it does not say how many" : std::to_string(launch.local_size)) +
+         " on this host, and no address of the others: for several hosts the addresses are needed in CHORALE_CLUSTER.";
+}
+
+/// RANK, WORLD_SIZE and MASTER_ADDR.
+///
+/// MASTER_PORT is torchrun's own, which listens there: ranks listen from the next one on.
+struct Torchrun {
+  static std::optional<Launch> launch(Environment const& env) {
+    if (!env.has("RANK") || !env.has("WORLD_SIZE") || !env.has("MASTER_ADDR")) return std::nullopt;
+    auto launch       = Launch{.by = "torchrun"};
+    launch.world      = *env.number("WORLD_SIZE", 1, Cluster::most);
+    launch.rank       = *env.number("RANK", 0, Cluster::most);
+    launch.local_rank = env.number("LOCAL_RANK", 0, Cluster::most).value_or(-1);
+    launch.local_size = env.number("LOCAL_WORLD_SIZE", 1, Cluster::most).value_or(-1);
+    launch.agents     = env.number("GROUP_WORLD_SIZE", 1, Cluster::most).value_or(0);
+    launch.job        = "torchrun " + std::string{env.get("TORCHELASTIC_RUN_ID")} + " at " +
+                        std::string{env.get("MASTER_ADDR")} + ":" + std::string{env.get("MASTER_PORT")};
+    auto const again  = env.number("TORCHELASTIC_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
+    launch.incarnation = static_cast<std::uint32_t>(again);
+    return checked(launch);
+  }
+
+  static void place(Environment const& env, Launch& launch) {
+    launch.no_addresses = several_hosts(launch);
+    if (!launch.is_one_host()) return;
+    auto const own    = env.number("CHORALE_PORT", 1, 65'535);
+    auto const master = env.number("MASTER_PORT", 1, 65'535);
+    auto host         = std::string{env.get("MASTER_ADDR")};
+    if (host.find(':') != host.npos && !host.starts_with('[')) host = "[" + host + "]";
+    auto const checked_host = HostPort::parse(host + ":1", "torchrun: MASTER_ADDR, with a port").host;
+    if (own) return place_on_one_host(launch, checked_host, *own, "CHORALE_PORT");
+    if (master) return place_on_one_host(launch, checked_host, *master + 1, "MASTER_PORT and 1");
+    launch.no_addresses = "neither MASTER_PORT nor CHORALE_PORT is set.";
+  }
+};
+
+/// The ranks of one host from CHORALE_PORT on, or from a port that is made of the job's name.
+inline void place_mpi(Environment const& env, Launch& launch) {
+  launch.no_addresses = several_hosts(launch);
+  if (!launch.is_one_host()) return;
+  auto const own = env.number("CHORALE_PORT", 1, 65'535);
+  auto const job = env.has("CHORALE_JOB") ? std::string{env.get("CHORALE_JOB")} : launch.job;
+  place_on_one_host(launch, "127.0.0.1", own ? *own : static_cast<int>(20'000 + hash_of(job) % 20'000),
+                    own ? "CHORALE_PORT" : "made of the job's name");
+}
+
+/// Of the nodes that Slurm gave to mpirun: it starts one process of its own on each.
+inline int agents_under_slurm(Environment const& env) {
+  return env.number({"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, 1, Cluster::most).value_or(0);
+}
+
+/// OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
+struct OpenMpi {
+  static std::optional<Launch> launch(Environment const& env) {
+    if (!env.has("OMPI_COMM_WORLD_RANK") || !env.has("OMPI_COMM_WORLD_SIZE")) return std::nullopt;
+    auto launch       = Launch{.by = "Open MPI"};
+    launch.world      = *env.number("OMPI_COMM_WORLD_SIZE", 1, Cluster::most);
+    launch.rank       = *env.number("OMPI_COMM_WORLD_RANK", 0, Cluster::most);
+    launch.local_rank = env.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, Cluster::most).value_or(-1);
+    launch.local_size = env.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, Cluster::most).value_or(-1);
+    launch.agents     = agents_under_slurm(env);
+    launch.job        = "Open MPI " + std::string{env.get("PMIX_NAMESPACE")};
+    return checked(launch);
+  }
+
+  static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
+};
+
+/// PMI_RANK and PMI_SIZE.
+///
+/// keeps   it has no name for a job: two jobs on one host at a time need a CHORALE_PORT each, or a CHORALE_JOB
+struct Mpich {
+  static std::optional<Launch> launch(Environment const& env) {
+    if (!env.has("PMI_RANK") || !env.has("PMI_SIZE")) return std::nullopt;
+    auto launch       = Launch{.by = "MPICH"};
+    launch.world      = *env.number("PMI_SIZE", 1, Cluster::most);
+    launch.rank       = *env.number("PMI_RANK", 0, Cluster::most);
+    launch.local_rank = env.number("MPI_LOCALRANKID", 0, Cluster::most).value_or(-1);
+    launch.local_size = env.number("MPI_LOCALNRANKS", 1, Cluster::most).value_or(-1);
+    launch.agents     = agents_under_slurm(env);
+    launch.job        = "MPICH " + std::string{env.get("PMI_JOBID")};
+    return checked(launch);
+  }
+
+  static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
+};
+
+static_assert(Resolver<Torchrun> && Resolver<OpenMpi> && Resolver<Mpich>);
+
+}  // namespace chorale::resolve

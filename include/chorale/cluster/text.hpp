@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace chorale {
+
+/// A text from outside in quotes, fit for one line of an error: its first 80 characters, and only those that are shown.
+inline std::string shown(std::string_view text) {
+  constexpr std::size_t limit = 80;
+  auto quoted                 = std::string{"\""};
+  for (char const c : text.substr(0, limit)) quoted += c >= ' ' && c <= '~' ? c : '?';
+  return quoted + (text.size() > limit ? "...\"" : "\"");
+}
+
+/// Digits and nothing else, up to `most`.
+inline std::optional<int> whole_number(std::string_view text, int most) {
+  int n = 0;
+  if (text.empty() || text.front() == '-') return std::nullopt;
+  auto const [end, bad] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (bad != std::errc{} || end != text.data() + text.size() || n > most) return std::nullopt;
+  return n;
+}
+
+}  // namespace chorale

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+
+#include <chorale/cluster/cluster.hpp>
+#include <chorale/cluster/environment.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// Clusters that are written as JSON: TF_CONFIG, and CHORALE_CLUSTER with CHORALE_TASK.
+namespace chorale::resolve {
+
+inline constexpr std::size_t max_json_bytes = 8U << 20;
+inline constexpr std::size_t max_json_depth = 16;
+
+/// Takes the events of nlohmann::json::sax_parse, and only looks: is it JSON, not too deep, and no key there twice?
+///
+/// throws  BadArgument from every event that does not belong; the parser needs no other way to stop
+class JsonCheck {
+ public:
+  explicit JsonCheck(std::string where) : where_{std::move(where)} {}
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(std::int64_t) { return true; }
+  bool number_unsigned(std::uint64_t) { return true; }
+  bool number_float(double, std::string const&) { return true; }
+  bool string(std::string const&) { return true; }
+  bool binary(nlohmann::json::binary_t&) { return true; }
+
+  bool key(std::string const& text) {
+    if (!keys_.back().insert(text).second) fail("the key " + shown(text) + " is there twice", "one of the two.");
+    return true;
+  }
+  bool start_object(std::size_t) { return deeper(); }
+  bool start_array(std::size_t) { return deeper(); }
+  bool end_object() { return keys_.pop_back(), true; }
+  bool end_array() { return keys_.pop_back(), true; }
+
+  bool parse_error(std::size_t byte, std::string const&, nlohmann::json::exception const&) {
+    fail("it is not JSON from byte " + std::to_string(byte) + " on",
+         "{\"cluster\": {\"worker\": [\"10.0.0.7:2222\"]}, \"task\": {\"type\": \"worker\", \"index\": 0}}");
+  }
+
+ private:
+  bool deeper() {
+    if (keys_.size() == max_json_depth)
+      fail("it is deeper than " + std::to_string(max_json_depth) + " levels", "{\"cluster\": {...}, \"task\": {...}}");
+    keys_.emplace_back();
+    return true;
+  }
+
+  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
+    throw BadArgument{where_ + ": " + what + ".", what_to_try};
+  }
+
+  std::string where_;
+  std::vector<std::set<std::string>> keys_;                                // of each object or array that is open
+};
+
+/// A part of a JSON text and the way to it, "TF_CONFIG: cluster.worker[2]", with which every error begins.
+class JsonPart {
+ public:
+  JsonPart(nlohmann::json const& value, std::string where) : value_{&value}, where_{std::move(where)} {}
+
+  nlohmann::json const& value() const { return *value_; }
+  std::string const& where() const { return where_; }
+
+  bool has(char const* key) const { return value_->contains(key); }
+  JsonPart operator[](std::string const& key) const {
+    return {value_->at(key), where_ + (where_.ends_with(':') ? " " : ".") + key};
+  }
+  JsonPart operator[](std::size_t i) const { return {value_->at(i), where_ + "[" + std::to_string(i) + "]"}; }
+
+  std::string const& text() const {
+    if (!value_->is_string()) fail("is " + kind() + ", and must be a text", "quotes around it.");
+    return value_->get_ref<std::string const&>();
+  }
+
+  /// A number, or a text of digits, as some tools write it.
+  int index() const {
+    if (value_->is_number_unsigned()) {
+      auto const n = value_->get<std::uint64_t>();
+      if (n <= max_index) return static_cast<int>(n);
+    } else if (value_->is_string()) {
+      if (auto const n = whole_number(text(), max_index)) return *n;
+    }
+    fail("is " + kind() + ", and must be a whole number from 0 on", "0");
+  }
+
+  void expect_object() const {
+    if (!value_->is_object()) fail("is " + kind() + ", and must be an object", "{...}");
+  }
+
+  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
+    throw BadArgument{where_ + (where_.ends_with(':') ? " it " : " ") + what + ".", what_to_try};
+  }
+
+  std::string kind() const {
+    if (value_->is_string()) return shown(value_->get_ref<std::string const&>());
+    if (value_->is_number() || value_->is_boolean() || value_->is_null()) return value_->dump();
+    return value_->is_object() ? "an object" : "an array";
+  }
+
+  static constexpr int max_index = 1'000'000'000;
+
+ private:
+  nlohmann::json const* value_;
+  std::string where_;
+};
+
+/// throws  BadArgument when it is not JSON, too large or too deep, or a key is there twice
+inline nlohmann::json json_of(std::string_view text, std::string const& name) {
+  if (text.size() > max_json_bytes)
+    throw BadArgument{name + ": " + std::to_string(text.size()) + " bytes, above the limit of " +
+                          std::to_string(max_json_bytes) + ".", "a smaller one."};
+  auto check = JsonCheck{name};
+  nlohmann::json::sax_parse(text, &check);
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+/// The tasks of {"worker": ["h1:2222", "h2:2222"], "ps": {"1": "h3:2222"}}.
+///
+/// throws  BadArgument
+inline std::vector<Task> tasks_of(JsonPart const& cluster) {
+  cluster.expect_object();
+  auto tasks      = std::vector<Task>{};
+  auto const take = [&](Role role, int index, JsonPart const& at) {
+    tasks.push_back({{role, index}, HostPort::parse(at.text(), at.where()).text()});
+  };
+  for (auto const& [key, value] : cluster.value().items()) {
+    auto const role = role_named(key == "master" ? "chief" : std::string_view{key});
+    auto const all  = JsonPart{value, cluster.where() + (cluster.where().ends_with(':') ? " " : ".") +
+                                          (role ? key : shown(key))};
+    if (!role) all.fail("is no role", "chief, worker, ps or evaluator.");
+    if (key == "master" && cluster.has("chief")) all.fail("is an old word for chief, which is there, too", "chief.");
+    if (value.size() > static_cast<std::size_t>(Cluster::most))
+      all.fail("has " + std::to_string(value.size()) + " tasks, above " + std::to_string(Cluster::most), "fewer.");
+    if (value.is_array()) {
+      for (std::size_t i = 0; i < value.size(); ++i) take(*role, static_cast<int>(i), all[i]);
+    } else if (value.is_object()) {
+      for (auto const& [index, address] : value.items()) {
+        auto const at = JsonPart{address, all.where() + "[" + shown(index) + "]"};
+        auto const n  = whole_number(index, JsonPart::max_index);
+        if (!n) at.fail("has a key that is no index of a task", "\"0\"");
+        take(*role, *n, at);
+      }
+    } else {
+      all.fail("is " + all.kind() + ", and must be an array of addresses", "[\"10.0.0.7:2222\"]");
+    }
+  }
+  return tasks;
+}
+
+/// throws  BadArgument when no such task is there; an evaluator need not be
+inline void expect_there(std::vector<Task> const& tasks, TaskId me, std::string const& where) {
+  if (me.role == Role::evaluator || std::ranges::find(tasks, me, &Task::id) != tasks.end()) return;
+  auto indices = std::vector<int>{};
+  for (auto const& task : tasks)
+    if (task.id.role == me.role) indices.push_back(task.id.index);
+  std::ranges::sort(indices);
+  auto const role = std::string{name(me.role)};
+  auto const n    = std::to_string(indices.size());
+  throw BadArgument{where + ": " + me.text() + ", but the cluster has " +
+                        (indices.empty() ? "no " + role
+                                         : n + " of role " + role + ", from " + std::to_string(indices.front()) +
+                                               " to " + std::to_string(indices.back())) + ".",
+                    indices.empty() ? "a role that is in the cluster." : "an index that is in the cluster."};
+}
+
+/// Nothing when it says that there is one process: no cluster in it, and no task but the first.
+///
+/// throws  BadArgument with the way to what is wrong: TF_CONFIG: cluster.worker[2]: "h2" has no port.
+/// source  tf.distribute.cluster_resolver.TFConfigClusterResolver
+inline std::optional<ClusterParts> tf_config(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == text.npos) return std::nullopt;
+  auto const json = json_of(text, "TF_CONFIG");
+  auto const all  = JsonPart{json, "TF_CONFIG:"};
+  all.expect_object();
+  auto parts = ClusterParts{.found_in = "TF_CONFIG"};
+  if (all.has("cluster")) parts.tasks = tasks_of(all["cluster"]);
+  if (!all.has("task")) {
+    if (parts.tasks.empty()) return std::nullopt;
+    all.fail("has a cluster and no task", "\"task\": {\"type\": \"worker\", \"index\": 0}");
+  }
+  auto const task = all["task"];
+  task.expect_object();
+  for (auto const* const key : {"type", "index"})
+    if (!task.has(key)) task.fail("has no " + std::string{key}, R"({"type": "worker", "index": 0})");
+  auto const type = task["type"].text();
+  auto const role = role_named(type == "master" ? "chief" : std::string_view{type});
+  if (!role) task["type"].fail("is " + shown(type) + ", which is no role", "chief, worker, ps or evaluator.");
+  parts.me = {*role, task["index"].index()};
+  if (parts.tasks.empty() && (parts.me == TaskId{} || parts.me == TaskId{Role::chief, 0})) return std::nullopt;
+  expect_there(parts.tasks, parts.me, "TF_CONFIG: task");
+  return parts;
+}
+
+/// "worker:0", as CHORALE_TASK has it.
+///
+/// throws  BadArgument
+inline TaskId task_named(std::string_view text) {
+  auto const colon = text.find(':');
+  auto const role  = role_named(text.substr(0, colon));
+  auto const rest  = colon == text.npos ? std::string_view{} : text.substr(colon + 1);
+  auto const index = whole_number(rest, JsonPart::max_index);
+  if (!role || !index)
+    throw BadArgument{"CHORALE_TASK is " + shown(text) + ", and must be a role and an index.", "CHORALE_TASK=worker:0"};
+  return {*role, *index};
+}
+
+/// CHORALE_CLUSTER, the "cluster" of a TF_CONFIG alone, and CHORALE_TASK, "worker:0". Nothing when neither is set.
+///
+/// rank    of this process among chief, workers and servers, when a launcher says so: then CHORALE_TASK may be absent;
+///         else -1
+/// throws  BadArgument
+inline std::optional<ClusterParts> own_variables(Environment const& env, Rank rank = -1) {
+  auto const text = env.get("CHORALE_CLUSTER"), task = env.get("CHORALE_TASK");
+  if (text.empty() && task.empty()) return std::nullopt;
+  if (text.empty())
+    throw BadArgument{"CHORALE_TASK is " + shown(task) + ", but CHORALE_CLUSTER is not set.",
+                      "CHORALE_CLUSTER='{\"worker\": [\"10.0.0.7:2222\", \"10.0.0.8:2222\"]}'"};
+  auto const json = json_of(text, "CHORALE_CLUSTER");
+  auto parts      = ClusterParts{.found_in = "CHORALE_CLUSTER"};
+  parts.tasks     = tasks_of(JsonPart{json, "CHORALE_CLUSTER:"});
+  if (task.empty()) {
+    if (rank < 0) throw BadArgument{"CHORALE_CLUSTER is set, but CHORALE_TASK is not.", "CHORALE_TASK=worker:0"};
+    std::ranges::sort(parts.tasks, {}, &Task::id);
+    if (static_cast<std::size_t>(rank) >= parts.tasks.size())
+      throw BadArgument{"CHORALE_CLUSTER: rank " + std::to_string(rank) + ", but there are " +
+                            std::to_string(parts.tasks.size()) + " tasks.", "as many tasks as ranks."};
+    parts.me = parts.tasks[static_cast<std::size_t>(rank)].id;
+    return parts;
+  }
+  parts.me = task_named(task);
+  expect_there(parts.tasks, parts.me, "CHORALE_TASK");
+  return parts;
+}
+
+}  // namespace chorale::resolve
