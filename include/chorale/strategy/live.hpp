@@ -5,14 +5,16 @@
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/reduce/reduce.hpp>
+#include <chorale/strategy/distributed.hpp>
 #include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/shares.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/strategy/team.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,92 +22,55 @@
 
 namespace chorale {
 
-/// The global batches of one pass, each dealt out to the replicas: a range of PerReplica<Batch>.
-///
-/// keeps   shares are views, disjoint, in order, and differ by at most one row, or one logical shard; some may be empty
-template <class Stream, class Batch>
-class Distributed {
- public:
-  /// shards    logical shards that are dealt out whole; 0: rows are dealt out one by one
-  Distributed(Stream stream, int replicas, int shards)
-      : stream_{std::move(stream)}, shares_(static_cast<std::size_t>(replicas)), shards_{shards} {}
-
-  /// The next batch in shares, or null at the end of the pass; valid until the next call.
-  PerReplica<Batch>* next() {
-    auto batch = Batch{};
-    if (!stream_.next(batch)) return nullptr;
-    auto const n = static_cast<int>(shares_.size());
-    for (int i = 0; i < n; ++i) {
-      auto& share = shares_[static_cast<std::size_t>(i)];
-      if constexpr (requires { batch.part(i, n, shards_); }) {
-        share = shards_ == 0 ? batch.part(i, n) : batch.part(i, n, shards_);
-      } else {
-        CHORALE_EXPECTS(shards_ == 0, "this dataset's batches cannot be dealt out in logical shards");
-        share = batch.part(i, n);
-      }
-    }
-    return &shares_;
-  }
-
-  class iterator {
-   public:
-    using value_type        = PerReplica<Batch>;
-    using difference_type   = std::ptrdiff_t;
-    using iterator_category = std::input_iterator_tag;
-
-    explicit iterator(Distributed& from) : from_{&from}, at_{from.next()} {}
-    PerReplica<Batch>& operator*() const { return *at_; }
-    iterator& operator++() {
-      at_ = from_->next();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return at_ == nullptr; }
-
-   private:
-    Distributed* from_;
-    PerReplica<Batch>* at_;
-  };
-  iterator begin() { return iterator{*this}; }
-  std::default_sentinel_t end() const { return {}; }
-
- private:
-  Stream stream_;
-  PerReplica<Batch> shares_;
-  int shards_;
-};
-
 namespace detail {
 
+struct NoHost {};
+
+template <class S, class R, class E>
+struct RanksOf {
+  using replica = Replica<R, E>;
+  using host    = NoHost;
+};
+template <HasServers S, class R, class E>
+struct RanksOf<S, R, E> {
+  using replica = typename S::template replica_type<R, E>;
+  using host    = typename S::template host_type<E>;
+};
+
 template <class S, class R, class T>
-inline constexpr bool fit_together = Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Reaches<T, S>;
+inline constexpr bool fit_together =
+    Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
 
 /// What Live is when its parts fit together; otherwise an empty class, so that Live's sentence is the only error.
 template <class S, class R, class T>
-class Connected {
+class Running {
  public:
-  explicit Connected(auto&&...) {}
+  explicit Running(auto&&...) {}
 };
 
 template <class S, class R, class T>
   requires fit_together<S, R, T>
-class Connected<S, R, T> {
+class Running<S, R, T> {
  public:
   using device   = typename S::device;
   using endpoint = typename T::endpoint;
-  using replica  = Replica<R, endpoint>;
+  using replica  = typename RanksOf<S, R, endpoint>::replica;
 
-  Connected(S strategy, R reduce, T transport)
+  Running(S strategy, R reduce, T transport)
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
         team_{strategy_.local_devices()} {
+    if constexpr (HasServers<S>) S::prepare(transport_);
     connect();
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  bool is_chief() const { return !local_.empty() && local_.front() == 0; } // the process that writes files
+  bool is_all_local() const { return local_.size() == static_cast<std::size_t>(num_replicas()); }
   S const& strategy() const { return strategy_; }
   replica const& local_replica(std::size_t i) const { return replicas_[i]; }
 
-  /// One copy of the model's variables and optimizer state on each replica, bit-equal.
+  /// One copy of the model's variables and optimizer state on each replica, bit-equal; one for all where the strategy
+  /// shares variables.
   template <class Model>
   auto create(Model const& model, Seed seed = {}) {
     static_assert(nn::ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs input, output and "
@@ -113,10 +78,26 @@ class Connected<S, R, T> {
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
-      copies.push_back(model.instantiate(team_.device(i), seed));
+      if (shares_variables<S> && i > 0) copies.push_back(model.instantiate_reader(team_.device(i), copies[0]));
+      else copies.push_back(model.instantiate(team_.device(i), seed));
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
+      place_gradients(copies.back(), endpoints_[i]);
     }
+    placed_ += to_place_;
+    to_place_ = 0;
+    if constexpr (HasServers<S>) host_.begin(strategy_, model, seed, Span<endpoint>{endpoints_}, Span<replica>{replicas_});
     return PerReplica{std::move(copies)};
+  }
+
+  /// Has this process servers and no replica?
+  bool only_serves() const { return local_.empty(); }
+
+  /// The end of training: the replicas of this process take leave of the servers, and its servers serve until all have.
+  ///
+  /// returns   a report from each server of this process
+  auto served() requires HasServers<S> {
+    for (auto& worker : replicas_) worker.leave();
+    return host_.wait();
   }
 
   /// Deals out each global batch of one pass over a dataset.
@@ -127,17 +108,26 @@ class Connected<S, R, T> {
     using Element = typename Batches::element;
     if constexpr (requires(Element b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return Distributed<decltype(stream), Element>{std::move(stream), num_replicas(), shards()};
+      return Distributed<decltype(stream), Element>{std::move(stream), num_replicas(), local_, shards(), shares_};
     } else {
       static_assert(sizeof(Element) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
       return std::vector<PerReplica<Element>>{};                           // so that the sentence is the only error
     }
   }
 
+  /// From the next distribute() on: unequal shares for unequal devices. Every process calls it with the same, or none.
+  void set_shares(Shares shares) {
+    CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
+    shares_ = std::move(shares);
+  }
+  Shares const& shares() const { return shares_; }
+
   /// Calls step(replica, arguments...) on every replica at once, with that replica's arguments.
   ///
   /// returns   PerReplica<result>, or nothing when step returns nothing
-  /// throws    what the first step that failed threw; the others end too, and the replicas are connected anew
+  /// throws    what the first step that failed threw; the others end too, and the replicas are connected anew. Where they
+  ///           cannot be (some live in other processes, or gradients lie in their SharedMemoryTransport's memory), PeerLost
+  ///           from then on
   template <class Step, class... Args>
   auto run(Step&& step, PerReplica<Args>&... args) {
     using Result = std::invoke_result_t<Step&, replica&, Args&...>;
@@ -150,49 +140,100 @@ class Connected<S, R, T> {
     }
   }
 
-  /// One value from one for each replica: V is a monoid such as Sum, so uneven shares weigh what they should.
+  /// One value from one for each replica of the job: V is a monoid such as Sum, so uneven shares weigh what they should.
+  ///
+  /// order     added up in the order of ranks: the same bits in every process, which all call it
   template <class V>
-  V reduce(PerReplica<V> const& values) const {
-    auto total = V{};
-    for (auto const& value : values) total += value;
-    return total;
+  V reduce(PerReplica<V> const& values) {
+    if constexpr (HasServers<S> && requires(V v) { replicas_[0].total(0, v); }) {
+      auto totals       = PerReplica<V>(values.size());                    // the servers add up: a worker may be lost
+      auto const number = reductions_++;
+      run_on_all([&](std::size_t i) { totals[i] = replicas_[i].total(number, values[i]); });
+      return totals.size() == 0 ? V{} : totals[0];
+    } else {
+      auto total = V{};
+      for (auto const& value : gather(values)) total += value;
+      return total;
+    }
   }
 
-  /// The values of all replicas, in the order of their ranks.
+  /// The values of all replicas of the job, in the order of their ranks. Every process calls it.
   template <class V>
-  std::vector<V> gather(PerReplica<V> const& values) const {
-    return {values.begin(), values.end()};
+  std::vector<V> gather(PerReplica<V> const& values) {
+    static_assert(!HasServers<S>, "chorale: workers of a parameter server do not wait for one another, so there is no "
+                                  "moment at which all have a value. Totals can be reduced");
+    if (is_all_local()) return {values.begin(), values.end()};
+    static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
+    auto all          = std::vector<V>(static_cast<std::size_t>(num_replicas()));
+    auto const counts = std::vector<std::size_t>(all.size(), 1);
+    run_on_all([&](std::size_t i) {
+      if (i == 0) return replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{all}, counts);
+      auto own = std::vector<V>(all.size());
+      replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{own}, counts);
+    });
+    return all;
   }
 
  private:
+  /// Where ranks share memory, and it has room: they then read each other's gradients in place.
+  void place_gradients(auto& copy, endpoint& at) {
+    if constexpr (requires { copy.place_gradients(Span<float>{}); at.memory(); }) {
+      auto const free = at.memory().subspan(std::min(placed_, at.memory().size()));
+      auto const n    = copy.gradients().values.size();
+      if (free.size() < n * sizeof(float)) return;
+      copy.place_gradients({reinterpret_cast<float*>(free.data()), n});
+      to_place_ = n * sizeof(float);                                       // at the same place on all replicas
+    }
+  }
+
   static constexpr int shards() {
     if constexpr (sharded<R>) return R::logical_shards;
     else return 0;
   }
 
   /// When a replica throws, the others are released from what they wait for; then, where all live in this process, all
-  /// are connected anew, so that a caller who knows what to do about the reason can go on.
+  /// are connected anew, so that a caller who knows what to do about the reason can go on. Not when gradients lie in the
+  /// memory of these endpoints, which would go with them.
   template <class Work>
   void run_on_all(Work&& work) {
+    if (failed_)
+      throw PeerLost{local_.front(), "rank " + std::to_string(local_.front()) + " parted from the other " +
+                     std::to_string(num_replicas() - 1) + " when a step failed",
+                     "make a new Trainer to go on, from a checkpoint if there is one"};
     try {
       team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
     } catch (...) {
-      if (strategy_.group().is_all_local()) connect();                     // else others may be gone for good
+      if constexpr (!HasServers<S>) {                                      // which go on without a lost worker
+        if (is_all_local() && placed_ == 0) connect();
+        else failed_ = true;
+      }
       throw;
     }
   }
 
   void connect() {
     replicas_.clear();
-    endpoints_ = transport_.connect(strategy_.group());
-    for (auto& at : endpoints_) replicas_.emplace_back(reduce_, at);
+    local_.clear();
+    auto const group = strategy_.group();
+    endpoints_       = transport_.connect(group);
+    for (auto& at : endpoints_) {
+      if (at.rank() >= num_replicas()) break;                              // servers come last
+      local_.push_back(at.rank());
+      replicas_.emplace_back(reduce_, at);
+    }
   }
 
   S strategy_;
   R reduce_;
   T transport_;
+  std::vector<Rank> local_;                                                // of the replicas that live here
   std::vector<endpoint> endpoints_;
+  typename RanksOf<S, R, endpoint>::host host_;                            // ends after the replicas have left
   std::vector<replica> replicas_;
+  Shares shares_;
+  int reductions_ = 0;
+  std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have
+  bool failed_        = false;                                             // for good: see run_on_all
   Team<device> team_;                                                      // last: its threads use the above
 };
 
@@ -204,7 +245,7 @@ class Connected<S, R, T> {
 ///
 /// The parameters carry no constraint on purpose: at the front door a sentence comes before the notes.
 template <class S, class R, class T>
-class Live : public detail::Connected<S, R, T> {
+class Live : public detail::Running<S, R, T> {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
       "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
   static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
@@ -212,13 +253,19 @@ class Live : public detail::Connected<S, R, T> {
   static_assert(!Transport<T> || ReduceAlgorithm<R, T>, "chorale: this Reduce cannot run over this Transport. "
       "DirectAllReduce needs ranks that read each other's memory, e.g. LocalTransport; RingAllReduce runs over any. "
       "See docs/30-compose.md");
+  static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out or "
+      "orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
+      "gradient passes through it. RingAllReduce goes with all. See docs/30-compose.md");
+  static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, but "
+      "under ParameterServerStrategy a lost worker is only missed. Use TcpTransport, or LocalTransport for threads. "
+      "See docs/30-compose.md");
   static_assert(!Transport<T> || !Strategy<S> || Reaches<T, S>, "chorale: this Transport cannot read the memory "
       "of this Strategy's device. Use one whose reaches(Memory) says yes to it; LocalTransport reaches host memory. "
       "See docs/30-compose.md");
 
  public:
   Live(S strategy, R reduce, T transport)
-      : detail::Connected<S, R, T>{std::move(strategy), std::move(reduce), std::move(transport)} {}
+      : detail::Running<S, R, T>{std::move(strategy), std::move(reduce), std::move(transport)} {}
 };
 
 }  // namespace chorale

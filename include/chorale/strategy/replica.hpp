@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/reduce/bucket.hpp>
-#include <chorale/reduce/own_thread.hpp>
-#include <chorale/reduce/shard_tree.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
+#include <chorale/reduce/rooted.hpp>
+#include <chorale/reduce/scheduled.hpp>
+#include <chorale/strategy/divergence.hpp>
+#include <chorale/strategy/lane.hpp>
+#include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
-#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,137 +29,6 @@ struct ValueAndGradient {
   Sum<float> value;
   Gradients gradients;
 };
-
-/// Gradients that were reduced so far: while backward still computed, and in all.
-struct Traffic {
-  std::size_t early_bytes = 0, bytes = 0;
-};
-
-namespace detail {
-
-/// An algorithm that rounds or leaves out what it sends, and names an exact one for what must arrive as it is.
-template <class R>
-concept lossy = requires { typename R::exact; };
-
-template <class R, class E>
-struct ReducerOf {
-  using type = BucketedReducer<R, E>;
-};
-template <class R, class E>
-  requires requires { requires R::own_thread; }
-struct ReducerOf<R, E> {
-  using type = ThreadedReducer<R, E>;
-};
-
-/// The gradients of one model on their way: in buckets that leave during backward. Under a lossy algorithm header and
-/// trailer, which count rows and name faults, take a message of their own.
-template <class R, class E>
-class BucketLane {
-  static constexpr std::size_t skipped = lossy<R> ? plan::header : 0, left = lossy<R> ? plan::trailer : 0;
-
- public:
-  BucketLane(R const& reduce, E& at, Gradients const& gradients, Tag first)
-      : at_{&at}, tag_{first}, end_{gradients.values.size() - left},
-        reducer_{reduce, at, ends(gradients), gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
-
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch) {
-    return model.value_and_gradient(batch, batch.first_row, [](std::size_t) {});
-  }
-  template <class Model, class Batch>
-  Sum<float> compute_ahead(Model& model, Batch const& batch) {
-    if (at_->size() == 1) return compute(model, batch);
-    reducer_.begin();
-    begun_ = true;
-    return model.value_and_gradient(batch, batch.first_row,
-                                    [this](std::size_t end) { reducer_.ready(std::min(end, end_) - skipped); });
-  }
-
-  void reduce(Gradients const& gradients, Traffic& traffic) {
-    if (at_->size() == 1) return;
-    if (!std::exchange(begun_, false)) reducer_.begin();
-    reducer_.finish();
-    if constexpr (lossy<R>) reduce_exactly(gradients);
-    traffic.early_bytes += reducer_.overlap().bytes;
-    traffic.bytes += gradients.values.size_bytes();
-  }
-
- private:
-  std::vector<std::size_t> ends(Gradients const& gradients) const {
-    auto all = std::vector<std::size_t>{};
-    for (auto const end : gradients.ends) all.push_back(std::min(end, end_) - skipped);
-    return all;
-  }
-
-  void reduce_exactly(Gradients const& gradients) {
-    auto const header = gradients.values.template first<plan::header>();
-    auto const trailer = gradients.trailer();
-    auto both = std::array<float, plan::header + plan::trailer>{};
-    std::copy(trailer.begin(), trailer.end(), std::copy(header.begin(), header.end(), both.begin()));
-    typename R::exact{}.all_reduce(*at_, Span<float>{both}, Op::sum, tag_);
-    std::copy_n(both.begin(), plan::header, header.begin());
-    std::copy_n(both.begin() + plan::header, plan::trailer, trailer.begin());
-  }
-
-  E* at_;
-  Tag tag_;
-  std::size_t end_;                                                        // of what the reducer gets
-  bool begun_ = false;
-  typename ReducerOf<R, E>::type reducer_;
-};
-
-/// The gradients of one model under Reproducible: of each logical shard by itself, then added up along the tree.
-template <class R, class E>
-class ShardLane {
- public:
-  ShardLane(R const& reduce, E& at, Gradients const&, Tag first) : reduce_{reduce}, at_{&at}, tag_{first} {}
-
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch) {
-    constexpr int L   = R::logical_shards;
-    auto const values = model.gradients().values;
-    auto const mine   = share(static_cast<std::size_t>(L), at_->rank(), at_->size());
-    auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
-    auto loss         = Sum<float>{};
-    sums_.resize(values.size());
-    for (auto s = static_cast<int>(mine.begin); s < static_cast<int>(mine.end); ++s) {
-      auto const rows  = share(whole, s, L);
-      auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
-      loss += model.value_and_gradient(shard, shard.first_row, [](std::size_t) {});
-      auto sum = sums_.memory();
-      std::copy(values.begin(), values.end(), sum.get());
-      sums_.add(L + s, std::move(sum));
-    }
-    return loss;
-  }
-  template <class Model, class Batch>
-  Sum<float> compute_ahead(Model& model, Batch const& batch) { return compute(model, batch); }
-
-  void reduce(Gradients const& gradients, Traffic& traffic) {
-    reduce_.all_reduce(*at_, sums_, gradients.values, tag_);
-    traffic.bytes += gradients.values.size_bytes();
-  }
-
- private:
-  R reduce_;
-  E* at_;
-  Tag tag_;
-  shard_tree::Sums sums_;
-};
-
-template <class R>
-concept sharded = requires { R::logical_shards; };
-
-template <class R, class E>
-struct LaneOf {
-  using type = BucketLane<R, E>;
-};
-template <sharded R, class E>
-struct LaneOf<R, E> {
-  using type = ShardLane<R, E>;
-};
-
-}  // namespace detail
 
 /// One participant of a running strategy: its rank, and the operations in which all replicas take part together.
 ///
@@ -173,25 +49,132 @@ class Replica {
   /// batch   x (B, Input), y (B, targets); may be empty
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
-    auto const loss = lane_of(model.gradients()).compute(model, batch);
+    variables_      = model.net.variables();
+    auto const loss = lane_of(model.gradients()).compute(model, batch, together<Model>());
     return {loss, model.gradients()};
   }
 
   /// The same, and each bucket of gradients leaves as soon as it is complete. all_reduce(gradients) must follow.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient_ahead(Model& model, Batch const& batch) {
-    auto const loss = lane_of(model.gradients()).compute_ahead(model, batch);
+    variables_      = model.net.variables();
+    auto const loss = lane_of(model.gradients()).compute_ahead(model, batch, together<Model>());
     return {loss, model.gradients()};
   }
 
   /// Adds up the gradients of all replicas, and their rows, loss and metrics with them: the same bits on every replica.
   ///
-  /// throws  PeerLost when another replica failed
-  void all_reduce(Gradients& gradients) { lane_of(gradients).reduce(gradients, traffic_); }
+  /// throws  PeerLost when another replica failed; NumericFault when the copies of a variable are not the same bits any
+  ///         more, which every Instance::compare_every steps shows in the sums: it names replica and variable
+  void all_reduce(Gradients& gradients) {
+    lane_of(gradients).reduce(gradients, traffic_);
+    if (!Mark::all_equal(gradients.trailer().subspan(plan::marks_at, Mark::size))) tell_divergence();
+  }
+
+  /// What this replica's gradients still owe the others, under an algorithm that leaves something out, such as TopK: to
+  /// be saved with the optimizer's slots, and written back before the next step. Empty under all others.
+  Span<float> residual(Gradients const& gradients) { return lane_of(gradients).residual(); }
+
+  /// Replaces variables by their mean over all replicas, of which each counts by its weight: the same bits everywhere.
+  ///
+  /// weight    such as the rows that this replica has learned from since the last time; when all are 0, nothing changes
+  /// scratch   gradients that are not needed any more
+  template <std::convertible_to<Variables> V>
+  void average(V const& variables, Gradients& scratch, float weight) {
+    static_assert(!std::same_as<V, JoinedVariables>,
+                  "chorale: SyncBatchNorm needs all replicas in every step, but under this Strategy they learn apart. "
+                  "Use nn::BatchNorm, or MirroredStrategy or MultiWorkerMirroredStrategy");
+    average_of(variables.body(), scratch, weight);
+  }
+
+  /// The same for the slots of an optimizer, of which all replicas count alike.
+  void average_slots(Span<float> slots, Gradients& scratch) {
+    for (auto const n = scratch.body().size(); n != 0 && slots.size() >= n; slots = slots.subspan(n))
+      average_of(slots.first(n), scratch, 1);
+  }
+
+  /// Gives `mine` to a peer and takes as much from it. Both call it.
+  void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
+    auto sent = at_->send(peer, alone, mine);
+    at_->recv(peer, alone, theirs).wait();
+    sent.wait();
+  }
+
+  /// Puts what all replicas have one after the other, in the order of ranks, on every replica. See chorale::all_gather.
+  template <class V>
+  void all_gather(Span<V const> mine, Span<V> all, Span<std::size_t const> counts) {
+    chorale::all_gather(*at_, mine, all, counts, alone);
+  }
+
+  /// Gives every replica what the one with rank `root` has.
+  template <class V>
+  void broadcast(Span<V> x, Rank root = 0) { chorale::broadcast(*at_, x, root, alone); }
+
+  /// Returns when every replica has called it.
+  void barrier() { chorale::barrier(*at_, alone); }
 
   Traffic traffic() const { return traffic_; }
 
+  /// Messages and bytes that this rank has sent, where somebody counts them: over Counting<T>.
+  auto sent() const
+    requires requires(E const& at) { at.sent(); }
+  {
+    return at_->sent();
+  }
+
+  /// Since the variables of replicas that learn apart were last brought together. See LocalSgd, Gossip.
+  struct Apart {
+    int steps  = 0;
+    float rows = 0;
+  } apart;
+
  private:
+  static constexpr auto alone = Tag{1};                                    // of all that is no gradient: one at a time
+
+  void average_of(Span<float> values, Gradients& scratch, float weight) {
+    static_assert(gives_plain_sums<R>, "chorale: average() needs a Reduce that gives sums as they are, e.g. RingAllReduce");
+    if (num_replicas() == 1) return;
+    auto const sums = scratch.body();
+    std::fill(scratch.values.begin(), scratch.values.end(), 0.0F);
+    scratch.values[plan::rows_at] = weight;
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i] = weight * values[i];
+    all_reduce(scratch);
+    auto const total = scratch.rows();
+    if (total == 0) return;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = sums[i] / total;
+  }
+
+  [[noreturn]] void tell_divergence() {
+    auto const n = variables_.size();
+    auto mine    = std::vector<std::uint64_t>(n);
+    for (std::size_t i = 0; i < n; ++i) mine[i] = hash_of(variables_[i].value);
+    auto const counts = std::vector<std::size_t>(static_cast<std::size_t>(num_replicas()), n);
+    auto all          = std::vector<std::uint64_t>(n * counts.size());
+    all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
+    detail::throw_diverged(variables_, all);
+  }
+
+  /// Sums of all replicas, for layers of a model that need them. Nothing of it is compiled for others.
+  template <class Model>
+  Together together() {
+    if constexpr (detail::joins<Model>) {
+      using Summing = ScheduledOperation<RecursiveDoublingAllReduce, E, double>;
+      if (num_replicas() == 1) return {};
+      for (auto const& entry : lanes_)                                     // a thread of theirs may use the endpoint
+        CHORALE_EXPECTS(!entry.lane->under_way(), "gradients of another model are on their way: all_reduce them before "
+                                                  "a step of a model with SyncBatchNorm");
+      if (!summing_) summing_ = std::make_shared<Summing>();               // keeps its memory from step to step
+      return {[](void* self, Span<double> sums) {
+                auto& replica = *static_cast<Replica*>(self);
+                auto& summing = *static_cast<Summing*>(replica.summing_.get());
+                summing.restart(*replica.at_, sums, Op::sum, alone);
+                summing.finish();
+              }, this};
+    } else {
+      return {};
+    }
+  }
+
   using Lane = typename detail::LaneOf<R, E>::type;
   struct Entry {
     float const* buffer;
@@ -210,6 +193,8 @@ class Replica {
   E* at_;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
   Traffic traffic_;
+  std::shared_ptr<void> summing_;                                          // what together() works with
+  Variables variables_;                                                    // of the model that computed last
 };
 
 }  // namespace chorale

@@ -45,8 +45,41 @@ concept Strategy = requires {
   { strategy.update(replica, model, gradients) } -> std::same_as<void>;   // ends a step; what makes it this strategy
 };
 
+namespace detail {
+
+template <class S>
+struct DeviceOf {
+  using type = DefaultDevice;                                              // S is no strategy: Live says so
+};
+template <Strategy S>
+struct DeviceOf<S> {
+  using type = typename S::device;
+};
+
+}  // namespace detail
+
 /// Does every step of S all-reduce its gradients? Then buckets of them leave while backward still runs.
 template <class S>
 concept ReducesEveryStep = requires { requires S::reduces_every_step; };
+
+/// Does R give sums as they are? Others round, leave out, or find their gradients by themselves.
+template <class R>
+inline constexpr bool gives_plain_sums = !requires { typename R::exact; } && !requires { R::logical_shards; };
+
+/// Can S work with the sums that R gives? All can, unless they say otherwise.
+template <class S, class R>
+concept Takes = !requires { S::template takes<R>; } || requires { requires S::template takes<R>; };
+
+/// Does S have ranks that hold variables and do not compute? They follow the replicas in the group.
+template <class S>
+concept HasServers = requires { typename S::consistency; };
+
+/// Can ranks of T go on without one that is lost? Strategies with servers ask for it.
+template <class T, class S>
+concept Spares = !HasServers<S> || requires(typename T::endpoint& at, Rank peer) { at.lost(peer); };
+
+/// Do all replicas of S read the variables of the first one in place? Then there is one copy of them.
+template <class S>
+inline constexpr bool shares_variables = requires { requires S::shares_variables; };
 
 }  // namespace chorale

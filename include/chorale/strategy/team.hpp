@@ -42,6 +42,7 @@ class Team {
   /// throws    what the first member that failed by itself threw, whoever else gave up because of it
   template <class Work, class Failed>
   void run(Work&& work, Failed&& failed) {
+    if (devices_.empty()) return;
     auto job = [&](std::size_t i) {
       try {
         work(i);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/strategy/strategy.hpp>
+
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Synchronous data parallelism in one process with one copy of the variables: a replica per compute device, which all
+/// read it in place, and one parameter device, which updates it once per step.
+///
+///   CentralStorageStrategy{Cpu::split(4)}              the first compute device updates
+///   CentralStorageStrategy{Cpu::split(4), Cpu{}}       all cores update
+///
+/// keeps   the memory of one copy of variables and optimizer state; each replica has gradients of its own. A step is that
+///         of MirroredStrategy, bit by bit, and then one barrier
+/// throws  BadArgument when the list of devices is empty
+/// source  tf.distribute.experimental.CentralStorageStrategy
+template <Device D = DefaultDevice>
+class CentralStorageStrategy {
+ public:
+  using device    = D;
+  using placement = chorale::placement::Central;
+  static constexpr bool reduces_every_step = true;
+  static constexpr bool shares_variables   = true;
+
+  explicit CentralStorageStrategy(std::vector<D> compute_devices = D::visible())
+      : CentralStorageStrategy{compute_devices, first(compute_devices)} {}
+  CentralStorageStrategy(std::vector<D> compute_devices, D parameter_device)
+      : devices_{std::move(compute_devices)}, parameter_device_{std::move(parameter_device)} {
+    static_cast<void>(first(devices_));
+  }
+
+  int            num_replicas() const { return static_cast<int>(devices_.size()); }
+  Group          group() const { return Group::all_local(num_replicas()); }
+  std::vector<D> local_devices() const { return devices_; }
+
+  void update(auto& replica, auto& model, Gradients& gradients) const {
+    replica.all_reduce(gradients);                           // now nobody reads the variables any more
+    if (replica.id() == 0) {
+      auto const scope = typename D::Scope{parameter_device_};
+      model.optimizer.apply(model.net.variables(), gradients);
+    } else {
+      model.optimizer.follow(gradients);
+    }
+    replica.barrier();                                       // now everybody may
+  }
+
+ private:
+  static D const& first(std::vector<D> const& devices) {
+    CHORALE_EXPECTS(!devices.empty(), "CentralStorageStrategy got a list of 0 compute devices; a replica needs one");
+    return devices.front();
+  }
+
+  std::vector<D> devices_;
+  D parameter_device_;
+};
+
+CentralStorageStrategy() -> CentralStorageStrategy<>;
+
+}  // namespace chorale

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/cluster/cluster.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/placement/layout.hpp>
+#include <chorale/placement/sharded.hpp>
+#include <chorale/strategy/consistency.hpp>
+#include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/parameter_client.hpp>
+#include <chorale/strategy/parameter_crew.hpp>
+#include <chorale/strategy/parameter_host.hpp>
+#include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/strategy.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// A replica of a ParameterServerStrategy: what a Replica does by itself, and calls to the servers. Those of one worker
+/// make them together: their gradients are one push, and all get the same values.
+template <class R, class E>
+class ParameterReplica : public Replica<R, E> {
+ public:
+  ParameterReplica(R reduce, E& at) : Replica<R, E>{std::move(reduce), at}, at_{&at} {}
+
+  /// me      which of the worker's replicas this is; the first speaks to the servers
+  void connect(ParameterShards const& shards, ParameterOptions options, std::shared_ptr<detail::ParameterCrew<E>> crew,
+               std::size_t me) {
+    crew_ = std::move(crew);
+    me_   = me;
+    if (me == 0) client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
+  }
+
+  /// Forward, loss and backward; the gradients then go to the servers, and not through R.
+  template <class Model, class Batch>
+  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+    auto const loss = model.value_and_gradient(batch, batch.first_row, [](std::size_t) {});
+    return {loss, model.gradients()};
+  }
+
+  /// A step: gradients go to the servers, and values come back that are as new as Consistency asks.
+  void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
+    if (crew_->size() > 1) crew_->add_up(*at_, me_, gradients.values);
+    lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
+  }
+  void pull(Variables const& variables) {
+    lead(variables.values, [&] { client_->pull(variables); });
+  }
+
+  /// Only the first replica of a worker; the others pull afterwards.
+  void assign(Variables const& variables) { client_->assign(variables); }
+
+  /// What the optimizer remembers on all servers, and how many updates it has made; only the first replica of a worker.
+  ///
+  /// slots     one after the other, each as the variables between header and trailer
+  /// scratch   gradients that are not needed any more
+  std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
+    client_->pull(variables);                                              // whose answer says the step
+    auto const step = client_->optimizer_step();
+    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
+      client_->pull_slot(i, scratch.values);
+      std::ranges::copy(scratch.body(), slot.begin());
+    });
+    return step;
+  }
+
+  /// Puts back what pull_slots() gave.
+  void assign_slots(Span<float> slots, Gradients const& scratch, std::uint64_t step) {
+    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
+      std::ranges::copy(slot, scratch.body().begin());
+      client_->assign_slot(i, scratch.values);
+    });
+    client_->assign_step(step);
+  }
+
+  /// The last call.
+  void leave() {
+    if (client_) client_->leave();
+  }
+
+  /// What all workers that still live have reported under this number; waits for them.
+  template <class V>
+  V total(int number, V mine) {
+    if (crew_->size() > 1) crew_->add_up(*at_, me_, Span<double>{mine.sums});
+    lead(Span<double>{mine.sums}, [&] {
+      client_->report(number, Span<double const>{mine.sums});
+      auto const all = client_->total(number);
+      std::copy_n(all.sums.begin(), mine.sums.size(), mine.sums.begin());
+    });
+    return mine;
+  }
+
+ private:
+  template <class F>
+  static void each_slot(Span<float> slots, Gradients const& scratch, F&& f) {
+    auto const n = scratch.body().size();
+    for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i) f(i, slots.subspan(i * n, n));
+  }
+
+  template <class V, class F>
+  void lead(Span<V> mine, F&& f) {
+    if (crew_->size() == 1) f();
+    else crew_->lead(*at_, me_, mine, f);
+  }
+
+  E* at_;
+  std::shared_ptr<detail::ParameterCrew<E>> crew_;
+  std::size_t me_ = 0;
+  std::unique_ptr<ParameterClient<E>> client_;
+};
+
+/// Variables on servers, computing on workers: each variable, or piece of one, lives on one server, beside its slots of
+/// the optimizer. Every process runs the same program; which of them is a server the cluster says, and there fit()
+/// serves until all workers have ended.
+///
+///   ParameterServerStrategy{Cluster::from_env()}                                        asynchronous
+///   ParameterServerStrategy{Cluster::from_env(), BoundedStaleness<4>{}}                 workers at most 4 steps apart
+///   ParameterServerStrategy{Cluster::from_env(), Synchronous{}, placement::Partitioned<FixedShards<2>>{}}
+///   ParameterServerStrategy{Cluster::from_env(), Asynchronous{}, placement::GreedyByBytes{}, Cpu::split(2)}
+///                                                                                       two devices in each worker
+///
+/// ranks   replicas of the workers, those of worker w with d devices from w · d on; then servers
+/// keeps   what Consistency says, of workers: the replicas of one worker are one, whose gradients are one push.
+///         Gradients are means over the rows of their push, or of their round
+/// throws  BadArgument when the cluster has no server; PeerLost when a server fails: it names the shard. A lost worker is
+///         only missed
+/// source  Li et al., OSDI 2014; tf.distribute.ParameterServerStrategy
+template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes, Device D = DefaultDevice>
+class ParameterServerStrategy {
+ public:
+  using device      = D;
+  using placement   = P;
+  using consistency = C;
+  template <class R>
+  static constexpr bool takes = gives_plain_sums<R>;                      // gradients do not pass through it
+  template <class R, class E>
+  using replica_type = ParameterReplica<R, E>;
+  template <class E>
+  using host_type = ParameterHost<E>;
+
+  explicit ParameterServerStrategy(Cluster cluster, C when = {}, P sharding = {})
+      : ParameterServerStrategy{cluster, when, std::move(sharding), first_of(cluster)} {}
+
+  /// devices   of each worker, as many in all processes
+  /// options   such as PushedAs::bf16
+  ParameterServerStrategy(Cluster cluster, C, P sharding, std::vector<D> devices, ParameterOptions options = {})
+      : cluster_{std::move(cluster)}, sharding_{std::move(sharding)}, devices_{std::move(devices)}, options_{options} {
+    CHORALE_EXPECTS(!devices_.empty(), "ParameterServerStrategy got a list of 0 devices; a worker needs one");
+    if (cluster_.servers() == 0)
+      throw BadArgument{"ParameterServerStrategy needs a server, but " + cluster_.found_in() + " names " +
+                            std::to_string(cluster_.workers()) + " workers and no ps task.",
+                        "tools/launch --ps 1, a cluster with ps tasks, or MultiWorkerMirroredStrategy."};
+    if (!cluster_.is_member())
+      throw BadArgument{"this process is " + cluster_.task().text() + ", which neither trains nor serves.",
+                        "starting this program as a worker or a ps task only."};
+  }
+
+  /// A lost rank concerns those who need it: a lost worker is only missed.
+  template <Transport T>
+  static void prepare(T& transport) {
+    if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::apart;
+  }
+
+  int num_replicas() const { return cluster_.workers() * replicas_per_worker(); }
+  int replicas_per_worker() const { return static_cast<int>(devices_.size()); }
+  std::vector<D> const& worker_devices() const { return devices_; }
+  ParameterOptions const& options() const { return options_; }
+  Cluster const& cluster() const { return cluster_; }
+
+  Group group() const {
+    auto const d = replicas_per_worker(), all = num_replicas();
+    if (cluster_.is_local()) return Group::all_local(all + cluster_.servers());
+    auto local = std::vector<Rank>{};
+    if (!cluster_.is_worker()) local.push_back(cluster_.rank() - cluster_.workers() + all);
+    else for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
+    auto addresses = detail::addresses_of(cluster_, d);
+    for (int s = 1; s < cluster_.servers(); ++s)                           // which have one each, as d is for workers
+      addresses[static_cast<std::size_t>(all + s)] = addresses[static_cast<std::size_t>(all + s * d)];
+    addresses.resize(static_cast<std::size_t>(all + cluster_.servers()));
+    return {all + cluster_.servers(), std::move(local), meeting(std::move(addresses))};
+  }
+
+  /// A rank for each task, whatever its devices: where each worker is one thread that has them all. See coordinate().
+  Group tasks() const {
+    auto const all = cluster_.workers() + cluster_.servers();
+    if (cluster_.is_local()) return Group::all_local(all);
+    return {all, {cluster_.rank()}, meeting(cluster_.addresses())};
+  }
+
+  std::vector<D> local_devices() const {
+    auto all = cluster_.is_worker() ? devices_ : std::vector<D>{};
+    for (int worker = 1; cluster_.is_local() && worker < cluster_.workers(); ++worker)
+      all.insert(all.end(), devices_.begin(), devices_.end());
+    return all;
+  }
+
+  /// Which elements of a model's variables are where.
+  ///
+  /// replicas  ranks of each worker
+  template <class Plan>
+  ParameterShards shards(Plan const& plan, int slots, int replicas) const {
+    auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
+                                                    cluster_.servers(), slots);
+    auto runs = std::vector<std::vector<Range>>{};
+    for (int server = 0; server < cluster_.servers(); ++server) {
+      runs.push_back(chorale::placement::ranges_on(server, layout, plan.variables));
+      if (runs.back().empty())
+        throw BadArgument{"server " + std::to_string(server) + " of " + std::to_string(cluster_.servers()) +
+                              " has none of the " + std::to_string(plan.variables.size()) + " variables.",
+                          "fewer servers, or placement::Partitioned, which cuts variables into pieces."};
+    }
+    return {cluster_.workers(), std::move(runs), replicas};
+  }
+
+  void update(auto& replica, auto& model, Gradients& gradients) const {
+    replica.push_and_pull(gradients, model.net.variables(), model.optimizer.now.epoch);
+    ++model.optimizer.now.step;
+  }
+
+  /// All workers have ended their epoch: the newest values.
+  void finish(auto& replica, auto& model) const { replica.pull(model.net.variables()); }
+
+ private:
+  static std::vector<D> first_of(Cluster const& cluster) {
+    if (cluster.is_local()) return D::logical(1);
+    return {cluster.is_worker() ? detail::devices_of<D>(cluster).front() : D::visible().front()};
+  }
+
+  Meeting meeting(std::vector<std::string> addresses) const {
+    return {.addresses = std::move(addresses), .job = cluster_.job(), .incarnation = cluster_.incarnation(),
+            .lines = cluster_.lines()};
+  }
+
+  Cluster cluster_;
+  P sharding_;
+  std::vector<D> devices_;                                                 // of each worker
+  ParameterOptions options_;
+};
+
+template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes>
+ParameterServerStrategy(Cluster, C = {}, P = {}) -> ParameterServerStrategy<C, P>;
+template <Consistency C, placement::Sharding P, Device D>
+ParameterServerStrategy(Cluster, C, P, std::vector<D>, ParameterOptions = {}) -> ParameterServerStrategy<C, P, D>;
+
+}  // namespace chorale

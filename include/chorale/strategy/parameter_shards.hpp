@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// As what gradients of whole variables travel to the servers, which add them up as floats. Values, and rows of tables,
+/// are floats always.
+enum class PushedAs : std::uint8_t { f32, bf16 };                          // bf16: half the bytes, 8 bits of precision
+
+/// What workers and servers of a parameter server must know alike.
+struct ParameterOptions {
+  std::uint32_t incarnation = 0;                                           // of a worker that was started anew: more
+  NonFinite on_non_finite   = NonFinite::stop;
+  Tag tag{0x5053'0000};                                                    // of all messages
+  PushedAs pushed_as        = PushedAs::f32;                               // a worker's; servers take both
+};
+
+/// A matrix in the flat buffer of the variables, of which single rows are pushed and pulled.
+struct RowTable {
+  std::size_t offset = 0, rows = 0, width = 0;                             // elements to row 0; rows; elements of a row
+
+  std::size_t elements() const { return rows * width; }
+};
+
+/// Which server holds which elements of the flat buffer that a plan lays out, and in what messages they travel.
+///
+///   ranks    0 .. W - 1 workers | W .. W + S - 1 servers. Where each worker has d replicas, they are 0 .. W d - 1, of
+///            which w d speaks for worker w; then servers
+///   runs     of the flat buffer, ascending; a server stores its runs one behind the other: its shard
+///
+///   a run of at least 64 KiB travels in segments of its own, from memory to memory; smaller ones together
+///
+/// throws  BadArgument when there is no worker or server, or runs are empty, out of order or overlap
+class ParameterShards {
+ public:
+  /// Where a run of the flat buffer is.
+  struct Home {
+    Range flat;
+    int server;
+    std::size_t base;                                                      // of its first element, in the shard
+  };
+
+  /// replicas   of each worker, every one a rank
+  ParameterShards(int workers, std::vector<std::vector<Range>> runs, int replicas = 1)
+      : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, messages_(runs_.size()),
+        elements_(runs_.size()) {
+    CHORALE_EXPECTS(replicas >= 1, "each worker has " + std::to_string(replicas) + " replicas");
+    CHORALE_EXPECTS(workers >= 1 && !runs_.empty(), "parameters need workers and servers, got " +
+                                                        std::to_string(workers) + " and " +
+                                                        std::to_string(runs_.size()));
+    for (std::size_t s = 0; s < runs_.size(); ++s) add_server(s);
+    std::ranges::sort(homes_, {}, [](Home const& home) { return home.flat.begin; });
+    for (std::size_t i = 1; i < homes_.size(); ++i)
+      CHORALE_EXPECTS(homes_[i - 1].flat.end <= homes_[i].flat.begin,
+                      "element " + std::to_string(homes_[i].flat.begin) + " is on servers " +
+                          std::to_string(homes_[i - 1].server) + " and " + std::to_string(homes_[i].server));
+    mix(static_cast<std::size_t>(workers));
+    for (auto const& home : homes_)
+      for (auto const n : {home.flat.begin, home.flat.end, static_cast<std::size_t>(home.server)}) mix(n);
+  }
+
+  int workers() const { return workers_; }
+  int servers() const { return static_cast<int>(runs_.size()); }
+  int ranks() const { return workers_ * replicas_ + servers(); }
+  Rank rank_of(int server) const { return workers_ * replicas_ + server; }
+  Rank rank_of_worker(int worker) const { return worker * replicas_; }
+
+  /// Does this rank speak for a worker, and for which?
+  bool is_worker(Rank rank) const { return rank < workers_ * replicas_ && rank % replicas_ == 0; }
+  int worker_at(Rank rank) const { return rank / replicas_; }
+
+  Span<Range const> runs(int server) const { return runs_[at(server)]; }
+  std::size_t elements(int server) const { return elements_[at(server)]; }     // of its shard
+  std::size_t elements() const {                                               // of all shards
+    auto all = std::size_t{0};
+    for (auto const n : elements_) all += n;
+    return all;
+  }
+
+  /// The least size of the flat buffer.
+  std::size_t extent() const { return homes_.empty() ? 0 : homes_.back().flat.end; }
+
+  /// throws  BadArgument when a flat buffer of this size is too small
+  void expect_in(std::size_t size) const {
+    CHORALE_EXPECTS(size >= extent(), "the shards end at element " + std::to_string(extent()) + ", the buffer at " +
+                                          std::to_string(size));
+  }
+
+  /// Ranges of a shard, each a message when the shard travels.
+  Span<Range const> messages(int server) const { return messages_[at(server)]; }
+
+  /// All runs of all servers, ascending.
+  Span<Home const> homes() const { return homes_; }
+
+  /// The run that contains all of a range of the flat buffer; null when there is none.
+  ///
+  /// hint    where to look first, and what was found
+  Home const* home_of(Range flat, Home const*& hint) const {
+    auto const contains = [&](Home const& h) { return h.flat.begin <= flat.begin && flat.end <= h.flat.end; };
+    if (hint != nullptr && contains(*hint)) return hint;
+    auto const above = std::ranges::upper_bound(homes_, flat.begin, {}, [](Home const& h) { return h.flat.begin; });
+    if (above == homes_.begin() || !contains(*(above - 1))) return nullptr;
+    return hint = &*(above - 1);
+  }
+
+  /// Calls f(flat, shard) for each piece of a run that is in a range of a shard; both ranges have one size.
+  template <class F>
+  void pieces(int server, Range shard, F&& f) const {
+    auto base = std::size_t{0};
+    for (auto const run : runs(server)) {
+      auto const begin = std::max(shard.begin, base), end = std::min(shard.end, base + run.size());
+      if (begin < end) f(Range{run.begin + begin - base, run.begin + end - base}, Range{begin, end});
+      base += run.size();
+      if (base >= shard.end) return;
+    }
+  }
+
+  /// Equal for equal shards and as many workers: compared with every message.
+  std::uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  static constexpr std::size_t segment = std::size_t{128} << 10;           // elements of the largest message
+  static constexpr std::size_t small   = std::size_t{16} << 10;            // shorter runs share a message
+
+  static std::size_t at(int server) { return static_cast<std::size_t>(server); }
+
+  void add_server(std::size_t s) {
+    auto base = std::size_t{0}, open = std::size_t{0};                     // open: where the shared message begins
+    auto const close = [&] {
+      if (open < base) messages_[s].push_back({open, base});
+      open = base;
+    };
+    for (auto last = std::size_t{0}; auto const run : runs_[s]) {
+      CHORALE_EXPECTS(run.begin >= last && run.begin < run.end,
+                      "elements " + std::to_string(run.begin) + " to " + std::to_string(run.end) + " of server " +
+                          std::to_string(s) + " are empty, or not behind element " + std::to_string(last));
+      last = run.end;
+      homes_.push_back({run, static_cast<int>(s), base});
+      if (run.size() < small) {
+        base += run.size();
+        if (base - open >= small) close();
+        continue;
+      }
+      close();
+      for (auto const end = base + run.size(); base < end;) {
+        base = std::min(base + segment, end);
+        close();
+      }
+    }
+    close();
+    elements_[s] = base;
+  }
+
+  void mix(std::size_t number) {                                           // FNV-1a
+    for (int shift = 0; shift < 64; shift += 8)
+      fingerprint_ = (fingerprint_ ^ (number >> shift & 0xff)) * 0x100000001b3;
+  }
+
+  int workers_, replicas_;
+  std::vector<std::vector<Range>> runs_, messages_;                        // [server]
+  std::vector<std::size_t> elements_;                                      // [server]
+  std::vector<Home> homes_;
+  std::uint64_t fingerprint_ = 0xcbf29ce484222325;
+};
+
+}  // namespace chorale

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Messages to one rank, or from it, in order, a few of them under way at a time. Never blocks.
+///
+/// keeps   nothing is allocated once there were as many messages before
+template <Endpoint E>
+class Transfer {
+ public:
+  enum class Direction { out, in };
+
+  explicit Transfer(Direction direction) : direction_{direction} {}
+
+  void add(ConstBytes message) { messages_.push_back({const_cast<std::byte*>(message.data()), message.size()}); }
+
+  /// The same in pieces; both ends add them alike.
+  void add_cut(ConstBytes message) {
+    constexpr auto most = std::size_t{512} << 10;
+    for (auto left = message; !left.empty(); left = left.subspan(std::min(most, left.size())))
+      add(left.first(std::min(most, left.size())));
+  }
+
+  bool empty() const { return messages_.empty(); }                         // all are done
+  std::size_t bytes() const { return bytes_; }                             // of all that were done
+
+  /// Puts messages on their way; true when one was done.
+  ///
+  /// throws  as E does
+  bool advance(E& at, Rank peer, Tag tag) {
+    auto const before = done_;
+    for (;;) {
+      for (; posted_ < messages_.size() && posted_ - done_ < under_way; ++posted_) {
+        auto const message             = messages_[posted_];
+        in_flight_[posted_ % under_way] = direction_ == Direction::out ? at.send(peer, tag, message)
+                                                                       : at.recv(peer, tag, message);
+      }
+      if (done_ == posted_ || !in_flight_[done_ % under_way].done()) break;
+      bytes_ += messages_[done_++].size();
+    }
+    auto const any = done_ != before;
+    if (done_ == messages_.size()) clear();
+    return any;
+  }
+
+  /// Forgets what is left: the other end is gone.
+  void clear() {
+    messages_.clear();
+    posted_ = done_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t under_way = 8;
+
+  Direction direction_;
+  std::vector<Bytes> messages_;
+  std::size_t posted_ = 0, done_ = 0;
+  std::array<typename E::pending, under_way> in_flight_;
+  std::size_t bytes_ = 0;
+};
+
+/// What a thread does that found nothing to do: waits for any message where the endpoint can, else spins and yields.
+class Idle {
+ public:
+  template <Endpoint E>
+  void rest_at(E& at) {
+    if constexpr (requires { rest(at, longest); }) rest(at, longest);      // found where E is: in namespace chorale
+    else patience_.pause();
+  }
+  void busy() { patience_ = Patience{spins}; }
+
+ private:
+  static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds{10};
+
+  static constexpr int spins = 20;                                         // each asks the system about every rank
+
+  Patience patience_{spins};
+};
+
+/// True when the endpoint knows that a rank is gone, and goes on without it.
+template <Endpoint E>
+bool knows_lost(E& at, Rank rank) {
+  if constexpr (requires { at.lost(rank); }) return static_cast<bool>(at.lost(rank));
+  else return false;
+}
+
+}  // namespace chorale::detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// How many rows a replica has computed, and in how many seconds.
+struct Speed {
+  double rows = 0, seconds = 0;
+};
+
+/// Which rows of a batch each replica gets: as many as all others, or in proportion to weights.
+///
+/// keeps   shares are disjoint, in the order of ranks, and cover the batch; the same weights give the same shares
+///         everywhere. Gradients are sums over rows, so a step's result depends on the shares only by rounding
+class Shares {
+ public:
+  Shares() = default;                                                      // even ones
+
+  /// weights   of all replicas, by rank
+  ///
+  /// throws    BadArgument when one is not a number of 0 or more, or all are 0
+  explicit Shares(std::vector<double> const& weights) {
+    auto sum = 0.0;
+    for (auto const w : weights) {
+      CHORALE_EXPECTS(std::isfinite(w) && w >= 0, "a weight of a share is 0 or more, got " + std::to_string(w));
+      ends_.push_back(sum += w);
+    }
+    CHORALE_EXPECTS(sum > 0, "shares of " + std::to_string(weights.size()) + " replicas have weights of 0 in all");
+  }
+
+  /// In proportion to speed. One that had no rows, or is very slow, gets a tenth of an even share: it may become
+  /// faster.
+  static Shares by(std::vector<Speed> const& speeds) {
+    auto weights = std::vector<double>{};
+    auto sum     = 0.0;
+    for (auto const& speed : speeds) {
+      weights.push_back(speed.rows > 0 && speed.seconds > 0 ? speed.rows / speed.seconds : 0);
+      sum += weights.back();
+    }
+    if (sum == 0) return {};
+    for (auto& w : weights) w = std::max(w, 0.1 * sum / static_cast<double>(speeds.size()));
+    return Shares{weights};
+  }
+
+  bool even() const { return ends_.empty(); }
+
+  Range of(std::size_t rows, Rank rank, int replicas) const {
+    if (even()) return share(rows, rank, replicas);
+    CHORALE_EXPECTS(ends_.size() == static_cast<std::size_t>(replicas),
+                    "there are weights for " + std::to_string(ends_.size()) + " shares, but " +
+                        std::to_string(replicas) + " replicas");
+    auto const end_of = [&](Rank r) {
+      if (r < 0) return std::size_t{0};
+      if (r + 1 == replicas) return rows;
+      auto const part = ends_[static_cast<std::size_t>(r)] / ends_.back();
+      return static_cast<std::size_t>(std::llround(static_cast<double>(rows) * part));
+    };
+    return {end_of(rank - 1), end_of(rank)};
+  }
+
+ private:
+  std::vector<double> ends_;                                               // sums of weights; empty: even
+};
+
+}  // namespace chorale

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trainer under ParameterServerStrategy, workers and servers as threads.
+#include "test/support/reference.hpp"
+
+#include <chorale/placement/partitioned.hpp>
+#include <chorale/strategy/parameter_server_strategy.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+using namespace chorale;
+using tiny::quietly;
+
+TEMPLATE_TEST_CASE("workers of servers that wait for all learn what one replica learns", "[strategy][servers]",
+                   Synchronous, BoundedStaleness<0>, BackupWorkers<0>) {
+  auto const [workers, servers] = GENERATE(table<int, int>({{1, 1}, {2, 1}, {2, 2}, {3, 2}}));
+  auto const data = tiny::uneven();
+  auto trainer    = tiny::learner_under(ParameterServerStrategy{Cluster::local(workers, servers), TestType{}});
+  auto const fit  = trainer.fit(data, quietly)[0].scores;
+  CHECK(fit.rows() == 279);
+  for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
+  CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);
+  auto one = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+  one.fit(data, quietly);
+  CHECK(trainer.evaluate(data).loss() == Approx(one.evaluate(data).loss()).epsilon(1e-5));
+  CHECK(trainer.predict(data).rows() == 279);
+}
+
+TEST_CASE("variables in pieces on servers are the same variables", "[strategy][servers]") {
+  using Pieces    = placement::Partitioned<placement::FixedShards<2>, placement::GreedyByBytes>;
+  auto const data = tiny::uneven();
+  auto trainer    = tiny::learner_under(ParameterServerStrategy{Cluster::local(2, 3), Synchronous{}, Pieces{}});
+  trainer.fit(data, quietly);
+  CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);
+  CHECK_THROWS_WITH(tiny::learner_under(ParameterServerStrategy{Cluster::local(1, 7)}),
+                    Catch::Contains("has none of the 6 variables"));
+}
+
+TEMPLATE_TEST_CASE("workers of servers that do not wait learn too", "[strategy][servers]", Asynchronous,
+                   BoundedStaleness<3>, BackupWorkers<1>) {
+  auto const data    = tiny::uneven();
+  auto trainer       = tiny::learner_under(ParameterServerStrategy{Cluster::local(3, 2), TestType{}});
+  auto const history = trainer.fit(data, {.epochs = 5, .show = Show::nothing});
+  CHECK(history.back().scores.loss() < history.front().scores.loss());
+  CHECK(history.back().scores.rows() == 279);
+  for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);      // after an epoch all pull
+  auto const reports = trainer.live().served();
+  REQUIRE(reports.size() == 2);
+  for (auto const& report : reports) {
+    CHECK(report.ledger.pushes() == 5 * 20 * 3);
+    CHECK(report.ledger.lost == 0);
+    CHECK(report.text(2).find("staleness 0:") != std::string::npos);
+  }
+}
+
+TEST_CASE("weights are loaded into servers, and saved from what they have", "[strategy][servers]") {
+  auto const file = std::filesystem::temp_directory_path() / ("servers-" + std::to_string(::getpid()));
+  auto const data = tiny::uneven();
+  auto mirrored   = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  mirrored.fit(data, quietly);
+  mirrored.save(file);
+  auto servers = tiny::learner_under(ParameterServerStrategy{Cluster::local(2, 2), Synchronous{}});
+  servers.fit(data, quietly);
+  servers.load(file);
+  for (auto const hash : servers.hashes()) CHECK(hash == mirrored.hashes()[0]);
+  mirrored.fit(data, quietly);
+  servers.fit(data, quietly);                                              // the servers go on from there
+  CHECK(tiny::difference(tiny::values_of(servers), tiny::values_of(mirrored)) < 1e-5);
+  servers.save(file);
+  mirrored.load(file);
+  CHECK(mirrored.hashes()[0] == servers.hashes()[0]);
+  CHECK_THROWS_AS(servers.load("/nowhere/at/all"), BadFile);
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("a cluster without servers, and one with tasks that do nothing, are refused", "[strategy][servers]") {
+  CHECK_THROWS_WITH(ParameterServerStrategy{Cluster::local(2)}, Catch::Contains("names 2 workers and no ps task"));
+}
