@@ -20,7 +20,7 @@ auto mirrored(auto model, int replicas, R reduce = {}) {
   return Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, reduce, LocalTransport{}, 7};
 }
 
-constexpr auto quietly = FitOptions{.show = Show::nothing};
+auto const quietly = FitOptions{.show = Show::nothing};
 
 /// The largest difference of any element of any variable, relative to the largest element of that variable.
 template <class A, class B>

@@ -17,7 +17,7 @@ auto trainer_of(int replicas, Seed seed = 7) {
   return Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}, LocalTransport{}, seed};
 }
 
-constexpr auto quietly = FitOptions{.show = Show::nothing};
+auto const quietly = FitOptions{.show = Show::nothing};
 
 tiny::Batches<int> some(std::size_t batches = 3) {
   return {tiny::batch<int>(batches * 12, 64, 1), std::vector<std::size_t>(batches, 12)};
@@ -162,4 +162,17 @@ TEST_CASE("scores print as a person reads them", "[trainer]") {
   text << scores;
   CHECK(text.str() == "loss 0.0373  accuracy 0.8900");
   CHECK_THROWS_AS(scores["recall"], BadArgument);
+}
+
+TEST_CASE("an epoch of so many steps goes on where the last one stopped", "[trainer]") {
+  auto const whole = tiny::Batches<int>{tiny::batch<int>(40, 64, 1), {8, 8, 8, 8, 8}};
+  auto by_steps    = tiny::trainer(2, DirectAllReduce{});
+  auto by_passes   = tiny::trainer(2, DirectAllReduce{});
+  auto const history = by_steps.fit(whole, {.epochs = 5, .show = Show::nothing, .steps_per_epoch = 3});
+  by_passes.fit(whole, {.epochs = 3, .show = Show::nothing});              // 15 steps, in the same order
+  REQUIRE(history.size() == 5);
+  for (auto const& epoch : history) CHECK(epoch.steps == 3);
+  CHECK(by_steps.hashes()[0] == by_passes.hashes()[0]);
+  CHECK_THROWS_AS(by_steps.fit(tiny::Batches<int>{whole.rows, {}}, {.show = Show::nothing, .steps_per_epoch = 3}),
+                  BadArgument);
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -14,24 +15,35 @@
 
 namespace chorale {
 
+/// Loss, rows and metrics added up over rows: what replicas and ranks tell each other.
+struct Totals {
+  std::array<double, plan::header> sums{};                                 // laid out as the header of Gradients
+
+  Totals& operator+=(Span<float const> header) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += header[i];
+    return *this;
+  }
+  Totals& operator+=(Totals const& other) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += other.sums[i];
+    return *this;
+  }
+};
+
 /// Loss and metrics over some rows: sums with their count, the mean formed when asked.
 class Scores {
  public:
   Scores() = default;
-  explicit Scores(Span<std::string_view const> metric_names) : names_{metric_names} {}
+  explicit Scores(Span<std::string_view const> metric_names, Totals const& totals = {})
+      : names_{metric_names}, totals_{totals} {}
 
-  /// sums    the header of Gradients: loss, rows, metrics, added up over rows
-  void add(Span<float const> sums) {
-    rows_ += sums[plan::rows_at];
-    loss_ += sums[plan::loss_at];
-    for (std::size_t i = 0; i < names_.size(); ++i) metrics_[i] += sums[plan::first_metric + i];
-  }
+  /// header  of Gradients: loss, rows, metrics, added up over rows
+  void add(Span<float const> header) { totals_ += header; }
 
-  std::size_t rows() const { return static_cast<std::size_t>(rows_); }
-  double loss() const { return mean(loss_); }
+  std::size_t rows() const { return static_cast<std::size_t>(totals_.sums[plan::rows_at]); }
+  double loss() const { return mean(plan::loss_at); }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
-  double metric(std::size_t i) const { return mean(metrics_[i]); }
+  double metric(std::size_t i) const { return mean(plan::first_metric + i); }
 
   /// The mean of a metric, by its name.
   ///
@@ -55,20 +67,34 @@ class Scores {
   }
 
  private:
-  double mean(double sum) const { return rows_ == 0 ? 0.0 : sum / rows_; }
+  double mean(std::size_t i) const { return rows() == 0 ? 0.0 : totals_.sums[i] / totals_.sums[plan::rows_at]; }
 
   Span<std::string_view const> names_;
-  std::array<double, plan::header> metrics_{};
-  double loss_ = 0, rows_ = 0;
+  Totals totals_;
 };
 
 /// What one pass over the data gave.
 struct Epoch {
-  Scores scores;                                                           // means over all rows, as training went on
+  Scores scores{};                                                         // means over all rows, as training went on
+  std::optional<Scores> validation{};                                      // after it: see validate_on
   std::size_t steps   = 0;
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
+
+  /// "loss", a metric by its name, "val_loss", "val_" and a metric's name, or "learning_rate".
+  ///
+  /// throws  BadArgument when there is none of that name
+  double operator[](std::string_view name) const {
+    if (name == "learning_rate") return static_cast<double>(learning_rate);
+    bool const of_validation = name.starts_with("val_");
+    if (of_validation && !validation)
+      throw BadArgument{std::string{name} + " is asked for, but fit does not validate.",
+                        "validate_on(data) before the callback that asks."};
+    if (of_validation) name.remove_prefix(4);
+    auto const& from = of_validation ? *validation : scores;
+    return name == "loss" ? from.loss() : from[name];
+  }
 };
 
 /// What fit returns: one entry for each epoch.

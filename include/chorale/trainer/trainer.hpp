@@ -2,54 +2,25 @@
 #pragma once
 
 #include <chorale/checkpoint/weights.hpp>
-#include <chorale/observe/progress.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/options.hpp>
+#include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
 
+#include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <filesystem>
-#include <optional>
-#include <span>
-#include <string_view>
+#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace chorale {
 
-/// What fit shows: a line that moves on a terminal and one line per epoch elsewhere, or nothing.
-enum class Show { progress, nothing };
-
-struct FitOptions {
-  int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
-  int initial_epoch = 0;
-  Show show         = Show::progress;
-  NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
-};
-
-/// What predict returns: one row for each row of the data, in its order.
-struct Predictions {
-  std::vector<float> values;                                               // (rows, width)
-  std::size_t width = 0;
-
-  std::size_t rows() const { return width == 0 ? 0 : values.size() / width; }
-  Span<float const> operator[](std::size_t row) const { return Span<float const>{values}.subspan(row * width, width); }
-};
-
 namespace detail {
-
-template <class S>
-struct DeviceOf {
-  using type = DefaultDevice;                                              // S is no strategy: Live says so
-};
-template <Strategy S>
-struct DeviceOf<S> {
-  using type = typename S::device;
-};
 
 /// What Trainer is when its parts fit together; otherwise an empty class, so that Trainer's sentence is the only error.
 template <class M, class S, class R, class T>
@@ -60,157 +31,94 @@ class Fitting {
 
 template <class M, class S, class R, class T>
   requires fit_together<S, R, T> && nn::ModelOn<M, typename S::device>
-class Fitting<M, S, R, T> {
+class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
+  using Base = TrainingLoop<M, S, R, T>;
+  using Base::copies_, Base::live_, Base::totals_;
+  using Base::forget_totals, Base::only_serves;
+
  public:
-  using Batch    = BasicBatch<float, typename M::target>;
-  using instance = typename M::template instance<typename S::device>;
-
-  Fitting(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)}, live_{std::move(strategy), std::move(reduce), planned(std::move(transport))},
-        copies_{live_.create(model_, seed)}, sums_(copies_.size()) {}
-
-  int num_replicas() const { return live_.num_replicas(); }
-
-  /// Passes over the data and updates the variables after every batch.
-  ///
-  /// train     a dataset of batches; the last one may be smaller, and need not divide by the replicas
-  /// returns   loss, metrics, steps and seconds of each epoch
-  /// throws    NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it; BadArgument when
-  ///           a batch does not fit the model, or the data is empty; what the dataset throws. The variables are then
-  ///           those of the step before
-  template <Dataset Data>
-  History fit(Data const& train, FitOptions const& options = {}) {
-    auto history = History{};
-    auto line    = ProgressLine{};
-    for (auto& copy : copies_) copy.optimizer.on_non_finite = options.on_non_finite;
-    for (int epoch = options.initial_epoch; epoch < options.epochs; ++epoch) {
-      if (options.show == Show::progress) line.begin_epoch(epoch + 1, options.epochs, train.size());
-      for (auto& copy : copies_) copy.optimizer.now.epoch = epoch;
-      history.push_back(run_epoch(train, epoch, options.show == Show::progress ? &line : nullptr));
-      auto const shown = show(history.back().scores);
-      if (options.show == Show::progress)
-        line.end_epoch(Span<MetricValue const>{shown}.first(1 + M::metric_names.size()));
-    }
-    return history;
-  }
+  using typename Base::Batch, typename Base::instance;
+  using Base::Base;
 
   /// Loss and metrics over data: each row counts once, whatever the batches and replicas.
   template <Dataset Data>
   Scores evaluate(Data const& data) {
-    auto scores = Scores{M::metric_names};
+    if (only_serves()) return Scores{M::metric_names};
+    forget_totals();
     auto shares = live_.distribute(data);
     while (auto* share = shares.next()) {
-      live_.run([](auto&, instance& copy, Batch& batch, Sums& sums) { copy.evaluate(batch, sums); }, copies_, *share,
-                sums_);
-      for (auto const& sums : sums_) scores.add(sums);
+      live_.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
+        auto sums = std::array<float, plan::header>{};
+        copy.evaluate(batch, sums);
+        totals += sums;
+      }, copies_, *share, totals_);
     }
-    return scores;
+    return Scores{M::metric_names, live_.reduce(totals_)};
   }
 
-  /// The outputs for each row of data, in order; targets are not looked at.
+  /// The outputs for each row of data, in order, in every process; targets are not looked at.
   template <Dataset Data>
   Predictions predict(Data const& data) {
     constexpr auto width = M::output::size;
     auto out    = Predictions{.values = {}, .width = width};
+    if (only_serves()) return out;
     auto shares = live_.distribute(data);
-    auto begin  = PerReplica<float*>(copies_.size());
+    auto counts = std::vector<std::size_t>(static_cast<std::size_t>(live_.num_replicas()));
+    auto ranks  = PerReplica<std::size_t>(copies_.size());                 // in this process
+    for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
     while (auto* share = shares.next()) {
-      auto at = out.values.size();
-      for (std::size_t i = 0; i < share->size(); ++i) at += (*share)[i].rows * width;
-      auto to = out.values.size();
-      out.values.resize(at);
-      for (std::size_t i = 0; i < share->size(); to += (*share)[i++].rows * width) begin[i] = out.values.data() + to;
-      live_.run([](auto&, instance& copy, Batch& batch, float* target) {
-        auto const y = copy.predict(batch);                                // (rows of the share, Output)
-        std::copy(y.begin(), y.end(), target);
-      }, copies_, *share, begin);
+      auto const before = out.values.size();
+      auto sum          = std::size_t{0};
+      for (Rank rank = 0; rank < live_.num_replicas(); ++rank)
+        sum += counts[static_cast<std::size_t>(rank)] = shares.share_of(rank).rows * width;
+      out.values.resize(before + sum);
+      auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
+      live_.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
+        auto const y     = copy.predict(batch);                            // (rows of the share, Output)
+        auto const first = counts.begin() + replica.id();
+        std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));
+        if (live_.is_all_local()) return;
+        auto others = std::vector<float>(local == 0 ? 0 : all.size());     // one of this process fills `all`
+        replica.all_gather(y, local == 0 ? all : Span<float>{others}, Span<std::size_t const>{counts});
+      }, copies_, *share, ranks);
     }
     return out;
   }
 
-  /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state.
+  /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
   /// throws    BadFile when the file cannot be written; an old file is then untouched
-  void save(std::filesystem::path const& file) const { save_weights(file, copies_[0].net.variables()); }
+  void save(std::filesystem::path const& file) const {
+    if (live_.is_chief()) save_weights(file, copies_[0].net.variables());
+  }
 
-  /// Reads the variables from a safetensors file into every replica.
+  /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
   ///
-  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named
+  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
+  ///           the other processes then
   void load(std::filesystem::path const& file) {
-    load_weights(file, copies_[0].net.variables());
-    auto const& first = copies_[0].net.variables().values;
-    for (auto& copy : copies_) {
-      auto const values = copy.net.variables().values;
-      if (values.data() != first.data()) std::copy(first.begin(), first.end(), values.begin());
-    }
+    if constexpr (HasServers<S>) return load_into_servers(file);
+    live_.run([&](auto& replica, instance& copy) {
+      if (replica.id() == 0) load_weights(file, copy.net.variables());
+      if constexpr (shares_variables<S>) replica.barrier();
+      else replica.broadcast(copy.net.variables().values);
+    }, copies_);
   }
-
-  /// One number for each replica of this process; they are equal as long as all copies of all variables are.
-  std::vector<std::uint64_t> hashes() const {
-    auto all = std::vector<std::uint64_t>{};
-    for (auto const& copy : copies_) all.push_back(copy.hash());
-    return all;
-  }
-
-  PerReplica<instance>& copies() { return copies_; }
-  Live<S, R, T>& live() { return live_; }
 
  private:
-  /// The transport, told what ranks must have in common: those that were built from other models refuse each other.
-  static T planned(T transport) {
-    if constexpr (requires { transport.plan = lines_of(M::plan); })
-      if (transport.plan.empty()) transport.plan = lines_of(M::plan);
-    return transport;
+  void load_into_servers(std::filesystem::path const& file) {
+    if (live_.only_serves()) return;
+    forget_totals();
+    live_.run([&](auto& replica, instance& copy, Totals& totals) {
+      if (replica.id() != 0) return;
+      load_weights(file, copy.net.variables());
+      replica.assign(copy.net.variables());
+      totals.sums[0] = 1;
+    }, copies_, totals_);
+    if (live_.reduce(totals_).sums[0] != 1)                                // all workers have come here
+      throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
+    live_.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies_);
   }
-
-  using Sums  = std::array<float, plan::header>;
-  using Shown = std::array<MetricValue, plan::header>;
-
-  template <class Data>
-  Epoch run_epoch(Data const& train, int epoch, ProgressLine* line) {
-    auto const start = std::chrono::steady_clock::now();
-    auto done        = Epoch{.scores = Scores{M::metric_names}};
-    auto const skipped_before = copies_[0].optimizer.skipped;
-    auto shares      = live_.distribute(train, epoch);
-    while (auto* share = shares.next()) {
-      live_.run([this](auto& replica, instance& copy, Batch& batch) { step(replica, copy, batch); }, copies_, *share);
-      auto const sums = copies_[0].gradients().values.template first<plan::header>();
-      if (std::isfinite(sums[plan::loss_at]) || copies_[0].optimizer.on_non_finite == NonFinite::allow)
-        done.scores.add(sums);
-      ++done.steps;
-      if (line != nullptr) {
-        auto const shown = show(done.scores);
-        line->update(done.steps, Span<MetricValue const>{shown}.first(1 + M::metric_names.size()));
-      }
-    }
-    CHORALE_EXPECTS(done.steps > 0, "fit got a dataset without a single batch");
-    done.skipped       = copies_[0].optimizer.skipped - skipped_before;
-    done.learning_rate = copies_[0].optimizer.rate();
-    done.seconds       = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return done;
-  }
-
-  /// One step of one replica: the strategy says how it ends.
-  void step(auto& replica, instance& copy, Batch const& batch) const {
-    replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
-    auto result = [&] {
-      if constexpr (ReducesEveryStep<S>) return replica.value_and_gradient_ahead(copy, batch);
-      else return replica.value_and_gradient(copy, batch);
-    }();
-    live_.strategy().update(replica, copy, result.gradients);
-  }
-
-  static Shown show(Scores const& scores) {
-    auto shown = Shown{};
-    shown[0]   = {"loss", scores.loss()};
-    for (std::size_t i = 0; i < scores.metrics(); ++i) shown[i + 1] = {scores.name(i), scores.metric(i)};
-    return shown;
-  }
-
-  M model_;
-  Live<S, R, T> live_;
-  PerReplica<instance> copies_;
-  PerReplica<Sums> sums_;
 };
 
 }  // namespace detail
@@ -220,10 +128,10 @@ class Fitting<M, S, R, T> {
 /// Each parameter answers one question, and each can be changed without touching the other three:
 ///   Model      what is learned            network, loss, optimizer, metrics
 ///   Strategy   who holds what, who waits  devices, placement of variables, update rule
-///   Reduce     how gradients combine      ring, direct, to one
-///   Transport  how bytes travel           local
+///   Reduce     how gradients combine      direct, ring, trees, 16 bits on the wire, reproducible, ...
+///   Transport  how bytes travel           threads, shared memory, TCP, MPI
 ///
-/// keeps   after its first step with a number of rows, a step allocates nothing
+/// keeps   after its first step with a number of rows, a step allocates nothing, but under Reproducible
 template <class M, class S, class R, class T>
 class Trainer : public detail::Fitting<M, S, R, T> {
  public:

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/observe/sink.hpp>
+#include <chorale/trainer/history.hpp>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// The end of a step, for callbacks that look at each.
+struct StepEnd {
+  std::size_t step = 0;                                                    // of the epoch, from 1
+  Scores scores{};                                                         // of the epoch so far
+};
+
+/// Numbers of a callback that a checkpoint keeps, so that a run that goes on decides as one that was not cut off.
+struct CallbackState {
+  std::string name;
+  Span<double> numbers;
+};
+
+namespace detail {
+
+/// Is only the process that writes files told? It then gets the trainer as const, on which nothing that all processes
+/// must do together can be called.
+template <class C>
+inline constexpr bool for_chief_only = false;
+template <class C>
+  requires requires { C::chief_only; }
+inline constexpr bool for_chief_only<C> = C::chief_only;
+
+template <class C, class Trainer>
+using SeenBy = std::conditional_t<for_chief_only<C>, Trainer const, Trainer>;
+
+template <class C>
+struct NotOptional {
+  using type = C;
+};
+template <class C>
+struct NotOptional<std::optional<C>> {
+  using type = C;
+};
+
+template <class C, class Trainer>
+concept sees_steps = requires(C& c, SeenBy<C, Trainer>& trainer, StepEnd const& end) { c.on_step_end(trainer, end); };
+
+}  // namespace detail
+
+/// Takes part in a fit: any class with one of these functions. One that it does not have costs nothing.
+///
+///   on_fit_begin(trainer)             before the first epoch; on_resume(trainer) after it, when a checkpoint was found
+///   on_epoch_begin(trainer, epoch)    from 0
+///   on_step_end(trainer, end)
+///   on_epoch_end(trainer, epoch, e)   e may be changed: Validation adds its scores
+///   on_fit_end(trainer, history)      not when fit ends with an exception
+///
+///   struct PrintRate {
+///     static constexpr bool chief_only = true;             // else every process is told
+///     void on_epoch_end(auto& trainer, int epoch, Epoch&) const {
+///       std::printf("Learning rate for epoch %d is %g\n", epoch + 1, trainer.learning_rate());
+///     }
+///   };
+///
+/// keeps   state(), if there is one, refers to numbers that a checkpoint keeps, under `name`
+/// source  tf.keras.callbacks.Callback
+template <class C, class Trainer>
+concept Callback =
+    requires(C& c, detail::SeenBy<C, Trainer>& trainer) { c.on_fit_begin(trainer); } ||
+    requires(C& c, detail::SeenBy<C, Trainer>& trainer, int epoch) { c.on_epoch_begin(trainer, epoch); } ||
+    detail::sees_steps<C, Trainer> ||
+    requires(C& c, detail::SeenBy<C, Trainer>& trainer, int epoch, Epoch& e) { c.on_epoch_end(trainer, epoch, e); } ||
+    requires(C& c, detail::SeenBy<C, Trainer>& trainer, History const& all) { c.on_fit_end(trainer, all); };
+
+/// The callbacks and sinks of one fit, in the order in which they were given. An empty std::optional is nobody.
+template <class Trainer, class... C>
+class Audience {
+  template <class Of>
+  static constexpr bool takes_part = Sink<Of> || Callback<Of, Trainer>;
+  static_assert((takes_part<typename detail::NotOptional<C>::type> && ...),
+      "chorale: fit got an argument that is neither a callback nor a sink. It needs on_epoch_end(trainer, epoch, done) "
+      "or another function of a Callback, or those of a Sink. A callback with chief_only gets the trainer as const, "
+      "and one that is const itself needs const functions. See docs/48-observe.md");
+  template <class Of>
+  static constexpr bool looks_at_events = EventSink<Of> && observed<Of>;
+
+ public:
+  static constexpr bool sees_events  = (looks_at_events<typename detail::NotOptional<C>::type> || ...);
+  static constexpr bool sees_scalars = (ScalarSink<typename detail::NotOptional<C>::type> || ...);
+  static constexpr bool sees_steps   = (detail::sees_steps<typename detail::NotOptional<C>::type, Trainer> || ...);
+
+  explicit Audience(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {}
+
+  void fit_begins() {
+    each([](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_fit_begin(trainer); }) c.on_fit_begin(trainer);
+    });
+  }
+  void resumed() {
+    each([](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_resume(trainer); }) c.on_resume(trainer);
+    });
+  }
+  void epoch_begins(int epoch) {
+    each([&](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_epoch_begin(trainer, epoch); }) c.on_epoch_begin(trainer, epoch);
+    });
+  }
+  void step_ended(StepEnd const& end) {
+    each([&](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_step_end(trainer, end); }) c.on_step_end(trainer, end);
+    });
+  }
+  void epoch_ended(int epoch, Epoch& done) {
+    each([&](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_epoch_end(trainer, epoch, done); }) c.on_epoch_end(trainer, epoch, done);
+    });
+  }
+  void fit_ended(History const& history) {
+    each([&](auto& c, auto& trainer) {
+      if constexpr (requires { c.on_fit_end(trainer, history); }) c.on_fit_end(trainer, history);
+    });
+    each([](auto& c, auto&) {
+      if constexpr (Sink<std::remove_reference_t<decltype(c)>>) c.flush();
+    });
+  }
+
+  /// On every rank, from its thread.
+  void take(Event const& event) noexcept {
+    each([&](auto& c, auto&) {
+      if constexpr (looks_at_events<std::remove_reference_t<decltype(c)>>) c.take(event);
+    });
+  }
+
+  /// On the chief.
+  void take(Scalars const& scalars) {
+    if (!trainer_.is_chief()) return;
+    each([&](auto& c, auto&) {
+      if constexpr (ScalarSink<std::remove_reference_t<decltype(c)>>) c.take(scalars);
+    });
+  }
+
+  void flush() const noexcept {}                                           // fit_ended() does
+
+  /// As many in every process, also of callbacks for the chief.
+  std::vector<CallbackState> states() {
+    auto states    = std::vector<CallbackState>{};
+    auto const add = [&](auto& c) {
+      if constexpr (requires { c.state(); }) {
+        auto name = "callback/" + std::string{c.name};
+        for (auto const& before : states) name += before.name == name ? "+" : "";      // two of one kind
+        states.push_back({name, Span<double>{c.state()}});
+      }
+    };
+    std::apply([&](auto&... c) { (add(c), ...); }, all_);
+    return states;
+  }
+
+ private:
+  void each(auto&& tell) {
+    std::apply([&](auto&... c) { (tell_one(tell, c), ...); }, all_);
+  }
+  void tell_one(auto& tell, auto& c) {
+    using Of = std::remove_reference_t<decltype(c)>;
+    if constexpr (!std::is_same_v<typename detail::NotOptional<Of>::type, Of>) {
+      if (c) tell_one(tell, *c);
+    } else {
+      if constexpr (detail::for_chief_only<Of>) {
+        if (trainer_.is_chief()) tell(c, std::as_const(trainer_));
+      } else {
+        tell(c, trainer_);
+      }
+    }
+  }
+
+  Trainer& trainer_;
+  std::tuple<C&...> all_;
+};
+
+template <class Trainer, class... C>
+inline constexpr bool observed<Audience<Trainer, C...>> = Audience<Trainer, C...>::sees_events;
+
+}  // namespace chorale

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/trainer/audience.hpp>
+#include <chorale/trainer/history.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Callback: evaluates after each epoch, into Epoch::validation. It comes before callbacks that look at "val_loss".
+///
+///   trainer.fit(train, {.epochs = 12}, validate_on(test), EarlyStopping{});
+template <class Data>
+class Validation {
+ public:
+  explicit Validation(Data const& data) : data_{data} {}
+
+  void on_epoch_end(auto& trainer, int, Epoch& done) const { done.validation = trainer.evaluate(data_); }
+
+ private:
+  Data data_;
+};
+template <class Data>
+Validation<Data> validate_on(Data const& data) {
+  return Validation<Data>{data};
+}
+
+/// Is a smaller value a better one? automatic: a larger one is when the name ends in accuracy.
+enum class Better { automatic, smaller, larger };
+
+/// What callbacks look at: how long a value has been without getting better.
+class Monitor {
+ public:
+  Monitor(std::string name, double min_delta, Better better)
+      : name_{std::move(name)}, min_delta_{std::abs(min_delta)},
+        sign_{better == Better::larger || (better == Better::automatic && name_.ends_with("accuracy")) ? -1.0 : 1.0} {}
+
+  /// Was this epoch better than every one before, by more than min_delta?
+  ///
+  /// throws  BadArgument when there is no such value
+  bool improves(Epoch const& epoch) {
+    auto& [best, without, resting] = numbers_;
+    auto const value  = sign_ * epoch[name_];
+    bool const better = value < best - min_delta_;
+    if (better) best = value;
+    if (resting > 0) --resting;
+    without = better || resting > 0 ? 0 : without + 1;
+    return better;
+  }
+
+  int  epochs_without() const { return static_cast<int>(numbers_[1]); }    // a better value
+  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs) + 1}; }      // then they count again
+  void forget() { numbers_ = first; }
+  Span<double> state() { return numbers_; }
+
+ private:
+  std::string name_;
+  double min_delta_, sign_;
+  static constexpr auto first = std::array{std::numeric_limits<double>::infinity(), 0.0, 0.0};
+  std::array<double, 3> numbers_ = first;                                  // best value · sign, epochs since, of rest
+};
+
+struct EarlyStoppingOptions {
+  std::string monitor = "val_loss";                                        // see Epoch::operator[]
+  double min_delta    = 0;
+  int patience        = 0;                                                 // epochs without a better value
+  Better better       = Better::automatic;
+  bool restore_best   = false;                                             // at the end, the variables of the best
+};
+
+/// Callback: ends fit when a value has not become better for `patience` epochs.
+///
+/// keeps   every process decides the same, because every process has the same scores. A checkpoint keeps how long it
+///         has waited, but not the variables of the best epoch: a run that goes on looks for them anew
+/// source  tf.keras.callbacks.EarlyStopping
+class EarlyStopping {
+ public:
+  static constexpr auto name = std::string_view{"early_stopping"};
+
+  explicit EarlyStopping(EarlyStoppingOptions options = {})
+      : options_{std::move(options)}, monitor_{options_.monitor, options_.min_delta, options_.better} {
+    CHORALE_EXPECTS(options_.patience >= 0,
+                    "EarlyStopping waits 0 epochs or more, got " + std::to_string(options_.patience));
+  }
+
+  void on_fit_begin(auto& trainer) {
+    monitor_.forget();
+    best_epoch_ = -1;
+    best_.clear();
+    if constexpr (!requires { trainer.set_variables(best_); })
+      CHORALE_EXPECTS(!options_.restore_best,
+                      "EarlyStopping cannot restore the best variables where servers have them");
+  }
+  void on_resume(auto& trainer) const { stop_when_enough(trainer); }       // a run that had ended, started again
+  void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
+    if (monitor_.improves(done)) {
+      best_epoch_ = epoch;
+      if (options_.restore_best) best_.assign(trainer.variables().values.begin(), trainer.variables().values.end());
+    }
+    stop_when_enough(trainer);
+  }
+  void on_fit_end(auto& trainer, History const&) const {
+    if constexpr (requires { trainer.set_variables(best_); })
+      if (!best_.empty()) trainer.set_variables(best_);
+  }
+
+  int best_epoch() const { return best_epoch_; }                           // 0-based; -1 before the first
+  Span<double> state() { return monitor_.state(); }
+
+ private:
+  void stop_when_enough(auto& trainer) const {
+    if (monitor_.epochs_without() >= std::max(options_.patience, 1)) trainer.stop();
+  }
+
+  EarlyStoppingOptions options_;
+  Monitor monitor_;
+  int best_epoch_ = -1;
+  std::vector<float> best_;
+};
+
+struct ReduceLROnPlateauOptions {
+  std::string monitor = "val_loss";
+  float factor        = 0.1F;
+  int patience        = 10;
+  double min_delta    = 1e-4;
+  int cooldown        = 0;                                                 // epochs after a change in which none counts
+  float min_rate      = 0;
+  Better better       = Better::automatic;
+};
+
+/// Callback: multiplies the learning rate by `factor` when a value has not become better for `patience` epochs.
+///
+/// source  tf.keras.callbacks.ReduceLROnPlateau
+class ReduceLROnPlateau {
+ public:
+  static constexpr auto name = std::string_view{"reduce_lr_on_plateau"};
+
+  explicit ReduceLROnPlateau(ReduceLROnPlateauOptions options = {})
+      : options_{std::move(options)}, monitor_{options_.monitor, options_.min_delta, options_.better} {
+    CHORALE_EXPECTS(options_.factor > 0 && options_.factor < 1,
+                    "ReduceLROnPlateau takes a factor between 0 and 1, got " + std::to_string(options_.factor));
+  }
+
+  void on_fit_begin(auto&) { monitor_.forget(); }
+  void on_epoch_end(auto& trainer, int, Epoch& done) {
+    if (monitor_.improves(done) || monitor_.epochs_without() < std::max(options_.patience, 1)) return;
+    auto const rate = trainer.learning_rate();
+    if (rate <= options_.min_rate) return;
+    trainer.set_learning_rate(std::max(rate * options_.factor, options_.min_rate));
+    monitor_.rest(options_.cooldown);
+  }
+
+  Span<double> state() { return monitor_.state(); }
+
+ private:
+  ReduceLROnPlateauOptions options_;
+  Monitor monitor_;
+};
+
+/// Callback: the learning rate of each epoch, from its number, 0-based, and the rate so far.
+///
+///   LearningRateScheduler{[](int epoch, float rate) { return epoch < 10 ? rate : rate * 0.9F; }}
+///
+/// source  tf.keras.callbacks.LearningRateScheduler
+class LearningRateScheduler {
+ public:
+  explicit LearningRateScheduler(std::function<float(int epoch, float rate)> rule) : rule_{std::move(rule)} {}
+
+  void on_epoch_begin(auto& trainer, int epoch) const {
+    trainer.set_learning_rate(rule_(epoch, trainer.learning_rate()));
+  }
+
+ private:
+  std::function<float(int, float)> rule_;
+};
+
+struct ModelCheckpointOptions {
+  std::string file    = "model_{epoch}.safetensors";                       // {epoch}: from 1
+  bool only_best      = false;
+  std::string monitor = "val_loss";
+  Better better       = Better::automatic;
+};
+
+/// Callback: writes the variables after each epoch, or after each that is the best so far. Only the chief writes.
+///
+/// keeps   a file is whole or as it was before. To go on from where a run was cut off is FitOptions::checkpoints
+/// throws  BadFile when the file cannot be written
+/// source  tf.keras.callbacks.ModelCheckpoint, save_weights_only
+class ModelCheckpoint {
+ public:
+  static constexpr bool chief_only = true;
+  static constexpr auto name       = std::string_view{"model_checkpoint"};
+
+  explicit ModelCheckpoint(ModelCheckpointOptions options = {})
+      : options_{std::move(options)}, monitor_{options_.monitor, 0, options_.better} {}
+
+  void on_fit_begin(auto const&) { monitor_.forget(); }
+  void on_epoch_end(auto const& trainer, int epoch, Epoch& done) {
+    if (options_.only_best && !monitor_.improves(done)) return;
+    trainer.save(file_of(epoch));
+  }
+
+  std::filesystem::path file_of(int epoch) const {
+    auto file = options_.file;
+    if (auto const at = file.find("{epoch}"); at != file.npos) file.replace(at, 7, std::to_string(epoch + 1));
+    return file;
+  }
+  Span<double> state() { return monitor_.state(); }
+
+ private:
+  ModelCheckpointOptions options_;
+  Monitor monitor_;
+};
+
+}  // namespace chorale

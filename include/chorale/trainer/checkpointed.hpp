@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/observe/sink.hpp>
+#include <chorale/strategy/live.hpp>
+#include <chorale/trainer/audience.hpp>
+#include <chorale/trainer/copies.hpp>
+#include <chorale/trainer/options.hpp>
+#include <chorale/trainer/parts.hpp>
+#include <chorale/trainer/saved_run.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The part of a Trainer that saves where it stands, and goes on from there.
+template <class M, class S, class R, class T>
+class Checkpointed : public Copies<M, S, R, T> {
+  using Base = Copies<M, S, R, T>;
+
+ protected:
+  using Base::copies_, Base::live_, Base::totals_;
+  using typename Base::instance;
+
+ public:
+  using Base::Base, Base::step;
+
+ protected:
+  /// Where to go on, and all replicas as they were there.
+  Position resume(std::optional<SavedRun>& saved, FitOptions const& options, std::vector<CallbackState> const& states) {
+    auto const begin = Position{.epoch = options.initial_epoch};
+    if (options.checkpoints.folder.empty()) return begin;
+    if constexpr (HasServers<S>) return resume_on_servers(saved, begin, states);
+    else return resume_on_all(saved, begin, states);
+  }
+
+  /// Between two epochs, in every process.
+  void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<SavedRun>& saved,
+                  auto& audience) {
+    auto const whole = options.steps_per_epoch == 0;
+    auto position    = Position{.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
+                                .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())};
+    if constexpr (HasServers<S>) position.servers = this->fetch_from_servers();      // else as many as here
+    save_at(saved, position, audience);
+    if constexpr (HasServers<S>) this->tell_all({});                       // until then nobody pushes
+  }
+
+  /// After an update: saves when it is time to, and ends when any rank was asked to.
+  void look_after(auto const& batches, std::int64_t epoch, FitOptions const& options, std::optional<SavedRun>& saved,
+                  auto& audience) {
+    auto const every = static_cast<std::int64_t>(options.checkpoint_every);
+    auto const asked = ReducesEveryStep<S> && copies_[0].gradients().trailer()[plan::asked_at] != 0;
+    auto const due   = every != 0 && copies_[0].optimizer.now.step % every == 0;
+    if (!options.checkpoints.folder.empty() && (due || asked))
+      save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
+                       .batch = static_cast<std::int64_t>(batches.batch()), .totals = totals_[0]}, audience);
+    if (!asked) return;
+    if (saved) saved->finish();
+    throw Preempted{"asked to end after update " + std::to_string(copies_[0].optimizer.now.step) +
+                        (options.checkpoints.folder.empty() ? "; nothing was saved, for there is no folder."
+                                                            : "; a checkpoint is in " +
+                                                                  options.checkpoints.folder.string() + "."),
+                    "the same command again: it goes on from there."};
+  }
+
+ private:
+  Position resume_on_all(std::optional<SavedRun>& saved, Position const& begin,
+                         std::vector<CallbackState> const& states) {
+    auto found   = PerReplica<Position>(copies_.size());
+    auto numbers = PerReplica<std::vector<double>>(copies_.size());
+    auto owed    = PerReplica<Residuals>(copies_.size());
+    live_.run([&](auto& replica, instance& copy, Position& position, Totals& totals, std::vector<double>& told,
+                  Residuals& rest) {
+      for (auto const& state : states) told.resize(told.size() + state.numbers.size());
+      if (replica.id() == 0)
+        position = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, rest);
+      replica.broadcast(Span<Position>{&position, 1});
+      replica.broadcast(Span<double>{told});
+      if (position.found == 0) return;
+      if constexpr (!shares_variables<S>) {
+        replica.broadcast(copy.net.variables().values);
+        replica.broadcast(copy.optimizer.slots());
+      }
+      copy.optimizer.now.step = position.update;
+      if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
+      totals = position.totals;
+      if constexpr (lossy<R>) take_residual(replica, copy, rest);
+    }, copies_, found, totals_, numbers, owed);
+    put(states, numbers[0]);
+    return found[0].found != 0 ? found[0] : begin;
+  }
+
+  Position resume_on_servers(std::optional<SavedRun>& saved, Position const& begin,
+                             std::vector<CallbackState> const& states) {
+    auto position = Position{};
+    auto told     = std::vector<double>{};
+    for (auto const& state : states) told.resize(told.size() + state.numbers.size());
+    live_.run([&](auto& replica, instance& copy) {
+      if (replica.id() != 0) return;
+      auto owed = Residuals{};                                             // nothing that servers would know
+      position  = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
+      if (position.found == 0) return;
+      replica.assign(copy.net.variables());
+      replica.assign_slots(copy.optimizer.slots(), copy.gradients(), static_cast<std::uint64_t>(position.servers));
+    }, copies_);
+    auto all = position.numbers();
+    all.push_back(static_cast<double>(position.found));
+    all.insert(all.end(), told.begin(), told.end());
+    all = this->tell_all(std::move(all));
+    auto const n = position.numbers().size();
+    if (all[n] == 0) return begin;
+    position = Position::of(Span<double const>{all}.first(n));
+    put(states, Span<double const>{all}.subspan(n + 1));
+    live_.run([&](auto& replica, instance& copy) {
+      copy.optimizer.now.step = position.update;
+      replica.pull(copy.net.variables());
+    }, copies_);
+    return position;
+  }
+
+  /// What all ranks still owe, in every process.
+  Residuals residuals() {
+    auto all = PerReplica<Residuals>(copies_.size());
+    live_.run([](auto& replica, instance& copy, Residuals& owed) {
+      auto const mine = replica.residual(copy.gradients());
+      if (mine.empty()) return;
+      owed.ranks        = static_cast<std::size_t>(replica.num_replicas());
+      auto const counts = std::vector<std::size_t>(owed.ranks, mine.size());
+      owed.values.resize(owed.ranks * mine.size());
+      replica.all_gather(Span<float const>{mine}, Span<float>{owed.values}, Span<std::size_t const>{counts});
+    }, copies_, all);
+    return std::move(all[0]);
+  }
+
+  /// owed    on rank 0
+  static void take_residual(auto& replica, instance& copy, Residuals& owed) {
+    auto size = std::array<std::size_t, 2>{owed.ranks, owed.values.size()};
+    replica.broadcast(Span<std::size_t>{size});
+    owed.ranks = size[0];
+    owed.values.resize(size[1]);
+    if (size[1] == 0) return;
+    replica.broadcast(Span<float>{owed.values});
+    auto const mine = replica.residual(copy.gradients());
+    auto const from = owed.of(static_cast<std::size_t>(replica.id()), static_cast<std::size_t>(replica.num_replicas()));
+    if (from.size() == mine.size()) std::ranges::copy(from, mine.begin());  // else another algorithm goes on
+  }
+
+  static void put(std::vector<CallbackState> const& states, Span<double const> from) {
+    for (auto const& state : states) {
+      std::ranges::copy(from.first(state.numbers.size()), state.numbers.begin());
+      from = from.subspan(state.numbers.size());
+    }
+  }
+
+  /// In every process.
+  void save_at(std::optional<SavedRun>& saved, Position position, auto& audience) {
+    auto owed = Residuals{};
+    if constexpr (lossy<R> && ReducesEveryStep<S>) owed = residuals();
+    if (!saved) return;
+    auto const& rule = copies_[0].optimizer;
+    auto const begin = time_for<std::remove_reference_t<decltype(audience)>>();
+    position.update   = rule.now.step;
+    if constexpr (!HasServers<S>) position.servers = position.update;
+    position.has_rate = rule.now.rate.has_value() ? 1 : 0;
+    position.rate     = rule.now.rate.value_or(0);
+    saved->save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
+    if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
+      audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = step(), .begin = begin,
+                          .end = std::chrono::steady_clock::now()});
+  }
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/strategy/live.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace chorale {
+
+/// The batches that fit takes, epoch after epoch: a pass over the data each, or a number of steps that begin where the
+/// last epoch stopped and go on pass after pass.
+template <class Live, class Data>
+class Epochs {
+  using Shares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
+
+ public:
+  /// steps   of an epoch; 0: a pass each
+  Epochs(Live const& live, Data const& data, std::size_t steps, int first_epoch)
+      : live_{&live}, data_{&data}, steps_{steps}, pass_{first_epoch} {}
+
+  void begin(int epoch) {
+    taken_ = 0;
+    if (steps_ == 0) pass_ = epoch;
+    if (steps_ == 0 || !shares_) begin_pass();
+  }
+
+  /// Goes to where this stood before: so many steps of an epoch done, so many batches of a pass seen.
+  void resume(std::size_t steps, int pass, std::size_t batch) {
+    taken_ = steps;
+    pass_  = pass;
+    begin_pass();
+    for (; batch_ < batch && shares_->next() != nullptr; ++batch_) {}
+  }
+
+  int         pass() const { return pass_; }
+  std::size_t batch() const { return batch_; }                             // of the pass, the next one
+  std::size_t taken() const { return taken_; }                             // of this epoch
+
+  /// The next batch of this epoch in shares, or null; valid until the next call.
+  auto* next() {
+    auto* share = steps_ != 0 && taken_ == steps_ ? nullptr : shares_->next();
+    if (share == nullptr && taken_ < steps_) {
+      ++pass_;
+      begin_pass();
+      share = shares_->next();                                             // null again: there is no batch at all
+    }
+    taken_ += share != nullptr ? 1 : 0;
+    batch_ += share != nullptr ? 1 : 0;
+    return share;
+  }
+
+ private:
+  void begin_pass() {
+    shares_.emplace(live_->distribute(*data_, pass_));
+    batch_ = 0;
+  }
+
+  Live const* live_;
+  Data const* data_;
+  std::size_t steps_, taken_ = 0;
+  int pass_;
+  std::size_t batch_ = 0;
+  std::optional<Shares> shares_;
+};
+
+}  // namespace chorale

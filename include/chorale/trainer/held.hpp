@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace chorale {
+
+/// One replica's gradients of batches that came before, and wait to be a part of the next update.
+///
+/// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of their rows
+class HeldGradients {
+ public:
+  bool empty() const { return sums_.empty(); }
+
+  /// The batch as if it stood behind those before it, in one.
+  template <class Batch>
+  Batch behind(Batch batch) const {
+    batch.first_row += rows_;
+    return batch;
+  }
+
+  template <class Batch>
+  void add(Gradients const& gradients, Batch const& batch) {
+    sums_.resize(gradients.values.size());
+    for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += gradients.values[i];
+    rows_ += batch.global_rows != 0 ? batch.global_rows : batch.rows;
+  }
+
+  /// Adds what is held to these gradients, and holds nothing any more.
+  void join(Gradients const& gradients) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
+    sums_.clear();
+    rows_ = 0;
+  }
+
+ private:
+  std::vector<float> sums_;                                                // laid out as gradients
+  std::size_t rows_ = 0;                                                   // of the whole batches
+};
+
+}  // namespace chorale

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/checkpoint_options.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+namespace chorale {
+
+/// What fit shows: a line that moves on a terminal and one line per epoch elsewhere, or nothing.
+enum class Show { progress, nothing };
+
+/// How the rows of a batch are dealt out: evenly, or from the second epoch on by how fast each replica was before.
+enum class Deal { evenly, by_speed };
+
+struct FitOptions {
+  int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
+  int initial_epoch = 0;
+  Show show         = Show::progress;
+  NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
+  int compare_every = 100;                                                 // steps between looks at replicas' bits; 0: never
+  int accumulate    = 1;                                                   // batches whose gradients make one update
+  Deal deal         = Deal::evenly;
+  CheckpointOptions checkpoints{};                                         // without a folder there are none
+  std::size_t checkpoint_every = 0;                                        // updates; 0: after each epoch
+  std::atomic<bool> const* asked_to_end = nullptr;                         // true: save, then Preempted. See EndOnSignal
+  std::size_t summary_every   = 0;                                         // updates between Scalars; 0: after each epoch
+  std::size_t steps_per_epoch = 0;                                         // 0: a whole pass; else epochs go on where the
+};                                                                         // last one stopped, pass after pass
+
+/// What predict returns: one row for each row of the data, in its order.
+struct Predictions {
+  std::vector<float> values;                                               // (rows, width)
+  std::size_t width = 0;
+
+  std::size_t rows() const { return width == 0 ? 0 : values.size() / width; }
+  Span<float const> operator[](std::size_t row) const { return Span<float const>{values}.subspan(row * width, width); }
+};
+
+}  // namespace chorale

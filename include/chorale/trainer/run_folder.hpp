@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/observe/clock_offset.hpp>
+#include <chorale/observe/csv.hpp>
+#include <chorale/observe/prometheus.hpp>
+#include <chorale/observe/sink.hpp>
+#include <chorale/observe/tally.hpp>
+#include <chorale/observe/tensorboard.hpp>
+#include <chorale/observe/timeline.hpp>
+#include <chorale/observe/why_slow.hpp>
+#include <chorale/trainer/history.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace chorale {
+
+struct RunFolderOptions {
+  bool timelines  = true;                                                  // trace-RANK.json, of each process
+  bool histograms = false;                                                 // of each variable, after each epoch
+  bool report     = true;                                                  // what was slow, when fit ends
+};
+
+/// Callback and sink: all that a run tells, in one folder.
+///
+///   scalars.csv           loss, metrics, learning rate; `tools/run plot FOLDER` draws it
+///   events.out.tfevents.* the same, for TensorBoard; histograms of the variables
+///   metrics.prom          counters and gauges for Prometheus, renewed after each epoch
+///   trace-RANK.json       what each rank of a process did, and when, for ui.perfetto.dev
+///
+///   trainer.fit(train, {.epochs = 12, .summary_every = 100}, validate_on(test), RunFolder{"run"});
+///
+/// keeps   every process of the job has one, and only the chief writes curves. A run that goes on in its folder appends to the curves, and has a new trace
+/// throws  BadFile when a file cannot be written, or was written by a model with other metrics
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path folder, RunFolderOptions options = {})
+      : folder_{std::move(folder)}, options_{options} {}
+
+  void on_fit_begin(auto& trainer) {
+    rank_ = trainer.live().local_replica(0).id();
+    if (options_.timelines && !trace_) open_trace(trainer.clock_offset());
+    if (!trainer.is_chief() || curves_) return;
+    curves_.emplace(folder_ / "scalars.csv", trainer.scalar_names());
+  }
+  void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
+    if (!trainer.is_chief() || board_) return;
+    board_.emplace(folder_, TensorBoardOptions{.first_step = trainer.step() == 0 ? 0 : trainer.step() + 1});
+  }
+
+  void take(Event const& event) noexcept {
+    tally_.take(event);
+    if (trace_) trace_->take(event);
+  }
+  void take(Scalars const& scalars) {
+    curves_->take(scalars);
+    board_->take(scalars);
+  }
+  void flush() {
+    if (board_) board_->flush();
+    if (trace_) trace_->flush();
+  }
+
+  void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
+    if (!trainer.is_chief()) return;
+    if (options_.histograms)
+      for (std::size_t i = 0; i < trainer.variables().size(); ++i)
+        board_->histogram(trainer.variables()[i].name, trainer.step(), trainer.variables()[i].value);
+    page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
+    page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
+    page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
+    page_.counters(tally_);
+    page_.write(folder_ / "metrics.prom");
+  }
+
+  void on_fit_end(auto& trainer, History const&) const {
+    if (!options_.report || !trainer.is_chief() || tally_.spent(rank_).steps == 0) return;
+    std::cout << why_slow(tally_.spent(rank_)) << straggler_line(tally_.paces());
+  }
+
+  Tally const& tally() const { return tally_; }                            // of the ranks of this process
+
+ private:
+  /// A trace is never written twice: a run that goes on has one more.
+  void open_trace(ClockOffset clock) {
+    auto const name = "trace-" + std::to_string(rank_);
+    auto file       = folder_ / (name + ".json");
+    for (int again = 2; std::filesystem::exists(file); ++again)
+      file = folder_ / (name + "-" + std::to_string(again) + ".json");
+    trace_.emplace(file, clock);
+  }
+
+  std::filesystem::path folder_;
+  RunFolderOptions options_;
+  int rank_ = 0;
+  Tally tally_;
+  std::optional<Timeline> trace_;
+  std::optional<CsvLog> curves_;
+  std::optional<TensorBoard> board_;
+  Prometheus page_;
+};
+
+}  // namespace chorale

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A run that was cut off goes on with the bits of one that was not, whatever strategy or number of replicas goes on.
+#include "test/support/folder.hpp"
+#include "test/support/processes.hpp"
+#include "test/support/reference.hpp"
+
+#include <chorale/core/end_on_signal.hpp>
+#include <chorale/strategy/gossip.hpp>
+#include <chorale/strategy/local_sgd.hpp>
+#include <chorale/transport/tcp.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+using namespace chorale;
+using chorale::test::Processes;
+using chorale::test::Voice;
+using tiny::quietly;
+
+namespace {
+
+/// Checkpoints in a folder of the test's.
+struct Folder : chorale::test::Folder {
+  FitOptions options(int epochs, std::size_t every = 0) const {
+    return {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = path}, .checkpoint_every = every};
+  }
+};
+
+/// Adam, whose state matters, dropout, which depends on the step, and fixed trees: the bits are those of any world.
+template <class S, class T = LocalTransport>
+auto learner(S strategy, T transport = {}) {
+  return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
+                 Reproducible<8>{}, transport, 7};
+}
+
+/// Data that ends the run with an exception after some batches of all.
+struct CutOff {
+  using element = BasicBatch<float, int>;
+  struct Off {};
+
+  tiny::Batches<int> whole = tiny::uneven();
+  std::shared_ptr<int> left;
+
+  struct Stream {
+    tiny::Batches<int>::Stream from;
+    std::shared_ptr<int> left;
+    bool next(element& batch) {
+      if ((*left)-- == 0) throw Off{};
+      return from.next(batch);
+    }
+  };
+  Stream stream(std::size_t epoch) const { return {whole.stream(epoch), left}; }
+  std::optional<std::size_t> size() const { return whole.size(); }
+};
+
+}  // namespace
+
+TEST_CASE("a run that is cut off anywhere goes on under another strategy with the same bits", "[trainer][resume]") {
+  auto const data = tiny::uneven();                                        // 20 batches
+  auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});
+  auto const whole = undisturbed.fit(data, {.epochs = 3, .show = Show::nothing});
+  auto const [batches, every] = GENERATE(table<int, std::size_t>({{0, 3}, {2, 3}, {3, 3}, {19, 3}, {25, 3}, {47, 3},
+                                                                  {5, 0}, {20, 0}, {21, 0}, {45, 0}}));
+  auto const folder = Folder{};
+  auto first        = learner(MirroredStrategy{Cpu::logical(3)});
+  CHECK_THROWS_AS(first.fit(CutOff{.left = std::make_shared<int>(batches)}, folder.options(3, every)), CutOff::Off);
+
+  auto second       = learner(CentralStorageStrategy{Cpu::logical(2)});
+  auto const rest   = second.fit(data, folder.options(3, every));
+  CHECK(second.hashes()[0] == undisturbed.hashes()[0]);
+  REQUIRE(!rest.empty());
+  CHECK(rest.back().scores.loss() == whole.back().scores.loss());          // of the whole epoch, its first part included
+  CHECK(rest.back().scores.rows() == 279);
+  CHECK(rest.back().steps == 20);
+
+  auto third = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
+  if (every != 0) return;                                                  // the last update need not be a multiple
+  CHECK(third.fit(data, folder.options(3, every)).empty());                // all of it is done
+  CHECK(third.hashes()[0] == undisturbed.hashes()[0]);
+}
+
+TEST_CASE("replicas that learn apart go on from the end of an epoch with the same bits", "[trainer][resume]") {
+  auto const data  = tiny::uneven();
+  auto const goes_on = [&](auto make) {
+    auto undisturbed = make();
+    undisturbed.fit(data, {.epochs = 3, .show = Show::nothing});
+    auto const folder = Folder{};
+    auto first        = make();
+    CHECK_THROWS_AS(first.fit(CutOff{.left = std::make_shared<int>(33)}, folder.options(3)), CutOff::Off);
+    auto second = make();
+    CHECK(second.fit(data, folder.options(3)).size() == 2);
+    CHECK(second.hashes() == undisturbed.hashes());
+    for (auto& copy : second.copies())
+      CHECK(std::ranges::equal(copy.optimizer.slots(), undisturbed.copies()[0].optimizer.slots()));
+    auto third = learner(MirroredStrategy{Cpu::logical(2)});               // which was saved apart, goes on together
+    third.fit(data, folder.options(4));
+    CHECK(third.step() == 80);
+  };
+  auto const apart = [](auto strategy) {
+    return [strategy] {
+      return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
+                     RingAllReduce{}, LocalTransport{}, 7};
+    };
+  };
+  goes_on(apart(local_sgd<8>(MirroredStrategy{Cpu::logical(3)})));
+  goes_on(apart(Gossip{MirroredStrategy{Cpu::logical(3)}}));
+}
+
+TEST_CASE("epochs of some steps go on in the middle of a pass", "[trainer][resume]") {
+  auto const data    = tiny::uneven();
+  auto const options = [](FitOptions o) {
+    o.steps_per_epoch = 7;
+    return o;
+  };
+  auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});
+  undisturbed.fit(data, options({.epochs = 6, .show = Show::nothing}));
+  auto const folder = Folder{};
+  auto const every  = GENERATE(std::size_t{0}, std::size_t{5});
+  auto first        = learner(MirroredStrategy{Cpu::logical(2)});
+  CHECK_THROWS_AS(first.fit(CutOff{.left = std::make_shared<int>(31)}, options(folder.options(6, every))), CutOff::Off);
+  auto second = learner(MirroredStrategy{Cpu::logical(4)});
+  second.fit(data, options(folder.options(6, every)));
+  CHECK(second.hashes()[0] == undisturbed.hashes()[0]);
+}
+
+TEST_CASE("T39: a rank that is asked to end ends all of them after one update, and they go on from there",
+          "[trainer][resume][processes]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto const worker = [&](std::vector<std::string> const& addresses, int me) {
+    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+    return learner(MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, TcpTransport{});
+  };
+  auto const addresses = free_loopback_addresses(2);
+  auto ended           = Processes{2, [&](int me, Voice voice) {
+    auto const end = EndOnSignal{};
+    auto one       = worker(addresses, me);
+    auto options   = folder.options(2);
+    options.asked_to_end = end.asked();
+    auto cut = CutOff{.left = std::make_shared<int>(9)};
+    if (me == 1) ::raise(SIGTERM);                                         // only one of them, and not the chief
+    one.fit(cut, options);
+    voice.say("it went on");
+  }, 60};
+  for (int i = 0; i < 2; ++i) {
+    CHECK(ended.line(i).find("asked to end after update 1; a checkpoint is in " + folder.path.string()) !=
+          std::string::npos);
+    CHECK(ended.exit(i) == 143);
+  }
+  auto const others = free_loopback_addresses(2);
+  auto gone_on      = Processes{2, [&](int me, Voice voice) {
+    auto one = worker(others, me);
+    one.fit(data, folder.options(2));
+    voice.say(std::to_string(one.hashes()[0]));
+  }, 60};
+  auto const lines = std::vector{gone_on.line(0), gone_on.line(1)};
+  auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});           // now: processes begin beside one thread
+  undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
+  for (auto const& line : lines) CHECK(line == std::to_string(undisturbed.hashes()[0]));
+}
+
+TEST_CASE("an evaluator follows the checkpoints of a job until its last epoch", "[trainer][follow][processes]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto processes    = Processes{2, [&](int me, Voice voice) {
+    auto one = learner(MirroredStrategy{Cpu::logical(2)});
+    if (me == 0) {
+      one.fit(data, folder.options(3));
+      voice.say(std::to_string(one.evaluate(data).loss()));
+      return;
+    }
+    auto told        = std::size_t{0};
+    auto const found = follow(one, data, {.checkpoints = {.folder = folder.path}, .epochs = 3,
+                                          .every = std::chrono::milliseconds{1}}, [&](Followed const&) { ++told; });
+    voice.say(std::to_string(found.back().scores.loss()));
+    voice.say(std::to_string(found.back().step) + " " + std::to_string(found.back().epoch) + " " +
+              std::to_string(told == found.size()));
+  }, 60};
+  CHECK(processes.line(1) == processes.line(0));
+  CHECK(processes.line(1) == "60 3 1");
+  CHECK(processes.exit(0) == 0);
+  CHECK(processes.exit(1) == 0);
+}
+
+TEST_CASE("an evaluator sees every checkpoint that is there long enough", "[trainer][follow]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto job          = learner(MirroredStrategy{Cpu::logical(2)});
+  auto evaluator    = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto losses       = std::vector<double>{};
+  auto const train  = [&](int epochs) {
+    job.fit(data, folder.options(epochs));
+    losses.push_back(job.evaluate(data).loss());
+  };
+  train(1);
+  auto const found = follow(evaluator, data, {.checkpoints = {.folder = folder.path}, .epochs = 4,
+                                              .every = std::chrono::milliseconds{1}}, [&](Followed const& one) {
+    if (one.epoch < 4) train(static_cast<int>(one.epoch) + 1);
+  });
+  REQUIRE(found.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(found[i].step == 20 * (i + 1));
+    CHECK(found[i].scores.loss() == Approx(losses[i]).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("what cannot go on says so", "[trainer][resume]") {
+  auto const folder = Folder{};
+  auto gossip       = tiny::learner_under(Gossip{MirroredStrategy{Cpu::logical(2)}});
+  CHECK_THROWS_WITH(gossip.fit(tiny::uneven(), folder.options(1, 3)), Catch::Contains("make each update together"));
+  learner(MirroredStrategy{Cpu::logical(2)}).fit(tiny::uneven(), folder.options(1));
+  auto other = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});     // SGD: one slot, not two
+  CHECK_THROWS_WITH(other.fit(tiny::uneven(), folder.options(2)), Catch::Contains("slot1"));
+}
