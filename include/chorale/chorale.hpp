@@ -7,6 +7,7 @@
 #include <chorale/config.hpp>
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/end_on_signal.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
@@ -43,6 +44,7 @@
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/hierarchical.hpp>
+#include <chorale/reduce/links.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/pairwise.hpp>
@@ -58,6 +60,7 @@
 #include <chorale/reduce/wire.hpp>
 
 #include <chorale/nn/activation.hpp>
+#include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
@@ -68,10 +71,17 @@
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/sequential.hpp>
 
+#include <chorale/strategy/central_storage.hpp>
+#include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/strategy.hpp>
 
+#include <chorale/trainer/callbacks.hpp>
+#include <chorale/trainer/follow.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

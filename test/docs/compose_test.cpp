@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/30-compose.md has tables and sentences that are taken from the code. This asks the compiler again, and compares.
 #include <chorale/chorale.hpp>
+#include <chorale/strategy/parameter_server_strategy.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/shared_memory.hpp>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 using namespace chorale;
@@ -69,6 +71,16 @@ constexpr auto transports = std::tuple{
     Named<TcpTransport>{"`TcpTransport`"}, Named<Layered<LocalTransport, TcpTransport>>{"`Layered<..>`"},
     Named<Messages>{"one with messages only"}, Named<NotOfTheHost>{"one that does not reach host memory"}};
 
+constexpr auto strategies = std::tuple{
+    Named<OneDeviceStrategy<>>{"`OneDeviceStrategy`"}, Named<MirroredStrategy<>>{"`MirroredStrategy`"},
+    Named<CentralStorageStrategy<>>{"`CentralStorageStrategy`"},
+    Named<MultiWorkerMirroredStrategy<>>{"`MultiWorkerMirroredStrategy`"},
+    Named<LocalSgd<8, MirroredStrategy<>>>{"`LocalSgd<8, ..>`"}, Named<Gossip<MirroredStrategy<>>>{"`Gossip<..>`"},
+    Named<ParameterServerStrategy<Asynchronous>>{"`ParameterServerStrategy<Asynchronous>`"},
+    Named<ParameterServerStrategy<Synchronous>>{"`ParameterServerStrategy<Synchronous>`"},
+    Named<ParameterServerStrategy<BoundedStaleness<4>>>{"`ParameterServerStrategy<BoundedStaleness<4>>`"},
+    Named<ParameterServerStrategy<BackupWorkers<1>>>{"`ParameterServerStrategy<BackupWorkers<1>>`"}};
+
 template <class All, class F>
 void each(All const& all, F&& f) {
   std::apply([&](auto const&... one) { (f(one), ...); }, all);
@@ -78,12 +90,33 @@ void each(All const& all, F&& f) {
 template <class S, class R, class T>
 std::string answer() {
   static_assert(Strategy<S> && Transport<T>);
-  constexpr bool runs = ReduceAlgorithm<R, T>, reached = Reaches<T, S>;
-  if constexpr (runs && reached) {
+  if constexpr (detail::fit_together<S, R, T>) {
     static_assert(sizeof(Live<S, R, T>) > 0);                         // the door itself agrees
     return "yes";
   }
-  return runs ? "no, 2" : reached ? "no, 1" : "no, 1 and 2";
+  auto numbers = std::string{};
+  for (auto const& [number, fits] : {std::pair{1, ReduceAlgorithm<R, T>}, {2, Reaches<T, S>}, {3, Takes<S, R>},
+                                     {4, Spares<T, S>}})
+    if (!fits) numbers += (numbers.empty() ? "" : " and ") + std::to_string(number);
+  return "no, " + numbers;
+}
+
+std::string strategy_table() {
+  auto table = std::string{"| Strategy | a reduce that adds | `Wire`, `TopK` | `Reproducible` | over `LocalTransport` | "
+                           "`TcpTransport` | `SharedMemoryTransport` | `Layered<..>` |\n"
+                           "| --- | --- | --- | --- | --- | --- | --- | --- |\n"};
+  each(strategies, [&]<class S>(Named<S> const& strategy) {
+    using Ring = RingAllReduce;
+    CHECK(answer<S, Wire<bf16>, LocalTransport>() == answer<S, TopK<10>, LocalTransport>());
+    table.append("| ").append(strategy.name).append(" |");
+    for (auto const& one : {answer<S, Ring, LocalTransport>(), answer<S, Wire<bf16>, LocalTransport>(),
+                            answer<S, Reproducible<64>, LocalTransport>(), answer<S, Ring, LocalTransport>(),
+                            answer<S, Ring, TcpTransport>(), answer<S, Ring, SharedMemoryTransport>(),
+                            answer<S, Ring, Layered<LocalTransport, TcpTransport>>()})
+      table += " " + one + " |";
+    table += '\n';
+  });
+  return table;
 }
 
 /// The rows of one strategy.
@@ -179,6 +212,10 @@ TEST_CASE("the table of what composes is what the concepts and Live say", "[docs
   CHECK(rows_of<OneDeviceStrategy<>>() == rows_of<MirroredStrategy<>>());
 }
 
+TEST_CASE("the table of strategies is what the concepts and Live say", "[docs]") {
+  check_block("strategies", strategy_table());
+}
+
 TEST_CASE("the table of costs is what the algorithms say", "[docs]") {
   check_block("costs", cost_table());
 }
@@ -186,7 +223,7 @@ TEST_CASE("the table of costs is what the algorithms say", "[docs]") {
 TEST_CASE("every sentence that sends its reader to the page stands on it", "[docs]") {
   auto const sentences = sentences_of(text_of("include/chorale/strategy/live.hpp"));
   auto const text      = on_one_line(text_of(page));
-  CHECK(sentences.size() >= 4);
+  CHECK(sentences.size() >= 6);
   for (auto const& sentence : sentences) {
     auto const there = text.find(on_one_line(sentence)) != std::string::npos;
     if (!there) std::cout << page << " should have\n\n" << sentence << "\n\n";

@@ -57,7 +57,7 @@ tiny::Batches<int> batches(int ranks, Rank rank) {
   return {tiny::batch<int>(10 * rows, 6, 1, static_cast<std::uint64_t>(rank)), std::vector<std::size_t>(10, rows)};
 }
 
-constexpr auto quietly = FitOptions{.show = Show::nothing};
+auto const quietly = FitOptions{.show = Show::nothing};
 
 }  // namespace
 

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/fuzz/data_cifar_target.hpp"
+#include "test/fuzz/data_example_target.hpp"
+#include "test/fuzz/data_idx_target.hpp"
+#include "test/fuzz/data_npy_target.hpp"
+#include "test/fuzz/data_tfrecord_target.hpp"
 #include "test/fuzz/frame_target.hpp"
 #include "test/fuzz/handshake_target.hpp"
+#include "test/fuzz/hostlist_target.hpp"
+#include "test/fuzz/manifest_target.hpp"
+#include "test/fuzz/safetensors_target.hpp"
+#include "test/fuzz/tf_config_target.hpp"
 
 #include <chorale/core/random.hpp>
 
@@ -65,6 +74,43 @@ TEST_CASE("what the frame fuzzer has kept holds every property, and so do inputs
 
 TEST_CASE("what the handshake fuzzer has kept holds every property, and so do inputs near it", "[transport][fuzz]") {
   replay("handshake", fuzz_handshake);
+}
+
+TEST_CASE("what the TF_CONFIG fuzzer has kept holds every property, and so do inputs near it", "[cluster][fuzz]") {
+  replay("tf_config", fuzz_tf_config);
+}
+
+TEST_CASE("what the host list fuzzer has kept holds every property, and so do inputs near it", "[cluster][fuzz]") {
+  replay("hostlist", fuzz_hostlist);
+}
+
+TEST_CASE("what the TFRecord fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
+  replay("data_tfrecord", fuzz_data_tfrecord);
+}
+
+TEST_CASE("what the Example fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
+  replay("data_example", fuzz_data_example);
+}
+
+TEST_CASE("what the npy fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
+  replay("data_npy", fuzz_data_npy);
+}
+
+TEST_CASE("what the CIFAR fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
+  replay("data_cifar", fuzz_data_cifar);
+}
+
+TEST_CASE("what the IDX fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
+  replay("data_idx", fuzz_data_idx);
+}
+
+TEST_CASE("what the manifest fuzzer has kept holds every property, and so do inputs near it", "[checkpoint][fuzz]") {
+  replay("manifest", fuzz_manifest);
+}
+
+TEST_CASE("what the safetensors fuzzer has kept holds every property, and so do inputs near it",
+          "[checkpoint][fuzz]") {
+  replay("safetensors", fuzz_safetensors);
 }
 
 TEST_CASE("someone in the middle who only delivers is not noticed", "[transport][fuzz]") {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # smoke_test.sh PROGRAM: a tiny run ends with the test's loss and accuracy; bad input ends with 2 and one sentence.
 set -u
-program=$1
+program=$(readlink -f "$1")
+cd "$TEST_TMPDIR" || exit 1                                # for what it writes
 name=$(basename "$program")
 failed=0
 

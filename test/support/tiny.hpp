@@ -54,6 +54,7 @@ struct Batches {
     bool next(element& batch) {
       if (i == from->sizes.size()) return false;
       batch = from->rows.view(first, from->sizes[i]);
+      batch.first_row = 0;                                                 // a global batch begins with its row 0
       first += from->sizes[i++];
       return true;
     }
@@ -74,5 +75,12 @@ struct LeNet : nn::Sequential<
 /// A network with one of everything that could tell replicas apart, and few numbers.
 struct Small : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                               nn::Dense<16>, nn::Tanh, nn::Dropout<30>, nn::Dense<3>> {};
+
+/// Small with Adam on so many replicas, which share the cores.
+template <class R, class T = LocalTransport>
+auto trainer(int replicas, R reduce, T transport = {}) {
+  return Trainer{nn::compile<Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+                 MirroredStrategy{Cpu::logical(replicas)}, reduce, transport, 7};
+}
 
 }  // namespace tiny

@@ -1,0 +1,7 @@
+// on_write_read_alone.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/tensor/synced.hpp>
+
+using namespace chorale;
+
+float get(SyncedVariable<float, Sync::on_write, Aggregation::sum> const& scale) { return scale.local().read(); }

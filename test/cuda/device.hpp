@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPU of this machine, for the tests that need one.
+#pragma once
+
+#include <chorale/device/cuda.hpp>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+
+namespace chorale::test {
+
+/// Nothing, and a line that says that the test was skipped and why, where there is no GPU:
+///   auto const gpu = gpu_or_skip("the name of this test");
+///   if (!gpu) return;
+inline std::optional<Cuda> gpu_or_skip(std::string const& test) {
+  auto const devices = Cuda::visible();
+  if (!devices.empty()) return devices.front();
+  std::printf("SKIPPED: %s: %s\n", test.c_str(), Cuda::missing().c_str());
+  return {};
+}
+
+}  // namespace chorale::test

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In place of <chorale/tensor/each_cuda.cuh>, for a compiler that is not nvcc: what a kernel does to each element, in a
+// loop on the CPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#undef __device__
+#define __device__
+
+namespace chorale::cuda::launch {
+
+using std::isfinite, std::max, std::min;
+
+namespace detail {
+
+inline float normcdff(float x) { return 0.5F * std::erfc(-x * 0.70710678F); }
+
+template <class F>
+cudaError_t each(std::size_t n, cudaStream_t, F f) {
+  for (std::size_t i = 0; i < n; ++i) f(i);
+  return cudaSuccess;
+}
+
+template <class F>
+cudaError_t sum_each(unsigned parts, std::size_t n, double* sums, cudaStream_t, F f) {
+  for (unsigned part = 0; part < parts; ++part) {
+    sums[part] = 0;
+    for (std::size_t i = part; i < n; i += parts) sums[part] += f(i);
+  }
+  return cudaSuccess;
+}
+
+}  // namespace detail
+
+}  // namespace chorale::cuda::launch

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In place of cuBLASLt: those of its calls that the library makes, as loops on the CPU, after their documentation. See
+// runtime.cpp.
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+// What is behind cuBLASLt's handles.
+struct Matrix {
+  std::uint64_t rows, columns;
+  std::int64_t leading;
+};
+struct Work {
+  std::int32_t turn_a, turn_b;
+  cublasLtEpilogue_t after;
+  float* bias;
+};
+
+template <class T, class Handle>
+auto create(Handle* handle, T value) {
+  *handle = reinterpret_cast<Handle>(new T{value});
+}
+template <class T>
+auto& as(void const* p) {
+  return *static_cast<T*>(const_cast<void*>(p));
+}
+
+}  // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return create(h, 0), CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return delete &as<int>(h), CUBLAS_STATUS_SUCCESS; }
+char const* cublasLtGetStatusName(cublasStatus_t) { return "?"; }
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t leading) {
+  return create(l, Matrix{rows, columns, leading}), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+  return delete &as<Matrix>(l), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute, cudaDataType) {
+  create(d, Work{0, 0, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
+  return compute == CUBLAS_COMPUTE_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete &as<Work>(d), CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t which,
+                                              void const* value, std::size_t bytes) {
+  auto const put = [&](auto& to) {
+    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+    return std::memcpy(&to, value, bytes), CUBLAS_STATUS_SUCCESS;
+  };
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return put(as<Work>(d).turn_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return put(as<Work>(d).turn_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return put(as<Work>(d).after);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return put(as<Work>(d).bias);
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
+  return create(p, 0), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  return delete &as<int>(p), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t which, void const*,
+                                                    std::size_t bytes) {
+  auto const wanted = which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? sizeof(std::uint64_t) : sizeof(std::uint32_t);
+  return bytes == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/// Does the shape of each factor fit the result? BGRADA is refused for results of an odd number of rows, so that both
+/// ways to a bias' gradient are tested.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t to, cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t*, int* count) {
+  auto const &w = as<Work>(d);
+  auto const &x = as<Matrix>(a), &y = as<Matrix>(b), &z = as<Matrix>(to);
+  auto const m = w.turn_a ? x.columns : x.rows, k = w.turn_a ? x.rows : x.columns;
+  auto const n = w.turn_b ? y.rows : y.columns, k_of_b = w.turn_b ? y.columns : y.rows;
+  if (m != z.rows || n != z.columns || k != k_of_b) return CUBLAS_STATUS_INVALID_VALUE;
+  *count = w.after == CUBLASLT_EPILOGUE_BGRADA && m % 2 == 1 ? 0 : 1;
+  return *count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, void const*, void const* a,
+                              cublasLtMatrixLayout_t of_a, void const* b, cublasLtMatrixLayout_t of_b, void const*,
+                              void const*, cublasLtMatrixLayout_t, void* to, cublasLtMatrixLayout_t of_d,
+                              cublasLtMatmulAlgo_t const*, void*, std::size_t, cudaStream_t) {
+  auto const &w = as<Work>(d);
+  auto const &x = as<Matrix>(of_a), &y = as<Matrix>(of_b), &z = as<Matrix>(of_d);
+  auto const k  = w.turn_a ? x.rows : x.columns;
+  auto const at = [](void const* data, Matrix const& l, std::uint64_t row, std::uint64_t column) {
+    return static_cast<float const*>(data)[column * static_cast<std::uint64_t>(l.leading) + row];
+  };
+  for (std::uint64_t i = 0; i < z.rows; ++i) {
+    auto sum_of_a = 0.0F;
+    for (std::uint64_t l = 0; l < k; ++l) sum_of_a += w.turn_a ? at(a, x, l, i) : at(a, x, i, l);
+    if (w.after == CUBLASLT_EPILOGUE_BGRADA) w.bias[i] = sum_of_a;
+    for (std::uint64_t j = 0; j < z.columns; ++j) {
+      auto sum = 0.0F;
+      for (std::uint64_t l = 0; l < k; ++l)
+        sum += (w.turn_a ? at(a, x, l, i) : at(a, x, i, l)) * (w.turn_b ? at(b, y, j, l) : at(b, y, l, j));
+      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) sum += w.bias[i];
+      if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
+      static_cast<float*>(to)[j * static_cast<std::uint64_t>(z.leading) + i] = sum;
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In place of cuDNN: those of its calls that the library makes, as loops on the CPU, after their documentation. See
+// runtime.cpp.
+#include <cudnn.h>
+
+#include <cstddef>
+#include <cstring>
+
+extern "C" {
+
+struct cudnnTensorStruct {
+  int n, c, h, w;
+};
+struct cudnnFilterStruct {
+  int k, c, h, w;
+};
+struct cudnnConvolutionStruct {
+  int pad_h, pad_w, stride_h, stride_w;
+};
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* h) { return *h = reinterpret_cast<cudnnHandle_t>(new int{0}), CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return delete reinterpret_cast<int*>(h), CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+char const* cudnnGetErrorString(cudnnStatus_t) { return "?"; }
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* d) {
+  return *d = new cudnnTensorStruct{}, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) { return delete d, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t format, cudnnDataType_t, int n,
+                                         int c, int h, int w) {
+  *d = {n, c, h, w};
+  return format == CUDNN_TENSOR_NHWC ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* d) {
+  return *d = new cudnnFilterStruct{}, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t d) { return delete d, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t, cudnnTensorFormat_t format, int k,
+                                         int c, int h, int w) {
+  *d = {k, c, h, w};
+  return format == CUDNN_TENSOR_NHWC ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* d) {
+  return *d = new cudnnConvolutionStruct{}, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d) {
+  return delete d, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int u, int v, int,
+                                              int, cudnnConvolutionMode_t mode, cudnnDataType_t) {
+  *d = {pad_h, pad_w, u, v};
+  return mode == CUDNN_CROSS_CORRELATION ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t) {
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // extern "C"
+
+namespace {
+
+/// f(x, w, y) for the places of each three numbers that belong together; the shapes must fit.
+template <class F>
+cudnnStatus_t convolve(cudnnTensorStruct const& x, cudnnFilterStruct const& w, cudnnConvolutionStruct const& how,
+                       cudnnTensorStruct const& y, F f) {
+  if (y.n != x.n || y.c != w.k || w.c != x.c || y.h != (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1 ||
+      y.w != (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1)
+    return CUDNN_STATUS_BAD_PARAM;
+  for (int n = 0; n < y.n; ++n)
+    for (int i = 0; i < y.h; ++i)
+      for (int j = 0; j < y.w; ++j)
+        for (int k = 0; k < w.k; ++k)
+          for (int r = 0; r < w.h; ++r)
+            for (int s = 0; s < w.w; ++s) {
+              auto const row = i * how.stride_h - how.pad_h + r, column = j * how.stride_w - how.pad_w + s;
+              if (row < 0 || row >= x.h || column < 0 || column >= x.w) continue;
+              for (int c = 0; c < x.c; ++c)
+                f(((n * x.h + row) * x.w + column) * x.c + c, ((k * w.h + r) * w.w + s) * w.c + c,
+                  ((n * y.h + i) * y.w + j) * y.c + k);
+            }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/// A list of two: the first is not deterministic, the second needs 64 bytes of scratch.
+template <class Result, class Algorithm>
+cudnnStatus_t list_two(Algorithm first, Algorithm second, int* count, Result* results) {
+  results[0].algo = first, results[0].status = CUDNN_STATUS_SUCCESS, results[0].determinism = CUDNN_NON_DETERMINISTIC;
+  results[1].algo = second, results[1].status = CUDNN_STATUS_SUCCESS, results[1].determinism = CUDNN_DETERMINISTIC;
+  return *count = 2, CUDNN_STATUS_SUCCESS;
+}
+
+auto zeros(void* to, int n) { std::memset(to, 0, static_cast<std::size_t>(n) * sizeof(float)); }
+auto scratch_is_there(void* scratch, std::size_t bytes) {
+  if (bytes == 64) std::memset(scratch, 1, bytes);
+  return bytes == 64;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+                                                     cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, int, int* n,
+                                                     cudnnConvolutionFwdAlgoPerf_t* r) {
+  return list_two(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, n, r);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t,
+                                                            cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                            cudnnFilterDescriptor_t, int, int* n,
+                                                            cudnnConvolutionBwdFilterAlgoPerf_t* r) {
+  return list_two(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, n, r);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t,
+                                                          cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                          cudnnTensorDescriptor_t, int, int* n,
+                                                          cudnnConvolutionBwdDataAlgoPerf_t* r) {
+  return list_two(CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, n, r);
+}
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+                                                      cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
+                                                      cudnnConvolutionFwdAlgo_t, std::size_t* bytes) {
+  return *bytes = 64, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t,
+                                                             cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                             cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,
+                                                             std::size_t* bytes) {
+  return *bytes = 64, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t,
+                                                           cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                           cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,
+                                                           std::size_t* bytes) {
+  return *bytes = 64, CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, void const*, cudnnTensorDescriptor_t x, void const* from,
+                                      cudnnFilterDescriptor_t w, void const* kernel, cudnnConvolutionDescriptor_t how,
+                                      cudnnConvolutionFwdAlgo_t, void* scratch, std::size_t bytes, void const*,
+                                      cudnnTensorDescriptor_t y, void* to) {
+  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
+  zeros(to, y->n * y->c * y->h * y->w);
+  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+    static_cast<float*>(to)[c] += static_cast<float const*>(from)[a] * static_cast<float const*>(kernel)[b];
+  });
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, void const*, cudnnTensorDescriptor_t x, void const* from,
+                                             cudnnTensorDescriptor_t y, void const* dy,
+                                             cudnnConvolutionDescriptor_t how, cudnnConvolutionBwdFilterAlgo_t,
+                                             void* scratch, std::size_t bytes, void const*,
+                                             cudnnFilterDescriptor_t w, void* to) {
+  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
+  zeros(to, w->k * w->c * w->h * w->w);
+  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+    static_cast<float*>(to)[b] += static_cast<float const*>(from)[a] * static_cast<float const*>(dy)[c];
+  });
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, void const*, cudnnFilterDescriptor_t w, void const* kernel,
+                                           cudnnTensorDescriptor_t y, void const* dy, cudnnConvolutionDescriptor_t how,
+                                           cudnnConvolutionBwdDataAlgo_t, void* scratch, std::size_t bytes, void const*,
+                                           cudnnTensorDescriptor_t x, void* to) {
+  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
+  zeros(to, x->n * x->c * x->h * x->w);
+  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+    static_cast<float*>(to)[a] += static_cast<float const*>(kernel)[b] * static_cast<float const*>(dy)[c];
+  });
+}
+
+}  // extern "C"
