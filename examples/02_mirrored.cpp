@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
                                         metric::Accuracy{});
       auto trainer = Trainer{model, strategy, DirectAllReduce{}, LocalTransport{}, o.seed};
 
-      trainer.fit(train, {.epochs = o.epochs});
+      trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}});
       example::print_test(trainer.evaluate(test));
     });
   });

@@ -18,6 +18,8 @@ Options parse(int argc, char** argv, Options o) {
   flags.add_option("--lr", o.lr, "learning rate, or decay: 1e-3, from epoch 4 on 1e-4, from 8 on 1e-5")
       ->capture_default_str();
   flags.add_option("--rows", o.rows, "digits to draw for training")->capture_default_str();
+  flags.add_option("--checkpoints", o.checkpoints, "folder: goes on from the newest one there, saves after each epoch");
+  flags.add_option("--run", o.run, "folder for curves, traces and files of variables; without it none are written");
   try {
     flags.parse(argc, argv);
   } catch (CLI::Success const& asked) {                                    // --help

@@ -20,6 +20,8 @@ struct Options {
   std::uint64_t seed = 1;
   std::string lr     = "0.001";               // a number, or "decay"
   int rows           = 20'000;                // drawn for training; a quarter more for the test
+  std::string checkpoints;                    // a folder to go on from and to save to; empty: none
+  std::string run;                            // a folder for what the run tells; empty: none
 
   chorale::optim::Rate rate() const {
     if (lr == "decay") return chorale::optim::decaying();
@@ -40,6 +42,11 @@ void with_digits(Options const& o, F&& f) {
   if (!o.data.empty()) return f(data::mnist(o.data, data::train), data::mnist(o.data, data::test));
   auto const rows = static_cast<std::size_t>(o.rows);
   f(data::digits(rows, o.seed), data::digits(rows / 4, o.seed, rows));
+}
+
+/// The cluster that was found; alone, two workers and a server as threads of this process.
+inline chorale::Cluster with_server(chorale::Cluster const& found) {
+  return found.is_local() ? chorale::Cluster::local(2, 1) : found;
 }
 
 /// test: loss 0.0373 accuracy 0.9890 (10000 images)
