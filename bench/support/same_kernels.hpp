@@ -40,13 +40,15 @@ class SameKernels {
     };
     auto const w  = [&](std::size_t o) { return at(variables_, o); };
     auto const g  = [&](std::size_t o) { return at(gradients_, o); };
-    conv_.bind(
-        {nullptr, at(y_conv_), nullptr, at(d_b_), w(346'832), w(347'120), g(346'832), g(347'120), w_conv_.data()});
+    conv_.bind({.y = at(y_conv_), .dy = at(d_b_), .kernel = w(346'832), .bias = w(347'120), .d_kernel = g(346'832),
+                .d_bias = g(347'120), .workspace = w_conv_.data()});
     relu_1_.bind({at(y_conv_), at(y_conv_), at(d_b_), at(d_b_)});
     flatten_.bind({at(y_conv_), at(y_flat_), at(d_b_), at(d_a_)});
-    dense_1_.bind({at(y_flat_), at(y_1_), at(d_a_), at(d_b_), w(656), w(346'768), g(656), g(346'768), w_1_.data()});
+    dense_1_.bind({.x = at(y_flat_), .y = at(y_1_), .dx = at(d_a_), .dy = at(d_b_), .kernel = w(656),
+                   .bias = w(346'768), .d_kernel = g(656), .d_bias = g(346'768), .workspace = w_1_.data()});
     relu_2_.bind({at(y_1_), at(y_1_), at(d_b_), at(d_b_)});
-    dense_2_.bind({at(y_1_), at(y_2_), at(d_b_), at(d_a_), w(0), w(640), g(0), g(640), w_2_.data()});
+    dense_2_.bind({.x = at(y_1_), .y = at(y_2_), .dx = at(d_b_), .dy = at(d_a_), .kernel = w(0), .bias = w(640),
+                   .d_kernel = g(0), .d_bias = g(640), .workspace = w_2_.data()});
 
     auto const fill = [&](std::size_t offset, VariableSpec const& spec, std::uint64_t stream) {
       initialize(Span<float>{w(offset), spec.size()}, spec, Random{seed, stream});

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A parameter server over loopback TCP, beside torch.distributed.rpc and sockets by hand.
+//
+//   tools/run bench/ps --json
+//
+// Two workers and one or two servers, processes of this host; both workers call at once, without a pause. Contenders
+// run in processes of their own, in turn, several rounds; a row has medians. MB/s is of both workers together.
+//
+//   push_dense   64 MiB of gradients, which the server applies by SGD
+//   pull_dense   64 MiB of values
+//   push_rows    20,480 rows of 64 floats, of a table of 200,000
+//   pull_rows    the same rows
+//   empty        a pull of a version that the worker has: nothing
+//
+// The limit is the same bytes one way over sockets by hand; nothing is done with them. The peer is torch RPC, the
+// faster of two settings; its server does what ours does, by add_, index_add_ and index_select.
+//
+// The peer needs Debian's python3-torch. Without it the program says so and leaves it out.
+#include "support/ps_ours.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using bench::PsCase;
+
+struct Goal {
+  PsCase what;
+  double ratio;                                                            // to the peer
+};
+
+std::vector<Goal> const goals = {
+    {{"push_dense", bench::ps_dense * sizeof(float)}, 2.5},
+    {{"pull_dense", bench::ps_dense * sizeof(float)}, 2},
+    {{"push_rows", bench::ps_rows * bench::ps_width * sizeof(float)}, 4},
+    {{"pull_rows", bench::ps_rows * bench::ps_width * sizeof(float)}, 1.5},
+    {{"empty", sizeof(float)}, 10},
+};
+
+constexpr char const* python = "/usr/bin/python3";                         // the one that Debian's torch is for
+
+/// Who is measured, by a program of its own.
+struct Contender {
+  std::string name, command;
+  std::vector<double> microseconds{};
+
+  double median() const { return bench::median(microseconds); }
+};
+
+/// Where Bazel puts it, else below the current folder.
+std::string peer_script() {
+  auto const script = std::string{"bench/support/ps_peer.py"};
+  auto const beside = bench::this_program() + ".runfiles/_main/" + script;
+  return std::filesystem::exists(beside) ? beside : std::filesystem::exists(script) ? script : "";
+}
+
+bool has_peer(std::string const& script) {
+  try {
+    if (script.empty()) throw std::runtime_error{"bench/support/ps_peer.py is not here"};
+    bench::output_of(std::string{python} + " -c 'import torch.distributed.rpc'");
+    return true;
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "SKIPPED: torch RPC: %s\n         Try: apt-get install python3-torch\n", error.what());
+    return false;
+  }
+}
+
+std::vector<Contender> contenders(PsCase const& what, int servers, std::string const& script, bool peer) {
+  auto const calls   = what.bytes > (32 << 20) ? "15" : what.bytes > 4 ? "120" : "1000";
+  auto const measure = "'" + bench::this_program() + "' --case " + what.name + " --servers " +
+                       std::to_string(servers) + " --measure ";
+  auto all           = std::vector<Contender>{{"ours", measure + "ours"}, {"limit", measure + "limit"}};
+  for (std::string const transports : {"uv", "shm,uv"})
+    if (peer)
+      all.push_back({"torch RPC over " + transports,
+                     std::string{python} + " '" + script + "' " + what.name + " --transports " + transports +
+                         " --servers " + std::to_string(servers) + " --calls " + calls});
+  return all;
+}
+
+/// all   ours, the limit, then peers
+void print(Goal const& goal, int servers, std::vector<Contender> const& all, bool json) {
+  auto const empty  = goal.what.name == "empty";
+  auto const bytes  = empty ? 0.0 : static_cast<double>(goal.what.bytes);
+  auto row          = bench::Row{"ps/" + goal.what.name};
+  auto const number = [&](std::string const& prefix, Contender const& one) {
+    if (empty) row.add(prefix + "milliseconds", one.median() / 1e3);
+    else row.add(prefix + "MB_per_s", bench::ps_workers * bytes / one.median(), "%.0f");
+  };
+  row.add("servers", servers, "%.0f").add("bytes", bytes, "%.0f");
+  number("", all[0]);
+  number("limit_", all[1]);
+  if (all.size() > 2) {
+    auto const best = std::min_element(all.begin() + 2, all.end(), [](auto const& a, auto const& b) {
+      return a.median() < b.median();
+    });
+    row.add("peer", best->name);
+    number("peer_", *best);
+    row.add("ratio", best->median() / all[0].median(), "%.2f").add("to_reach", goal.ratio, "%.2f");
+  }
+  row.print(json);
+}
+
+void report(int rounds, bool json, std::string const& only, std::vector<int> const& servers) {
+  auto const script = peer_script();
+  auto const peer   = has_peer(script);
+  if (!json)
+    std::printf("%s; parameter server, 2 workers, %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
+  for (auto const& goal : goals) {
+    if (!only.empty() && only != goal.what.name) continue;
+    for (int const s : servers) {
+      auto all = contenders(goal.what, s, script, peer);
+      for (int round = 0; round < rounds; ++round)
+        for (auto& one : all)
+          one.microseconds.push_back(bench::number_after(bench::output_of(one.command), "microseconds"));
+      print(goal, s, all, json);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto flags   = CLI::App{"A parameter server over loopback TCP, beside torch RPC and sockets by hand."};
+  auto rounds  = 3;
+  auto json    = false;
+  auto measure = std::string{}, only = std::string{};
+  auto servers = std::vector<int>{1, 2};
+  flags.add_flag("--json", json, "one JSON object a line");
+  flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
+  flags.add_option("--servers", servers, "one or more numbers")->check(CLI::Range(1, 16))->capture_default_str();
+  flags.add_option("--case", only, "one of the above, else all");
+  flags.add_option("--measure", measure, "ours or limit: print its microseconds")
+      ->check(CLI::IsMember({"ours", "limit"}));
+  CLI11_PARSE(flags, argc, argv);
+  if (measure.empty()) return report(rounds, json, only, servers), 0;
+  for (auto const& goal : goals)
+    if (goal.what.name == only)
+      std::printf("microseconds %.4f\n", measure == "ours" ? bench::our_ps(goal.what, servers.front())
+                                                           : bench::bare_ps(goal.what));
+} catch (std::exception const& error) {
+  std::cerr << error.what() << '\n';
+  return chorale::exit_code(error);
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What training would take on 1 to 4096 ranks, by simulation: nothing here was measured on such machines.
+//
+//   tools/run bench/scaling --json
+//
+//   step/...       step time and speed-up of a model on a network, for each algorithm, with and without overlap. Up to
+//                  --simulate ranks by a simulation of the algorithm itself, beyond by predicted_time()
+//   servers/...    speed-up with parameter servers, by a model of their messages in this file; up to --simulate workers
+//                  also by the strategy's own client and service, with fewer elements and a network slower by as much
+//   published/...  what others published, and what their assumptions give here
+//   check/...      all-reduces of 2 to 4 ranks of this machine, the fastest of five medians, and what is predicted from
+//                  what `calibrate` measures; ranks beyond the cores are taken to share them
+//   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
+//
+// A step computes a third of its time forward and two thirds backward. With overlap, eight buckets leave as they become
+// final; without, all gradients leave in the end. bf16 halves the bytes. Speed-up: rows per second beside one rank.
+#include "support/calibrated.hpp"
+#include "support/our_reduce.hpp"
+
+#include <chorale/reduce/advise.hpp>
+#include <chorale/optim/sgd.hpp>
+#include <chorale/reduce/hierarchical.hpp>
+#include <chorale/strategy/parameter_client.hpp>
+#include <chorale/strategy/parameter_server.hpp>
+#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/transport/simulated.hpp>
+#include <chorale/transport/simulated_layers.hpp>
+#include <chorale/transport/simulated_sizes.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <limits>
+
+using namespace chorale;
+using namespace std::chrono_literals;
+
+template <>
+inline constexpr Element chorale::element_of<Weightless> = Element::f32;
+
+namespace {
+
+template <class R>
+void reduce(SimulatedEndpoint& at, Span<Weightless> x) {
+  R{}.all_reduce(at, x, Op::sum);
+}
+
+bool fits(Advised algorithm, int ranks, CostModel const& model) {
+  auto const L = model.ranks_per_host;
+  return algorithm != Advised::hierarchical || (L > 1 && ranks > L && ranks % L == 0);
+}
+
+VirtualTime simulated_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
+  auto const nowhere = Nowhere{bytes / 4};
+  auto const x       = nowhere.span();
+  return simulate(ranks, [&](SimulatedEndpoint& at) {
+    switch (algorithm) {
+      case Advised::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
+      case Advised::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
+      case Advised::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
+      case Advised::ring: return reduce<RingAllReduce>(at, x);
+      case Advised::hierarchical: break;
+    }
+    auto layers = SimulatedLayers{at, model.ranks_per_host};
+    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
+  }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
+}
+
+// Steps.
+
+struct Model {
+  std::string name;
+  std::size_t bytes;                                                       // of gradients
+  VirtualTime compute;                                                     // of one step on one device
+};
+
+struct Network {
+  std::string name;
+  CostModel model;
+};
+
+std::vector<Model> const models{{"dense 25.6M float", 102'400'000, 300ms},
+                                {"dense 25.6M bf16", 51'200'000, 300ms},
+                                {"dense 210M float", 840'000'000, 300ms},
+                                {"sparse, 1 MB of rows", 1'000'000, 40ms}};
+std::vector<Network> const networks{
+    {"flat, 10 us, 12.5 GB/s", {}},
+    {"hosts of 8, 150 GB/s inside",
+     {.near = {.latency = 3us, .bytes_per_second = 150e9}, .far = {.latency = 8us, .bytes_per_second = 25e9},
+      .ranks_per_host = 8, .hosts_per_rack = 16, .oversubscription = 2}},
+    {"flat, 50 us, 1.25 GB/s", {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}}};
+
+void print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json) {
+  for (auto const& [network, cost] : networks)
+    for (auto const& model : models)
+      for (int const P : ranks)
+        for (auto const algorithm : all_advised) {
+          if (P == 1 || !fits(algorithm, P, cost)) continue;
+          auto const simulated = P <= simulate_up_to;
+          auto const time      = [&](std::size_t bytes) {
+            return simulated ? simulated_time(algorithm, P, bytes, cost) : predicted_time(algorithm, P, bytes, cost);
+          };
+          auto const after = step_time(model.compute, time(model.bytes), 1);
+          auto const during = step_time(model.compute, time(model.bytes / 8), 8);
+          auto const speedup = [&](VirtualTime step) { return P * seconds(model.compute) / seconds(step); };
+          bench::Row{"step/" + std::string{name(algorithm)}}
+              .add("network", network).add("model", model.name).add("how", simulated ? "simulated" : "predicted")
+              .add("ranks", P, "%.0f").add("step_ms", seconds(after) * 1e3).add("speedup", speedup(after))
+              .add("overlapped_step_ms", seconds(during) * 1e3).add("overlapped_speedup", speedup(during)).print(json);
+        }
+}
+
+// Parameter servers: workers push what they computed to all servers, in equal parts, and pull as much.
+
+struct Servers {
+  int workers, servers, steps;
+  int ahead;                                                               // steps; 0: all wait for all; -1: no limit
+  std::size_t bytes;                                                       // that a worker pushes in a step, and pulls
+  VirtualTime compute;
+};
+
+void serve(SimulatedEndpoint& at, Servers const& job, Bytes part) {
+  struct Worker {
+    SimulatedEndpoint::pending push;
+    int pushed = 0, answered = 0;
+  };
+  auto workers = std::vector<Worker>(static_cast<std::size_t>(job.workers));
+  auto answers = std::vector<SimulatedEndpoint::pending>{};
+  for (Rank w = 0; w < job.workers; ++w) workers[static_cast<std::size_t>(w)].push = at.recv(w, Tag{1}, part);
+  for (auto left = job.workers * job.steps; left > 0;) {
+    auto slowest = job.steps;
+    for (Rank w = 0; w < job.workers; ++w) {
+      auto& worker = workers[static_cast<std::size_t>(w)];
+      if (worker.pushed == worker.answered && worker.pushed < job.steps && worker.push.done()) ++worker.pushed;
+      slowest = std::min(slowest, worker.pushed);
+    }
+    for (Rank w = 0; w < job.workers; ++w) {
+      auto& worker = workers[static_cast<std::size_t>(w)];
+      if (worker.pushed == worker.answered || (job.ahead >= 0 && worker.pushed > slowest + job.ahead)) continue;
+      answers.push_back(at.send(w, Tag{2}, part));
+      ++worker.answered;
+      --left;
+      if (worker.answered < job.steps) worker.push = at.recv(w, Tag{1}, part);
+    }
+  }
+  for (auto& answer : answers) answer.wait();
+}
+
+void compute(SimulatedEndpoint& at, Servers const& job, int step) {
+  auto const u = Random{5, static_cast<std::uint64_t>(at.rank())}.uniform(static_cast<std::uint64_t>(step));
+  at.work(virtual_seconds(seconds(job.compute) * (0.9 + 0.2 * static_cast<double>(u))));     // 10 % either way
+}
+
+void train(SimulatedEndpoint& at, Servers const& job, Bytes part) {
+  for (int step = 0; step < job.steps; ++step) {
+    compute(at, job, step);
+    auto under_way = std::vector<SimulatedEndpoint::pending>{};
+    for (int s = 0; s < job.servers; ++s) under_way.push_back(at.send(job.workers + s, Tag{1}, part));
+    for (int s = 0; s < job.servers; ++s) under_way.push_back(at.recv(job.workers + s, Tag{2}, part));
+    for (auto& one : under_way) one.wait();
+  }
+}
+
+/// Speed-up of the workers over one that computes alone.
+double speedup_of(Servers const& job, CostModel const& model) {
+  auto const nowhere = Nowhere{job.bytes};
+  auto const part    = std::as_writable_bytes(nowhere.span()).first(job.bytes / static_cast<std::size_t>(job.servers));
+  auto const run     = simulate(job.workers + job.servers, [&](SimulatedEndpoint& at) {
+    if (at.rank() < job.workers) train(at, job, part);
+    else serve(at, job, part);
+  }, {.model = model, .payload = SimulatedPayload::sizes}).check();
+  return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
+}
+
+/// The same by ParameterClient and ParameterService. Numbers are real, and fewer: they and the request in front of them
+/// take as long as a server's part of the model. All workers have one memory, at which nobody looks.
+template <Consistency C>
+double speedup_by(C when, Servers const& job, CostModel model) {
+  auto const part  = static_cast<double>(job.bytes) / job.servers;
+  auto const each  = std::min<std::size_t>(4'096, static_cast<std::size_t>(part / sizeof(float)));
+  auto const front = static_cast<double>(sizeof(ParameterRequest) + sizeof(ParameterReply)) / 2;
+  auto const times = part / (static_cast<double>(each * sizeof(float)) + front);
+  for (auto* speed : {&model.far.bytes_per_second, &model.near.bytes_per_second, &model.fold_bytes_per_second})
+    *speed /= times;
+  auto runs = std::vector<std::vector<Range>>{};
+  for (std::size_t s = 0; s < static_cast<std::size_t>(job.servers); ++s)
+    runs.push_back({{plan::header + s * each, plan::header + (s + 1) * each}});
+  auto const shards = ParameterShards{job.workers, std::move(runs)};
+  auto gradients    = std::vector<float>(shards.extent() + plan::trailer), values = gradients;
+  gradients[plan::rows_at] = 1;
+  auto const run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
+    if (at.rank() >= job.workers) return ParameterService{at, when, optim::SGD{}, shards, values}.serve();
+    auto client = ParameterClient<SimulatedEndpoint>{at, shards};
+    for (int step = 0; step < job.steps; ++step) {
+      compute(at, job, step);
+      client.push_and_pull({gradients, {}, {}}, {values, {}}, 0);
+    }
+    client.leave();
+  }, {.model = model, .failures = Failures::apart}).check();
+  return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
+}
+
+double speedup_by_service(Servers const& job) {
+  if (job.ahead < 0) return speedup_by(Asynchronous{}, job, {});
+  if (job.ahead == 2) return speedup_by(BoundedStaleness<2>{}, job, {});
+  return speedup_by(Synchronous{}, job, {});
+}
+
+void print_servers(int largest, int simulate_up_to, bool json) {
+  for (auto const& model : models)
+    for (int const P : {8, 64, 512}) {
+      if (P > largest || model.bytes > 200'000'000) continue;
+      for (auto const& [kind, ahead] : {std::pair{"synchronous", 0}, std::pair{"two steps ahead", 2},
+                                        std::pair{"asynchronous", -1}}) {
+        auto const job = Servers{P, std::max(1, P / 8), 5, ahead, model.bytes, model.compute};
+        auto row       = bench::Row{std::string{"servers/"} + kind};
+        row.add("model", model.name).add("ranks", P, "%.0f").add("servers", job.servers, "%.0f")
+            .add("speedup", speedup_of(job, {}));
+        if (P <= simulate_up_to) row.add("speedup_of_the_service", speedup_by_service(job));
+        row.print(json);
+      }
+    }
+}
+
+// What others published.
+
+void print_published(bool json) {
+  auto const print = [&](std::string const& what, int ranks, double published, double ours,
+                         std::string const& assumptions) {
+    bench::Row{"published/" + what}.add("ranks", ranks, "%.0f").add("published", published).add("simulated", ours)
+        .add("ratio", ours / published).add("assumptions", assumptions).print(json);
+  };
+  auto const by_ring = [](int P, Model const& m, CostModel const& model, int buckets) {
+    auto const one = simulated_time(Advised::ring, P, m.bytes / static_cast<std::size_t>(buckets), model);
+    return P * seconds(m.compute) / seconds(step_time(m.compute, one, buckets));
+  };
+  print("images, one host", 8, 7, by_ring(8, {"", 51'200'000, 330ms},
+                                          {.near = {.latency = 5us, .bytes_per_second = 20e9}, .ranks_per_host = 8}, 8),
+        "256 rows in 330 ms; 25.6M bf16; 20 GB/s to each neighbour; overlap; no time for reading and decoding images");
+  print("translation, one host", 8, 6,
+        by_ring(8, {"", 840'000'000, 500ms},
+                {.near = {.latency = 10us, .bytes_per_second = 8e9}, .ranks_per_host = 8}, 1),
+        "500 ms; 210M float; 8 GB/s to each neighbour; no overlap");
+  print("images, 50 hosts", 50, 32, by_ring(50, {"", 95'000'000, 330ms},
+                                            {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}, 1),
+        "330 ms; 23.8M float; 1.25 GB/s per host; no overlap; no stragglers");
+  print("ranking, sparse, 500 hosts", 500, 300,
+        speedup_of({500, 100, 5, -1, 1'000'000, 20ms}, {.overhead = 20us, .far = {50us, 1.25e9}}),
+        "20 ms, 10 % either way; 1 MB of rows per step; 100 asynchronous servers; 20 us per message; 1.25 GB/s");
+}
+
+// This machine.
+
+void print_checks(bool json) {
+  for (std::string const transport : {"threads", "tcp"}) {
+    auto const model = bench::calibrate(transport).model();
+    for (int const P : {2, 3, 4})
+      for (std::size_t const bytes : {1'024U, 65'536U, 1'048'576U, 4'194'304U})
+        for (auto const algorithm : {Advised::ring, Advised::halving_doubling}) {
+          auto const rings    = algorithm == Advised::ring;
+          auto measured       = std::numeric_limits<double>::infinity();
+          for (int i = 0; i < 5; ++i)
+            measured = std::min(measured, transport == "threads"
+                                              ? (rings ? bench::over_threads<RingAllReduce>(P, bytes)
+                                                       : bench::over_threads<HalvingDoublingAllReduce>(P, bytes))
+                                              : (rings ? bench::over_tcp<RingAllReduce>(P, bytes)
+                                                       : bench::over_tcp<HalvingDoublingAllReduce>(P, bytes)));
+          auto shared        = model;
+          auto const in_turn = std::max(1.0, static_cast<double>(P) / bench::cores());
+          shared.overhead    = virtual_seconds(seconds(shared.overhead) * in_turn);
+          shared.fold_bytes_per_second /= in_turn;
+          shared.far.bytes_per_second /= in_turn;
+          auto const predicted = seconds(simulated_time(algorithm, P, bytes, shared)) * 1e6;
+          bench::Row{"check/" + transport}.add("algorithm", std::string{name(algorithm)}).add("ranks", P, "%.0f")
+              .add("cores", bench::cores(), "%.0f").add("bytes", static_cast<double>(bytes), "%.0f")
+              .add("measured_us", measured).add("predicted_us", predicted)
+              .add("error", predicted / measured - 1, "%+.2f").print(json);
+        }
+  }
+}
+
+void print_grid(int cases, bool json) {
+  auto good = 0;
+  auto worst = 1.0;
+  for (int i = 0; i < cases; ++i) {
+    auto const random = Random{11, static_cast<std::uint64_t>(i)};
+    auto const L      = 1 << random.below(0, 4);
+    auto const P      = std::max(2, L * (1 + static_cast<int>(random.below(1, static_cast<std::uint64_t>(64 / L)))));
+    auto const bytes  = std::size_t{1} << (8 + random.below(2, 17));
+    auto const model  = CostModel{
+        .overhead = VirtualTime{200ns} * static_cast<int>(1 + random.below(3, 20)),
+        .near = {VirtualTime{500ns} * static_cast<int>(1 + random.below(4, 8)), 20e9 * (1 + random.uniform(5, 0, 9))},
+        .far = {VirtualTime{2us} * static_cast<int>(1 + random.below(6, 25)), 1e9 * (1 + random.uniform(7, 0, 24))},
+        .ranks_per_host = L, .hosts_per_rack = static_cast<int>(random.below(8, 3)),
+        .oversubscription = 1 + static_cast<double>(random.below(9, 4))};
+    auto const advised = advise(bytes, VirtualTime{}, P, model).algorithm;
+    auto best = VirtualTime::max(), chosen = best;
+    for (auto const algorithm : all_advised) {
+      if (!fits(algorithm, P, model)) continue;
+      auto const time = simulated_time(algorithm, P, bytes, model);
+      best            = std::min(best, time);
+      if (algorithm == advised) chosen = time;
+    }
+    auto const ratio = seconds(chosen) / seconds(best);
+    good += ratio <= 1.1 ? 1 : 0;
+    worst = std::max(worst, ratio);
+  }
+  bench::Row{"advice/grid"}.add("cases", cases, "%.0f").add("within_10_percent", good, "%.0f")
+      .add("share", static_cast<double>(good) / cases, "%.3f").add("worst", worst, "%.2f").print(json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto flags   = CLI::App{"What training would take on 1 to 4096 ranks, by simulation."};
+  bool json    = false, grid = false, quick = false;
+  int  up_to   = 16, largest = 4'096, cases = 500;
+  auto only    = std::string{};
+  flags.add_flag("--json", json, "one JSON object a line");
+  flags.add_flag("--grid", grid, "check advise() as well");
+  flags.add_flag("--quick", quick, "8 and 64 ranks only");
+  flags.add_option("--cases", cases, "of --grid")->check(CLI::PositiveNumber)->capture_default_str();
+  flags.add_option("--simulate", up_to, "ranks up to which steps, and the parameter service, are simulated")
+      ->capture_default_str();
+  flags.add_option("--largest", largest, "ranks")->check(CLI::Range(2, 4'096))->capture_default_str();
+  flags.add_option("--only", only, "one part")->check(CLI::IsMember({"step", "servers", "published", "check", "grid"}));
+  CLI11_PARSE(flags, argc, argv);
+  auto ranks = std::vector<int>{};
+  for (int const P : {2, 4, 8, 16, 64, 256, 1'024, 4'096})
+    if (P <= largest && (!quick || P == 8 || P == 64)) ranks.push_back(P);
+  if (!json) std::printf("%s; simulated, not measured, but for check/\n", bench::machine().c_str());
+  if (only.empty() || only == "check") print_checks(json);
+  if (only.empty() || only == "published") print_published(json);
+  if (only.empty() || only == "servers") print_servers(quick ? 64 : largest, up_to, json);
+  if (only.empty() || only == "step") print_steps(ranks, up_to, json);
+  if (grid || only == "grid") print_grid(cases, json);
+} catch (std::exception const& error) {
+  std::cerr << error.what() << '\n';
+  return chorale::exit_code(error);
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parameter server of the library, and the least that its bytes take: two workers and servers, processes of this
+// host over loopback TCP.
+#pragma once
+
+#include "bare_sockets.hpp"
+
+#include <chorale/optim/sgd.hpp>
+#include <chorale/strategy/parameter_client.hpp>
+#include <chorale/strategy/parameter_server.hpp>
+#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/transport/tcp.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bench {
+
+/// What all contenders do: the same numbers as in ps_peer.py.
+struct PsCase {
+  std::string name;                                                        // push_dense, pull_dense, push_rows, ..
+  std::size_t bytes;                                                       // of one worker's call; 4: an empty one
+
+  bool pushes() const { return name.starts_with("push"); }
+};
+
+inline constexpr int ps_workers                = 2;
+inline constexpr std::size_t ps_dense          = 16 << 20;                 // floats: 64 MiB
+inline constexpr std::size_t ps_width          = 64;                       // floats of a row
+inline constexpr std::size_t ps_table_rows     = 200'000;
+inline constexpr std::size_t ps_rows           = 20'480;                   // in one call
+
+/// Blocks of calls of one worker, after a quarter as many of warm-up.
+template <class Call>
+Times blocks_of(PsCase const& what, Call&& call) {
+  auto const repeats = Repeats{what.bytes};
+  auto const calls   = static_cast<int>(std::clamp<std::size_t>((128 << 20) / what.bytes, 1, 200));
+  auto times         = Times{};
+  for (int block = -repeats.warm_up(); block < repeats.blocks; ++block) {
+    auto const start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    auto const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (block >= 0) times.push_back(seconds * 1e6 / calls);
+  }
+  return times;
+}
+
+template <class E>
+Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& what, chorale::RowTable const& table) {
+  using namespace chorale;
+  auto client    = ParameterClient{at, shards};
+  auto values    = std::vector<float>(shards.extent() + plan::trailer);
+  auto other     = values;
+  auto gradients = values;
+  gradients[plan::rows_at] = 64;
+  gradients[gradients.size() - plan::trailer + plan::summed_at] = 1;       // looked at during backward
+  auto indices = std::vector<std::uint32_t>(ps_rows);
+  auto rows    = std::vector<float>(ps_rows * ps_width);
+  for (std::size_t i = 0; i < ps_rows; ++i)
+    indices[i] = static_cast<std::uint32_t>(Random{1, static_cast<std::uint64_t>(at.rank())}.below(i, ps_table_rows));
+  auto const of_rows = Span<std::uint32_t const>{indices};
+  client.pull({values, {}});
+  client.report(0, std::vector{1.0});
+  client.total(0);                                                         // both are there
+  return blocks_of(what, [&] {
+    if (what.name == "empty") return client.pull({values, {}});            // nothing is newer
+    if (what.name == "push_dense") client.push({gradients, {}, {}}, 0);
+    if (what.name == "push_rows") client.push_rows(table, of_rows, Span<float const>{rows}, 64, 0);
+    if (what.name == "pull_rows") client.pull_rows(table, of_rows, Span<float>{rows});
+    if (what.name != "pull_dense") return;
+    client.pull({other, {}});                                              // another buffer: all of it travels
+    std::swap(values, other);
+  });
+}
+
+/// Microseconds of a call when both workers call at once.
+inline double our_ps(PsCase const& what, int servers) {
+  using namespace chorale;
+  auto const of_rows = what.name.ends_with("rows");
+  auto const units   = of_rows ? ps_table_rows : what.name == "empty" ? std::size_t{16} : ps_dense;
+  auto const unit    = of_rows ? ps_width : std::size_t{1};
+  auto const table   = RowTable{plan::header, ps_table_rows, ps_width};
+  auto runs          = std::vector<std::vector<Range>>{};
+  for (int s = 0; s < servers; ++s) {
+    auto const part = share(units, s, servers);
+    runs.push_back({{plan::header + part.begin * unit, plan::header + part.end * unit}});
+  }
+  auto const shards    = ParameterShards{ps_workers, runs};
+  auto const ranks     = ps_workers + servers;
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
+  return on_processes(ranks, what.bytes, Cores::any, [&](int rank) {
+    auto at = std::move(transport.connect(Group{ranks, {rank}})[0]);
+    if (rank < ps_workers) return ps_worker(at, shards, what, table);
+    auto const initial = std::vector<float>(shards.extent());
+    auto service       = ParameterService{at, Asynchronous{}, optim::SGD{.learning_rate = 0.01F}, shards, initial};
+    service.serve();
+    return Times{};
+  });
+}
+
+/// The same bytes over sockets by hand, between two workers and one that takes or gives them: the medium's limit.
+inline double bare_ps(PsCase const& what) {
+  auto const mesh = BareMesh{ps_workers + 1};
+  return on_processes(ps_workers + 1, what.bytes, Cores::any, [&](int rank) {
+    auto data           = std::vector<std::byte>(what.bytes * (rank == ps_workers ? ps_workers : 1));
+    auto const turns    = what.name == "empty" ? 2 : 1;                    // there and back
+    auto const to_server = what.pushes() || what.name == "empty";
+    auto const move     = [](int socket, bool sends, std::byte* at, std::size_t left) {
+      auto const n = std::min<std::size_t>(left, 256 << 10);
+      auto const got = sends ? send(socket, at, n, MSG_NOSIGNAL) : recv(socket, at, n, 0);
+      expect(got > 0 || (got < 0 && errno == EAGAIN));
+      return got > 0 ? static_cast<std::size_t>(got) : 0;
+    };
+    return blocks_of(what, [&] {
+      for (int turn = 0; turn < turns; ++turn) {
+        auto const peers = rank == ps_workers ? ps_workers : 1;
+        auto const sends = (rank == ps_workers) != (to_server == (turn == 0));
+        auto left        = std::vector<std::size_t>(static_cast<std::size_t>(peers), what.bytes);
+        for (int idle = 0; std::accumulate(left.begin(), left.end(), std::size_t{0}) != 0; ++idle) {
+          if (idle > 2) sched_yield();                                     // three processes, two cores
+          for (int p = 0; p < peers; ++p) {
+            auto& mine = left[static_cast<std::size_t>(p)];
+            if (mine == 0) continue;
+            auto const end = static_cast<std::size_t>(p + 1) * what.bytes;
+            auto const with = rank == ps_workers ? p : ps_workers;
+            auto const n    = move(mesh.between(rank, with), sends, &data[end - mine], mine);
+            mine -= n;
+            idle = n != 0 ? 0 : idle;
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace bench
