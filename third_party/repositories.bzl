@@ -7,6 +7,8 @@ load("//third_party/cli11:repository.bzl", cli11 = "repository")
 load("//third_party/cuda:repository.bzl", cuda = "repository")
 load("//third_party/gloo:repository.bzl", gloo = "repository")
 load("//third_party/gsl:repository.bzl", gsl = "repository")
+load("//third_party/libjpeg:repository.bzl", libjpeg = "repository")
+load("//third_party/libpng:repository.bzl", libpng = "repository")
 load("//third_party/libtorch:repository.bzl", libtorch = "repository")
 load("//third_party/mpi:repository.bzl", mpi = "repository")
 load("//third_party/nlohmann_json:repository.bzl", nlohmann_json = "repository")
@@ -21,6 +23,8 @@ _ALL = {
     "cuda": cuda,
     "gloo": gloo,
     "gsl": gsl,
+    "libjpeg": libjpeg,
+    "libpng": libpng,
     "libtorch": libtorch,
     "mpi": mpi,
     "nlohmann_json": nlohmann_json,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# why      NVIDIA devices: memory and streams (cudart), matrix products (cublas), collectives (nccl)
-# home     https://developer.nvidia.com/cuda-toolkit, https://github.com/NVIDIA/nccl
-# licence  CUDA EULA; NCCL: BSD-3-Clause
+# why      NVIDIA devices: memory and queues (cudart), products (cublasLt), convolutions (cudnn), collectives (nccl)
+# home     https://developer.nvidia.com/cuda-toolkit, https://developer.nvidia.com/cudnn, https://github.com/NVIDIA/nccl
+# licence  CUDA EULA; cuDNN: its own; NCCL: BSD-3-Clause
 _MISSING = ("chorale: {what} is not in {home}. " +
             "Try: set CUDA_HOME to a toolkit that has it, or build without --config=cuda.")
 
@@ -51,5 +51,10 @@ _cuda_toolkit = repository_rule(
 def repository(name):
     _cuda_toolkit(
         name = name,
-        parts = {"cublas": "cublas_v2.h", "cudart": "cuda_runtime_api.h", "nccl": "nccl.h"},
+        parts = {
+            "cublasLt": "cublasLt.h",
+            "cudart": "cuda_runtime_api.h",
+            "cudnn": "cudnn.h",
+            "nccl": "nccl.h",
+        },
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# why      the header of a safetensors file
+# why      the header of a safetensors file, TF_CONFIG
 # home     https://github.com/nlohmann/json
 # licence  MIT
 load("//third_party:system.bzl", "system_package")
