@@ -66,7 +66,7 @@ void add_ours_and_limits(std::vector<Contender>& all) {
                    }});
 }
 
-void add_peers(std::vector<Contender>& all) {
+void add_peers([[maybe_unused]] std::vector<Contender>& all) {
 #ifdef CHORALE_HAVE_GLOO
   for (auto const& algorithm : bench::gloo_algorithms)
     all.push_back({"tcp", "gloo " + algorithm, Kind::peer, [=](int ranks, std::size_t bytes) {

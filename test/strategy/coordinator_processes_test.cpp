@@ -137,7 +137,7 @@ TEST_CASE("a worker killed in a closure is only missed: all results are there, n
   auto const job    = SixTasks{};
   auto const came   = SharedCount{};
   *came             = victim < 0 ? 100 : 0;
-  auto processes    = Processes{ranks, [&](int me, Voice voice) { live(job, me, voice, victim, *came); }, 60};
+  auto processes    = Processes{ranks, [&](int me, Voice voice) { live(job, me, voice, victim, *came); }};
   auto const lost   = victim < 0 ? "0" : "1";
   if (victim >= 0) {
     CHECK(processes.line(1 + victim) == "there");
@@ -168,7 +168,7 @@ TEST_CASE("a killed coordinator, or server, ends the job with a PeerLost in ever
       voice.say("there");
       for (;;) coordinator.schedule(pull);
     });
-  }, 60};
+  }};
   CHECK(processes.line(coordinator_rank) == "there");
   processes.send(killed, SIGKILL);
   for (int rank = 0; rank <= workers; ++rank) {

@@ -46,7 +46,7 @@ TEST_CASE("the two processes of the guide train as two replicas of one process d
     voice.say(std::to_string(strategy.num_replicas()) + " " + std::to_string(history.size()) + " " +
               std::to_string(history[2].steps) + " " + std::to_string(history[0].scores.rows()) + " " +
               std::to_string(hash_of(values)));
-  }, 60};
+  }};
   auto const [history, values] = train(MirroredStrategy{Cpu::logical(2)}, LocalTransport{});
   auto const expected = "2 3 5 640 " + std::to_string(hash_of(values));
   CHECK(processes.line(0) == expected);

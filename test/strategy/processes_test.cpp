@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("workers that are processes learn, evaluate and predict what 
   auto processes       = Processes{workers, [&](int me, Voice voice) {
     report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)}, RingAllReduce{},
                                TestType{}), voice);
-  }, 60};
+  }};
   expect_equal(reports(processes, workers));
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("workers of two devices each learn what one replica learns: threads wi
   auto processes       = Processes{2, [&](int me, Voice voice) {
     report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(2)},
                                HierarchicalAllReduce{}, Layered<LocalTransport, TcpTransport>{}), voice);
-  }, 60};
+  }};
   expect_equal(reports(processes, 2));
 }
 
@@ -111,7 +111,7 @@ TEMPLATE_TEST_CASE("with fixed trees, processes have the bits of one replica",
   auto processes       = Processes{workers, [&](int me, Voice voice) {
     report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)},
                                Reproducible<8>{}, TestType{}), voice);
-  }, 60};
+  }};
   auto one = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{});
   one.fit(tiny::uneven(), quietly);
   for (auto const& r : reports(processes, workers)) CHECK(r.hash == one.hashes()[0]);
@@ -122,7 +122,7 @@ TEST_CASE("replicas that learn apart may be processes", "[strategy][local_sgd][p
   auto processes       = Processes{2, [&](int me, Voice voice) {
     report(tiny::learner_under(local_sgd<1>(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)}),
                                RingAllReduce{}, TcpTransport{}), voice);
-  }, 60};
+  }};
   expect_equal(reports(processes, 2));
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("the chief saves and loads, and all workers have what it read", "[stra
     auto const after = trainer.hashes()[0];
     trainer.load(me == 0 ? file : "/nowhere/nobody/reads/here");
     voice.say(before != after && trainer.hashes()[0] == before ? "same" : "other");
-  }, 60};
+  }};
   for (int i = 0; i < 2; ++i) {
     CHECK(processes.line(i) == "same");
     CHECK(processes.exit(i) == 0);
@@ -152,7 +152,7 @@ TEST_CASE("when the chief cannot read, all workers are told why", "[strategy][mu
   auto processes       = Processes{2, [&](int me, Voice) {
     auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
     tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{}).load("/nowhere/at/all");
-  }, 60};
+  }};
   for (int i = 0; i < 2; ++i) CHECK(processes.line(i).find("/nowhere/at/all") != std::string::npos);
   CHECK(processes.exit(0) == 2);
   CHECK(processes.exit(1) == 138);

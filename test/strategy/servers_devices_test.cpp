@@ -91,7 +91,7 @@ TEST_CASE("processes whose workers have two devices learn what one replica learn
         TcpTransport{.log = [](std::string const&) {}});
     one.fit(data, quietly);
     if (me < 2) voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
-  }, 60};
+  }};
   CHECK(processes.line(0) == "equal");
   CHECK(processes.line(1) == "equal");
   for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);

@@ -90,7 +90,7 @@ TEST_CASE("processes that serve and compute learn what one replica learns", "[st
     one.fit(data, quietly);
     one.evaluate(data);
     if (me < 2) voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
-  }, 60};
+  }};
   CHECK(processes.line(0) == "equal");
   CHECK(processes.line(1) == "equal");
   for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
@@ -102,7 +102,7 @@ TEMPLATE_TEST_CASE("T3, T5: a killed worker, chief or not, is only missed", "[st
   auto const job    = Four{};
   auto processes    = Processes{4, [&](int me, Voice voice) {
     live(job, me, voice, TestType{}, me == victim ? 1'000'000 : 200);
-  }, 60};
+  }};
   CHECK(processes.line(victim) == "there");
   processes.send(victim, SIGKILL);
   CHECK(processes.line(1 - victim) == "there");
@@ -126,7 +126,7 @@ TEMPLATE_TEST_CASE("T7: a worker that stands still is missed, and comes back to 
   auto const job = Four{};
   auto processes = Processes{4, [&](int me, Voice voice) {
     live(job, me, voice, TestType{}, me == 1 ? 1'000'000 : 200, limits);
-  }, 60};
+  }};
   CHECK(processes.line(1) == "there");
   processes.send(1, SIGSTOP);
   CHECK(processes.line(0) == "there");
@@ -141,7 +141,7 @@ TEMPLATE_TEST_CASE("T7: a worker that stands still is missed, and comes back to 
 TEST_CASE("T4: a killed server ends its workers within a second, and they name the shard",
           "[strategy][servers][processes]") {
   auto const job = Four{};
-  auto processes = Processes{4, [&](int me, Voice voice) { live(job, me, voice, Asynchronous{}, 1'000'000); }, 60};
+  auto processes = Processes{4, [&](int me, Voice voice) { live(job, me, voice, Asynchronous{}, 1'000'000); }};
   CHECK(processes.line(0) == "there");
   CHECK(processes.line(1) == "there");
   auto const killed = seconds_now();

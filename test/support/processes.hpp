@@ -42,7 +42,7 @@ class Processes {
  public:
   /// body(rank, voice) is what each does. What it throws becomes its last line; exit_code() then is its exit code.
   template <class Body>
-  Processes(int n, Body body, unsigned seconds = 30) {
+  Processes(int n, Body body, unsigned seconds = 120) {
     for (int rank = 0; rank < n; ++rank) {
       int ends[2];
       if (::pipe(ends) != 0) throw Error{"no pipe for a test's process"};

@@ -50,6 +50,7 @@ class MappedFile {
     if (size == 0) return file;
     auto* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw OutOfMemory{"no memory for a file of " + std::to_string(size) + " bytes."};
+    ::madvise(data, size, MADV_HUGEPAGE);                  // a hint: fewer pages to be zeroed one by one
     file.bytes_ = {static_cast<std::byte const*>(data), size};
     fill(Bytes{static_cast<std::byte*>(data), size});
     return file;

@@ -6,18 +6,23 @@
 #include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/core/crc32c.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <string>
 #include <system_error>
-#include <utility>
+#include <thread>
+#include <vector>
 
 namespace chorale {
 
@@ -78,6 +83,59 @@ inline void check_sizes(OpenFolder const& folder, Manifest const& manifest) {
   }
 }
 
+namespace detail {
+
+/// One block of a file into its place, with its checksum.
+///
+/// throws  BadFile
+inline void read_block(OpenFolder const& folder, FileDescriptor const& file, std::string const& name, std::uint64_t at,
+                       Bytes to, std::uint32_t wanted) {
+  constexpr auto at_once = std::size_t{256} << 10;         // summed while it is in a cache
+  auto const wrong       = [&](std::uint64_t byte, std::string const& what) {
+    bad_checkpoint(folder.path() + "/" + name + ": byte " + std::to_string(byte) + ": " + what);
+  };
+  auto crc = std::uint32_t{0};
+  for (std::size_t done = 0; done < to.size();) {
+    auto const piece = to.subspan(done, std::min(at_once, to.size() - done));
+    auto const got   = read_at(file, at + done, piece, name);
+    if (got != piece.size()) wrong(at + done + got, "it ends there");
+    crc = crc32c(piece, crc);
+    done += piece.size();
+  }
+  if (crc != wanted)
+    wrong(at, "the " + std::to_string(to.size()) + " bytes from there have the CRC-32C " + ManifestText::hex(crc) +
+                  ", but the manifest says " + ManifestText::hex(wanted));
+}
+
+/// f(0) … f(n - 1), in turn by as many threads as there are cores, four at most.
+///
+/// throws  what f throws for the smallest i; larger ones may not be called then
+template <class F>
+void in_turn_by_threads(std::size_t n, F const& f) {
+  auto next    = std::atomic<std::size_t>{0};
+  auto mutex   = std::mutex{};                             // guards what follows
+  auto failed  = n;
+  auto failure = std::exception_ptr{};
+  auto const work = [&] {
+    for (auto i = next++; i < n; i = next++) try {
+        f(i);
+      } catch (...) {
+        auto const lock = std::lock_guard{mutex};
+        if (i < failed) failed = i, failure = std::current_exception();
+        next = n;                                          // all before i are given out
+      }
+  };
+  {
+    auto threads = std::vector<NamedThread>{};
+    for (auto i = std::min<std::size_t>({n, std::thread::hardware_concurrency(), 4}); i > 1; --i)
+      threads.emplace_back("ckpt read", work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace detail
+
 /// A file's bytes, of which every block has the checksum of the manifest.
 ///
 /// keeps   what was checked is what is returned: the bytes are a copy, and the disk is read once
@@ -89,21 +147,14 @@ inline MappedFile read_verified(OpenFolder const& folder, ManifestFile const& wa
     if (folder.size_of(name) != wanted.size)               // before memory is asked for
       detail::bad_checkpoint(folder.path() + "/" + name + ": byte 0: its length has just changed");
     return MappedFile::copied(static_cast<std::size_t>(wanted.size), [&](Bytes bytes) {
-      for (std::uint64_t at = 0, i = 0; at < wanted.size; at += block, ++i) {
-        auto const piece = bytes.subspan(static_cast<std::size_t>(at),
-                                         static_cast<std::size_t>(std::min(block, wanted.size - at)));
-        if (at + block < wanted.size)                      // the disk reads on while this piece is summed
-          ::posix_fadvise(file.number(), static_cast<off_t>(at + block), static_cast<off_t>(block),
-                          POSIX_FADV_WILLNEED);
-        auto const got = detail::read_at(file, at, piece, name);
-        if (got != piece.size())
-          detail::bad_checkpoint(folder.path() + "/" + name + ": byte " + std::to_string(at + got) + ": it ends there");
-        if (auto const crc = crc32c(piece); crc != wanted.crc32c[static_cast<std::size_t>(i)])
-          detail::bad_checkpoint(folder.path() + "/" + name + ": byte " + std::to_string(at) + ": the " +
-                                 std::to_string(piece.size()) + " bytes from there have the CRC-32C " +
-                                 ManifestText::hex(crc) + ", but the manifest says " +
-                                 ManifestText::hex(wanted.crc32c[static_cast<std::size_t>(i)]));
-      }
+      detail::in_turn_by_threads(wanted.crc32c.size(), [&](std::size_t i) {
+        auto const at   = i * block;
+        auto const size = static_cast<std::size_t>(std::min(block, wanted.size - at));
+        ::posix_fadvise(file.number(), static_cast<off_t>(at + block), static_cast<off_t>(block),
+                        POSIX_FADV_WILLNEED);              // the disk reads on while this block is summed
+        auto const to = bytes.subspan(static_cast<std::size_t>(at), size);
+        detail::read_block(folder, file, name, at, to, wanted.crc32c[i]);
+      });
     });
   });
 }
