@@ -37,7 +37,7 @@ def read_events(path):
         event = json.loads(text)
         kind, = event["id"]
         label = event["id"][kind].get("label", "") if isinstance(event["id"][kind], dict) else ""
-        if kind == "testResult":
+        if kind == "testResult" and kind in event:
             status, logs = tests.setdefault(label, ("", []))
             logs += [pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path))
                      for output in event["testResult"].get("testActionOutput", []) if output["name"] == "test.log"]

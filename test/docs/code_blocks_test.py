@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every block of C++ in README.md and docs/*.md that has a name: `<!-- name -->` on the line before it.
 
-A name that ends in (fragment) says that the block is what stands inside a function.
+A name that ends in (fragment) says that the block is what stands inside a function. All are compiled as one program,
+each in a namespace, and one by one only when that fails.
 """
 import concurrent.futures
 import os
@@ -24,15 +25,26 @@ def blocks():
             yield f"{page}: {found['name']}", FRAGMENT.format(code) if found["name"].endswith("(fragment)") else code
 
 
-def compiled(block):
-    return subprocess.run(COMMAND, input=block[1], capture_output=True, text=True, check=False,
+def compiled(program):
+    return subprocess.run(COMMAND, input=program, capture_output=True, text=True, check=False,
                           env={**os.environ, "LC_ALL": "C"})
+
+
+def together(programs):
+    """One program of all: includes first, then each in a namespace of its own."""
+    lines = [line for program in programs for line in program.splitlines()]
+    includes = dict.fromkeys(line for line in lines if line.startswith("#include"))
+    return "\n".join(includes) + "\n" + "".join(
+        f"namespace block_{i} {{\n{program}}}\n" for i, program in enumerate(programs))
 
 
 def main():
     all_blocks = list(blocks())
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(compiled, all_blocks))
+    programs = [program for _, program in all_blocks]
+    results = [compiled(together(programs))] * len(programs)
+    if any(run.returncode for run in results):
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(compiled, programs))
     for (name, _), run in zip(all_blocks, results):
         if run.returncode:
             print(run.stderr[:4000])
