@@ -5,6 +5,7 @@
 
 #include <chorale/data/batch.hpp>
 #include <chorale/data/cache.hpp>
+#include <chorale/data/cached_in_file.hpp>
 #include <chorale/data/generate.hpp>
 #include <chorale/data/interleave.hpp>
 #include <chorale/data/join.hpp>

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -87,6 +88,11 @@ enum class Remainder { keep, drop };
 /// In which order elements come that several threads make: the same for any number of threads, or as they are ready.
 enum class Order { fixed, any };
 
+/// Where cache keeps rows: in a file, which is made by the first run that has none.
+struct InFile {
+  std::filesystem::path path;
+};
+
 /// How map spreads rows over threads. A thread takes them in runs: of 1 row where f takes long, of up to 64 where not.
 struct Parallel {
   std::size_t threads = 0;                                 // 0: one for each core
@@ -124,6 +130,7 @@ template <class A, class B> class Concatenated;
 template <class D> class Windowed;
 template <class D> class PaddedBatched;
 template <class D> class Cached;
+template <class D> class CachedInFile;
 template <class D> class Shuffled;
 template <class D> class ShuffleRepeated;
 template <class D> class Batched;
@@ -174,6 +181,9 @@ class Pipe {
 
   /// Keeps all rows in memory: what stands to the left is run once, by whoever reads first.
   auto cache() const { return Cached<D>{self()}; }
+
+  /// The same in a file, which later runs of the program read: .cache(data::InFile{"train.rows"}).
+  auto cache(InFile where) const { return CachedInFile<D>{self(), std::move(where)}; }
 
   /// Picks each element at random among the next `buffer` ones; another order in each epoch.
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
