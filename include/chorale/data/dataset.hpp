@@ -3,6 +3,7 @@
 
 /// The input pipeline: the concept Dataset and its words (pipe.hpp), every stage, and rows that are in memory already.
 
+#include <chorale/data/auto_tune.hpp>
 #include <chorale/data/batch.hpp>
 #include <chorale/data/cache.hpp>
 #include <chorale/data/cached_in_file.hpp>

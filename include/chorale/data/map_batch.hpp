@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/threads.hpp>
+#include <chorale/data/auto_tune.hpp>
 #include <chorale/data/batch.hpp>
 #include <chorale/data/parallel_map.hpp>
 #include <chorale/data/pipe.hpp>
@@ -38,8 +39,9 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
   using element = BasicBatch<X, Y>;
   static constexpr bool stable = false;
 
-  MapBatched(D from, F f, Parallel how, GlobalBatch rows, Remainder remainder)
-      : from_{std::move(from)}, f_{std::move(f)}, how_{how}, remainder_{remainder} {
+  /// how.threads    at most, not 0; threads says how many
+  MapBatched(D from, F f, Parallel how, Choice threads, GlobalBatch rows, Remainder remainder)
+      : from_{std::move(from)}, f_{std::move(f)}, how_{how}, threads_{std::move(threads)}, remainder_{remainder} {
     CHORALE_EXPECTS(rows.rows > 0, "a batch needs at least one row, got " + std::to_string(rows.rows));
     rows_ = static_cast<std::size_t>(rows.rows);
   }
@@ -52,7 +54,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
 
     bool next(element& out) {
       auto* made = static_cast<Making*>(nullptr);
-      if (!work_->slots.next(made)) return false;
+      if (!work_->next(made)) return false;
       out = work_->view(made->memory, made->rows);
       return true;
     }
@@ -60,11 +62,13 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
     /// The next batch, in memory of the caller, which is exchanged and not copied.
     bool next_into(buffer& to, element& out) {
       auto* made = static_cast<Making*>(nullptr);
-      if (!work_->slots.next(made)) return false;
+      if (!work_->next(made)) return false;
       std::swap(to, made->memory);
       out = work_->view(to, made->rows);
       return true;
     }
+
+    std::size_t threads() const { return work_->crew.size(); }             // that work now
 
    private:
     /// A batch while rows come into it.
@@ -91,11 +95,10 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       Work(MapBatched const& stage, std::size_t epoch)
           : full{stage.rows_}, room{std::min(full, stage.from_.size().value_or(full))}, remainder{stage.remainder_},
             slots{std::max<std::size_t>(stage.how_.ahead / full, 2) + 1, stage.how_.order},
-            from{stage.from_.stream(epoch)}, place{epoch, 0} {
-        for (std::size_t i = 0; i < stage.how_.threads; ++i)
-          threads.emplace_back("map", [this, f = F{stage.f_}]() mutable { run(f); });
+            crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
+        start();
       }
-      ~Work() { slots.stop(); }
+      ~Work() { slots.stop(), crew.stop(); }
       Work(Work const&)            = delete;
       Work& operator=(Work const&) = delete;
 
@@ -103,13 +106,24 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         return {.x = {memory.x(), rows * width}, .y = {memory.y(), rows * targets}, .rows = rows};
       }
 
-      void run(F& f) {
-        for (auto mine = Run{};;) {
-          auto lock = std::unique_lock{source};
+      void start() {
+        while (threads.size() < crew.size())
+          threads.emplace_back("map", [this, i = threads.size(), own = F{f}]() mutable { run(i, own); });
+      }
+
+      bool next(Making*& out) {
+        auto const more = slots.next(out);
+        if (crew.found(slots.waited())) start();
+        return more;
+      }
+
+      void run(std::size_t i, F& own) {
+        for (auto mine = Run{}; crew.turn(i);) {
+          auto lock = crew.lock_source();
           if (!pull(mine)) return;
           if (mine.at.row > 0) lock.unlock();              // the first row alone: all others have its width
           auto const begin = std::chrono::steady_clock::now();
-          make(mine, f);
+          make(mine, own);
           length.took(mine.n, std::chrono::steady_clock::now() - begin);
           done(*mine.slot);
         }
@@ -153,12 +167,12 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         return true;
       }
 
-      void make(Run& mine, F& f) {
+      void make(Run& mine, F& own) {
         auto& batch = mine.slot->memory;
         auto at     = mine.at;
         try {
           for (std::size_t i = 0; i < mine.n; ++i, ++at.row) {
-            mine.rows[i].make(f, at);
+            mine.rows[i].make(own, at);
             put(batch.memory, mine.first + i, at.row, {mine.rows[i].x, mine.rows[i].y});
           }
         } catch (...) {
@@ -207,7 +221,8 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       Places slots;
       detail::RunLength length{64};
       std::atomic<bool> ended{false};                      // nothing more is read
-      std::mutex source;                                   // guards what follows: one thread reads it at a time
+      Crew crew;                                           // its lock guards what follows, but for f
+      F f;                                                 // the reader's, who copies it for each thread
       StreamOf<D> from;
       Place place;                                         // of the next row
       std::uint64_t batches = 0;                           // begun
@@ -222,6 +237,8 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
 
   Stream stream(std::size_t epoch) const { return {*this, epoch}; }
 
+  std::size_t threads() const { return threads_.get(); }   // as of ParallelMapped
+
   std::optional<std::size_t> size() const {
     auto const rows = from_.size();
     if (!rows) return {};
@@ -232,6 +249,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
   D from_;
   F f_;
   Parallel how_;
+  Choice threads_;
   std::size_t rows_ = 0;
   Remainder remainder_;
 };

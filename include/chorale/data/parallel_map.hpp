@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/threads.hpp>
+#include <chorale/data/auto_tune.hpp>
 #include <chorale/data/map.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/slots.hpp>
@@ -14,9 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -90,25 +89,27 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
   using element = Sample<X, Y>;
   static constexpr bool stable = false;
 
-  ParallelMapped(D from, F f, Parallel how) : from_{std::move(from)}, f_{std::move(f)}, how_{how} {
-    if (how_.threads == 0) how_.threads = std::max(1U, std::thread::hardware_concurrency());
+  ParallelMapped(D from, F f, Parallel how)
+      : from_{std::move(from)}, f_{std::move(f)}, how_{how}, threads_{how.threads == 0 ? cores() : how.threads, 1} {
+    if (how.threads == 0 || threads_.tuned()) how_.threads = cores();
   }
 
   class Stream {
    public:
-    Stream(D const& from, F const& f, Parallel how, std::size_t epoch)
-        : work_{std::make_unique<Work>(from.stream(epoch), f, how, epoch)} {}
+    Stream(ParallelMapped const& stage, std::size_t epoch) : work_{std::make_unique<Work>(stage, epoch)} {}
 
     bool next(element& out) {
       while (run_ == nullptr || at_ == run_->n) {
         if (run_ != nullptr && run_->failure) std::rethrow_exception(run_->failure);
-        if (!work_->slots.next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may empty it
+        if (!work_->next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may empty it
         at_ = 0;
       }
       auto const& row = run_->rows[at_++];
       out             = {row.x, row.y};
       return true;
     }
+
+    std::size_t threads() const { return work_->crew.size(); }             // that work now
 
    private:
     struct Run {
@@ -119,12 +120,12 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
     using Places = Slots<Run*, Run>;
 
     struct Work {
-      Work(StreamOf<D> source, F const& f, Parallel how, std::size_t e)
-          : length{longest(how)}, slots{slots_for(how), how.order}, from{std::move(source)}, place{e, 0} {
-        for (std::size_t i = 0; i < how.threads; ++i)
-          threads.emplace_back("map", [this, f = F{f}]() mutable { run(f); });
+      Work(ParallelMapped const& stage, std::size_t epoch)
+          : length{longest(stage.how_)}, slots{slots_for(stage.how_), stage.how_.order},
+            crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
+        start();
       }
-      ~Work() { slots.stop(); }
+      ~Work() { slots.stop(), crew.stop(); }
       Work(Work const&)            = delete;
       Work& operator=(Work const&) = delete;
 
@@ -136,16 +137,27 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
         return how.ahead == 0 ? 2 * how.threads + 1 : (how.ahead + 1) / longest(how);
       }
 
-      void run(F& f) {
+      void start() {
+        while (threads.size() < crew.size())
+          threads.emplace_back("map", [this, i = threads.size(), own = F{f}]() mutable { run(i, own); });
+      }
+
+      bool next(Run*& out) {
+        auto const more = slots.next(out);
+        if (crew.found(slots.waited())) start();
+        return more;
+      }
+
+      void run(std::size_t i, F& own) {
         auto at = Place{};
-        while (auto* const slot = pull(at)) {
+        while (auto* const slot = crew.turn(i) ? pull(at) : nullptr) {
           auto& mine       = slot->memory;
           auto const begin = std::chrono::steady_clock::now();
           auto made        = std::size_t{0};
           try {
-            for (std::size_t i = 0; i < mine.n; ++i, ++at.row) {
-              if (!mine.rows[i].make(f, at)) continue;
-              if (made < i) std::swap(mine.rows[made], mine.rows[i]);
+            for (std::size_t row = 0; row < mine.n; ++row, ++at.row) {
+              if (!mine.rows[row].make(own, at)) continue;
+              if (made < row) std::swap(mine.rows[made], mine.rows[row]);
               ++made;
             }
             length.took(mine.n, std::chrono::steady_clock::now() - begin);
@@ -160,7 +172,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
 
       /// The next rows of the source, in a slot. Null at the end, and when nobody wants more.
       typename Places::Slot* pull(Place& at) {
-        auto const lock  = std::lock_guard{mutex};
+        auto const lock  = crew.lock_source();
         auto* const slot = ended ? nullptr : slots.claim(runs);            // in the order of the rows
         if (slot == nullptr) return nullptr;
         auto& mine = slot->memory;
@@ -186,7 +198,8 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       detail::RunLength length;
       Places slots;
       std::atomic<bool> ended{false};                      // nothing more is read
-      std::mutex mutex;                                    // guards what follows: one thread reads the source at a time
+      Crew crew;                                           // its lock guards what follows, but for f
+      F f;                                                 // the reader's, who copies it for each thread
       StreamOf<D> from;
       Place place;                                         // of the next row
       std::uint64_t runs = 0;                              // so far
@@ -198,12 +211,15 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
     std::size_t at_ = 0;                                   // in it
   };
 
-  Stream stream(std::size_t epoch) const { return {from_, f_, how_, epoch}; }
+  Stream stream(std::size_t epoch) const { return {*this, epoch}; }
+
+  /// That work, in the stream that has changed it last: what auto_tune has chosen so far. Also behind .batch(n).
+  std::size_t threads() const { return threads_.get(); }
 
   /// As Pipe::batch; the threads put their rows straight into the batches.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
     if constexpr (detail::makes_every_row<F, In, X, Y>)
-      return MapBatched<D, F, X, Y>{from_, f_, how_, rows, remainder};
+      return MapBatched<D, F, X, Y>{from_, f_, how_, threads_, rows, remainder};
     else return Batched<ParallelMapped>{*this, rows, remainder};           // no row knows its place before all are made
   }
   std::optional<std::size_t> size() const {
@@ -214,7 +230,8 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
  private:
   D from_;
   F f_;
-  Parallel how_;
+  Parallel how_;                                           // threads: at most
+  Choice threads_;
 };
 
 }  // namespace chorale::data

@@ -93,16 +93,24 @@ struct InFile {
   std::filesystem::path path;
 };
 
+/// Where a number of threads or of elements is wanted: the stage chooses it by what it measures while it runs.
+///
+///   rows.map(f, {.threads = data::auto_tune}).batch(64).prefetch(data::auto_tune)
+///
+/// order   rows and their order are those of any other number
+/// source  tf.data.AUTOTUNE
+inline constexpr auto auto_tune = std::numeric_limits<std::size_t>::max();
+
 /// How map spreads rows over threads. A thread takes them in runs: of 1 row where f takes long, of up to 64 where not.
 struct Parallel {
-  std::size_t threads = 0;                                 // 0: one for each core
+  std::size_t threads = 0;                                 // 0: one for each core; auto_tune: as many of these as help
   std::size_t ahead   = 0;                                 // rows that wait for the reader; 0: two runs for each thread
   Order order         = Order::fixed;
 };
 
 /// How far prefetch runs ahead of the reader, who holds one more element.
 struct Ahead {
-  std::size_t elements = 2;
+  std::size_t elements = 2;                                // auto_tune: from 2 to 64, by default with bytes = 256 MiB
   std::size_t bytes    = std::numeric_limits<std::size_t>::max();          // while so many are there, no more is made
 };
 
@@ -201,7 +209,7 @@ class Pipe {
   /// n passes as one.
   auto repeat(std::size_t n) const { return Repeated<D>{self(), n}; }
 
-  /// Makes up to n elements ahead of the reader, in a thread of its own.
+  /// Makes up to n elements ahead of the reader, in a thread of its own; n may be auto_tune.
   auto prefetch(std::size_t n) const { return Prefetched<D>{self(), {.elements = n}}; }
 
   /// The same, bounded by bytes as well: .prefetch({.elements = 64, .bytes = 16 << 20}).

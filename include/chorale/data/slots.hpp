@@ -94,6 +94,7 @@ class Slots {
       held->state = Slot::State::free;
       freed_.notify_one();
     }
+    waited_ = false;
     for (;;) {
       if (auto* const ready = find_ready()) {
         ready->state = Slot::State::held;
@@ -103,9 +104,13 @@ class Slots {
       }
       if (failure_ && (order_ == Order::any || read_ == failed_at_)) std::rethrow_exception(failure_);
       if (ended_ && busy_ == 0) return false;
+      waited_ = true;
       made_.wait(lock);
     }
   }
+
+  /// Whether the last next() found nothing ready. For the reader.
+  bool waited() const { return waited_; }
 
  private:
   Slot* find(typename Slot::State state) {
@@ -134,6 +139,7 @@ class Slots {
   bool ended_ = false, stopped_ = false;
   std::exception_ptr failure_;
   std::uint64_t failed_at_ = 0;                            // its number
+  bool waited_             = false;                        // the reader's alone
 };
 
 }  // namespace chorale::data

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/data/cache_file.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// Writes a file of cached rows under a name of its own, which becomes the file when all rows are in it.
+///
+/// keeps   nobody ever finds a part of a cache; several processes may write the same one, the last to finish stays.
+///         After a kill a "<path>.partial-<process>-<n>" may be left, which nobody reads
+/// cost    a buffer of 1 MiB; one system call for each
+/// throws  BadFile when there is no room, no right or no folder; nothing is left beside `path` then
+class CacheWriter {
+ public:
+  CacheWriter(std::filesystem::path path, std::array<std::uint8_t, 4> types) : path_{std::move(path)} {
+    header_.types = types;
+    for (int n = 0; file_.number < 0; ++n) {
+      auto const name = path_.string() + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
+      file_.number    = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (file_.number >= 0) file_.aside = name;
+      else if (errno != EEXIST) fail("cannot make " + name, errno);
+    }
+    buffer_.reserve(buffer_bytes);
+    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // room for the one of finish()
+  }
+
+  void write(ConstBytes x, ConstBytes y) {
+    constexpr auto zeros = std::array<std::byte, 8>{};
+    auto head            = detail::CacheRow{.crc = 0, .x = x.size(), .y = y.size()};
+    auto const counts    = std::as_bytes(Span<detail::CacheRow const>{&head, 1}).subspan(sizeof head.crc);
+    auto const pad       = [&](ConstBytes b) { return ConstBytes{zeros}.first(detail::to_8(b.size()) - b.size()); };
+    auto crc             = crc32c(counts, header_.last);
+    for (auto const part : {x, pad(x), y, pad(y)}) crc = crc32c(part, crc);
+    head.crc = header_.last = crc;
+    put(std::as_bytes(Span<detail::CacheRow const>{&head, 1}));
+    for (auto const part : {x, pad(x), y, pad(y)}) put(part);
+    ++header_.rows;
+  }
+
+  /// The finished file.
+  ///
+  /// keeps   when it returns, the file survives a power cut
+  /// order   rows to the disk, then the name, then the folder's entry to the disk
+  CacheFile finish() {
+    flush();
+    header_.bytes = written_;
+    header_.crc   = header_.right_crc();
+    write_at(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}), 0);
+    if (::fsync(file_.number) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
+    auto finished = CacheFile{path_, file_.number, header_.types};         // this one, whoever else writes `path`
+    if (::rename(file_.aside.c_str(), path_.c_str()) != 0) fail("cannot rename " + file_.aside.string(), errno);
+    file_.aside.clear();
+    sync_folder();
+    return finished;
+  }
+
+ private:
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+  void put(ConstBytes bytes) {
+    if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+    if (bytes.size() <= buffer_bytes) buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    else write_at(bytes, written_), written_ += bytes.size();
+  }
+  void flush() {
+    write_at(buffer_, written_);
+    written_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  void write_at(ConstBytes bytes, std::uint64_t at) {
+    while (!bytes.empty()) {
+      auto const n = ::pwrite(file_.number, bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        fail("row " + std::to_string(header_.rows) + ", byte " + std::to_string(at) + ": cannot write the next " +
+                 std::to_string(bytes.size()) + " bytes", n == 0 ? EIO : errno);
+      at += static_cast<std::uint64_t>(n);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void sync_folder() const {
+    auto const parent = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path{"."};
+    auto folder       = detail::OpenCache{};
+    folder.number     = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder.number < 0) return;                         // a folder that may be written but not read
+    if (::fsync(folder.number) != 0 && errno != EINVAL)    // EINVAL: this file system has nothing to sync there
+      fail("written, but its folder did not reach the disk", errno);
+  }
+
+  [[noreturn]] void fail(std::string const& what, int number) const {
+    throw BadFile{path_.string() + ": " + what + ": " + std::generic_category().message(number) + ".",
+                  number == ENOSPC || number == EDQUOT || number == EFBIG
+                      ? "room for the cache there, or another folder."
+                      : "a folder that exists and may be written."};
+  }
+
+  std::filesystem::path path_;
+  detail::OpenCache file_;
+  detail::CacheHeader header_;                             // its bytes and crc only at the end
+  std::vector<std::byte> buffer_;
+  std::uint64_t written_ = 0;                              // bytes that left the buffer
+};
+
+}  // namespace chorale::data
