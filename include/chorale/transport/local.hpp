@@ -8,6 +8,7 @@
 #include <chorale/transport/local_hub.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -23,10 +24,10 @@
 namespace chorale {
 /// One rank of a LocalTransport: a thread that reads the memory of the other ranks' threads.
 ///
-/// keeps   nothing is allocated after connect(). 64 messages may be under way from one rank to another, then send()
-///         waits; 64 tags may be exposed, and expose() stays pending while a tag that is equal modulo 64 is in use.
+/// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 may be under way from
+///         one rank to another, then send() waits; 64 tags may be exposed, and expose() stays pending while a tag that is equal modulo 64 is in use.
 ///         An endpoint may be moved while operations are in flight: they need only that one of the group lives
-/// cost    a message is copied once, by its receiver; P ranks share 2 P² + 4 P KiB
+/// cost    a message is copied once, by its receiver; P ranks share 2 P² + 6 P KiB
 /// throws  PeerLost when a rank has failed or a wait is longer than the timeout, then from every operation of every
 ///         rank; when it is thrown, no other rank touches this one's memory any more. With Failures::apart, from every
 ///         operation with that rank, and that rank alone touches nothing any more; a rank also fails when its endpoint
@@ -138,26 +139,41 @@ class LocalEndpoint::pending {
     return (lane.posted.load(std::memory_order_acquire) >> slot_ & 1) == 0 || lane.messages[slot_].order != turn_;
   }
 
-  /// Copies the oldest message with this tag, if there is one.
+  /// Messages with this tag go to the receives that were posted for them, oldest to oldest, whichever is looked at
+  /// first. True when this one has its own.
   bool take() {
-    auto& lane         = hub_->lane(peer_, me_);
-    Message const* got = nullptr;
-    auto bit           = std::uint64_t{0};
+    auto& lane     = hub_->lane(peer_, me_);
+    auto& expected = hub_->member(me_).expected;
+    for (;;) {
+      auto const first = std::find_if(expected.begin(), expected.end(),
+                                      [&](auto const& one) { return one.from == peer_ && one.tag == tag_; });
+      if (first == expected.end() || first->order > turn_) return true;    // a look at another one took it
+      auto const bit = oldest(lane);
+      if (bit == 0) return false;
+      auto const& got = lane.messages[static_cast<unsigned>(std::countr_zero(bit))];
+      if (got.size != first->to.size())
+        disagree(peer_, "sent " + bytes(got.size), "expected " + bytes(first->to.size()));
+      {
+        auto const hold = LocalHub::Hold{*hub_, me_, peer_};
+        if (got.size != 0) std::memcpy(first->to.data(), got.data, got.size);
+      }
+      expected.erase(first);
+      lane.posted.fetch_and(~bit);
+      hub_->ring(peer_);
+    }
+  }
+
+  /// The bit of the oldest message with this tag; 0 when there is none.
+  std::uint64_t oldest(LocalHub::Lane const& lane) const {
+    Message const* found = nullptr;
+    auto bit             = std::uint64_t{0};
     for (auto rest = lane.posted.load(std::memory_order_acquire); rest != 0; rest &= rest - 1) {
       auto const& message = lane.messages[static_cast<unsigned>(std::countr_zero(rest))];
-      if (message.tag != tag_ || (got != nullptr && got->order < message.order)) continue;
-      got = &message;
-      bit = rest & (~rest + 1);
+      if (message.tag != tag_ || (found != nullptr && found->order < message.order)) continue;
+      found = &message;
+      bit   = rest & (~rest + 1);
     }
-    if (got == nullptr) return false;
-    if (got->size != bytes_.size()) disagree(peer_, "sent " + bytes(got->size), "expected " + bytes(bytes_.size()));
-    {
-      auto const hold = LocalHub::Hold{*hub_, me_, peer_};
-      if (!bytes_.empty()) std::memcpy(bytes_.data(), got->data, got->size);
-    }
-    lane.posted.fetch_and(~bit);
-    hub_->ring(peer_);
-    return true;
+    return bit;
   }
 
   /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
@@ -214,7 +230,7 @@ class LocalEndpoint::pending {
   Rank me_       = 0;
   Rank peer_     = 0;                                                 // of a meeting: the first that may be missing
   unsigned slot_ = 0;
-  std::uint64_t turn_ = 0;                                            // of a message: its order
+  std::uint64_t turn_ = 0;                                            // of a message or a receive: its order
   LocalHub* hub_ = nullptr;
   Bytes bytes_;                                                       // to be filled, or exposed
 };
@@ -230,7 +246,11 @@ inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes
 
 inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
-  return {pending::Kind::recv, *hub_, rank_, peer, tag, in};
+  auto& mine = hub_->member(rank_);
+  mine.expected.push_back({++mine.receives, peer, tag, in});
+  auto expected  = pending{pending::Kind::recv, *hub_, rank_, peer, tag, {}};
+  expected.turn_ = mine.receives;
+  return expected;
 }
 
 inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {

@@ -40,6 +40,14 @@ struct LocalHub {
     std::size_t      size;
   };
 
+  /// A receive that waits.
+  struct Expected {
+    std::uint64_t order;                                              // of all receives of this rank
+    Rank  from;
+    Tag   tag;
+    Bytes to;
+  };
+
   /// Why nothing passes any more. The first who claims it says so.
   struct Loss {
     std::atomic<bool> claimed{false}, failed{false};
@@ -77,14 +85,18 @@ struct LocalHub {
     std::array<Window, slots> windows;
     alignas(64) std::atomic<std::uint32_t> bell{0};                   // rung when something moves, if the rank listens
     std::atomic<bool> listens{false}, sleeps{false};
-    std::uint32_t heard = 0;                                          // the rank's own
+    std::uint32_t heard = 0;                                          // the rank's own, as is what follows
+    std::uint64_t receives = 0;                                       // so far
+    std::vector<Expected> expected;                                   // in the order posted
   };
 
   LocalHub(int n, std::chrono::nanoseconds limit, Failures policy = Failures::together)
       : size{n}, timeout{limit}, failures{policy},
         spins{static_cast<unsigned>(n) <= std::thread::hardware_concurrency() ? 2'000 : 20},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
-        fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {}
+        fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {
+    for (auto& member : members) member.expected.reserve(slots);
+  }
 
   Member& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
   Window& window(Rank rank, Tag tag) { return member(rank).windows[slot(tag)]; }
