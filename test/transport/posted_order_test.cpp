@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of receives, over what threads of one process use: a transport, and those that pass messages on to it.
+// The order of receives, over transports that threads of one process can use, and those that pass messages on to one.
 #include "test/support/on_ranks.hpp"
 
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/faulty.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/local.hpp>
+#include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/staged.hpp>
+#include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -34,8 +36,9 @@ struct Everywhere {
   static void  from_host(Bytes to, ConstBytes from) { std::memcpy(to.data(), from.data(), from.size()); }
 };
 
-using Transports = std::tuple<LocalTransport, Counting<LocalTransport>, Faulty<LocalTransport>,
-                              Staged<LocalTransport, Everywhere>, Layered<LocalTransport, LocalTransport>>;
+using Transports =
+    std::tuple<LocalTransport, Counting<LocalTransport>, Faulty<LocalTransport>, Staged<LocalTransport, Everywhere>,
+               Layered<LocalTransport, LocalTransport>, SharedMemoryTransport, TcpTransport>;
 
 constexpr std::size_t n = 40;
 

@@ -68,7 +68,8 @@ class Group {
 /// One rank's live connections. Moves bytes between ranks; has never heard of tensors or gradients.
 ///
 /// keeps   used by one thread at a time; any number of operations may be in flight, up to the transport's bound
-/// order   messages with one tag between two ranks arrive in the order sent; other tags may overtake them
+/// order   messages with one tag between two ranks arrive in the order sent, and go to receives in the order posted,
+///         whichever of these is looked at first; other tags may overtake them
 /// throws  PeerLost from any operation and any wait when a rank of the group is gone; Error when the two ends of one
 ///         message differ in size
 template <class E>
