@@ -41,7 +41,7 @@ def read_events(path):
             status, logs = tests.setdefault(label, ("", []))
             logs += [pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path))
                      for output in event["testResult"].get("testActionOutput", []) if output["name"] == "test.log"]
-        elif kind == "testSummary":
+        elif kind == "testSummary" and kind in event:
             tests[label] = (event["testSummary"]["overallStatus"], tests.get(label, ("", []))[1])
         elif kind == "targetCompleted" and not event.get("completed", {}).get("success", False):
             broken.append(label)
