@@ -35,3 +35,14 @@ TEST_CASE("repeat refuses no passes, and does not count further than it can", "[
   CHECK_THROWS_AS(sources::Counting{3}.repeat(0), BadArgument);
   CHECK_FALSE(sources::Counting{3}.repeat(std::numeric_limits<std::size_t>::max() / 2).size().has_value());
 }
+
+TEST_CASE("passes without end are there in every epoch", "[data]") {
+  for (std::size_t const epoch : {0U, 1U, 2U}) {
+    auto stream = sources::Counting{3}.repeat(std::numeric_limits<std::size_t>::max()).stream(epoch);
+    auto row    = Sample<float, int>{};
+    for (int i = 0; i < 7; ++i) {
+      REQUIRE(stream.next(row));
+      CHECK(row.y[0] == i % 3);
+    }
+  }
+}

@@ -146,7 +146,12 @@ class Gathered : public Pipe<Gathered<D>> {
       Work(std::shared_ptr<std::vector<D> const> from, std::size_t n, std::size_t ahead, std::size_t e)
           : sources{std::move(from)}, epoch{e}, slots{ahead + 1, Order::any}, left{std::min(n, sources->size())} {
         if (left == 0) slots.end();
-        for (auto i = left.load(); i > 0; --i) threads.emplace_back("gather", [this] { read(); });
+        try {
+          for (auto i = left.load(); i > 0; --i) threads.emplace_back("gather", [this] { read(); });
+        } catch (...) {                                    // those that have begun end
+          slots.stop();
+          throw;
+        }
       }
       ~Work() { slots.stop(); }
       Work(Work const&)            = delete;

@@ -96,7 +96,12 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
           : full{stage.rows_}, room{std::min(full, stage.from_.size().value_or(full))}, remainder{stage.remainder_},
             slots{std::max<std::size_t>(stage.how_.ahead / full, 2) + 1, stage.how_.order},
             crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
-        start();
+        try {
+          start();
+        } catch (...) {                                    // those that have begun end
+          slots.stop(), crew.stop();
+          throw;
+        }
       }
       ~Work() { slots.stop(), crew.stop(); }
       Work(Work const&)            = delete;
@@ -140,6 +145,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         mine.n          = 0;
         auto const want = place.row == 0 ? 1 : std::min(length.get(), room - batch.rows);
         try {
+          if (batch.rows == 0 && place.row > 0) batch.memory.reserve(room, width, targets);
           for (auto row = In{}; mine.n < want; ++mine.n, ++place.row) {
             if (!from.next(row)) {
               ended = true;
@@ -163,7 +169,6 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         ++batches;
         auto& batch = now->memory;
         batch.rows = 0, batch.closed = false;
-        if (place.row > 0) batch.memory.reserve(room, width, targets);
         return true;
       }
 

@@ -123,7 +123,12 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       Work(ParallelMapped const& stage, std::size_t epoch)
           : length{longest(stage.how_)}, slots{slots_for(stage.how_), stage.how_.order},
             crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
-        start();
+        try {
+          start();
+        } catch (...) {                                    // those that have begun end
+          slots.stop(), crew.stop();
+          throw;
+        }
       }
       ~Work() { slots.stop(), crew.stop(); }
       Work(Work const&)            = delete;

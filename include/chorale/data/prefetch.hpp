@@ -101,8 +101,9 @@ class Prefetched : public Pipe<Prefetched<D>> {
         try {
           for (; wait_for_room(); made_any_.ring()) {
             auto& slot = slots_[made_ % slots_.size()];
-            if (choice_.tuned() && made_ > depth_)         // else it would go through memory for all slots
-              std::swap(slot.memory, slots_[(made_ - depth_ - 1) % slots_.size()].memory);
+            auto const depth = depth_.load();              // once: the reader may double it meanwhile
+            if (choice_.tuned() && made_ > depth)          // else it would go through memory for all slots
+              std::swap(slot.memory, slots_[(made_ - depth - 1) % slots_.size()].memory);
             if (!make(slot)) break;
             slot.bytes = slot.out.x.size_bytes() + slot.out.y.size_bytes();
             waiting_bytes_ += slot.bytes;

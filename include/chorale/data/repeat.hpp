@@ -29,7 +29,7 @@ class Repeated : public Pipe<Repeated<D>> {
    public:
     using buffer = typename BufferOf<StreamOf<D>>::type;
 
-    Stream(D from, std::size_t first, std::size_t n) : from_{std::move(from)}, pass_{first}, end_{first + n} {}
+    Stream(D from, std::size_t first, std::size_t n) : from_{std::move(from)}, pass_{first}, left_{n} {}
 
     bool next(element& out) {
       return any_pass([&](StreamOf<D>& pass) { return pass.next(out); });
@@ -43,7 +43,7 @@ class Repeated : public Pipe<Repeated<D>> {
    private:
     template <class Next>
     bool any_pass(Next next) {
-      for (; pass_ < end_; now_.reset(), ++pass_) {
+      for (; left_ > 0; now_.reset(), ++pass_, --left_) {
         if (!now_) now_.emplace(from_.stream(pass_));
         if (next(*now_)) return true;
       }
@@ -51,7 +51,7 @@ class Repeated : public Pipe<Repeated<D>> {
     }
 
     D from_;
-    std::size_t pass_, end_;
+    std::size_t pass_, left_;                              // this one; how many with it
     std::optional<StreamOf<D>> now_;
   };
 
