@@ -55,6 +55,17 @@ TEST_CASE("synchronous servers go on with the bits of a run that was not cut off
   CHECK(bits(second) == bits(undisturbed));
 }
 
+TEST_CASE("a trainer that goes on from its own checkpoint counts each row once", "[trainer][resume][ps]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto trainer      = learner(servers(2, 2));
+  trainer.fit(data, epochs(folder, 1));
+  auto const more = trainer.fit(data, epochs(folder, 3));
+  REQUIRE(more.size() == 2);
+  CHECK(more[0].scores.rows() == 279);
+  CHECK(more[1].scores.rows() == 279);
+}
+
 TEST_CASE("what servers saved goes on anywhere, and the other way", "[trainer][resume][ps]") {
   auto const data = tiny::uneven();
   auto one        = learner(OneDeviceStrategy{Cpu::logical(1)[0]});

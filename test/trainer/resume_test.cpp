@@ -8,6 +8,7 @@
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/trainer/callbacks.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
@@ -76,9 +77,35 @@ TEST_CASE("a run that is cut off anywhere goes on under another strategy with th
   CHECK(rest.back().steps == 20);
 
   auto third = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
-  if (every != 0) return;                                                  // the last update need not be a multiple
   CHECK(third.fit(data, folder.options(3, every)).empty());                // all of it is done
   CHECK(third.hashes()[0] == undisturbed.hashes()[0]);
+}
+
+TEST_CASE("the last update is in a checkpoint, whether or not it was its turn", "[trainer][resume][follow]") {
+  auto const folder = Folder{};
+  auto const every  = GENERATE(3U, 4U, 100U);                              // of 40 updates
+  auto job          = learner(MirroredStrategy{Cpu::logical(2)});
+  job.fit(tiny::uneven(), folder.options(2, every));
+  auto follower = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto steps    = std::vector<std::uint64_t>{};
+  follow(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
+         [&](Followed const& one) { steps.push_back(one.step); });
+  CHECK(steps.back() == 40);
+}
+
+TEST_CASE("a rate that follows from the last one is set once for an epoch, also when that goes on", "[trainer][resume]") {
+  auto const falling = [] { return LearningRateScheduler{[](int, float rate) { return rate * 0.5F; }}; };
+  auto undisturbed   = learner(MirroredStrategy{Cpu::logical(2)});
+  undisturbed.fit(tiny::uneven(), {.epochs = 3, .show = Show::nothing}, falling());
+  auto const batches = GENERATE(7, 20, 21, 35);
+  auto const folder  = Folder{};
+  auto first         = learner(MirroredStrategy{Cpu::logical(2)});
+  CHECK_THROWS_AS(first.fit(CutOff{.left = std::make_shared<int>(batches)}, folder.options(3, 3), falling()),
+                  CutOff::Off);
+  auto second = learner(MirroredStrategy{Cpu::logical(2)});
+  second.fit(tiny::uneven(), folder.options(3, 3), falling());
+  CHECK(second.learning_rate() == undisturbed.learning_rate());
+  CHECK(second.hashes()[0] == undisturbed.hashes()[0]);
 }
 
 TEST_CASE("replicas that learn apart go on from the end of an epoch with the same bits", "[trainer][resume]") {

@@ -153,14 +153,17 @@ class Audience {
   /// As many in every process, also of callbacks for the chief.
   std::vector<CallbackState> states() {
     auto states    = std::vector<CallbackState>{};
-    auto const add = [&](auto& c) {
-      if constexpr (requires { c.state(); }) {
+    auto const add = [&](auto const& again, auto& c) -> void {
+      using Of = std::remove_reference_t<decltype(c)>;
+      if constexpr (!std::is_same_v<typename detail::NotOptional<Of>::type, Of>) {
+        if (c) again(again, *c);
+      } else if constexpr (requires { c.state(); }) {
         auto name = "callback/" + std::string{c.name};
         for (auto const& before : states) name += before.name == name ? "+" : "";      // two of one kind
         states.push_back({name, Span<double>{c.state()}});
       }
     };
-    std::apply([&](auto&... c) { (add(c), ...); }, all_);
+    std::apply([&](auto&... c) { (add(add, c), ...); }, all_);
     return states;
   }
 

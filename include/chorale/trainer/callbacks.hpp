@@ -176,14 +176,21 @@ class ReduceLROnPlateau {
 /// source  tf.keras.callbacks.LearningRateScheduler
 class LearningRateScheduler {
  public:
+  static constexpr auto name = std::string_view{"learning_rate_scheduler"};
+
   explicit LearningRateScheduler(std::function<float(int epoch, float rate)> rule) : rule_{std::move(rule)} {}
 
-  void on_epoch_begin(auto& trainer, int epoch) const {
+  void on_fit_begin(auto&) { set_for_ = -1; }
+  void on_epoch_begin(auto& trainer, int epoch) {
+    if (std::exchange(set_for_, epoch) == epoch) return;                   // it goes on in its middle, and has its rate
     trainer.set_learning_rate(rule_(epoch, trainer.learning_rate()));
   }
 
+  Span<double> state() { return {&set_for_, 1}; }
+
  private:
   std::function<float(int, float)> rule_;
+  double set_for_ = -1;                                                    // the last epoch, 0-based
 };
 
 struct ModelCheckpointOptions {

@@ -61,6 +61,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     auto const every = static_cast<std::int64_t>(options.checkpoint_every);
     auto const asked = ReducesEveryStep<S> && copies_[0].gradients().trailer()[plan::asked_at] != 0;
     auto const due   = every != 0 && copies_[0].optimizer.now.step % every == 0;
+    if (asked && saved) saved->finish();                                   // else it might be skipped for an older one
     if (!options.checkpoints.folder.empty() && (due || asked))
       save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
                        .batch = static_cast<std::int64_t>(batches.batch()), .totals = totals_[0]}, audience);
@@ -114,17 +115,19 @@ class Checkpointed : public Copies<M, S, R, T> {
       replica.assign_slots(copy.optimizer.slots(), copy.gradients(), static_cast<std::uint64_t>(position.servers));
     }, copies_);
     auto all = position.numbers();
-    all.push_back(static_cast<double>(position.found));
+    all.push_back(static_cast<double>(position.found + 1));                // 0: the chief has not come here
     all.insert(all.end(), told.begin(), told.end());
     all = this->tell_all(std::move(all));
     auto const n = position.numbers().size();
-    if (all[n] == 0) return begin;
+    if (all[n] == 0) throw PeerLost{0, "the chief could not bring a checkpoint to the servers."};
+    if (all[n] == 1) return begin;
     position = Position::of(Span<double const>{all}.first(n));
     put(states, Span<double const>{all}.subspan(n + 1));
-    live_.run([&](auto& replica, instance& copy) {
+    live_.run([&](auto& replica, instance& copy, Totals& totals) {
       copy.optimizer.now.step = position.update;
+      totals                  = position.totals;
       replica.pull(copy.net.variables());
-    }, copies_);
+    }, copies_, totals_);
     return position;
   }
 

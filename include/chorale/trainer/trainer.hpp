@@ -33,8 +33,7 @@ template <class M, class S, class R, class T>
   requires fit_together<S, R, T> && nn::ModelOn<M, typename S::device>
 class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   using Base = TrainingLoop<M, S, R, T>;
-  using Base::copies_, Base::live_, Base::totals_;
-  using Base::forget_totals, Base::only_serves;
+  using Base::copies_, Base::live_, Base::only_serves;
 
  public:
   using typename Base::Batch, typename Base::instance;
@@ -44,16 +43,16 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   template <Dataset Data>
   Scores evaluate(Data const& data) {
     if (only_serves()) return Scores{M::metric_names};
-    forget_totals();
+    auto all    = PerReplica<Totals>(copies_.size());                      // not those of an epoch that may be running
     auto shares = live_.distribute(data);
     while (auto* share = shares.next()) {
       live_.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
         auto sums = std::array<float, plan::header>{};
         copy.evaluate(batch, sums);
         totals += sums;
-      }, copies_, *share, totals_);
+      }, copies_, *share, all);
     }
-    return Scores{M::metric_names, live_.reduce(totals_)};
+    return Scores{M::metric_names, live_.reduce(all)};
   }
 
   /// The outputs for each row of data, in order, in every process; targets are not looked at.
@@ -108,14 +107,14 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
  private:
   void load_into_servers(std::filesystem::path const& file) {
     if (live_.only_serves()) return;
-    forget_totals();
+    auto loaded = PerReplica<Totals>(copies_.size());
     live_.run([&](auto& replica, instance& copy, Totals& totals) {
       if (replica.id() != 0) return;
       load_weights(file, copy.net.variables());
       replica.assign(copy.net.variables());
       totals.sums[0] = 1;
-    }, copies_, totals_);
-    if (live_.reduce(totals_).sums[0] != 1)                                // all workers have come here
+    }, copies_, loaded);
+    if (live_.reduce(loaded).sums[0] != 1)                                // all workers have come here
       throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
     live_.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies_);
   }

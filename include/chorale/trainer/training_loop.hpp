@@ -95,7 +95,9 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       auto const shown = Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = shown.all()});
       if (shown_here) line.end_epoch(shown.scores());
-      if (!options.checkpoints.folder.empty() && options.checkpoint_every == 0)
+      auto const is_last = stopped_ || epoch + 1 == options.epochs;
+      if (is_last && saved) saved->finish();                               // else it might be skipped for an older one
+      if (!options.checkpoints.folder.empty() && (options.checkpoint_every == 0 || is_last))
         save_after(epoch, options, batches, saved, audience);
     }
     if (saved) saved->finish();
@@ -153,7 +155,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
         auto const shown = Shown{Epoch{.scores = Scores{M::metric_names, totals_[0]}}};
         line->update(done.steps, shown.scores());
       }
-      tell_step(done.steps, options, audience);
+      tell_step(done.steps, options, is_last, audience);
       if (is_last) look_after(batches, at.epoch, options, saved, audience);
       begin = time_for<Sink>();
     }
@@ -173,13 +175,14 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     return done;
   }
 
+  /// updated    this batch has made an update, and not been held for a later one
   void tell_step([[maybe_unused]] std::size_t step_of_epoch, [[maybe_unused]] FitOptions const& options,
-                 auto& audience) {
+                 [[maybe_unused]] bool updated, auto& audience) {
     using Told = std::remove_reference_t<decltype(audience)>;
     if constexpr (Told::sees_steps)
       audience.step_ended(StepEnd{.step = step_of_epoch, .scores = Scores{M::metric_names, totals_[0]}});
     if constexpr (Told::sees_scalars && ReducesEveryStep<S>) {             // elsewhere one replica's are not those of all
-      if (options.summary_every == 0 || step() % options.summary_every != 0) return;
+      if (!updated || options.summary_every == 0 || step() % options.summary_every != 0) return;
       auto const shown = Shown{Epoch{.scores        = Scores{M::metric_names, totals_[0]},
                                      .learning_rate = copies_[0].optimizer.rate()}};
       audience.take(Scalars{.step = step(), .values = shown.all()});
