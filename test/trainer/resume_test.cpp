@@ -93,6 +93,21 @@ TEST_CASE("the last update is in a checkpoint, whether or not it was its turn", 
   CHECK(steps.back() == 40);
 }
 
+TEST_CASE("an evaluator that saw the last update before its epoch ended does not wait for another", "[trainer][follow]") {
+  auto const folder = Folder{};
+  auto job          = learner(MirroredStrategy{Cpu::logical(2)});
+  CHECK_THROWS_AS(job.fit(CutOff{.left = std::make_shared<int>(41)}, folder.options(2, 4)), CutOff::Off);
+  auto follower    = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto const found = follow(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
+                            [&](Followed const& one) {
+    CHECK(one.step == 40);
+    CHECK(one.epoch == 1);
+    job.fit(tiny::uneven(), folder.options(2, 4));
+  });
+  REQUIRE(found.size() == 1);
+  CHECK(found.back().epoch == 2);
+}
+
 TEST_CASE("a rate that follows from the last one is set once for an epoch, also when that goes on", "[trainer][resume]") {
   auto const falling = [] { return LearningRateScheduler{[](int, float rate) { return rate * 0.5F; }}; };
   auto undisturbed   = learner(MirroredStrategy{Cpu::logical(2)});

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/checkpoint/checkpoint_name.hpp>
+#include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/checkpoint/reader.hpp>
+#include <chorale/checkpoint/verified_file.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/data/pipe.hpp>
@@ -11,7 +14,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,6 +37,21 @@ struct Followed {
   Scores scores{};
 };
 
+namespace detail {
+
+/// Epochs that were finished, as the checkpoint of this step says; 0 while it cannot be read.
+inline std::int64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
+  try {
+    return static_cast<std::int64_t>(read_manifest(OpenFolder{OpenFolder{folder}, checkpoint_name(step)}).epoch);
+  } catch (BadFile const&) {
+    return 0;                                                              // being replaced: asked again soon
+  } catch (std::system_error const&) {
+    return 0;
+  }
+}
+
+}  // namespace detail
+
 /// Evaluates each new checkpoint of a job that trains elsewhere, from its folder alone: what an evaluator task does.
 ///
 /// trainer   of the same model, in this process alone; its variables are replaced
@@ -49,10 +69,15 @@ std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions c
     auto const steps = checkpoint_steps(options.checkpoints.folder);       // the newest one first
     if (steps.empty() || (!all.empty() && steps.front() <= all.back().step)) {
       std::this_thread::sleep_for(options.every);
-      continue;
+      if (steps.empty() || detail::epochs_at(options.checkpoints.folder, all.back().step) < options.epochs) continue;
+      all.back().epoch = static_cast<std::uint64_t>(options.epochs);       // the same update, saved again at the end
+      break;
     }
     auto const found = newest_checkpoint(options.checkpoints);
-    if (!found || (!all.empty() && found->manifest().step <= all.back().step)) continue;
+    if (!found || (!all.empty() && found->manifest().step <= all.back().step)) {
+      std::this_thread::sleep_for(options.every);                          // the newest one is damaged
+      continue;
+    }
     for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
     all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
     if (said) said(all.back());
