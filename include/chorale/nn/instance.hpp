@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -133,7 +134,7 @@ class Instance {
     return {executor.output(), batch.rows * Net::output::size};
   }
 
-  Gradients gradients() const { return {gradients_, plan.variables, plan.ends()}; }
+  Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
 
   /// Puts the gradients elsewhere: into memory that other ranks may read. Before the first step.
   ///
@@ -165,6 +166,11 @@ class Instance {
   };
 
   enum class Targets { needed, ignored };
+
+  static std::uint64_t next_number() {
+    static auto last = std::atomic<std::uint64_t>{0};
+    return ++last;
+  }
 
   Span<float> part(std::size_t first, int parts) const {
     return {reinterpret_cast<float*>(arena_.data()) + first * plan.elements,
@@ -233,6 +239,7 @@ class Instance {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
+  std::uint64_t number_ = next_number();                                   // in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
   std::vector<std::unique_ptr<Executor<D, Net>>> executors_;               // one for each number of rows seen so far
 

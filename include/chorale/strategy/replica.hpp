@@ -122,6 +122,13 @@ class Replica {
     return at_->sent();
   }
 
+  /// What this rank's clock shows, where it is a virtual one: over SimulatedTransport.
+  auto now() const
+    requires requires(E const& at) { at.now(); }
+  {
+    return at_->now();
+  }
+
   /// Since the variables of replicas that learn apart were last brought together. See LocalSgd, Gossip.
   struct Apart {
     int steps  = 0;
@@ -178,19 +185,23 @@ class Replica {
   using Lane = typename detail::LaneOf<R, E>::type;
   struct Entry {
     float const* buffer;
+    std::uint64_t owner;
     std::unique_ptr<Lane> lane;
   };
 
   Lane& lane_of(Gradients const& gradients) {
+    auto const* const buffer = gradients.values.data();
     for (auto& entry : lanes_)
-      if (entry.buffer == gradients.values.data()) return *entry.lane;
-    auto const first = Tag{static_cast<std::uint32_t>(lanes_.size() + 1) << 16};
-    lanes_.push_back({gradients.values.data(), std::make_unique<Lane>(reduce_, *at_, gradients, first)});
+      if (entry.buffer == buffer && entry.owner == gradients.owner) return *entry.lane;
+    std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a model that is gone
+    auto const first = Tag{(lanes_made_++ % 0xFFFF + 1) << 16};            // all replicas make them in the same order
+    lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, first)});
     return *lanes_.back().lane;
   }
 
   R reduce_;
   E* at_;
+  std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
   Traffic traffic_;
   std::shared_ptr<void> summing_;                                          // what together() works with

@@ -41,6 +41,7 @@ struct Gradients {
   Span<float> values;                                                      // the header holds loss, rows and metrics
   Span<PlannedVariable const> plan;
   Span<std::size_t const> ends;                                            // of the buckets, ascending
+  std::uint64_t owner = 0;                                                 // differs for each instance of a model
 
   float loss() const { return values[plan::loss_at]; }                     // sum over rows()
   float rows() const { return values[plan::rows_at]; }                     // exact up to 2^24

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/support/tiny.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <vector>
+
+using namespace chorale;
+
+namespace {
+
+constexpr int replicas = 2;
+
+auto live() { return Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}}; }
+
+using Narrow = nn::Sequential<nn::Input<6>, nn::Dense<3>>;
+using Wide   = nn::Sequential<nn::Input<6>, nn::Dense<40>, nn::ReLU, nn::Dense<3>>;
+
+/// The sums of one step of a new model whose gradients lie in that memory.
+template <class Net>
+std::vector<float> sums_in(std::vector<Cpu::block>& memory, auto& strategy) {
+  auto copies       = strategy.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
+  auto const data   = tiny::batch<int>(8, 6, 1);
+  auto const floats = [](Cpu::block& block) { return Span<float>{reinterpret_cast<float*>(block.data()), block.size() / 4}; };
+  for (std::size_t i = 0; i < replicas; ++i) copies[i].place_gradients(floats(memory[i]));
+  strategy.run([&](auto& replica, auto& copy) {
+    auto [loss, gradients] = replica.value_and_gradient_ahead(copy, data.view());
+    replica.all_reduce(gradients);
+  }, copies);
+  auto const sums = copies[1].gradients().body();
+  return {sums.begin(), sums.end()};
+}
+
+}  // namespace
+
+TEST_CASE("a model whose gradients lie where those of another one lay is another one", "[strategy]") {
+  auto memory = std::vector<Cpu::block>{};
+  for (int i = 0; i < replicas; ++i) memory.emplace_back(std::size_t{1} << 16);
+  auto once = live(), again = live();
+  auto const wanted = sums_in<Wide>(memory, once);
+  REQUIRE(wanted.size() > 400);
+  auto const narrow = sums_in<Narrow>(memory, again);
+  CHECK(narrow.size() < wanted.size());
+  CHECK(sums_in<Wide>(memory, again) == wanted);
+  CHECK(sums_in<Narrow>(memory, again) == narrow);
+}
+
+TEST_CASE("a second step before the gradients of the first are reduced is refused", "[strategy]") {
+  auto strategy   = live();
+  auto copies     = strategy.create(nn::compile<Narrow>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
+  auto const data = tiny::batch<int>(8, 6, 1);
+  CHECK_THROWS_WITH(strategy.run([&](auto& replica, auto& copy) {
+    replica.value_and_gradient_ahead(copy, data.view());
+    replica.value_and_gradient_ahead(copy, data.view());
+  }, copies), Catch::Contains("on their way") && Catch::Contains("all_reduce them before its next"));
+}
