@@ -116,6 +116,21 @@ TEST_CASE("one side may be on the host, and messages complete in any order", "[t
   CHECK(Through::endpoint::pending{}.done());
 }
 
+TEST_CASE("a rank that is lost leaves messages with the others alone", "[transport][staged]") {
+  auto endpoints = Through{.transport = {.failures = Failures::apart}}.connect(Group::all_local(3));
+  auto x = std::array{1.0F}, y = std::array{0.0F};
+  auto from_lost = endpoints[0].recv(1, Tag{1}, in(y));
+  { auto const ended = std::move(endpoints[1]); }
+  for (int turn = 0; turn < 3; ++turn) {
+    auto sent = endpoints[0].send(2, Tag{2}, out(x));
+    endpoints[2].recv(0, Tag{2}, in(y)).wait();
+    sent.wait();
+    CHECK(y == x);
+    x[0] += 1;
+  }
+  CHECK_THROWS_AS(from_lost.wait(), PeerLost);
+}
+
 TEST_CASE("blocks of host memory are kept", "[transport][staged]") {
   auto const copies = DeviceCopies{};
   auto endpoints    = Through{.copy = copies}.connect(Group::all_local(1));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,11 +27,12 @@ class InFlight {
   /// A free place; those whose operation is done are made free when there is no other.
   ///
   /// fits    of the free places, one whose item it likes is preferred
+  /// keeps   an operation whose peer is lost stays, and tells who asks about it: nothing is wrong with the others
   template <class Fits>
   Ticket take(Fits fits) {
     auto place = find_free(fits);
     if (place == places_.size()) {
-      each([](Item& item) { return item.done(); });
+      each([](Item& item) { return is_done(item); });
       place = find_free(fits);
     }
     if (place == places_.size()) places_.emplace_back();
@@ -68,6 +71,14 @@ class InFlight {
     std::uint64_t turn = 0;
     bool busy = false;
   };
+
+  static bool is_done(Item& item) {
+    try {
+      return item.done();
+    } catch (PeerLost const&) {
+      return false;
+    }
+  }
 
   template <class Fits>
   std::size_t find_free(Fits const& fits) const {                     // the number of places when all are busy

@@ -207,6 +207,7 @@ class LocalEndpoint::pending {
   [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours) {
     auto const what = "rank " + std::to_string(peer) + " " + theirs + " where rank " + std::to_string(me_) + " " +
                       ours + ", tag " + std::to_string(number(tag_)) + ".";
+    hub_->check(me_, peer);                                           // a second look tells what the first has done
     if (hub_->is_apart()) hub_->part(me_, peer, what);
     else hub_->fail(me_, me_, what);
     throw Error{what, "the same calls, with the same sizes and in the same order, on every rank."};
