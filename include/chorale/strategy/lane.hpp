@@ -73,6 +73,8 @@ class BucketLane {
   template <class Model, class Batch>
   Sum<float> compute_ahead(Model& model, Batch const& batch, Together together) {
     if (at_->size() == 1) return compute(model, batch, together);
+    CHORALE_EXPECTS(!begun_, "gradients of this model are on their way: all_reduce them before its next "
+                             "value_and_gradient_ahead");
     reducer_.begin();
     begun_ = true;
     return learn(model, batch, [this](std::size_t end) {
@@ -122,7 +124,42 @@ class BucketLane {
   typename ReducerOf<R, E>::type reducer_;
 };
 
-/// The gradients of one model under Reproducible: of each logical shard by itself, then added up along the tree.
+/// What a replica's logical shards of a batch come to: each computed by itself, then added up along the tree as far as
+/// its own go.
+template <int L>
+class ShardSums {
+ public:
+  /// mine      of `replicas`
+  /// learn     called as learn(model, rows of a shard): forward, loss and backward
+  /// returns   the loss of this replica's shards
+  template <class Model, class Batch, class Learn>
+  Sum<float> compute(Model& model, Batch const& batch, Rank mine, int replicas, Learn&& learn) {
+    auto const values = model.gradients().values;
+    auto const shards = share(static_cast<std::size_t>(L), mine, replicas);
+    auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
+    CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
+                    "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
+                        " more are not in a global batch of " + std::to_string(whole));
+    auto loss = Sum<float>{};
+    sums_.resize(values.size());
+    for (auto s = static_cast<int>(shards.begin); s < static_cast<int>(shards.end); ++s) {
+      auto const rows  = share(whole, s, L);
+      auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
+      loss += learn(model, shard);
+      auto sum = sums_.memory();
+      std::copy(values.begin(), values.end(), sum.get());
+      sums_.add(L + s, std::move(sum));
+    }
+    return loss;
+  }
+
+  shard_tree::Sums const& nodes() const { return sums_; }
+
+ private:
+  shard_tree::Sums sums_;
+};
+
+/// The gradients of one model under Reproducible.
 template <class R, class E>
 class ShardLane {
  public:
@@ -134,24 +171,9 @@ class ShardLane {
     static_assert(!joins<Model>,
                   "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
-    constexpr int L   = R::logical_shards;
-    auto const values = model.gradients().values;
-    auto const mine   = share(static_cast<std::size_t>(L), at_->rank(), at_->size());
-    auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
-    CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
-                    "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
-                        " more are not in a global batch of " + std::to_string(whole));
-    auto loss         = Sum<float>{};
-    sums_.resize(values.size());
-    for (auto s = static_cast<int>(mine.begin); s < static_cast<int>(mine.end); ++s) {
-      auto const rows  = share(whole, s, L);
-      auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
-      loss += learn(model, shard, [](std::size_t) {}, together);
-      auto sum = sums_.memory();
-      std::copy(values.begin(), values.end(), sum.get());
-      sums_.add(L + s, std::move(sum));
-    }
-    return loss;
+    return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
+      return learn(to, shard, [](std::size_t) {}, together);
+    });
   }
   template <class Model, class Batch>
   Sum<float> compute_ahead(Model& model, Batch const& batch, Together together) {
@@ -161,7 +183,7 @@ class ShardLane {
   static bool under_way() { return false; }
 
   void reduce(Gradients const& gradients, Traffic& traffic) {
-    reduce_.all_reduce(*at_, traffic_, sums_, gradients.values, tag_);
+    reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
     traffic.bytes += gradients.values.size_bytes();
   }
 
@@ -172,7 +194,7 @@ class ShardLane {
   E* at_;
   Tag tag_;
   decltype(R::traffic_of(1)) traffic_;
-  shard_tree::Sums sums_;
+  ShardSums<R::logical_shards> sums_;
 };
 
 template <class R>
