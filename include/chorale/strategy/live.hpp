@@ -37,6 +37,15 @@ struct RanksOf<S, R, E> {
   using host    = typename S::template host_type<E>;
 };
 
+template <class D, class E>
+struct TeamOf {
+  using type = Team<D>;
+};
+template <class D, RunsItsRanks E>
+struct TeamOf<D, E> {
+  using type = TurnTeam<D>;
+};
+
 template <class S, class R, class T>
 inline constexpr bool fit_together =
     Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
@@ -96,7 +105,8 @@ class Running<S, R, T> {
   ///
   /// returns   a report from each server of this process
   auto served() requires HasServers<S> {
-    for (auto& worker : replicas_) worker.leave();
+    if constexpr (RunsItsRanks<endpoint>) run_on_all([this](std::size_t i) { replicas_[i].leave(); });
+    else for (auto& worker : replicas_) worker.leave();
     return host_.wait();
   }
 
@@ -201,7 +211,7 @@ class Running<S, R, T> {
                      std::to_string(num_replicas() - 1) + " when a step failed",
                      "make a new Trainer to go on, from a checkpoint if there is one"};
     try {
-      team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
+      run_by_team(work);
     } catch (...) {
       if constexpr (!HasServers<S>) {                                      // which go on without a lost worker
         if (is_all_local() && placed_ == 0) connect();
@@ -209,6 +219,15 @@ class Running<S, R, T> {
       }
       throw;
     }
+  }
+
+  template <class Work>
+  void run_by_team(Work& work) {
+    if constexpr (RunsItsRanks<endpoint>)
+      team_.run(endpoints_, work, [this]([[maybe_unused]] std::size_t server, [[maybe_unused]] auto&& go_on) {
+        if constexpr (HasServers<S>) host_.serve_while(server, go_on);
+      });
+    else team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
   }
 
   void connect() {
@@ -234,7 +253,7 @@ class Running<S, R, T> {
   int reductions_ = 0;
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have
   bool failed_        = false;                                             // for good: see run_on_all
-  Team<device> team_;                                                      // last: its threads use the above
+  typename TeamOf<device, endpoint>::type team_;                           // last: its threads use the above
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,17 +31,19 @@ class ParameterCrew {
 
   std::size_t size() const { return members_.size(); }
 
-  /// Adds up what all members brought, in their order, in the memory of the first. Each adds a part of it.
+  /// Adds up what all members brought, in the memory of the first: in pairs, along a binary tree in their order. Each
+  /// adds a part of it, and what others brought is changed.
   template <class T>
   void add_up(E& at, std::size_t me, Span<T> mine) {
     members_[me] = mine.data();
     meet(at, me);
     auto const part = share(mine.size(), static_cast<int>(me), static_cast<int>(size()));
-    auto* const to  = static_cast<T*>(members_[0]);
-    for (std::size_t m = 1; m < size(); ++m) {
-      auto const* const from = static_cast<T const*>(members_[m]);
-      for (auto i = part.begin; i < part.end; ++i) to[i] += from[i];
-    }
+    for (std::size_t apart = 1; apart < size(); apart *= 2)
+      for (std::size_t m = 0; m + apart < size(); m += 2 * apart) {
+        auto* const to         = static_cast<T*>(members_[m]);
+        auto const* const from = static_cast<T const*>(members_[m + apart]);
+        for (auto i = part.begin; i < part.end; ++i) to[i] += from[i];
+      }
     meet(at, me);
   }
 
@@ -61,6 +64,11 @@ class ParameterCrew {
   void meet(E& at, std::size_t me) {
     auto const target = (arrived_.fetch_add(1, std::memory_order_acq_rel) / size() + 1) * size();
     auto const here   = [&] { return arrived_.load(std::memory_order_acquire) >= target; };
+    if constexpr (RunsItsRanks<E>) {
+      if (here()) return at.wake_all();
+      for (; !here(); at.wait_any(std::chrono::seconds{1})) expect_all(at, me);
+      return;
+    }
     for (auto patience = Patience{200}; !here(); patience.pause())
       if (patience.slow()) expect_all(at, me);
   }

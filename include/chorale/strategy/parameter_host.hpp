@@ -61,6 +61,7 @@ class ParameterHost {
     CHORALE_EXPECTS(!std::exchange(begun_, true), "servers hold the variables of one model: create() was called twice");
     auto const each   = static_cast<std::size_t>(strategy.replicas_per_worker());
     auto const shards = strategy.shards(Model::plan, decltype(model.optimizer)::slots, static_cast<int>(each));
+    Replica::expect_fit(shards, strategy.options());
     serve(strategy, model, seed, endpoints.subspan(replicas.size()), shards);
     for (std::size_t first = 0; first < replicas.size(); first += each) {
       auto const crew = std::make_shared<detail::ParameterCrew<E>>(each);
@@ -77,6 +78,12 @@ class ParameterHost {
     for (auto& at : servers)
       start<Device>(at, typename S::consistency{}, model.optimizer, shards, first.net.variables().values,
                     strategy.options());
+  }
+
+  /// Where servers are no threads: lets one serve, on its own rank, until go_on() says no.
+  template <class GoOn>
+  void serve_while(std::size_t server, GoOn const& go_on) {
+    if (server < tasks_.size()) tasks_[server]->serve(go_on);
   }
 
   /// Waits until all have ended.
@@ -96,6 +103,7 @@ class ParameterHost {
   struct Task {
     ParameterReport report;
     std::exception_ptr failure;
+    std::function<void(std::function<bool()> const&)> serve;               // where it is no thread
   };
 
   /// initial   the flat buffer of all variables
@@ -107,6 +115,13 @@ class ParameterHost {
     task->report.server         = at.rank() - shards.rank_of(0);
     task->report.variable_bytes = shards.elements(task->report.server) * sizeof(float);
     tasks_.push_back(task);
+    if constexpr (RunsItsRanks<E>) {
+      task->serve = [service, to = task.get()](auto const& go_on) {
+        service->serve(go_on);
+        to->report.ledger = service->ledger();
+      };
+      return;
+    }
     threads_.push_back(std::make_unique<NamedThread>("server " + std::to_string(task->report.server),
                                                      [service, task, &at] {
       auto const scope = typename D::Scope{D::logical(1).front()};

@@ -14,6 +14,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,13 +49,19 @@ class ParameterService {
                                                       " workers may miss needs more than " +
                                                       std::to_string(shards.workers()));
     for (Rank w = 0; w < shards.workers(); ++w) sessions_.emplace_back();
+    for (auto& session : sessions_) session.listen();
   }
   ParameterService(ParameterService const&)            = delete;
   ParameterService& operator=(ParameterService const&) = delete;
 
   void serve() {
-    for (auto& session : sessions_) session.listen();
-    while (serves()) {
+    serve([] { return true; });
+  }
+
+  /// go_on     asked between two messages; when it has said no, serve() may be called again
+  template <std::predicate GoOn>
+  void serve(GoOn const& go_on) {
+    while (serves() && go_on()) {
       auto moved = closures_.run(shard_);
       for (Rank w = 0; w < workers(); ++w) moved |= look(w);
       if (moved) {

@@ -30,21 +30,46 @@ class ParameterReplica : public Replica<R, E> {
  public:
   ParameterReplica(R reduce, E& at) : Replica<R, E>{std::move(reduce), at}, at_{&at} {}
 
+  /// Before anything is started.
+  ///
+  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded
+  static void expect_fit(ParameterShards const& shards, ParameterOptions const& options) {
+    if constexpr (detail::sharded<R>) {
+      auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
+      CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
+      if (R::logical_shards % shards.rank_of(0) != 0)
+        throw BadArgument{"Reproducible<" + leaves + "> cuts a batch into " + leaves + " logical shards, which " +
+                              replicas + " replicas of ParameterServerStrategy cannot share evenly.",
+                          "1, 2, 4, .. or " + leaves + " replicas in all workers."};
+    }
+  }
+
   /// me      which of the worker's replicas this is; the first speaks to the servers
   void connect(ParameterShards const& shards, ParameterOptions options, std::shared_ptr<detail::ParameterCrew<E>> crew,
                std::size_t me) {
-    crew_ = std::move(crew);
-    me_   = me;
+    replicas_ = shards.rank_of(0);
+    crew_     = std::move(crew);
+    me_       = me;
     if (me == 0) client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
   }
 
-  /// Forward, loss and backward; the gradients then go to the servers, and not through R.
+  /// Forward, loss and backward; the gradients then go to the servers, and not through R. Under Reproducible they are
+  /// the sum at this replica's node of the tree, which worker and server go on adding up.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
-    auto const loss = model.value_and_gradient(batch, batch.first_row, [](std::size_t) {});
-    return {loss, model.gradients()};
+    auto const learn = [](Model& to, Batch const& rows) {
+      return to.value_and_gradient(rows, rows.first_row, [](std::size_t) {});
+    };
+    if constexpr (detail::sharded<R>) {
+      auto const loss = shards_.compute(model, batch, this->id(), replicas_, learn);
+      auto const to   = model.gradients();
+      std::copy_n(shards_.nodes().at(replicas_ + this->id()), to.values.size(), to.values.begin());
+      return {loss, to};
+    } else {
+      auto const loss = learn(model, batch);
+      return {loss, model.gradients()};
+    }
   }
-
   /// A step: gradients go to the servers, and values come back that are as new as Consistency asks.
   void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
     if (crew_->size() > 1) crew_->add_up(*at_, me_, gradients.values);
@@ -98,6 +123,16 @@ class ParameterReplica : public Replica<R, E> {
   }
 
  private:
+  struct NoShards {};
+  template <class Reduce>
+  struct ShardsOf {
+    using type = NoShards;
+  };
+  template <detail::sharded Reduce>
+  struct ShardsOf<Reduce> {
+    using type = detail::ShardSums<Reduce::logical_shards>;
+  };
+
   template <class F>
   static void each_slot(Span<float> slots, Gradients const& scratch, F&& f) {
     auto const n = scratch.body().size();
@@ -113,7 +148,9 @@ class ParameterReplica : public Replica<R, E> {
   E* at_;
   std::shared_ptr<detail::ParameterCrew<E>> crew_;
   std::size_t me_ = 0;
+  int replicas_   = 1;                                                     // of all workers
   std::unique_ptr<ParameterClient<E>> client_;
+  [[no_unique_address]] typename ShardsOf<R>::type shards_;
 };
 
 /// Variables on servers, computing on workers: each variable, or piece of one, lives on one server, beside its slots of
@@ -138,8 +175,9 @@ class ParameterServerStrategy {
   using device      = D;
   using placement   = P;
   using consistency = C;
-  template <class R>
-  static constexpr bool takes = gives_plain_sums<R>;                      // gradients do not pass through it
+  static constexpr bool in_lockstep = C::rounds && C::staleness == 0 && C::spares == 0;
+  template <class R>                                                      // gradients do not pass through it, but
+  static constexpr bool takes = gives_plain_sums<R> || (detail::sharded<R> && in_lockstep);   // in its order
   template <class R, class E>
   using replica_type = ParameterReplica<R, E>;
   template <class E>
@@ -166,6 +204,7 @@ class ParameterServerStrategy {
   template <Transport T>
   static void prepare(T& transport) {
     if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::apart;
+    if constexpr (requires { transport.transport; }) prepare(transport.transport);         // Staged, Counting, Faulty
   }
 
   int num_replicas() const { return cluster_.workers() * replicas_per_worker(); }

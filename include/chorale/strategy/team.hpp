@@ -3,6 +3,9 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <gsl/util>
 
 #include <atomic>
 #include <cstddef>
@@ -14,6 +17,27 @@
 #include <vector>
 
 namespace chorale {
+
+namespace detail {
+
+/// Throws the first failure that is a cause; a PeerLost is a consequence, thrown only when there is nothing else.
+inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
+  auto cause = std::exception_ptr{}, consequence = std::exception_ptr{};
+  for (auto& failure : failures) {
+    if (!failure) continue;
+    try {
+      std::rethrow_exception(std::exchange(failure, nullptr));
+    } catch (PeerLost const&) {
+      if (!consequence) consequence = std::current_exception();
+    } catch (...) {
+      if (!cause) cause = std::current_exception();
+    }
+  }
+  if (cause) std::rethrow_exception(cause);
+  if (consequence) std::rethrow_exception(consequence);
+}
+
+}  // namespace detail
 
 /// Threads that do the same thing at once, one per device; member 0 is the calling thread.
 ///
@@ -63,7 +87,7 @@ class Team {
       job(0);
     }
     spin_until([this] { return working_.load(std::memory_order_acquire) == 0; });
-    rethrow();
+    detail::rethrow_cause(failures_);
   }
 
  private:
@@ -84,23 +108,6 @@ class Team {
     }
   }
 
-  /// Throws the first failure that is a cause; a PeerLost is a consequence, thrown only when there is nothing else.
-  void rethrow() {
-    auto cause = std::exception_ptr{}, consequence = std::exception_ptr{};
-    for (auto& failure : failures_) {
-      if (!failure) continue;
-      try {
-        std::rethrow_exception(std::exchange(failure, nullptr));
-      } catch (PeerLost const&) {
-        if (!consequence) consequence = std::current_exception();
-      } catch (...) {
-        if (!cause) cause = std::current_exception();
-      }
-    }
-    if (cause) std::rethrow_exception(cause);
-    if (consequence) std::rethrow_exception(consequence);
-  }
-
   std::vector<D> devices_;
   std::vector<std::exception_ptr> failures_;
   void (*call_)(void*, std::size_t) = nullptr;
@@ -109,6 +116,38 @@ class Team {
   std::atomic<std::size_t> working_{0};
   std::atomic<bool> ending_{false};
   std::vector<NamedThread> threads_;                       // last: they use all of the above
+};
+
+/// Replicas that are no threads: the transport runs them in turns, all by the first device.
+template <class D>
+class TurnTeam {
+ public:
+  explicit TurnTeam(std::vector<D> devices) : devices_{std::move(devices)} {}
+
+  std::size_t size() const { return devices_.size(); }
+  D const& device(std::size_t i) const { return devices_[i]; }
+
+  /// Calls work(i) on replica i, and serve(i, go_on) on the ranks behind the replicas, which are servers, while a
+  /// replica works: until go_on() says no.
+  ///
+  /// throws    as Team
+  template <RunsItsRanks E, class Work, class Serve>
+  void run(std::vector<E>& endpoints, Work&& work, Serve&& serve) {
+    auto working     = static_cast<int>(size());
+    auto const scope = typename D::Scope{devices_[0]};
+    auto failures    = E::run(endpoints, [&](E& at) {
+      auto const i = static_cast<std::size_t>(&at - endpoints.data());
+      if (i >= size()) return serve(i - size(), [&] { return working > 0; });
+      auto const ends = gsl::finally([&] {
+        if (--working == 0) at.wake_all();
+      });
+      work(i);
+    });
+    detail::rethrow_cause(failures);
+  }
+
+ private:
+  std::vector<D> devices_;
 };
 
 }  // namespace chorale

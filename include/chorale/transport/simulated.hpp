@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -59,7 +60,14 @@ class SimulatedEndpoint {
     return world_->wait_any(rank_, std::min<std::chrono::nanoseconds>(longest, std::chrono::hours{24}));
   }
 
+  /// Ends the rests of all ranks in wait_any(), as a message would.
+  void wake_all() { world_->wake_all(); }
+
   SimulatedWorld& world() const { return *world_; }
+
+  /// See RunsItsRanks, and simulate().
+  template <class Body>
+  static std::vector<std::exception_ptr> run(std::vector<SimulatedEndpoint>& all, Body body);
 
  private:
   void expect_rank(Rank peer) const {
@@ -140,5 +148,14 @@ SimulatedRun simulate(int ranks, Body body, SimulatedTransport const& transport 
   auto endpoints = transport.connect(Group::all_local(ranks));
   return simulate(endpoints, std::move(body));
 }
+
+template <class Body>
+std::vector<std::exception_ptr> SimulatedEndpoint::run(std::vector<SimulatedEndpoint>& all, Body body) {
+  auto thrown = std::vector<std::exception_ptr>{};
+  for (auto& end : simulate(all, std::move(body)).ranks) thrown.push_back(std::move(end.error));
+  return thrown;
+}
+
+static_assert(RunsItsRanks<SimulatedEndpoint>);
 
 }  // namespace chorale

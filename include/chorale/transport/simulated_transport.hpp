@@ -36,7 +36,8 @@ class SimulatedEndpoint;
 /// timeout       the longest wait for one message, in virtual time. When all ranks wait and nothing is under way, the
 ///               waits end at once: the PeerLost, and SimulatedRun::deadlock, say who waits for whom
 /// payload       sizes: messages carry no bytes; for worlds whose data would not fit
-/// stack_bytes   of each rank
+/// compute       what a rank's processor needs for a step, of virtual time, where somebody says that a step begins
+/// stack_bytes   of each rank; pages are taken when they are touched
 /// judge         the receiver's rule, so that a test can break it
 /// choose        which message arrives next, instead of the clock; see every_order()
 /// order         the same options and bodies give the same SimulatedRun, bit by bit
@@ -48,6 +49,7 @@ struct SimulatedTransport {
   Failures failures                = Failures::together;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
   SimulatedPayload payload         = SimulatedPayload::bytes;
+  std::chrono::nanoseconds compute{0};
   std::size_t stack_bytes          = std::size_t{128} << 10;
   Judgement (*judge)(Arrival const&) = in_order_once;
   SimulatedChoice choose{};

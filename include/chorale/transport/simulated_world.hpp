@@ -70,7 +70,13 @@ class SimulatedWorld {
     ++rank.operations;
     rank.announced[operation.tag] = {operation, operation.fingerprint()};
   }
-  void begin_step(Rank me, std::uint64_t step) { member(me).step = step; }
+  void begin_step(Rank me, std::uint64_t step) {
+    member(me).step = step;
+    if (options_.compute.count() > 0) work(me, options_.compute);
+  }
+  void wake_all() {
+    for (Rank rank = 0; rank < size(); ++rank) stir(rank);
+  }
 
   void fail(Rank me, std::string const& why) {
     if (member(me).verdict < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,6 +92,16 @@ concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag
   { at.peer(peer, tag) }   -> std::same_as<Bytes>;                  // what that rank exposed
   { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` is ours again
   at.hold(bytes);                                                   // while it lives, peers' memory does not go away
+};
+
+/// An endpoint whose ranks are no threads: the transport runs a body on each of them, in turns, in the calling thread.
+///
+/// all     endpoints of one group, in the order of ranks
+/// keeps   run() returns when all have ended, with what each threw, or null
+template <class E>
+concept RunsItsRanks = Endpoint<E> && requires(std::vector<E>& all, void (*body)(E&), E& at) {
+  { E::run(all, body) } -> std::same_as<std::vector<std::exception_ptr>>;
+  at.wake_all();                                                    // ends the rests of all ranks, as a message would
 };
 
 /// How ranks become connected. A plain value until connect(), so that it can be copied and printed.
