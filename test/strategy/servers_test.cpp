@@ -4,7 +4,10 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/placement/partitioned.hpp>
+#include <chorale/reduce/reproducible.hpp>
 #include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/transport/counting.hpp>
+#include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -26,6 +29,31 @@ TEMPLATE_TEST_CASE("workers of servers that wait for all learn what one replica 
   one.fit(data, quietly);
   CHECK(trainer.evaluate(data).loss() == Approx(one.evaluate(data).loss()).epsilon(1e-5));
   CHECK(trainer.predict(data).rows() == 279);
+}
+
+TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one replica", "[strategy][servers][reproducible]",
+                   Synchronous, BoundedStaleness<0>) {
+  auto const [workers, servers, devices] = GENERATE(table<int, int, int>({{1, 1, 1}, {2, 1, 1}, {4, 2, 1}, {2, 2, 2}}));
+  auto const data  = tiny::uneven();
+  auto const adam  = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F},
+                                              metric::Accuracy{});
+  auto const bits  = [&](auto const& model, auto strategy) {
+    auto trainer = Trainer{model, std::move(strategy), Reproducible<8>{}, LocalTransport{}, 7};
+    trainer.fit(data, quietly);
+    return tiny::values_of(trainer);
+  };
+  auto const under = [&] {
+    return ParameterServerStrategy{Cluster::local(workers, servers), TestType{}, placement::GreedyByBytes{},
+                                   Cpu::logical(devices)};
+  };
+  auto const alone = [] { return OneDeviceStrategy{Cpu::logical(1)[0]}; };
+  CHECK(bits(tiny::learner(), under()) == bits(tiny::learner(), alone()));
+  CHECK(bits(adam, under()) == bits(adam, alone()));
+}
+
+TEST_CASE("a tree that the workers of servers cannot share evenly is refused", "[strategy][servers][reproducible]") {
+  CHECK_THROWS_WITH(tiny::learner_under(ParameterServerStrategy{Cluster::local(3, 1), Synchronous{}}, Reproducible<8>{}),
+                    Catch::Contains("8 logical shards, which 3 replicas"));
 }
 
 TEST_CASE("variables in pieces on servers are the same variables", "[strategy][servers]") {
@@ -73,6 +101,12 @@ TEST_CASE("weights are loaded into servers, and saved from what they have", "[st
   CHECK(mirrored.hashes()[0] == servers.hashes()[0]);
   CHECK_THROWS_AS(servers.load("/nowhere/at/all"), BadFile);
   std::filesystem::remove(file);
+}
+
+TEST_CASE("a lost worker is only missed, also where the transport is wrapped", "[strategy][servers]") {
+  auto counting = Counting<Counting<LocalTransport>>{};
+  ParameterServerStrategy<>::prepare(counting);
+  CHECK(counting.transport.transport.failures == Failures::apart);
 }
 
 TEST_CASE("a cluster without servers, and one with tasks that do nothing, are refused", "[strategy][servers]") {

@@ -69,7 +69,8 @@ class ParameterClosures {
 
 /// Makes one update of what contributions bring.
 ///
-/// order   dense ones are added up in their order, which is that of workers; so are rows that are there twice
+/// order   dense ones are added up in pairs, along a binary tree in the order of workers; rows that are there twice in
+///         that order
 template <optim::Optimizer O>
 class ParameterUpdate {
  public:
@@ -103,20 +104,20 @@ class ParameterUpdate {
 
   /// False when the sum is not finite, and not to be applied.
   bool apply_dense(std::vector<ParameterContribution>& all) {
-    updated_       = false;
-    auto sum       = Span<float>{};
-    auto rows      = 0.0F;
-    auto const n   = shard_->size();
-    auto summed    = 0;
+    updated_  = false;
+    auto rows = 0.0F;
+    dense_.clear();
     for (auto& one : all) {
       if (!one.is_dense()) continue;
-      auto const more = one.values.floats(n);
       rows += one.request.rows;
-      if (summed++ == 0) sum = more;
-      else add(sum, more);
+      dense_.push_back(one.values.floats(shard_->size()));
     }
+    auto const summed = dense_.size();
+    for (std::size_t apart = 1; apart < summed; apart *= 2)
+      for (std::size_t i = 0; i + apart < summed; i += 2 * apart) add(dense_[i], dense_[i + apart]);
     if (!fault_.empty()) return false;
     if (rows == 0) return true;
+    auto const sum = dense_[0];
     if (summed > 1 && on_non_finite_ != NonFinite::allow && !Kernels<Cpu>::finite(sum)) {
       if (on_non_finite_ == NonFinite::stop)
         fault_ = "the gradients of " + std::to_string(summed) + " workers in update " +
@@ -173,6 +174,7 @@ class ParameterUpdate {
 
   ParameterShard<O>* shard_;
   NonFinite on_non_finite_;
+  std::vector<Span<float>> dense_;                                         // of the pushes of one update
   ParameterBuffer joined_;
   bool updated_ = false;
   std::string fault_;
