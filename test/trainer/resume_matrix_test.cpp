@@ -13,6 +13,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -48,10 +49,10 @@ std::vector<Run> in_step() {
   return all;
 }
 
-template <class P>
+template <class R, class P>
 Run servers(int workers, int n, P placement) {
-  return run<RingAllReduce>("servers " + std::to_string(workers) + " " + std::to_string(n),
-                            ParameterServerStrategy{Cluster::local(workers, n), Synchronous{}, placement});
+  return run<R>("servers " + std::to_string(workers) + " " + std::to_string(n),
+                ParameterServerStrategy{Cluster::local(workers, n), Synchronous{}, placement});
 }
 
 }  // namespace
@@ -61,11 +62,11 @@ TEST_CASE("what one saved every other one has", "[trainer][resume][matrix]") {
   auto all = in_step<RingAllReduce>();
   for (int n = 1; n <= 4; ++n) {
     all.push_back(run<RingAllReduce>("local sgd " + std::to_string(n), local_sgd<4>(MirroredStrategy{Cpu::logical(n)})));
-    all.push_back(servers(n, 2, placement::GreedyByBytes{}));
+    all.push_back(servers<RingAllReduce>(n, 2, placement::GreedyByBytes{}));
   }
   all.push_back(run<RingAllReduce>("gossip 3", Gossip{MirroredStrategy{Cpu::logical(3)}}));
-  all.push_back(servers(2, 3, Partitioned<FixedShards<2>>{}));
-  all.push_back(servers(2, 2, placement::RoundRobin{}));
+  all.push_back(servers<RingAllReduce>(2, 3, Partitioned<FixedShards<2>>{}));
+  all.push_back(servers<RingAllReduce>(2, 2, placement::RoundRobin{}));
   for (auto const& saves : all) {
     auto const folder = Folder{};
     auto const saved  = saves.until(folder, 1);
@@ -77,14 +78,19 @@ TEST_CASE("what one saved every other one has", "[trainer][resume][matrix]") {
 }
 
 TEST_CASE("what one saved every other one goes on with, bit for bit", "[trainer][resume][matrix]") {
-  auto const all        = in_step<Reproducible<8>>();
-  auto const one        = Folder{};
+  auto all = in_step<Reproducible<8>>();
+  all.push_back(servers<Reproducible<8>>(2, 2, placement::GreedyByBytes{}));
+  all.push_back(servers<Reproducible<8>>(4, 1, placement::GreedyByBytes{}));
+  auto const one         = Folder{};
   auto const undisturbed = all[0].until(one, 2);
-  for (auto const& saves : all)
+  for (auto const& saves : all) {
+    auto const saved = Folder{};
+    saves.until(saved, 1);
     for (auto const& goes_on : all) {
       auto const folder = Folder{};
       INFO(saves.name << " saved, " << goes_on.name << " goes on");
-      saves.until(folder, 1);
+      std::filesystem::copy(saved.path, folder.path, std::filesystem::copy_options::recursive);
       CHECK(goes_on.until(folder, 2) == undisturbed);
     }
+  }
 }
