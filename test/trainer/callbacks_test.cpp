@@ -226,6 +226,21 @@ TEST_CASE("callbacks that decide go on as if the run had not been cut off", "[tr
   CHECK(tiny::difference(tiny::values_of(second), tiny::values_of(undisturbed)) < 1e-5);
 }
 
+TEST_CASE("the best variables outlive the run that had them", "[trainer][callbacks][resume]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto best         = std::vector<float>{};
+  for (int const until : {1, 2, 3, 5, 5}) {                                // the last one has nothing left to do
+    auto trainer    = two();
+    auto stop       = EarlyStopping{{.patience = 9, .restore_best = true}};
+    auto const fit  = FitOptions{.epochs = until, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
+    trainer.fit(data, fit, Validated{{3, 1, 2, 2, 2}}, stop);
+    CHECK(stop.best_epoch() == std::min(until - 1, 1));
+    if (until == 2) best = tiny::values_of(trainer);
+    if (until > 2) CHECK(tiny::values_of(trainer) == best);
+  }
+}
+
 TEST_CASE("a run that had stopped early does not begin again, and one without the callback goes on", "[trainer][callbacks][resume]") {
   auto const data   = tiny::uneven();
   auto const folder = Folder{};

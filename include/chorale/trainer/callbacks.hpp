@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -83,7 +84,8 @@ struct EarlyStoppingOptions {
 /// Callback: ends fit when a value has not become better for `patience` epochs.
 ///
 /// keeps   every process decides the same, because every process has the same scores. A checkpoint keeps how long it
-///         has waited, but not the variables of the best epoch: a run that goes on looks for them anew
+///         has waited and, with restore_best, the variables of the best epoch
+/// cost    with restore_best, 8 bytes for each number of the variables
 /// source  tf.keras.callbacks.EarlyStopping
 class EarlyStopping {
  public:
@@ -98,36 +100,52 @@ class EarlyStopping {
   void on_fit_begin(auto& trainer) {
     monitor_.forget();
     best_epoch_ = -1;
-    best_.clear();
-    if constexpr (!requires { trainer.set_variables(best_); })
+    if constexpr (!requires { trainer.set_variables(Span<float const>{}); })
       CHORALE_EXPECTS(!options_.restore_best,
                       "EarlyStopping cannot restore the best variables where servers have them");
+    else if (options_.restore_best) best_.assign(head + trainer.variables().values.size(), 0);
+    note();
   }
-  void on_resume(auto& trainer) const { stop_when_enough(trainer); }       // a run that had ended, started again
-  void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
-    if (monitor_.improves(done)) {
-      best_epoch_ = epoch;
-      if (options_.restore_best) best_.assign(trainer.variables().values.begin(), trainer.variables().values.end());
+  void on_resume(auto& trainer) {                                          // or a run that had ended, started again
+    if (!best_.empty()) {
+      std::copy_n(best_.begin(), head - 1, monitor_.state().begin());
+      best_epoch_ = static_cast<int>(best_[head - 1]);
     }
     stop_when_enough(trainer);
   }
+  void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
+    if (monitor_.improves(done)) {
+      best_epoch_ = epoch;
+      if (!best_.empty()) std::ranges::copy(trainer.variables().values, best_.begin() + head);
+    }
+    note();
+    stop_when_enough(trainer);
+  }
   void on_fit_end(auto& trainer, History const&) const {
-    if constexpr (requires { trainer.set_variables(best_); })
-      if (!best_.empty()) trainer.set_variables(best_);
+    if constexpr (requires { trainer.set_variables(Span<float const>{}); })
+      if (!best_.empty() && best_epoch_ >= 0)
+        trainer.set_variables(std::vector<float>(best_.begin() + head, best_.end()));
   }
 
   int best_epoch() const { return best_epoch_; }                           // 0-based; -1 before the first
-  Span<double> state() { return monitor_.state(); }
+  Span<double> state() { return best_.empty() ? monitor_.state() : Span<double>{best_}; }
 
  private:
+  static constexpr auto head = std::ptrdiff_t{4};                          // numbers before the variables
+
   void stop_when_enough(auto& trainer) const {
     if (monitor_.epochs_without() >= std::max(options_.patience, 1)) trainer.stop();
+  }
+  void note() {
+    if (best_.empty()) return;
+    std::ranges::copy(monitor_.state(), best_.begin());
+    best_[head - 1] = best_epoch_;
   }
 
   EarlyStoppingOptions options_;
   Monitor monitor_;
   int best_epoch_ = -1;
-  std::vector<float> best_;
+  std::vector<double> best_;                                               // monitor's, epoch, variables; or nothing
 };
 
 struct ReduceLROnPlateauOptions {
