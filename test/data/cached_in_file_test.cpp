@@ -219,6 +219,19 @@ TEST_CASE("another number of rows, or other types, than the stage before makes a
              Contains("byte 12: rows of f4 and i4, but") && Contains("makes rows of f8 and i4"));
 }
 
+TEST_CASE("a pass of another length than its stage says is not kept", "[data][cache]") {
+  auto const folder = sources::Folder{};
+  auto const short_one = data::from_generator([](std::size_t) {
+    return [i = 0](std::vector<float>& x, std::vector<int>& y) mutable {
+      x.assign(1, 0), y.assign(1, i);
+      return i++ < 3;
+    };
+  }, 4);
+  CHECK_THROWS_WITH(sources::targets(short_one.cache(InFile{folder.path() / "rows"})),
+                    Contains("says that it makes 4 rows, and made 3"));
+  CHECK(entries(folder.path()) == 0);
+}
+
 TEST_CASE("every damaged byte, every cut and every longer file is one sentence", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const file   = (folder.path() / "rows").string();

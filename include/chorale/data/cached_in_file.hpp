@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/data/cache_file.hpp>
 #include <chorale/data/cache_writer.hpp>
 #include <chorale/data/pipe.hpp>
@@ -77,7 +78,13 @@ class CachedInFile : public Pipe<CachedInFile<D>> {
     void fill() {
       auto from = from_.stream(0);
       auto to   = CacheWriter{where_.path, cache_types<X, Y>()};
-      for (auto row = element{}; from.next(row);) to.write(std::as_bytes(row.x), std::as_bytes(row.y));
+      auto rows = std::size_t{0};
+      for (auto row = element{}; from.next(row); ++rows) to.write(std::as_bytes(row.x), std::as_bytes(row.y));
+      auto const expected = from_.size();
+      CHORALE_EXPECTS(!expected || *expected == rows,
+                      "the stage before the cache says that it makes " + std::to_string(expected.value_or(0)) +
+                          " rows, and made " + std::to_string(rows) + "; the next run would refuse " +
+                          where_.path.string());
       file_.emplace(to.finish());
     }
 
