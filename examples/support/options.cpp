@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include <chorale/cluster/last_words.hpp>
+
 #include <CLI/CLI.hpp>
 
 #include <cstdlib>
 #include <utility>
 
 namespace example {
+
+int failed(std::exception const& error) { return chorale::last_words(error); }
 
 Options parse(int argc, char** argv, Options o) {
   auto flags = CLI::App{"Trains the MNIST network; what is special about this program stands at the top of its file."};

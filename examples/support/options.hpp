@@ -59,6 +59,9 @@ inline void print_test(chorale::Scores const& test) {
 /// throws  BadArgument in one sentence
 Options parse(int argc, char** argv, Options o);
 
+/// Tells standard error, and torchrun, what went wrong; returns the exit code.
+int failed(std::exception const& error);
+
 /// Reads the flags, runs the program, and turns an error into its sentence and exit code.
 template <class F>
 int run(int argc, char** argv, Options const& defaults, F&& program) {
@@ -66,8 +69,7 @@ int run(int argc, char** argv, Options const& defaults, F&& program) {
     program(parse(argc, argv, defaults));
     return 0;
   } catch (std::exception const& error) {
-    std::cerr << error.what() << '\n';
-    return chorale::exit_code(error);
+    return failed(error);
   }
 }
 

@@ -92,11 +92,18 @@ def by_torchrun():
     python = "/usr/bin/python3"
     if subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode != 0:
         return print("SKIPPED: torchrun: Debian's python3-torch is not installed")
+    def torchrun(logs, *flags):
+        return run([python, "-m", "torch.distributed.run", "--no_python", "--nproc_per_node", "2", "--master_port",
+                    str(free_ports(1)[0]), "-r", "1", "-t", "1", "--log_dir", logs, multi_worker, *flags])
+
     with tempfile.TemporaryDirectory() as logs:
-        rc, text = run([python, "-m", "torch.distributed.run", "--no_python", "--nproc_per_node", "2", "--master_port",
-                        str(free_ports(1)[0]), "-r", "1", "-t", "1", "--log_dir", logs, multi_worker, *FLAGS])
+        rc, text = torchrun(logs, *FLAGS)
         logged = "".join(p.read_text() for p in pathlib.Path(logs).rglob("stdout.log"))
     verdict("torchrun", rc == 0 and workers_agree(logged, 2) and "cluster: torchrun" in logged, text + logged)
+    with tempfile.TemporaryDirectory() as logs:
+        rc, text = torchrun(logs, "--data", "/nowhere")
+    cause = text[text.find("Root Cause"):]
+    verdict("torchrun tells why", rc != 0 and "Root Cause" in text and "/nowhere" in cause, text)
 
 
 for way in (by_launch, by_tf_config, by_mpirun, by_torchrun):

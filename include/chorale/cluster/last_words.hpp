@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+
+#include <chorale/cluster/environment.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <ostream>
+#include <string>
+
+namespace chorale {
+
+/// Says why this process ends: on standard error, and to a launcher that gave it a file for that.
+///
+///   catch (std::exception const& error) { return last_words(error); }
+///
+/// env       TORCHELASTIC_ERROR_FILE of torchrun: what it reports as the root cause is then this sentence
+/// returns   exit_code(error), for main()
+/// source    torch.distributed.elastic.multiprocessing.errors.ErrorHandler
+inline int last_words(std::exception const& error, Environment const& env = Environment::of_process(),
+                      std::ostream& out = std::cerr) {
+  out << error.what() << '\n';
+  if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);
+  auto const path = std::string{env.get("TORCHELASTIC_ERROR_FILE")};
+  auto const now  = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  auto const told = nlohmann::json{
+      {"message", {{"message", error.what()}, {"extraInfo", {{"timestamp", std::to_string(now.count())}}}}}};
+  auto file = std::ofstream{path};
+  file << told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::flush;
+  if (!file) out << "chorale: cannot write TORCHELASTIC_ERROR_FILE, " << path << '\n';
+  return exit_code(error);
+}
+
+}  // namespace chorale
