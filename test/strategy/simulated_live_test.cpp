@@ -8,6 +8,7 @@
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/transport/counting.hpp>
 #include <chorale/transport/simulated.hpp>
 
 #include <catch2/catch.hpp>
@@ -82,7 +83,8 @@ TEST_CASE("workers that wait for nobody learn over virtual ranks, the same bits 
 
 TEST_CASE("256 replicas learn what one replica learns, in the time of their clocks", "[strategy][simulated]") {
   auto const data = tiny::Batches<int>{tiny::batch<int>(3 * 512, 64, 1), {512, 512, 512}};
-  auto live       = Live{MirroredStrategy{Cpu::logical(256)}, HalvingDoublingAllReduce{}, virtual_ranks()};
+  auto live       = Live{MirroredStrategy{Cpu::logical(256)}, HalvingDoublingAllReduce{},
+                         Counting<SimulatedTransport>{virtual_ranks()}};
   auto copies     = live.create(tiny::learner(), 7);
   for (auto& shares : live.distribute(data))
     live.run([&](auto& replica, auto& copy, auto& batch) {
@@ -96,6 +98,10 @@ TEST_CASE("256 replicas learn what one replica learns, in the time of their cloc
   auto const took = live.local_replica(0).now();
   CHECK(took > 3ms);                                                       // three steps, and their messages
   CHECK(took < 4ms);
+  auto const sent = live.local_replica(0).sent();
+  CHECK(sent.messages > 0);
+  CHECK(sent.messages % (3 * 2 * 8) == 0);                                 // 8 halvings and 8 doublings in each bucket
+  CHECK(live.local_replica(255).sent().messages == sent.messages);
 }
 
 TEST_CASE("what a virtual replica throws reaches the caller, and the others go on", "[strategy][simulated]") {

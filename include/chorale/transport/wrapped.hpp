@@ -4,10 +4,13 @@
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace chorale {
 
@@ -39,6 +42,17 @@ class WrappedEndpoint {
   void fail(std::string const& why) { chorale::fail(at_, why); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
   bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(at_, longest); }
+
+  // Of ranks that are no threads, whose endpoints are handles.
+
+  void wake_all() requires RunsItsRanks<E> { at_.wake_all(); }
+  auto now() const requires RunsItsRanks<E> { return at_.now(); }
+  template <std::derived_from<WrappedEndpoint> D, class Body>
+  static std::vector<std::exception_ptr> run(std::vector<D>& all, Body body) requires RunsItsRanks<E> {
+    auto inner = std::vector<E>{};
+    for (auto const& one : all) inner.push_back(one.at_);
+    return E::run(inner, [&](E& at) { body(all[static_cast<std::size_t>(at.rank())]); });
+  }
 
  protected:
   E at_;
