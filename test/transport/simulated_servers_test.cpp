@@ -41,16 +41,25 @@ Outcome train(C when) {
   });
 }
 
-/// One replica with the batch of all workers, added up in their order.
+/// What workers [first, first + n) bring, added up along a binary tree; n is a power of two.
+Flat sum_of(int first, int n, int step) {
+  if (n == 1) {
+    auto one = large.flat();
+    fill_gradient(one, first, step);
+    return one;
+  }
+  auto left = sum_of(first, n / 2, step);
+  auto const right = sum_of(first + n / 2, n / 2, step);
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  return left;
+}
+
+/// One replica with the batch of all workers.
 Flat whole_batch() {
-  auto values = initial_values(), sum = large.flat(), one = sum, slots = Flat(large.n() * optim::Adam::slots);
+  auto values = initial_values(), slots = Flat(large.n() * optim::Adam::slots);
   auto now    = optim::Moment{};
   for (; now.step < static_cast<std::int64_t>(large.steps); ++now.step) {
-    std::ranges::fill(sum, 0.0F);
-    for (int worker = 0; worker < large.workers; ++worker) {
-      fill_gradient(one, worker, static_cast<int>(now.step));
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
-    }
+    auto sum = sum_of(0, large.workers, static_cast<int>(now.step));
     optim::Adam{}.update<Cpu>(optim::Update{body_of(values), body_of(sum), slots, 1.0F / sum[plan::rows_at], now});
   }
   return values;

@@ -7,8 +7,8 @@ namespace chorale {
 
 /// When a parameter server applies what workers push, and for whom a worker waits.
 ///
-///   rounds      clock c of a worker is its c-th push. Round c sums what clock c of all workers brought, in the order
-///               of workers, and is one update; rounds are applied in order
+///   rounds      clock c of a worker is its c-th push. Round c sums what clock c of all workers brought, in pairs
+///               in their order, and is one update; rounds are applied in order
 ///   staleness   a worker begins clock c when round c - 1 - staleness has been applied
 ///   spares      workers that a round does not wait for
 ///
