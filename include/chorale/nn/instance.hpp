@@ -25,6 +25,16 @@
 
 namespace chorale::nn {
 
+namespace detail {
+
+/// One for each instance of any model in this program.
+inline std::uint64_t next_number() {
+  static auto last = std::atomic<std::uint64_t>{0};
+  return ++last;
+}
+
+}  // namespace detail
+
 /// One copy of a compiled model on one device: variables, gradients and optimizer slots in one arena, cut by the plan.
 ///
 ///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
@@ -167,11 +177,6 @@ class Instance {
 
   enum class Targets { needed, ignored };
 
-  static std::uint64_t next_number() {
-    static auto last = std::atomic<std::uint64_t>{0};
-    return ++last;
-  }
-
   Span<float> part(std::size_t first, int parts) const {
     return {reinterpret_cast<float*>(arena_.data()) + first * plan.elements,
             plan.elements * static_cast<std::size_t>(parts)};
@@ -239,7 +244,7 @@ class Instance {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
-  std::uint64_t number_ = next_number();                                   // in this program
+  std::uint64_t number_ = detail::next_number();                                  // in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
   std::vector<std::unique_ptr<Executor<D, Net>>> executors_;               // one for each number of rows seen so far
 
