@@ -28,7 +28,8 @@ inline int last_words(std::exception const& error, Environment const& env = Envi
   out << error.what() << '\n';
   if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);
   auto const path = std::string{env.get("TORCHELASTIC_ERROR_FILE")};
-  auto const now  = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  if (dynamic_cast<PeerLost const*>(&error)) now += std::chrono::seconds{1};     // the first is called the root cause
   auto const told = nlohmann::json{
       {"message", {{"message", error.what()}, {"extraInfo", {{"timestamp", std::to_string(now.count())}}}}}};
   auto file = std::ofstream{path};

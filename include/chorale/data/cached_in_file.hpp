@@ -28,8 +28,9 @@ namespace chorale::data {
 /// order   what is kept is pass 0, whichever pass is read first
 /// cost    where there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
 ///         nothing; the first of a row in a program takes its checksum. Memory is what the system keeps of the file
-/// throws  what the pass throws, or BadFile when the file cannot be written: there is no file then, and the next read
-///         tries again. BadFile when it is damaged, cut, another kind of file, or has other types or numbers of rows
+/// throws  what the pass throws, BadArgument when it has another number of rows than its stage says, or BadFile when the
+///         file cannot be written: there is no file then, and the next read tries again. BadFile when it is damaged,
+///         cut, another kind of file, or has other types or numbers of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D>
 class CachedInFile : public Pipe<CachedInFile<D>> {

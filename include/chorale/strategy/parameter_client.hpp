@@ -184,11 +184,13 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   ParameterFault fault_of(Gradients const& g, std::size_t& variable) const {
     if (options_.on_non_finite == NonFinite::allow) return ParameterFault::none;
     if (!std::isfinite(g.loss())) return ParameterFault::loss;
-    if (g.trailer()[plan::faults_at] != 0) {
+    auto const faults = g.trailer()[plan::faults_at];
+    if (faults == 1) {                                                     // of more, variable_at is a sum
       variable = std::min(variable, static_cast<std::size_t>(g.trailer()[plan::variable_at]));
       return ParameterFault::gradient;
     }
-    if (g.trailer()[plan::summed_at] == 1 || Kernels<Cpu>::finite(g.body())) return ParameterFault::none;
+    if (faults == 0 && (g.trailer()[plan::summed_at] == 1 || Kernels<Cpu>::finite(g.body())))
+      return ParameterFault::none;
     for (std::size_t i = g.plan.size(); i-- > 0;)
       if (!Kernels<Cpu>::finite(g[i])) variable = i;
     return ParameterFault::gradient;

@@ -85,7 +85,7 @@ struct EarlyStoppingOptions {
 ///
 /// keeps   every process decides the same, because every process has the same scores. A checkpoint keeps how long it
 ///         has waited and, with restore_best, the variables of the best epoch
-/// cost    with restore_best, 8 bytes for each number of the variables
+/// cost    with restore_best, 8 bytes for each number of the variables, here and in each checkpoint
 /// source  tf.keras.callbacks.EarlyStopping
 class EarlyStopping {
  public:

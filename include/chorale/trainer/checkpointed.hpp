@@ -82,12 +82,17 @@ class Checkpointed : public Copies<M, S, R, T> {
     auto owed    = PerReplica<Residuals>(copies_.size());
     live_.run([&](auto& replica, instance& copy, Position& position, Totals& totals, std::vector<double>& told,
                   Residuals& rest) {
-      for (auto const& state : states) told.resize(told.size() + state.numbers.size());
-      if (replica.id() == 0)
+      auto const remember = [&] {
+        for (auto const& state : states) told.resize(told.size() + state.numbers.size());
+      };
+      if (replica.id() == 0) {
+        remember();
         position = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, rest);
+      }
       replica.broadcast(Span<Position>{&position, 1});
-      replica.broadcast(Span<double>{told});
       if (position.found == 0) return;
+      if (replica.id() != 0) remember();
+      replica.broadcast(Span<double>{told});
       if constexpr (!shares_variables<S>) {
         replica.broadcast(copy.net.variables().values);
         replica.broadcast(copy.optimizer.slots());
@@ -97,8 +102,9 @@ class Checkpointed : public Copies<M, S, R, T> {
       totals = position.totals;
       if constexpr (lossy<R>) take_residual(replica, copy, rest);
     }, copies_, found, totals_, numbers, owed);
+    if (found[0].found == 0) return begin;
     put(states, numbers[0]);
-    return found[0].found != 0 ? found[0] : begin;
+    return found[0];
   }
 
   Position resume_on_servers(std::optional<SavedRun>& saved, Position const& begin,

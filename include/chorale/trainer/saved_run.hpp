@@ -119,7 +119,7 @@ class SavedRun {
         at = state.name == tensor.name ? at : at.subspan(state.numbers.size());
         return state.name == tensor.name;
       });
-      bool const fits = mine != states.end() && mine->numbers.size() == n;
+      bool const fits = mine != states.end() && mine->numbers.size() >= n;                 // it may remember more now
       wanted.push_back(slot(std::string{tensor.name}, fits ? at.first(n) : Span<double>{unused.emplace_back(n)}));
     }
     last->copy(Section::state, wanted);

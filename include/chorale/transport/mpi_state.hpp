@@ -140,6 +140,7 @@ class MpiState {
   Ticket take(Kind kind, Rank peer, Tag tag, Bytes memory) {
     voice.throw_if_lost();
     auto const ticket = under_way_.take();
+    voice.throw_if_lost();                                                 // by what it saw: no receive after the loss
     auto& item        = under_way_[ticket];
     auto requests     = std::move(item.requests);
     auto first        = std::move(item.first);
