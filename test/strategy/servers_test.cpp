@@ -54,6 +54,9 @@ TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one
 TEST_CASE("a tree that the workers of servers cannot share evenly is refused", "[strategy][servers][reproducible]") {
   CHECK_THROWS_WITH(tiny::learner_under(ParameterServerStrategy{Cluster::local(3, 1), Synchronous{}}, Reproducible<8>{}),
                     Catch::Contains("8 logical shards, which 3 replicas"));
+  auto const skips = ParameterServerStrategy{Cluster::local(2, 1), Synchronous{}, placement::GreedyByBytes{},
+                                             Cpu::logical(1), {.on_non_finite = NonFinite::skip}};
+  CHECK_THROWS_WITH(tiny::learner_under(skips, Reproducible<8>{}), Catch::Contains("other bits under Reproducible"));
 }
 
 TEST_CASE("variables in pieces on servers are the same variables", "[strategy][servers]") {

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 using namespace chorale;
 using namespace std::chrono_literals;
@@ -23,7 +24,7 @@ using tiny::quietly;
 
 namespace {
 
-SimulatedTransport virtual_ranks() { return {.compute = 1ms, .stack_bytes = std::size_t{1} << 20}; }
+SimulatedTransport virtual_ranks() { return {.compute = 1ms}; }
 
 /// A trainer over virtual ranks and one over threads learn the same data: equal bits.
 template <class S>
@@ -102,6 +103,15 @@ TEST_CASE("256 replicas learn what one replica learns, in the time of their cloc
   CHECK(sent.messages > 0);
   CHECK(sent.messages % (3 * 2 * 8) == 0);                                 // 8 halvings and 8 doublings in each bucket
   CHECK(live.local_replica(255).sent().messages == sent.messages);
+}
+
+TEST_CASE("AutoAllReduce measures virtual time: it chooses the same in each run", "[strategy][simulated]") {
+  auto const fit = [] {
+    auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)}, AutoAllReduce{}, virtual_ranks());
+    trainer.fit(tiny::uneven(), quietly);
+    return std::pair{trainer.hashes(), trainer.live().local_replica(0).now()};
+  };
+  CHECK(fit() == fit());
 }
 
 TEST_CASE("what a virtual replica throws reaches the caller, and the others go on", "[strategy][simulated]") {

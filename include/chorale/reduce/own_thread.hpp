@@ -34,6 +34,9 @@ struct OwnThread : R {
 /// throws  from finish(), what the thread got
 template <class R, Endpoint E>
 class ThreadedReducer {
+  static_assert(!RunsItsRanks<E>, "chorale: ranks of a SimulatedTransport take turns in one thread; without OwnThread "
+                                  "the reduce runs there");
+
  public:
   ThreadedReducer(R const& reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
                   Tag first = Tag{1U << 16})

@@ -46,6 +46,14 @@ struct TeamOf<D, E> {
   using type = TurnTeam<D>;
 };
 
+/// A step of a network needs more of a stack than what virtual ranks have for an all-reduce.
+template <class T>
+void make_room_for_steps(T& transport) {
+  if constexpr (requires { transport.stack_bytes; })
+    transport.stack_bytes = std::max(transport.stack_bytes, std::size_t{1} << 20);
+  if constexpr (requires { transport.transport; }) make_room_for_steps(transport.transport);
+}
+
 template <class S, class R, class T>
 inline constexpr bool fit_together =
     Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
@@ -69,6 +77,7 @@ class Running<S, R, T> {
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
         team_{strategy_.local_devices()} {
     if constexpr (HasServers<S>) S::prepare(transport_);
+    make_room_for_steps(transport_);
     connect();
   }
 

@@ -17,7 +17,7 @@
 
 namespace chorale::detail {
 
-/// The replicas of one worker of a parameter server: threads of one process, each a rank of its own. They add up what
+/// The replicas of one worker of a parameter server: in one process, each a rank of its own. They add up what
 /// they have in memory; the first, which leads, speaks to the servers for all.
 ///
 ///   replica 0   gradients ──┐ meet                            ┌▶ values

@@ -47,9 +47,10 @@ struct ParameterReport {
   }
 };
 
-/// The parameter servers of a job that live in this process, each a thread.
+/// The parameter servers of a job that live in this process: each a thread, or a rank that its transport runs.
 ///
-/// keeps   endpoints outlive it; it ends when every worker has left or is lost
+/// keeps   endpoints outlive it; it ends when every worker has left or is lost. What a rank that is no thread throws
+///         comes out of the run in which it serves
 template <class E>
 class ParameterHost {
  public:
@@ -58,10 +59,11 @@ class ParameterHost {
   /// throws  BadArgument when it was called before: servers hold the variables of one model
   template <class S, class Model, class Replica>
   void begin(S const& strategy, Model const& model, Seed seed, Span<E> endpoints, Span<Replica> replicas) {
-    CHORALE_EXPECTS(!std::exchange(begun_, true), "servers hold the variables of one model: create() was called twice");
+    CHORALE_EXPECTS(!begun_, "servers hold the variables of one model: create() was called twice");
     auto const each   = static_cast<std::size_t>(strategy.replicas_per_worker());
     auto const shards = strategy.shards(Model::plan, decltype(model.optimizer)::slots, static_cast<int>(each));
     Replica::expect_fit(shards, strategy.options());
+    begun_ = true;
     serve(strategy, model, seed, endpoints.subspan(replicas.size()), shards);
     for (std::size_t first = 0; first < replicas.size(); first += each) {
       auto const crew = std::make_shared<detail::ParameterCrew<E>>(each);

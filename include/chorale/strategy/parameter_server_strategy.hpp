@@ -32,11 +32,15 @@ class ParameterReplica : public Replica<R, E> {
 
   /// Before anything is started.
   ///
-  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded
+  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded, or
+  ///         left out
   static void expect_fit(ParameterShards const& shards, ParameterOptions const& options) {
     if constexpr (detail::sharded<R>) {
       auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
       CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
+      CHORALE_EXPECTS(options.on_non_finite != NonFinite::skip,
+                      "a server skips what one worker pushed, where one replica skips the step: other bits under "
+                      "Reproducible");
       if (R::logical_shards % shards.rank_of(0) != 0)
         throw BadArgument{"Reproducible<" + leaves + "> cuts a batch into " + leaves + " logical shards, which " +
                               replicas + " replicas of ParameterServerStrategy cannot share evenly.",

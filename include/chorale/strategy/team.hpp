@@ -133,13 +133,15 @@ class TurnTeam {
   /// throws    as Team
   template <RunsItsRanks E, class Work, class Serve>
   void run(std::vector<E>& endpoints, Work&& work, Serve&& serve) {
-    auto working     = static_cast<int>(size());
+    auto working     = size();
+    auto ended       = std::vector<bool>(size());                          // one that is started again ends twice
     auto const scope = typename D::Scope{devices_[0]};
     auto failures    = E::run(endpoints, [&](E& at) {
       auto const i = static_cast<std::size_t>(&at - endpoints.data());
       if (i >= size()) return serve(i - size(), [&] { return working > 0; });
       auto const ends = gsl::finally([&] {
-        if (--working == 0) at.wake_all();
+        if (!ended[i] && --working == 0) at.wake_all();
+        ended[i] = true;
       });
       work(i);
     });
