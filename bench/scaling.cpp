@@ -3,6 +3,7 @@
 // What training would take on 1 to 4096 ranks, by simulation: nothing here was measured on such machines.
 //
 //   tools/run bench/scaling --json
+//   tools/run bench/scaling --only step --svg scaling.svg
 //
 //   step/...       step time and speed-up of a model on a network, for each algorithm, with and without overlap. Up to
 //                  --simulate ranks by a simulation of the algorithm itself, beyond by predicted_time()
@@ -19,6 +20,8 @@
 #include "support/our_reduce.hpp"
 
 #include <chorale/reduce/advise.hpp>
+#include <chorale/observe/run_file.hpp>
+#include <chorale/observe/svg_plot.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/strategy/parameter_client.hpp>
@@ -30,6 +33,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <limits>
 
@@ -73,6 +78,7 @@ struct Model {
   std::string name;
   std::size_t bytes;                                                       // of gradients
   VirtualTime compute;                                                     // of one step on one device
+  std::string brief{};                                                     // for a picture
 };
 
 struct Network {
@@ -80,20 +86,44 @@ struct Network {
   CostModel model;
 };
 
-std::vector<Model> const models{{"dense 25.6M float", 102'400'000, 300ms},
-                                {"dense 25.6M bf16", 51'200'000, 300ms},
-                                {"dense 210M float", 840'000'000, 300ms},
-                                {"sparse, 1 MB of rows", 1'000'000, 40ms}};
+std::vector<Model> const models{{"dense 25.6M float", 102'400'000, 300ms, "25.6M float"},
+                                {"dense 25.6M bf16", 51'200'000, 300ms, "25.6M bf16"},
+                                {"dense 210M float", 840'000'000, 300ms, "210M float"},
+                                {"sparse, 1 MB of rows", 1'000'000, 40ms, "sparse 1 MB"}};
 std::vector<Network> const networks{
-    {"flat, 10 us, 12.5 GB/s", {}},
-    {"hosts of 8, 150 GB/s inside",
+    {"A: flat, 10 us, 12.5 GB/s", {}},
+    {"B: hosts of 8, 150 GB/s inside",
      {.near = {.latency = 3us, .bytes_per_second = 150e9}, .far = {.latency = 8us, .bytes_per_second = 25e9},
       .ranks_per_host = 8, .hosts_per_rack = 16, .oversubscription = 2}},
-    {"flat, 50 us, 1.25 GB/s", {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}}};
+    {"C: flat, 50 us, 1.25 GB/s", {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}}};
 
-void print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json) {
+/// A panel for each model on each network: a curve of the overlapped speed-up for each algorithm that may be the best.
+using Panels = std::vector<detail::PlotPanel>;
+
+void add_point(detail::PlotPanel& panel, Advised algorithm, int ranks, double speedup) {
+  auto const* const brief = algorithm == Advised::ring              ? "ring"
+                            : algorithm == Advised::halving_doubling ? "halving"
+                            : algorithm == Advised::double_tree      ? "tree"
+                            : algorithm == Advised::hierarchical     ? "hosts"
+                                                                     : nullptr;
+  if (brief == nullptr) return;
+  auto line = std::ranges::find(panel.lines, brief, &detail::PlotLine::name);
+  if (line == panel.lines.end()) line = panel.lines.insert(panel.lines.end(), {brief, {}, {}});
+  line->x.push_back(std::log2(ranks));
+  line->y.push_back(std::log2(speedup));
+}
+
+std::string networks_of_picture() {
+  auto text = std::string{};
+  for (auto const& one : networks) text += (text.empty() ? "" : ";  ") + one.name;
+  return text;
+}
+
+Panels print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json) {
+  auto panels = Panels{};
   for (auto const& [network, cost] : networks)
-    for (auto const& model : models)
+    for (auto const& model : models) {
+      panels.push_back({model.brief + ", " + network.substr(0, 1), {}});
       for (int const P : ranks)
         for (auto const algorithm : all_advised) {
           if (P == 1 || !fits(algorithm, P, cost)) continue;
@@ -108,7 +138,10 @@ void print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json) {
               .add("network", network).add("model", model.name).add("how", simulated ? "simulated" : "predicted")
               .add("ranks", P, "%.0f").add("step_ms", seconds(after) * 1e3).add("speedup", speedup(after))
               .add("overlapped_step_ms", seconds(during) * 1e3).add("overlapped_speedup", speedup(during)).print(json);
+          add_point(panels.back(), algorithm, P, speedup(during));
         }
+    }
+  return panels;
 }
 
 // Parameter servers: workers push what they computed to all servers, in equal parts, and pull as much.
@@ -316,7 +349,7 @@ int main(int argc, char** argv) try {
   auto flags   = CLI::App{"What training would take on 1 to 4096 ranks, by simulation."};
   bool json    = false, grid = false, quick = false;
   int  up_to   = 16, largest = 4'096, cases = 500;
-  auto only    = std::string{};
+  auto only    = std::string{}, svg = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_flag("--grid", grid, "check advise() as well");
   flags.add_flag("--quick", quick, "8 and 64 ranks only");
@@ -324,6 +357,7 @@ int main(int argc, char** argv) try {
   flags.add_option("--simulate", up_to, "ranks up to which steps, and the parameter service, are simulated")
       ->capture_default_str();
   flags.add_option("--largest", largest, "ranks")->check(CLI::Range(2, 4'096))->capture_default_str();
+  flags.add_option("--svg", svg, "file for a picture of the speed-ups of step/");
   flags.add_option("--only", only, "one part")->check(CLI::IsMember({"step", "servers", "published", "check", "grid"}));
   CLI11_PARSE(flags, argc, argv);
   auto ranks = std::vector<int>{};
@@ -333,7 +367,11 @@ int main(int argc, char** argv) try {
   if (only.empty() || only == "check") print_checks(json);
   if (only.empty() || only == "published") print_published(json);
   if (only.empty() || only == "servers") print_servers(quick ? 64 : largest, up_to, json);
-  if (only.empty() || only == "step") print_steps(ranks, up_to, json);
+  if (only.empty() || only == "step" || !svg.empty()) {
+    auto const panels = print_steps(ranks, up_to, json);
+    if (!svg.empty())
+      replace_file(svg, detail::Plot::of(panels, networks_of_picture(), "simulated speed-up over ranks, as powers of two"));
+  }
   if (grid || only == "grid") print_grid(cases, json);
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
