@@ -74,9 +74,7 @@ class SimulatedWorld {
     member(me).step = step;
     if (options_.compute.count() > 0) work(me, options_.compute);
   }
-  void wake_all() {
-    for (Rank rank = 0; rank < size(); ++rank) stir(rank);
-  }
+  void wake_all() { for (Rank rank = 0; rank < size(); ++rank) stir(rank); }
 
   void fail(Rank me, std::string const& why) {
     if (member(me).verdict < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
