@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -96,13 +97,21 @@ class HandOneDnn {
     add(dnnl::pooling_backward{pool_b},
         {{DNNL_ARG_DIFF_DST, dy1}, {DNNL_ARG_DIFF_SRC, dy0}, {DNNL_ARG_WORKSPACE, winners}});
     relu_backward(y0, dy0);
-    auto const conv_w = dnnl::convolution_backward_weights::primitive_desc{
-        {direct, x_own.get_desc(), any({32, 1, 3, 3}), conv_b.get_desc(), y0.get_desc(), one, zero, zero},
-        engine_,
-        conv};
+    auto const weights_from = [&](desc const& dy) {
+      return dnnl::convolution_backward_weights::primitive_desc{
+          {direct, x_own.get_desc(), any({32, 1, 3, 3}), conv_b.get_desc(), dy, one, zero, zero}, engine_, conv};
+    };
+    // On AVX2, oneDNN has only reference loops for one channel and the layout of y0; for channels last it has code.
+    auto conv_w = weights_from(y0.get_desc());
+    auto dy     = dy0;
+    if (std::string_view{conv_w.impl_info_str()}.starts_with("ref")) {
+      dy     = memory{{{B, 32, 26, 26}, memory::data_type::f32, tag::nhwc}, engine_};
+      conv_w = weights_from(dy.get_desc());
+      add(dnnl::reorder{dy0, dy}, {{DNNL_ARG_FROM, dy0}, {DNNL_ARG_TO, dy}});
+    }
     auto const dk_own = memory{conv_w.diff_weights_desc(), engine_}, dconv_k = gradient(conv_k),
                dconv_b = gradient(conv_b);
-    add(dnnl::convolution_backward_weights{conv_w}, {{DNNL_ARG_SRC, x_own}, {DNNL_ARG_DIFF_DST, dy0},
+    add(dnnl::convolution_backward_weights{conv_w}, {{DNNL_ARG_SRC, x_own}, {DNNL_ARG_DIFF_DST, dy},
                                                      {DNNL_ARG_DIFF_WEIGHTS, dk_own}, {DNNL_ARG_DIFF_BIAS, dconv_b}});
     add(dnnl::reorder{dk_own, dconv_k}, {{DNNL_ARG_FROM, dk_own}, {DNNL_ARG_TO, dconv_k}});
   }

@@ -4,6 +4,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
 using namespace chorale;
 
 namespace {
@@ -96,4 +100,30 @@ TEST_CASE("convolution and pool in slices are the two, one after the other", "[c
   CHECK(difference(a.d_kernel, b.d_kernel) < 1e-5);
   CHECK(difference(a.d_bias, b.d_bias) < 1e-5);
   CHECK(difference(a.dx, b.dx) < 1e-6);
+}
+
+// oneDNN has reference loops for every shape, hundreds of times slower than the rest; a layout that forward likes may
+// leave nothing else for backward.
+TEST_CASE("no pass of a convolution runs on reference loops", "[conv_pool]") {
+  struct Shape {
+    int rows, side, channels, filters, kernel;
+  };
+  auto const [rows, side, channels, filters, kernel] =
+      GENERATE(Shape{4, 28, 1, 32, 3}, Shape{64, 28, 1, 32, 3}, Shape{16, 28, 1, 6, 5}, Shape{16, 14, 6, 16, 5},
+               Shape{16, 14, 5, 7, 3}, Shape{4, 28, 3, 32, 3}, Shape{4, 13, 32, 64, 3});
+  auto const wants_dx = GENERATE(true, false);
+  CAPTURE(rows, side, channels, filters, kernel, wants_dx);
+  auto rt   = K::runtime{};
+  auto conv = K::Conv2D{rt, K::image(rows, side, side, channels), rows, {side, side, channels, kernel}, filters,
+                        wants_dx};
+  CHECK(conv.references(wants_dx) == 0);
+}
+
+// oneDNN reads the variable once, so each set of instructions is another process.
+TEST_CASE("nor on CPUs with fewer instructions", "[conv_pool]") {
+  auto const isa   = GENERATE("SSE41", "AVX", "AVX2");
+  auto const self  = std::filesystem::read_symlink("/proc/self/exe").string();
+  auto const again = std::string{"ONEDNN_MAX_CPU_ISA="} + isa + " '" + self + "' 'no pass*,convolution*' > /dev/null";
+  CAPTURE(isa);
+  CHECK(std::system(again.c_str()) == 0);
 }

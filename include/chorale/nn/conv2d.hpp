@@ -53,7 +53,7 @@ struct Conv2D {
   struct stage : Kernels<D>::Conv2D {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
-        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), Filters} {}
+        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), Filters, site.wants_dx} {}
   };
 };
 

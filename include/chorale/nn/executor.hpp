@@ -54,7 +54,8 @@ class Executor {
   /// rows    of every batch that this executor takes, at least 1
   Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients) : rows_{rows} {
     each([&]<std::size_t I>() {
-      std::get<I>(stages_).emplace(Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I)});
+      std::get<I>(stages_).emplace(
+          Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()});
     });
 
     auto total    = std::size_t{0};

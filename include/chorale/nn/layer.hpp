@@ -19,6 +19,7 @@ struct Site {
   typename Kernels<D>::layout in;                                          // of x, as the layer before writes it
   int rows;
   int layer;                                                               // position in the network, 0-based
+  bool wants_dx;                                                           // does a layer before it train?
 };
 
 /// One layer of a network: a type without state, a function from the shape of a row to the shape of a row.

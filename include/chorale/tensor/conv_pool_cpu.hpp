@@ -22,13 +22,14 @@ namespace chorale {
 /// kernel    (K, K, C, Filters); bias (Filters)
 class Kernels<Cpu>::ConvPool {
  public:
-  ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind)
+  ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,
+           bool wants_dx = true)
       : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
         bias_(static_cast<std::size_t>(filters)) {
     auto const count = slices(rows, conv, filters);
     auto const n     = rows / count;
-    auto const own   = Conv2D{rt, onednn::with_rows(in, n), n, conv, filters}.in();
-    auto of_slice    = Conv2D{rt, own, n, conv, filters};
+    auto const own   = Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx}.in();
+    auto of_slice    = Conv2D{rt, own, n, conv, filters, wants_dx};
     auto pooled      = Pool2D{rt, of_slice.out(), n, pool, kind};
     own_             = onednn::with_rows(own, rows);
     slices_.assign(static_cast<std::size_t>(count), Slice{std::move(of_slice), std::move(pooled)});

@@ -64,7 +64,8 @@ class Kernels<Cuda>::Pool2D {
 /// kernel    (K, K, C, Filters); bias (Filters)
 class Kernels<Cuda>::ConvPool {
  public:
-  ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind)
+  ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,
+           bool /*wants_dx*/ = true)
       : conv_{rt, in, rows, conv, filters}, pool_{rt, conv_.out(), rows, pool, kind} {}
 
   layout out() const { return pool_.out(); }

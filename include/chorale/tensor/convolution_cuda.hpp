@@ -28,7 +28,7 @@ namespace chorale {
 /// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
 class Kernels<Cuda>::Conv2D {
  public:
-  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters)
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true)
       : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters}, window_{w} {
     even_ = w.pad_before == w.pad_after && w.pad_left == w.pad_right;
     if (!even_) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace chorale {
@@ -18,27 +19,22 @@ namespace chorale {
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
-  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters)
+  /// wants_dx    does backward compute the gradient by x?
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool wants_dx = true)
       : rt_{&rt}, in_{in},
         plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
         bias_{{filters}, onednn::f32, onednn::tag::x} {
-    using onednn::tag;
-    auto const attributes = onednn::user_scratchpad();
-    auto const any        = [](onednn::dims d) { return layout{std::move(d), onednn::f32, tag::any}; };
-    auto const src        = any({rows, w.channels, w.height, w.width});
-    auto const dst        = any({rows, filters, w.out_height(), w.out_width()});
-    auto const ker        = any({filters, w.channels, w.kernel, w.kernel});
-    auto const strides    = onednn::dims{w.stride, w.stride};
-    auto const before     = onednn::dims{w.pad_before, w.pad_left};
-    auto const after      = onednn::dims{w.pad_after, w.pad_right};
-    constexpr auto direct = dnnl::algorithm::convolution_direct;
+    // The layouts that forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
+    describe(rows, w, filters, onednn::tag::any);
+    auto const slow = references(wants_dx);
+    if (slow > 0) describe(rows, w, filters, onednn::tag::nhwc);
+    if (references(wants_dx) > slow) describe(rows, w, filters, onednn::tag::any);
+  }
 
-    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, dst, strides, before, after},
-                attributes, rt.engine};
-    weights_ = {{direct, forward_.src_desc(), ker, bias_, forward_.dst_desc(), strides, before, after},
-                attributes, rt.engine, forward_};
-    data_    = {{direct, forward_.src_desc(), ker, forward_.dst_desc(), strides, before, after},
-                attributes, rt.engine, forward_};
+  /// How many passes run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
+  int references(bool wants_dx) const {
+    auto const reference = [](auto const& pass) { return std::string_view{pass.impl_info_str()}.starts_with("ref"); };
+    return reference(forward_) + reference(weights_) + (wants_dx && reference(data_));
   }
 
   layout in() const { return forward_.src_desc(); }                        // the one that it likes
@@ -101,6 +97,25 @@ class Kernels<Cpu>::Conv2D {
     float *x, *kernel, *d_kernel, *data_kernel;
     std::byte* scratch;
   };
+  /// The three passes, with x and y in the layout that `images` says.
+  void describe(int rows, Window const& w, int filters, onednn::tag images) {
+    auto const attributes = onednn::user_scratchpad();
+    auto const src        = layout{{rows, w.channels, w.height, w.width}, onednn::f32, images};
+    auto const dst        = layout{{rows, filters, w.out_height(), w.out_width()}, onednn::f32, images};
+    auto const ker        = layout{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::any};
+    auto const strides    = onednn::dims{w.stride, w.stride};
+    auto const before     = onednn::dims{w.pad_before, w.pad_left};
+    auto const after      = onednn::dims{w.pad_after, w.pad_right};
+    constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, dst, strides, before, after},
+                attributes, rt_->engine};
+    weights_ = {{direct, forward_.src_desc(), ker, bias_, forward_.dst_desc(), strides, before, after},
+                attributes, rt_->engine, forward_};
+    data_    = {{direct, forward_.src_desc(), ker, forward_.dst_desc(), strides, before, after},
+                attributes, rt_->engine, forward_};
+  }
+
   Places place(onednn::Cutter& cut) const {
     auto const scratch = std::max({forward_.scratchpad_desc().get_size(), weights_.scratchpad_desc().get_size(),
                                    data_.scratchpad_desc().get_size()});
