@@ -4,12 +4,13 @@
 //
 //   tools/run bench/calibrate --json
 //
-// Two ranks on a core each, where there are two. The fastest of 15 blocks.
+// All ranks at once, each sending to the next one while it receives; a core each, where there are as many. The median
+// of 15 blocks.
 //
-//   overhead    o: seconds per message of a stream of 4-byte messages in one direction, at most 2/5 of one way
-//   latency     alpha: one way of a ping-pong of 4 bytes, less 2 o
-//   speed       1/beta: 192 KiB / (256 KiB both ways at once - 64 KiB both ways at once), copies included
-//   fold_speed  1/gamma: bytes of float that one core adds to 256 KiB in its cache
+//   overhead    o: seconds per message of a stream of 4-byte messages in one direction, at most 2/5 of an exchange
+//   latency     alpha: an exchange of 4 bytes, less 2 o
+//   speed       1/(beta + gamma): beta is (an exchange of 256 KiB - one of 64 KiB) / 192 KiB, gamma what a core takes
+//               to add a byte of float to another in its cache. Processors do both
 #include "support/calibrated.hpp"
 
 #include <chorale/core/error.hpp>
@@ -23,21 +24,23 @@ int main(int argc, char** argv) try {
   bool json  = false;
   auto only  = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
+  int ranks = 2;
+  flags.add_option("--ranks", ranks, "that exchange at once")->check(CLI::Range(2, 64));
   flags.add_option("--only", only, "one transport")->check(CLI::IsMember({"threads", "shared_memory", "tcp"}));
   CLI11_PARSE(flags, argc, argv);
   if (!json) std::printf("%s\n", bench::machine().c_str());
   for (std::string const transport : {"threads", "shared_memory", "tcp"}) {
     if (!only.empty() && only != transport) continue;
-    auto const measured = bench::calibrate(transport);
+    auto const measured = bench::calibrate(transport, ranks);
     auto const model    = measured.model();
     bench::Row{"calibrate/" + transport}
+        .add("ranks", ranks, "%.0f")
         .add("overhead_ns", chorale::seconds(model.overhead) * 1e9, "%.1f")
         .add("latency_ns", chorale::seconds(model.far.latency) * 1e9, "%.1f")
-        .add("bytes_per_second", model.far.bytes_per_second)
-        .add("fold_bytes_per_second", model.fold_bytes_per_second)
-        .add("one_way_4_bytes_us", measured.small)
-        .add("both_ways_64_kib_us", measured.medium)
-        .add("both_ways_256_kib_us", measured.large)
+        .add("bytes_per_second", model.fold_bytes_per_second)
+        .add("exchange_4_bytes_us", measured.small)
+        .add("exchange_64_kib_us", measured.medium)
+        .add("exchange_256_kib_us", measured.large)
         .print(json);
   }
 } catch (std::exception const& error) {

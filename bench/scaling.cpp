@@ -10,8 +10,8 @@
 //   servers/...    speed-up with parameter servers, by a model of their messages in this file; up to --simulate workers
 //                  also by the strategy's own client and service, with fewer elements and a network slower by as much
 //   published/...  what others published, and what their assumptions give here
-//   check/...      all-reduces of 2 to 4 ranks of this machine, the fastest of five medians, and what is predicted from
-//                  what `calibrate` measures; ranks beyond the cores are taken to share them
+//   check/...      all-reduces of 2 to 4 ranks of this machine, and what is predicted from what `calibrate` measures with
+//                  as many ranks: medians of five, by turns
 //   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
 //
 // A step computes a third of its time forward and two thirds backward. With overlap, eight buckets leave as they become
@@ -36,7 +36,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <limits>
 
 using namespace chorale;
 using namespace std::chrono_literals;
@@ -285,31 +284,36 @@ void print_published(bool json) {
 
 // This machine.
 
+template <class R>
+double measured_once(std::string const& transport, int ranks, std::size_t bytes) {
+  if (transport == "threads") return bench::over_threads<R>(ranks, bytes);
+  return transport == "tcp" ? bench::over_tcp<R>(ranks, bytes) : bench::over_shared_memory<R>(ranks, bytes);
+}
+
+/// Calibrated, measured and calibrated again by turns: the machine is not the same for long.
 void print_checks(bool json) {
-  for (std::string const transport : {"threads", "tcp"}) {
-    auto const model = bench::calibrate(transport).model();
+  constexpr int rounds = 5;
+  for (std::string const transport : {"threads", "shared_memory", "tcp"}) {
+    auto errors = std::vector<double>{};
     for (int const P : {2, 3, 4})
-      for (std::size_t const bytes : {1'024U, 65'536U, 1'048'576U, 4'194'304U})
+      for (std::size_t const bytes : {1'024U, 16'384U, 65'536U, 262'144U, 1'048'576U, 4'194'304U})
         for (auto const algorithm : {Advised::ring, Advised::halving_doubling}) {
-          auto const rings    = algorithm == Advised::ring;
-          auto measured       = std::numeric_limits<double>::infinity();
-          for (int i = 0; i < 5; ++i)
-            measured = std::min(measured, transport == "threads"
-                                              ? (rings ? bench::over_threads<RingAllReduce>(P, bytes)
-                                                       : bench::over_threads<HalvingDoublingAllReduce>(P, bytes))
-                                              : (rings ? bench::over_tcp<RingAllReduce>(P, bytes)
-                                                       : bench::over_tcp<HalvingDoublingAllReduce>(P, bytes)));
-          auto shared        = model;
-          auto const in_turn = std::max(1.0, static_cast<double>(P) / bench::cores());
-          shared.overhead    = virtual_seconds(seconds(shared.overhead) * in_turn);
-          shared.fold_bytes_per_second /= in_turn;
-          shared.far.bytes_per_second /= in_turn;
-          auto const predicted = seconds(simulated_time(algorithm, P, bytes, shared)) * 1e6;
+          auto measured = std::vector<double>{}, predicted = std::vector<double>{};
+          for (int i = 0; i < rounds; ++i) {
+            auto const model = bench::calibrate(transport, P).model();
+            predicted.push_back(seconds(simulated_time(algorithm, P, bytes, model)) * 1e6);
+            measured.push_back(algorithm == Advised::ring
+                                   ? measured_once<RingAllReduce>(transport, P, bytes)
+                                   : measured_once<HalvingDoublingAllReduce>(transport, P, bytes));
+          }
+          auto const us = bench::median(measured), expected = bench::median(predicted);
+          errors.push_back(std::abs(expected / us - 1));
           bench::Row{"check/" + transport}.add("algorithm", std::string{name(algorithm)}).add("ranks", P, "%.0f")
               .add("cores", bench::cores(), "%.0f").add("bytes", static_cast<double>(bytes), "%.0f")
-              .add("measured_us", measured).add("predicted_us", predicted)
-              .add("error", predicted / measured - 1, "%+.2f").print(json);
+              .add("measured_us", us).add("predicted_us", expected)
+              .add("error", expected / us - 1, "%+.2f").print(json);
         }
+    bench::Row{"check/" + transport}.add("median_error", bench::median(errors), "%.2f").print(json);
   }
 }
 
@@ -327,7 +331,7 @@ void print_grid(int cases, bool json) {
         .far = {VirtualTime{2us} * static_cast<int>(1 + random.below(6, 25)), 1e9 * (1 + random.uniform(7, 0, 24))},
         .ranks_per_host = L, .hosts_per_rack = static_cast<int>(random.below(8, 3)),
         .oversubscription = 1 + static_cast<double>(random.below(9, 4))};
-    auto const advised = advise(bytes, VirtualTime{}, P, model).algorithm;
+    auto const advised = advise({.bytes = bytes}, P, model).algorithm;
     auto best = VirtualTime::max(), chosen = best;
     for (auto const algorithm : all_advised) {
       if (!fits(algorithm, P, model)) continue;

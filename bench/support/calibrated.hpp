@@ -21,7 +21,7 @@
 
 namespace bench {
 
-/// Seconds that f takes, the least of some: what others do on this machine is not the transport's cost.
+/// Seconds that f takes, in the middle of some.
 template <class F>
 double seconds_of(int times, F f) {
   auto all = std::vector<double>{};
@@ -30,34 +30,22 @@ double seconds_of(int times, F f) {
     f();
     all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
-  return *std::min_element(all.begin(), all.end());
+  return median(all);
 }
 
-/// One way of a ping-pong of two ranks, in seconds: 2o + alpha + n beta.
+/// Every rank sends to the next while it receives from the one before, in seconds: 2o + alpha + n beta. All ranks do it
+/// at once, as in an all-reduce: where they are more than the cores, that is in it.
+///
+/// memory    of 2 n bytes: what is sent, and where it comes in
 template <class E>
-double one_way(E& at, std::size_t bytes, int turns) {
-  auto const peer = 1 - at.rank();
-  auto const tag  = chorale::Tag{1};
-  auto x          = std::vector<std::byte>(bytes);
+double exchange(E& at, chorale::Bytes memory, int turns) {
+  auto const P = at.size(), next = (at.rank() + 1) % P, before = (at.rank() + P - 1) % P;
+  auto const n = memory.size() / 2;
+  auto out = memory.first(n), in = memory.last(n);
   return seconds_of(15, [&] {
            for (int i = 0; i < turns; ++i) {
-             if (at.rank() == 0) at.send(peer, tag, x).wait();
-             at.recv(peer, tag, x).wait();
-             if (at.rank() == 1) at.send(peer, tag, x).wait();
-           }
-         }) /
-         turns / 2;
-}
-
-/// Both ways at once, as most algorithms have it, in seconds: each core copies what it sends and what it receives.
-template <class E>
-double both_ways(E& at, std::size_t bytes, int turns) {
-  auto const peer = 1 - at.rank();
-  auto out        = std::vector<std::byte>(bytes), in = out;
-  return seconds_of(15, [&] {
-           for (int i = 0; i < turns; ++i) {
-             auto sent = at.send(peer, chorale::Tag{3}, out);
-             at.recv(peer, chorale::Tag{3}, in).wait();
+             auto sent = at.send(next, chorale::Tag{3}, out);
+             at.recv(before, chorale::Tag{3}, in).wait();
              sent.wait();
              std::swap(out, in);
            }
@@ -65,13 +53,14 @@ double both_ways(E& at, std::size_t bytes, int turns) {
          turns;
 }
 
-/// Seconds per small message of a stream in one direction, which the slower processor bounds: o.
+/// Seconds per small message of a stream from rank 0 to rank 1, which the slower processor bounds: o.
 template <class E>
 double per_message(E& at) {
   constexpr int many = 4'096, at_once = 16;
   auto x       = std::vector<std::byte>(4 * at_once);
   auto const i = [&](int k) { return std::span{x}.subspan(static_cast<std::size_t>(4 * k), 4); };
   return seconds_of(15, [&] {
+           if (at.rank() > 1) return;
            auto flying = std::vector<typename E::pending>(at_once);
            for (int k = 0; k < many; ++k) {
              auto& slot = flying[static_cast<std::size_t>(k % at_once)];
@@ -93,55 +82,69 @@ inline double fold_speed() {
   return 50 * 65'536 * sizeof(float) / took;
 }
 
-/// The cost model of one transport: rank 0's times, in microseconds, in the order of measure().
+/// The cost model of one transport of this machine, by what all ranks do at once: rank 0's times, in microseconds.
+///
+/// Between ranks of a machine there is no wire: its processors copy. So bytes are charged to who receives them, and the
+/// lines carry any number at once.
 struct Calibrated {
-  double small = 0, message = 0, medium = 0, large = 0;                    // one way of 4 B; o; both of 64 and 256 KiB
+  static constexpr std::size_t few = std::size_t{64} << 10, many = std::size_t{256} << 10;   // no message is larger
 
+  int ranks    = 2;
+  double small = 0, message = 0, medium = 0, large = 0;                    // exchange of 4 B; o; exchange of few, many
+
+  /// memory    of 2 * many bytes
   template <class E>
-  static Times measure(E& at) {
-    one_way(at, 4, 200);                                                   // warm
-    return {one_way(at, 4, 400) * 1e6, per_message(at) * 1e6, both_ways(at, 64 << 10, 50) * 1e6,
-            both_ways(at, 256 << 10, 20) * 1e6};                             // no message of an all-reduce is larger
+  static Times measure(E& at, chorale::Bytes memory) {
+    exchange(at, memory.first(8), 200);                                    // warm
+    auto const a = exchange(at, memory.first(8), 400), o = per_message(at);
+    return {a * 1e6, o * 1e6, exchange(at, memory.first(2 * few), 50) * 1e6,
+            exchange(at, memory.first(2 * many), 20) * 1e6};
   }
 
   chorale::CostModel model() const {
-    auto result     = chorale::CostModel{};
-    auto const o    = std::min(message, small / 2.5) * 1e-6;
-    result.overhead = chorale::virtual_seconds(o);
-    result.fold_bytes_per_second = fold_speed();
+    auto result   = chorale::CostModel{};
+    auto const o  = std::min(message, small / 2.5) * 1e-6;
+    auto const in_turn = std::max(1.0, static_cast<double>(ranks) / cores());
+    auto const copy = std::max(large - medium, large / 4) * 1e-6 / (many - few);   // a busy machine may have it wrong
+    result.overhead              = chorale::virtual_seconds(o);
     result.far.latency           = chorale::virtual_seconds(std::max(0.0, small * 1e-6 - 2 * o));
-    auto const more              = std::max(large - medium, large / 4);     // a busy machine may have it the wrong way
-    result.far.bytes_per_second  = (192 << 10) / (more * 1e-6);
+    result.far.bytes_per_second  = 1e15;
+    result.fold_bytes_per_second = 1 / (copy + in_turn / fold_speed());
     return result;
   }
 };
 
 /// transport   "threads", "shared_memory" or "tcp"
-inline Calibrated calibrate(std::string const& transport) {
+inline Calibrated calibrate(std::string const& transport, int ranks) {
   using namespace chorale;
-  auto const shared = SharedBytes{4 * sizeof(double)};
-  auto const keep   = [&](int rank, Times const& times) {
+  constexpr auto memory = 2 * Calibrated::many;
+  auto const shared     = SharedBytes{4 * sizeof(double)};
+  auto const keep       = [&](int rank, Times const& times) {
     if (rank == 0) std::copy(times.begin(), times.end(), shared.as<double>());
     return Times(Repeats{1}.blocks, 1.0);                                  // what on_processes() wants back
   };
   if (transport == "threads") {
-    auto endpoints = LocalTransport{}.connect(Group::all_local(2));
-    on_threads(2, [&](int rank) { return keep(rank, Calibrated::measure(endpoints[static_cast<std::size_t>(rank)])); });
+    auto endpoints = LocalTransport{}.connect(Group::all_local(ranks));
+    on_threads(ranks, [&](int rank) {
+      auto own = std::vector<std::byte>(memory);
+      return keep(rank, Calibrated::measure(endpoints[static_cast<std::size_t>(rank)], own));
+    });
   } else if (transport == "shared_memory") {
-    auto const over = SharedMemoryTransport{.name = "bench-calibrate-" + std::to_string(getpid())};
-    on_processes(2, 1, Cores::one_each, [&](int rank) {
-      auto at = std::move(over.connect(Group{2, {rank}})[0]);
-      return keep(rank, Calibrated::measure(at));
+    auto const over = SharedMemoryTransport{.name = "bench-calibrate-" + std::to_string(getpid()), .arena = memory};
+    on_processes(ranks, 1, Cores::one_each, [&](int rank) {
+      auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
+      return keep(rank, Calibrated::measure(at, at.memory().first(memory)));
     });
   } else {
-    auto const over = TcpTransport{.addresses = free_loopback_addresses(2)};
-    on_processes(2, 1, Cores::one_each, [&](int rank) {
-      auto at = std::move(over.connect(Group{2, {rank}})[0]);
-      return keep(rank, Calibrated::measure(at));
+    auto const over = TcpTransport{.addresses = free_loopback_addresses(ranks)};
+    on_processes(ranks, 1, Cores::one_each, [&](int rank) {
+      auto at  = std::move(over.connect(Group{ranks, {rank}})[0]);
+      auto own = std::vector<std::byte>(memory);
+      return keep(rank, Calibrated::measure(at, own));
     });
   }
   auto const* t = shared.as<double>();
-  return {t[0], t[1], t[2], t[3]};
+  return {ranks, t[0], t[1], t[2], t[3]};
 }
 
 }  // namespace bench

@@ -77,3 +77,29 @@ TEST_CASE("auto: a group that has messages only cannot be forced to read memory"
   });
   CHECK_THAT(ended[0].error, Catch::Contains("needs ranks that read each other's memory"));
 }
+
+TEST_CASE("auto: with a model of the network it takes what is predicted to be fastest, and tries nothing out", "[reduce][auto]") {
+  auto const network = GENERATE(CostModel{}, CostModel{.far = {.latency = VirtualTime{200'000'000}}},
+                                CostModel{.far = {.latency = VirtualTime{1'000}, .bytes_per_second = 1e9}});
+  auto const ended   = on_ranks<Counting<LocalTransport>>(4, 256, [&](auto& at, auto& x) {
+    auto const reduce = AutoAllReduce{.model = network};
+    auto const table  = reduce.table(at);
+    if (at.sent().messages != 0) throw Error{"something was tried out."};
+    for (auto const bytes : AutoTable::sizes) {
+      auto best = VirtualTime::max(), chosen = best;
+      for (auto const one : all_advised) {
+        if (one == Advised::hierarchical) continue;
+        auto const time = predicted_time(one, 4, bytes, network);
+        best            = std::min(best, time);
+        if (name(one) == name(table->choice(bytes))) chosen = time;
+      }
+      if (chosen != best) throw Error{std::string{name(table->choice(bytes))} + " for " + std::to_string(bytes) + "."};
+    }
+    for (auto& value : x) value = 1;
+    reduce.all_reduce(at, x, Op::sum);
+  });
+  for (auto const& rank : ended) {
+    CHECK(rank.error == "");
+    CHECK(std::all_of(rank.x.begin(), rank.x.end(), [](float value) { return value == 4; }));
+  }
+}

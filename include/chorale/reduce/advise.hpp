@@ -2,178 +2,45 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/core/types.hpp>
-#include <chorale/reduce/gather.hpp>
-#include <chorale/reduce/halving_doubling.hpp>
-#include <chorale/reduce/recursive_doubling.hpp>
-#include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/schedule.hpp>
-#include <chorale/reduce/tree.hpp>
-#include <chorale/transport/simulated_model.hpp>
+#include <chorale/reduce/predicted.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace chorale {
 
-/// What advise() chooses from. `hierarchical` is HierarchicalAllReduce<HalvingDoublingAllReduce>, a host being a node.
-enum class Advised : std::uint8_t { recursive_doubling, halving_doubling, double_tree, ring, hierarchical };
-
-inline constexpr std::array all_advised{Advised::recursive_doubling, Advised::halving_doubling, Advised::double_tree,
-                                        Advised::ring, Advised::hierarchical};
-
-constexpr std::string_view name(Advised a) {
-  return std::array<std::string_view, 5>{"recursive doubling", "halving, doubling", "double tree", "ring",
-                                         "hierarchical"}[static_cast<std::size_t>(a)];
-}
-
-namespace detail {
-
-/// Walks through a schedule step by step, with a clock for each rank: what a simulation would measure, without ranks,
-/// data and events. Messages want their lines in the order of steps, and within a step in the order of time.
-class ScheduleWalk {
- public:
-  ScheduleWalk(CostModel const& model, int ranks)
-      : model_{model}, lines_{model, ranks}, clocks_(static_cast<std::size_t>(ranks)), to_fold_(clocks_.size()) {
-    model_.noise = 0;
-  }
-
-  VirtualTime last() const { return *std::max_element(clocks_.begin(), clocks_.end()); }
-
-  /// All groups of `size` ranks do this at once: member m of the group of `rank` is first + m * stride.
-  ///
-  /// of_group   (rank): {first, stride}
-  template <Schedule S, class OfGroup>
-  void walk(int size, std::size_t bytes, OfGroup of_group) {
-    auto const chunks = static_cast<double>(S::chunks(size));
-    auto const widest = static_cast<double>(bytes) / chunks * S::widest(size);
-    auto const lanes  = std::max(1, static_cast<int>((widest + largest_message - 1) / largest_message));
-    auto const walked = std::min(lanes, longest);
-    auto const begin  = last();
-    auto half         = begin;
-    for (int first = 0; first < walked; first += group) {
-      if (first == longest / 2) half = last();
-      for (int s = 0; s < S::steps(size); ++s)
-        for (int lane = first; lane < std::min(walked, first + group); ++lane)
-          one_step<S>(size, s, lane, static_cast<double>(bytes) / chunks / lanes, of_group);
-    }
-    for (Rank rank = 0; rank < ranks(); ++rank)
-      while (!pending(rank).empty()) fold(rank);
-    if (lanes == walked) return;
-    auto const more = (last() - half) * (lanes - walked) / (longest - longest / 2);    // as the second half went
-    for (auto& clock : clocks_) clock += more;
-  }
-
- private:
-  static constexpr int group = 4, longest = 32;                            // lanes
-  struct Coming {
-    VirtualTime at;
-    int lane;
-    Chunks chunks;
-    std::size_t bytes;
-  };
-  struct Going {
-    Rank from, to;
-    std::size_t bytes;
-    VirtualTime at;
-    Chunks chunks;
-  };
-
-  int ranks() const { return static_cast<int>(clocks_.size()); }
-  VirtualTime& clock(Rank rank) { return clocks_[static_cast<std::size_t>(rank)]; }
-  std::deque<Coming>& pending(Rank rank) { return to_fold_[static_cast<std::size_t>(rank)]; }
-
-  template <Schedule S, class OfGroup>
-  void one_step(int size, int s, int lane, double chunk, OfGroup of_group) {
-    going_.clear();
-    for (Rank rank = 0; rank < ranks(); ++rank) {
-      auto const [first, stride] = of_group(rank);
-      auto const step            = S::step((rank - first) / stride, size, s);
-      auto& coming               = pending(rank);
-      auto needed                = std::size_t{0};                         // to be folded first
-      for (std::size_t i = 0; i < coming.size(); ++i)
-        if (coming[i].lane == lane && ((step.to != nobody && coming[i].chunks.overlaps(step.send)) ||
-                                       (step.from != nobody && coming[i].chunks.overlaps(step.receive))))
-          needed = i + 1;
-      for (; needed > 0; --needed) fold(rank);
-      if (step.to == nobody) continue;
-      clock(rank) += model_.overhead;
-      going_.push_back({rank, first + step.to * stride, static_cast<std::size_t>(chunk * step.send.size() + 0.5),
-                        clock(rank), step.send});
-    }
-    std::stable_sort(going_.begin(), going_.end(), [](Going const& a, Going const& b) { return a.at < b.at; });
-    for (auto const& one : going_)
-      pending(one.to).push_back({lines_.depart(one.from, one.to, one.bytes, one.at, {}).arrives, lane, one.chunks,
-                                 one.bytes});
-  }
-
-  void fold(Rank rank) {
-    auto const next = pending(rank).front();
-    pending(rank).pop_front();
-    clock(rank) = std::max(clock(rank), next.at) + model_.overhead +
-                  CostModel::time_of(next.bytes, model_.fold_bytes_per_second);
-  }
-
-  CostModel model_;
-  SimulatedLines lines_;
-  std::vector<VirtualTime> clocks_;                                        // [rank]
-  std::vector<std::deque<Coming>> to_fold_;                                // [rank]
-  std::vector<Going> going_;
+/// What is trained, as far as its time goes.
+struct Workload {
+  std::size_t bytes = 0;                                                   // of all gradients, at least 1
+  VirtualTime compute{};                                                   // of one step on one device; 0: not known
 };
 
-template <Schedule S>
-VirtualTime flat_time(int ranks, std::size_t bytes, CostModel const& model) {
-  auto walk = ScheduleWalk{model, ranks};
-  walk.walk<S>(ranks, bytes, [](Rank) { return std::pair{0, 1}; });
-  return walk.last();
+/// A model's workload: Model::plan says how many bytes a step combines.
+template <class Model>
+constexpr Workload workload(VirtualTime compute) {
+  return {Model::plan.bytes_per_step(), compute};
 }
 
-}  // namespace detail
+/// OneDeviceStrategy, MirroredStrategy, MultiWorkerMirroredStrategy, ParameterServerStrategy with Synchronous.
+enum class AdvisedStrategy : std::uint8_t { one_device, mirrored, multi_worker_mirrored, parameter_server };
 
-/// How long an all-reduce of that many bytes takes, as a simulation without noise would find it.
-///
-/// cost    some 100 ns for each message of the schedule. A ring of more than 256 ranks is taken to grow in proportion
-///         to its steps
-/// throws  BadArgument when hosts are not full, for `hierarchical`
-inline VirtualTime predicted_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
-  if (ranks == 1) return {};
-  switch (algorithm) {
-    case Advised::recursive_doubling: return detail::flat_time<RecursiveDoublingAllReduce>(ranks, bytes, model);
-    case Advised::halving_doubling: return detail::flat_time<HalvingDoublingAllReduce>(ranks, bytes, model);
-    case Advised::double_tree: return detail::flat_time<DoubleTreeAllReduce>(ranks, bytes, model);
-    case Advised::ring: {
-      auto const unit = model.ranks_per_host * std::max(1, model.hosts_per_rack);
-      auto const few  = std::max(1, 256 / unit) * unit;
-      if (ranks <= few) return detail::flat_time<RingAllReduce>(ranks, bytes, model);
-      auto const part = bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(few);
-      return detail::flat_time<RingAllReduce>(few, part, model) * (ranks - 1) / (few - 1);
-    }
-    case Advised::hierarchical: break;
-  }
-  auto const L = model.ranks_per_host, N = ranks / L;
-  CHORALE_EXPECTS(ranks % L == 0, std::to_string(ranks) + " ranks do not fill hosts of " + std::to_string(L));
-  auto const near = [&](Rank rank) { return std::pair{rank / L * L, 1}; };
-  auto walk       = detail::ScheduleWalk{model, ranks};
-  walk.walk<RingReduceScatter>(L, bytes, near);
-  walk.walk<HalvingDoublingAllReduce>(N, bytes / static_cast<std::size_t>(L), [&](Rank rank) {
-    return std::pair{rank % L, L};
-  });
-  walk.walk<RingAllGather>(L, bytes, near);
-  return walk.last();
+constexpr std::string_view name(AdvisedStrategy s) {
+  return std::array<std::string_view, 4>{"one device", "mirrored", "multi-worker mirrored",
+                                         "parameter servers"}[static_cast<std::size_t>(s)];
 }
 
 /// What to use for a model on a network, and what to expect.
 struct Advice {
-  Advised algorithm{};
+  AdvisedStrategy strategy{};
+  Advised algorithm{};                                                     // the fastest to reduce gradients
   std::size_t bucket_bytes = 0;                                            // gradients leave in buckets of that many
   VirtualTime all_reduce{};                                                // of one bucket
   VirtualTime step{};                                                      // expected: computing, and sending that shows
+  double speedup = 1;                                                      // rows per second beside one device
   std::string reason;
 };
 
@@ -188,43 +55,75 @@ constexpr VirtualTime step_time(VirtualTime compute, VirtualTime one_bucket, int
   return std::max(end, compute);
 }
 
-/// The algorithm and the bucket size with the shortest step, where a thread sends one bucket after another while the
-/// device computes.
-///
-/// bytes     of all gradients, at least 1
-/// compute   of one step on one device: a third forward, two thirds backward, gradients becoming final evenly
-/// model     the network, measured by bench/calibrate or from its data sheet
-/// cost      a few predicted_time() for each algorithm: milliseconds up to 64 ranks
-/// keeps     within 1 % fewer, larger buckets are preferred
-inline Advice advise(std::size_t bytes, VirtualTime compute, int ranks, CostModel const& model) {
-  CHORALE_EXPECTS(bytes > 0 && ranks >= 1 && compute.count() >= 0, "advice is for 1 byte and 1 rank or more, not for " +
-                                                                       std::to_string(bytes) + " bytes on " +
-                                                                       std::to_string(ranks) + " ranks");
-  model.check();
+namespace detail {
+
+/// The algorithm and the bucket size with the shortest step.
+inline Advice advise_reduce(Workload const& work, int ranks, CostModel const& model) {
   auto best  = Advice{};
   auto found = false;
   for (int buckets = 1; buckets <= 64; buckets *= 2) {
-    auto const part = (bytes + static_cast<std::size_t>(buckets) - 1) / static_cast<std::size_t>(buckets);
+    auto const part = (work.bytes + static_cast<std::size_t>(buckets) - 1) / static_cast<std::size_t>(buckets);
     if (buckets > 1 && part < (std::size_t{16} << 10)) break;
     for (auto const algorithm : all_advised) {
       auto const L = model.ranks_per_host;
       if (algorithm == Advised::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
       auto const one  = predicted_time(algorithm, ranks, part, model);
-      auto const step = step_time(compute, one, buckets);
+      auto const step = step_time(work.compute, one, buckets);
       if (found && step >= best.step - best.step / (best.bucket_bytes == part ? 1'000'000 : 100)) continue;
-      best  = {algorithm, part, one, step, {}};
+      best  = {.algorithm = algorithm, .bucket_bytes = part, .all_reduce = one, .step = step, .reason = {}};
       found = true;
     }
-    if (best.step <= compute + compute / 100) break;
+    if (best.step <= work.compute + work.compute / 100) break;
   }
-  auto const percent = [](VirtualTime a, VirtualTime b) {
-    return std::to_string(b.count() == 0 ? 0 : static_cast<int>(100 * seconds(a) / seconds(b) + 0.5)) + " %";
-  };
-  auto const shows = best.step - compute;
-  best.reason      = std::string{name(best.algorithm)} + " takes " + std::to_string(seconds(best.all_reduce) * 1e6) +
+  return best;
+}
+
+inline std::string in_percent(VirtualTime a, VirtualTime b) {
+  return std::to_string(b.count() == 0 ? 0 : static_cast<int>(100 * seconds(a) / seconds(b) + 0.5)) + " %";
+}
+
+}  // namespace detail
+
+/// The strategy, the algorithm and the bucket size with the shortest step, where a thread sends bucket after bucket
+/// while the device computes.
+///
+/// work      a third of its computing is forward, two thirds backward, gradients becoming final evenly
+/// ranks     that compute
+/// model     the network, measured by bench/calibrate or from its data sheet
+/// servers   more ranks, which may be parameter servers; 0 where there are none
+/// cost      a few predicted_time() for each algorithm: milliseconds up to 64 ranks
+/// keeps     within 1 % fewer, larger buckets are preferred, and no servers. One device, when more would be slower
+inline Advice advise(Workload const& work, int ranks, CostModel const& model, int servers = 0) {
+  CHORALE_EXPECTS(work.bytes > 0 && ranks >= 1 && work.compute.count() >= 0 && servers >= 0,
+                  "advice is for 1 byte and 1 rank or more, not for " + std::to_string(work.bytes) + " bytes on " +
+                      std::to_string(ranks) + " ranks and " + std::to_string(servers) + " servers");
+  model.check();
+  using enum AdvisedStrategy;
+  auto best     = detail::advise_reduce(work, ranks, model);
+  best.strategy = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
+  auto const by = [&](VirtualTime shows) { return detail::in_percent(shows, best.step) + " of the step"; };
+  best.reason   = std::string{name(best.algorithm)} + " takes " + std::to_string(seconds(best.all_reduce) * 1e6) +
                 " us for each bucket of " + std::to_string(best.bucket_bytes) + " bytes, and " +
-                percent(shows, best.step) + " of the step is sending that computing does not hide" +
-                (shows > compute ? "; fewer ranks, or steps with more rows, use the devices better." : ".");
+                by(best.step - work.compute) + " is sending that computing does not hide" +
+                (best.step > 2 * work.compute ? "; fewer ranks, or steps with more rows, use devices better." : ".");
+  if (servers > 0 && ranks > 1) {
+    auto const waits = predicted_servers_time(ranks, servers, work.bytes, model);
+    if (work.compute + waits < best.step - best.step / 100) {
+      best.strategy = parameter_server;
+      best.step     = work.compute + waits;
+      best.reason   = std::to_string(servers) + " servers take " + std::to_string(seconds(waits) * 1e6) +
+                    " us from push to pull, " + by(waits) + ", and no all-reduce is as short.";
+    }
+  }
+  best.speedup = best.step.count() == 0 ? ranks : ranks * seconds(work.compute) / seconds(best.step);
+  if (ranks > 1 && work.compute.count() > 0 && best.speedup <= 1) {
+    best.reason   = std::to_string(ranks) + " ranks are slower than one: a step that takes " +
+                  std::to_string(seconds(work.compute) * 1e6) + " us alone takes " +
+                  std::to_string(seconds(best.step) * 1e6) + " us; use steps with more rows.";
+    best.strategy = one_device;
+    best.step     = work.compute;
+    best.speedup  = 1;
+  }
   return best;
 }
 

@@ -6,6 +6,7 @@
 #include <chorale/reduce/barrier.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
+#include <chorale/reduce/predicted.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/ring.hpp>
@@ -22,9 +23,11 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -127,6 +130,7 @@ class AutoOperation {
 /// All-reduce by the algorithm that is fastest in this group for the size of x: tried out at its first use.
 ///
 /// forced  the algorithm to use instead; then nothing is tried out
+/// model   of the network: predicted_time() chooses, as for advise(), and nothing is tried out
 /// keeps   a value and its copies serve one group, where nothing else is under way at the first use. Rank 0's times
 ///         decide for all
 /// cost    the chosen algorithm's; cost() is the ring's. The first use takes five all-reduces of each algorithm and
@@ -145,6 +149,7 @@ struct AutoAllReduce {
   };
 
   Algorithm forced = Algorithm::automatic;
+  std::optional<CostModel> model{};
   std::shared_ptr<Tables> tables = std::make_shared<Tables>();        // shared by copies
 
   static constexpr Cost cost(int ranks, std::size_t bytes) { return RingAllReduce::cost(ranks, bytes); }
@@ -166,7 +171,7 @@ struct AutoAllReduce {
     return {forced == Algorithm::automatic ? table(at) : nullptr, forced};
   }
 
-  /// What was measured in this group; measures now if that is still to be done. All ranks call it together.
+  /// What was measured, or predicted, in this group; measures now if that is to be done. All ranks call it together.
   template <Endpoint E>
   std::shared_ptr<AutoTable const> table(E& at) const {
     {
@@ -174,13 +179,25 @@ struct AutoAllReduce {
       for (auto const& known : tables->known)
         if (known.rank == at.rank() && known.ranks == at.size()) return known.table;
     }
-    auto const made = std::make_shared<AutoTable const>(measured(at));
+    auto const made = std::make_shared<AutoTable const>(model ? predicted(*model, at.size()) : measured(at));
     auto const lock = std::lock_guard{tables->mutex};
     tables->known.push_back({at.rank(), at.size(), made});
     return made;
   }
 
  private:
+  static AutoTable predicted(CostModel const& model, int ranks) {
+    auto table = AutoTable{};
+    for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
+      for (auto const& [algorithm, advised] :
+           {std::pair{Algorithm::recursive_doubling, Advised::recursive_doubling},
+            std::pair{Algorithm::halving_doubling, Advised::halving_doubling},
+            std::pair{Algorithm::double_tree, Advised::double_tree}, std::pair{Algorithm::ring, Advised::ring}})
+        table.seconds[row][static_cast<std::size_t>(algorithm)] =
+            seconds(predicted_time(advised, ranks, AutoTable::sizes[row], model));
+    return table;
+  }
+
   template <Endpoint E>
   static AutoTable measured(E& at) {
     auto table = AutoTable{};
