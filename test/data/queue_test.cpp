@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <future>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,6 +43,51 @@ struct Task {
   std::string name;
   friend bool operator<(Task const& a, Task const& b) { return a.urgency < b.urgency; }
 };
+
+/// A place that refuses negative elements, and the first few takes; says how often a queue has looked at its size.
+struct Refusing {
+  struct Seen {
+    std::atomic<int> looks = 0, refusals = 0, takes_to_refuse = 0;
+  };
+  data::FirstIn<int> values{};
+  Seen* seen;
+
+  void put(int value) { value < 0 ? refuse() : values.put(value); }
+  int take() {
+    if (seen->takes_to_refuse-- > 0) refuse();
+    return values.take();
+  }
+  std::size_t size() const {
+    ++seen->looks;
+    return values.size();
+  }
+  void refuse() const {
+    ++seen->refusals;
+    throw std::bad_alloc{};
+  }
+};
+using RefusingQueue = data::BoundedQueue<int, Refusing>;
+
+/// Threads that wait in a queue, then what wakes one of them: do all come back while the queue is open?
+bool all_come_back(RefusingQueue& queue, Refusing::Seen& seen, int threads, auto const& wait, auto const& wake) {
+  auto back = std::atomic<int>{0};
+  auto done = std::promise<void>{};
+  auto all  = std::vector<NamedThread>{};
+  for (int i = 0; i < threads; ++i) {
+    auto const before = seen.looks.load();
+    all.emplace_back("waiting", [&, i] {
+      try {
+        wait(i);
+      } catch (std::bad_alloc const&) {}
+      if (++back == threads) done.set_value();
+    });
+    while (seen.looks == before) std::this_thread::yield();                // under the lock, which only the wait gives up
+  }
+  wake();
+  auto const in_time = done.get_future().wait_for(5s) == std::future_status::ready;
+  queue.close();
+  return in_time;
+}
 
 }  // namespace
 
@@ -173,6 +222,29 @@ TEST_CASE("a deadline ends a wait", "[data][queue]") {
   REQUIRE(queue.push(1, Deadline::after(1ms)));
   CHECK_FALSE(queue.push(2, Deadline::after(1ms)));
   CHECK(queue.pop(Deadline::after(1h)) == 1);
+}
+
+TEST_CASE("the room that a push which throws was woken for is for the next one", "[data][queue]") {
+  auto seen  = Refusing::Seen{};
+  auto queue = RefusingQueue{1, Refusing{.seen = &seen}};
+  REQUIRE(queue.push(1));
+  auto pushed     = std::atomic<int>{0};
+  auto const wait = [&](int i) { pushed += queue.push(i < 3 ? -1 : 2); };
+  CHECK(all_come_back(queue, seen, 4, wait, [&] { CHECK(queue.pop() == 1); }));
+  CHECK(seen.refusals == 3);
+  CHECK(pushed == 1);
+  CHECK(queue.pop() == 2);
+}
+
+TEST_CASE("the element that a pop which throws was woken for is for the next one", "[data][queue]") {
+  auto seen            = Refusing::Seen{};
+  seen.takes_to_refuse = 3;
+  auto queue           = RefusingQueue{1, Refusing{.seen = &seen}};
+  auto popped          = std::atomic<int>{0};
+  auto const wait      = [&](int) { popped += queue.pop().value_or(0); };
+  CHECK(all_come_back(queue, seen, 4, wait, [&] { CHECK(queue.push(7)); }));
+  CHECK(seen.refusals == 3);
+  CHECK(popped == 7);
 }
 
 TEST_CASE("a queue without room is refused", "[data][queue]") { CHECK_THROWS_AS(Fifo<int>{0}, BadArgument); }

@@ -107,6 +107,7 @@ class LeastFirst {
 ///
 /// keeps   at most `capacity` elements; close() lets go of nothing, cancel() of everything
 /// order   Picking's, of what is there at the moment of a pop
+/// throws  what put and take of Picking throw; others who wait go on
 /// source  tf.queue.FIFOQueue, RandomShuffleQueue, PriorityQueue: enqueue, dequeue, close(cancel_pending_enqueues)
 template <class T, Picking<T> P>
 class BoundedQueue {
@@ -122,7 +123,7 @@ class BoundedQueue {
     auto lock = std::unique_lock{mutex_};
     wait(lock, room_, deadline, [&] { return closed_ || values_.size() < capacity_; });
     if (closed_ || values_.size() == capacity_) return false;
-    values_.put(std::move(value));
+    or_wake_another([&] { values_.put(std::move(value)); });
     any_.notify_one();
     return true;
   }
@@ -132,7 +133,8 @@ class BoundedQueue {
     auto lock = std::unique_lock{mutex_};
     wait(lock, any_, deadline, [&] { return closed_ || values_.size() > 0; });
     if (values_.size() == 0) return {};
-    auto value = std::optional<T>{values_.take()};
+    auto value = std::optional<T>{};
+    or_wake_another([&] { value.emplace(values_.take()); });
     room_.notify_one();
     return value;
   }
@@ -148,9 +150,9 @@ class BoundedQueue {
   void cancel() {
     auto dropped    = std::vector<T>{};                    // destroyed when the lock is free again
     auto const lock = std::lock_guard{mutex_};
+    closed_         = true;
+    any_.notify_all(), room_.notify_all();                 // first: what follows may throw
     while (values_.size() > 0) dropped.push_back(values_.take());
-    closed_ = true;
-    any_.notify_all(), room_.notify_all();
   }
 
   std::size_t size() const {
@@ -167,6 +169,17 @@ class BoundedQueue {
   static void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& on, Deadline deadline, Ready ready) {
     if (deadline.at == Deadline::never().at) on.wait(lock, ready);
     else on.wait_until(lock, deadline.at, ready);
+  }
+
+  /// Who throws has used up a wake-up: there is still room, or an element, and another may wait for it.
+  template <class Change>
+  void or_wake_another(Change change) {
+    try {
+      change();
+    } catch (...) {
+      any_.notify_one(), room_.notify_one();
+      throw;
+    }
   }
 
   std::size_t capacity_;
