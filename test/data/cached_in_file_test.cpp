@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
@@ -204,6 +205,57 @@ TEST_CASE("two processes that write one cache at once both succeed", "[data][cac
   auto row = Sample<float, int>{};
   REQUIRE(first.next(row));                                                // finds the file of the others
   CHECK(row.y[0] == 0);
+}
+
+TEST_CASE("what a writer that was killed has left is removed by the next one", "[data][cache]") {
+  auto const folder = sources::Folder{};
+  auto const file   = InFile{folder.path() / "rows"};
+  auto const killed = sources::Counting{10}.map([](auto const& row, std::vector<float>& x, std::vector<int>& y) {
+    if (row.y[0] == 5) std::raise(SIGKILL);
+    x.assign(1, 0), y.assign(1, 0);
+  });
+  auto const writer = ::fork();
+  if (writer == 0) ::_exit(sources::targets(killed.cache(file)).empty() ? 1 : 2);
+  auto status = -1;
+  REQUIRE(::waitpid(writer, &status, 0) == writer);
+  REQUIRE(WIFSIGNALED(status));
+  auto const left = "rows.partial-" + std::to_string(writer) + "-0";
+  REQUIRE(std::filesystem::exists(folder.path() / left));
+
+  auto const others = {"rows.partial-", "rows.partial-notes", "rows.partial-1-0.txt", "rows.partial-1",
+                       "row.partial-1-0"};
+  for (auto const* name : others) folder.plain(name, {1});
+  std::filesystem::create_directory(folder.path() / "rows.partial-7-0");
+  REQUIRE(::mkfifo((folder.path() / "rows.partial-8-0").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("row.partial-1-0", folder.path() / "rows.partial-9-0");
+  CHECK(sources::targets(sources::Counting{10}.cache(file)) == sources::in_order(10));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / left));
+  CHECK(entries(folder.path()) == others.size() + 3 + 1);                  // only what a writer would have made went
+}
+
+TEST_CASE("what a writer that lives has written so far is left alone", "[data][cache]") {
+  auto const folder = sources::Folder{};
+  auto const file   = InFile{folder.path() / "rows"};
+  auto to = std::array<int, 2>{}, from = std::array<int, 2>{};             // ends of pipes: read, write
+  REQUIRE((::pipe(to.data()) == 0 && ::pipe(from.data()) == 0));
+  auto const slow = sources::Counting{10}.map([&](auto const& row, std::vector<float>& x, std::vector<int>& y) {
+    auto byte = char{};
+    if (row.y[0] == 5 && (::write(from[1], &byte, 1) != 1 || ::read(to[0], &byte, 1) != 1)) ::_exit(3);
+    x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
+  });
+  auto const writer = ::fork();
+  if (writer == 0) ::_exit(sources::targets(slow.cache(file)) == sources::in_order(10) ? 0 : 1);
+  ::close(from[1]);                                                        // so that its end would be noticed
+  auto byte = char{};
+  REQUIRE(::read(from[0], &byte, 1) == 1);                                 // it is in the middle
+  CHECK(sources::targets(sources::Counting{10}.cache(file)) == sources::in_order(10));
+  CHECK(entries(folder.path()) == 2);
+  REQUIRE(::write(to[1], &byte, 1) == 1);
+  auto status = -1;
+  REQUIRE(::waitpid(writer, &status, 0) == writer);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(entries(folder.path()) == 1);
+  for (auto const end : {to[0], to[1], from[0]}) ::close(end);
 }
 
 TEST_CASE("another number of rows, or other types, than the stage before makes are refused", "[data][cache]") {

@@ -75,8 +75,8 @@ struct OpenCache {
   OpenCache(OpenCache const&)            = delete;
   OpenCache& operator=(OpenCache const&) = delete;
   ~OpenCache() {
+    if (!aside.empty()) ::unlink(aside.c_str());           // first: closing lets go of a lock
     if (number >= 0) ::close(number);
-    if (!aside.empty()) ::unlink(aside.c_str());
   }
 };
 
