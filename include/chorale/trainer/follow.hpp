@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/checkpoint/checkpoint_error.hpp>
 #include <chorale/checkpoint/checkpoint_name.hpp>
+#include <chorale/checkpoint/checkpoint_options.hpp>
 #include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/checkpoint/reader.hpp>
 #include <chorale/checkpoint/verified_file.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/data/pipe.hpp>
+#include <chorale/trainer/ended.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/saved_run.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -25,7 +32,7 @@ namespace chorale {
 /// What an evaluator looks at, and until when.
 struct FollowOptions {
   CheckpointOptions checkpoints{};                                         // of the job that trains
-  int epochs = 1;                                                          // of that job: ends when the last is evaluated
+  int epochs = 1;                                                          // of that job, at most
   std::chrono::milliseconds every = std::chrono::milliseconds{500};        // between two looks at the folder
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: ends; see EndOnSignal
 };
@@ -40,13 +47,49 @@ struct Followed {
 namespace detail {
 
 /// Epochs that were finished, as the checkpoint of this step says; 0 while it cannot be read.
-inline std::int64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
+inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
   try {
-    return static_cast<std::int64_t>(read_manifest(OpenFolder{OpenFolder{folder}, checkpoint_name(step)}).epoch);
+    return read_manifest(OpenFolder{OpenFolder{folder}, checkpoint_name(step)}).epoch;
   } catch (BadFile const&) {
     return 0;                                                              // being replaced: asked again soon
   } catch (std::system_error const&) {
     return 0;
+  }
+}
+
+/// The newest checkpoint without a look into it. One that is saved again for the same step is another.
+struct Newest {
+  std::uint64_t step = 0;
+  std::filesystem::file_time_type saved{};
+
+  static std::optional<Newest> in(std::filesystem::path const& folder) {
+    auto const steps = checkpoint_steps(folder);                           // the newest one first
+    auto gone        = std::error_code{};
+    if (steps.empty()) return {};
+    return Newest{steps.front(), std::filesystem::last_write_time(folder / checkpoint_name(steps.front()), gone)};
+  }
+  friend bool operator==(Newest const&, Newest const&) = default;
+};
+
+/// The same options, whose log says what is wrong with each checkpoint once.
+inline CheckpointOptions say_once(CheckpointOptions options) {
+  if (!options.log) return options;
+  options.log = [log = options.log, before = std::set<std::string>{}](std::string const& line) mutable {
+    if (before.insert(line.substr(0, line.find(" Passed over: "))).second) log(line);
+  };
+  return options;
+}
+
+/// The newest one that is whole; nothing when all are damaged, which is said.
+///
+/// throws  NoValidCheckpoint with OnDamage::stop
+inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) {
+  try {
+    return newest_checkpoint(options);
+  } catch (NoValidCheckpoint const& error) {
+    if (options.on_damage == OnDamage::stop) throw;
+    if (options.log) options.log(first_line(error) + " The next one is waited for.");
+    return {};
   }
 }
 
@@ -56,32 +99,42 @@ inline std::int64_t epochs_at(std::filesystem::path const& folder, std::uint64_t
 ///
 /// trainer   of the same model, in this process alone; its variables are replaced
 /// said      called with each result as it is there
-/// keeps     checkpoints that come faster than they can be evaluated are skipped, the last one never
-/// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint
+/// keeps     checkpoints that come faster than they can be evaluated are skipped, the last one never. A damaged one is
+///           a line in the log, and the next is waited for. Ends after the job's last epoch, or when its fit has ended
+///           before that, by EarlyStopping for example; a job that was killed or Preempted is waited for
+/// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint when the job has ended and left none,
+///           and with OnDamage::stop as soon as the newest is damaged
 /// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
 template <class Trainer, Dataset Data>
 std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions const& options,
                              std::function<void(Followed const&)> const& said = {}) {
   CHORALE_EXPECTS(trainer.live().is_all_local(), "an evaluator is one process, but this trainer has replicas in others");
-  auto all       = std::vector<Followed>{};
-  auto const end = [&] { return options.asked_to_end != nullptr && *options.asked_to_end; };
-  while (!end()) {
-    auto const steps = checkpoint_steps(options.checkpoints.folder);       // the newest one first
-    if (steps.empty() || (!all.empty() && steps.front() <= all.back().step)) {
-      std::this_thread::sleep_for(options.every);
-      if (steps.empty() || detail::epochs_at(options.checkpoints.folder, all.back().step) < options.epochs) continue;
-      all.back().epoch = static_cast<std::uint64_t>(options.epochs);       // the same update, saved again at the end
-      break;
-    }
-    auto const found = newest_checkpoint(options.checkpoints);
-    if (!found || (!all.empty() && found->manifest().step <= all.back().step)) {
-      std::this_thread::sleep_for(options.every);                          // the newest one is damaged
+  auto const from   = detail::say_once(options.checkpoints);
+  auto const epochs = static_cast<std::uint64_t>(options.epochs);
+  auto all          = std::vector<Followed>{};
+  auto looked_at    = std::optional<detail::Newest>{};
+  while (options.asked_to_end == nullptr || !*options.asked_to_end) {
+    auto const ended  = Ended::in(from.folder);                            // first: then its last checkpoint is seen
+    auto const newest = detail::Newest::in(from.folder);
+    if (newest != looked_at) {
+      looked_at        = newest;
+      auto const found = detail::newest_whole(from);
+      if (!found || (!all.empty() && found->manifest().step <= all.back().step)) continue;
+      for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
+      all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
+      if (said) said(all.back());
+      if (all.back().epoch >= epochs) break;
       continue;
     }
-    for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
-    all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
-    if (said) said(all.back());
-    if (all.back().epoch >= static_cast<std::uint64_t>(options.epochs)) break;
+    auto const last  = all.empty() ? Followed{} : all.back();
+    auto const epoch = newest ? detail::epochs_at(from.folder, newest->step) : 0;
+    if (!all.empty() && newest && newest->step == last.step)               // saved again at the end of its epoch
+      all.back().epoch = std::max(last.epoch, epoch);
+    if (epoch >= epochs || (ended && ended->epochs >= epochs && ended->step >= last.step)) {
+      if (all.empty() && newest) newest_checkpoint(options.checkpoints);   // throws: all are damaged
+      break;
+    }
+    std::this_thread::sleep_for(options.every);
   }
   return all;
 }

@@ -5,11 +5,13 @@
 #include <chorale/core/error.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/trainer/audience.hpp>
+#include <chorale/trainer/ended.hpp>
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <list>
 #include <optional>
 #include <string>
@@ -147,6 +149,21 @@ class SavedRun {
 
   /// Waits until nothing is being written.
   void finish() { checkpoints_.finish(); }
+
+  /// For who follows this fit: it has ended, or goes on.
+  ///
+  /// throws  BadFile with OnSaveError::stop
+  void say_ended(Ended const& ended) {
+    auto const& options = checkpoints_.options();
+    if (!std::filesystem::exists(options.folder)) return;                  // there was nothing to follow
+    try {
+      ended.write_to(options.folder);
+    } catch (BadFile const& error) {
+      if (options.on_save_error == OnSaveError::stop) throw;
+      if (options.log) options.log(first_line(error));
+    }
+  }
+  void say_goes_on() { Ended::remove_from(checkpoints_.options().folder); }
 
  private:
   static constexpr char const* residual = "residual";

@@ -81,6 +81,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     audience.fit_begins();
     auto at = resume(saved, options, audience.states());
     if (at.found != 0) audience.resumed();
+    if (saved) saved->say_goes_on();
     for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
       bool const shown_here = options.show == Show::progress && live_.is_chief();
       if (shown_here)
@@ -100,7 +101,11 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (!options.checkpoints.folder.empty() && (options.checkpoint_every == 0 || is_last))
         save_after(epoch, options, batches, saved, audience);
     }
-    if (saved) saved->finish();
+    if (saved) {
+      saved->finish();
+      saved->say_ended({.epochs = static_cast<std::uint64_t>(options.epochs),
+                        .step   = static_cast<std::uint64_t>(copies_[0].optimizer.now.step)});
+    }
     audience.fit_ended(history);
     return history;
   }
