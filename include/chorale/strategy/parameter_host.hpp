@@ -122,19 +122,19 @@ class ParameterHost {
         service->serve(go_on);
         to->report.ledger = service->ledger();
       };
-      return;
+    } else {
+      threads_.push_back(std::make_unique<NamedThread>("server " + std::to_string(task->report.server),
+                                                       [service, task, &at] {
+        auto const scope = typename D::Scope{D::logical(1).front()};
+        try {
+          service->serve();
+        } catch (std::exception const& error) {
+          task->failure = std::current_exception();
+          fail(at, error.what());
+        }
+        task->report.ledger = service->ledger();
+      }));
     }
-    threads_.push_back(std::make_unique<NamedThread>("server " + std::to_string(task->report.server),
-                                                     [service, task, &at] {
-      auto const scope = typename D::Scope{D::logical(1).front()};
-      try {
-        service->serve();
-      } catch (std::exception const& error) {
-        task->failure = std::current_exception();
-        fail(at, error.what());
-      }
-      task->report.ledger = service->ledger();
-    }));
   }
 
   bool begun_ = false;
