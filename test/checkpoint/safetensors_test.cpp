@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/folder.hpp"
+#include "test/support/full_disk.hpp"
 
 #include <chorale/checkpoint/safetensors.hpp>
 
 #include <catch2/catch.hpp>
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -248,21 +246,13 @@ TEST_CASE("when there is no room the old file stays whole and nothing is left be
   write_safetensors(folder.file(), {floats("w", {1, 2, 3})});
   auto const before = load(folder.file());
 
-  auto const handler = std::signal(SIGXFSZ, SIG_IGN);                      // so that write() says EFBIG instead
-  auto limit = rlimit{}, small = rlimit{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
-  small          = limit;
-  small.rlim_cur = 65'536;
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   auto said = std::string{};
   try {
+    auto const full = chorale::test::FullDisk{65'536};
     write_safetensors(folder.file(), {floats("w", large)});
   } catch (BadFile const& error) {
     said = error.what();
   }
-  ::setrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, handler);
-
   CHECK_THAT(said, Contains("x.safetensors: byte 65536: cannot write the next ") && Contains("File too large"));
   CHECK_THAT(said, Contains("Try: room for it there"));
   CHECK(load(folder.file()) == before);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/checkpoint/folder.hpp"
+#include "test/support/full_disk.hpp"
 #include "test/support/processes.hpp"
 
 #include <chorale/checkpoint/failpoints.hpp>
@@ -10,7 +11,6 @@
 
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -153,15 +153,10 @@ TEST_CASE("a file that may not grow further is an error with the system's number
   logged.options.on_save_error = OnSaveError::stop;
   auto checkpoints  = Checkpoints{logged.options};
   checkpoints.save(Training{1}.state);
-  auto const handler = std::signal(SIGXFSZ, SIG_IGN);                      // so that write() says EFBIG instead
-  auto limit = rlimit{}, small = rlimit{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
-  small          = limit;
-  small.rlim_cur = 10'000;
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   auto number = 0;
   auto said   = std::string{}, path = said;
   try {
+    auto const full = FullDisk{10'000};
     checkpoints.save(Training{2}.state);
   } catch (CheckpointFailed const& error) {
     number = error.number();
@@ -170,8 +165,6 @@ TEST_CASE("a file that may not grow further is an error with the system's number
     CHECK(error.need() > 24'000);
     CHECK(error.free() > 0);
   }
-  ::setrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, handler);
   CHECK(number == EFBIG);
   CHECK(path == (folder.run() / "ckpt-000002").string());
   CHECK_THAT(said, Contains("variables.safetensors: byte 10000: cannot be written: File too large") &&

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "folder.hpp"
 #include "sources.hpp"
+#include "test/support/full_disk.hpp"
 
 #include <chorale/core/threads.hpp>
 
 #include <catch2/catch.hpp>
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,26 +46,6 @@ std::string said(D const& dataset) {
   }
   return {};
 }
-
-/// While it lives, no file of this process can grow beyond some bytes.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_{std::signal(SIGXFSZ, SIG_IGN)} {              // so that write() says EFBIG
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    auto const small = rlimit{bytes, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  }
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(FullDisk const&)            = delete;
-  FullDisk& operator=(FullDisk const&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
 
 /// Rows whose widths and bits are all different: row i has i numbers, which are no ordinary ones.
 auto odd_rows(int n) {
@@ -359,7 +339,7 @@ TEST_CASE("a full disk is one sentence, and leaves nothing behind", "[data][cach
   auto const source = sources::Counting{100'000};
   auto const cached = source.cache(InFile{folder.path() / "rows"});
   {
-    auto const full = FullDisk{2'000'000};
+    auto const full = test::FullDisk{2'000'000};
     CHECK_THAT(said(cached), Contains("rows: row ") && Contains("byte 2000000: cannot write the next ") &&
                                  Contains("Try: room for the cache there, or another folder"));
   }

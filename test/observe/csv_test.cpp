@@ -3,6 +3,7 @@
 #include <chorale/observe/sink.hpp>
 
 #include "test/observe/folder.hpp"
+#include "test/support/full_disk.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -69,7 +70,7 @@ TEST_CASE("on a full disk a CSV log keeps whole lines, and goes on when there is
   };
   auto sentence = std::string{};
   {
-    auto const full = observe::FullDisk{100};
+    auto const full = chorale::test::FullDisk{100};
     sentence        = said<BadFile>([&] { fill(10); });
   }
   CHECK_THAT(sentence, Catch::Contains("s.csv: byte 100: cannot be written"));

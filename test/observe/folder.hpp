@@ -5,13 +5,9 @@
 
 #include "test/support/folder.hpp"
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -25,26 +21,6 @@ struct Folder : chorale::test::Folder {
   }
   auto begin() const { return std::filesystem::directory_iterator{path}; }
   auto end() const { return std::filesystem::directory_iterator{}; }
-};
-
-/// While it lives, no file of this process can grow beyond some bytes.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_{std::signal(SIGXFSZ, SIG_IGN)} {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    auto const small = rlimit{bytes, before_.rlim_max};
-    if (setrlimit(RLIMIT_FSIZE, &small) != 0) throw std::runtime_error{"no limit of files"};
-  }
-  ~FullDisk() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(FullDisk const&)            = delete;
-  FullDisk& operator=(FullDisk const&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
 };
 
 inline std::string content_of(std::filesystem::path const& file) {

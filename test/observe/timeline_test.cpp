@@ -6,6 +6,7 @@
 #include <chorale/core/threads.hpp>
 
 #include "test/observe/folder.hpp"
+#include "test/support/full_disk.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -104,7 +105,7 @@ TEST_CASE("a disk that is full is told by flush, with what was lost, and trainin
   auto timeline     = Timeline{folder / "trace.json", {}, {.buffer = 8}};
   auto sentence     = std::string{};
   {
-    auto const full = observe::FullDisk{500};
+    auto const full = chorale::test::FullDisk{500};
     for (int i = 0; i < 20; ++i) timeline.take(event("e", i * 1us, 1us));
     sentence = said<BadFile>([&] { timeline.flush(); });
   }

@@ -2,6 +2,7 @@
 //
 // Batch normalization over replicas, against one replica with the whole batch.
 #include "test/strategy/batch_norm.hpp"
+#include "test/support/folder.hpp"
 
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
@@ -9,7 +10,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -94,30 +94,29 @@ TEST_CASE("several batches may be one update of a network that normalizes togeth
 }
 
 TEST_CASE("moving statistics are saved and loaded, and the other layer takes them", "[strategy][batch_norm]") {
-  auto const file = std::filesystem::temp_directory_path() / ("batch_norm-" + std::to_string(::getpid()));
-  auto from       = learner<SyncNet>(MirroredStrategy{Cpu::logical(2)});
-  auto to         = learner<LocalNet>(MirroredStrategy{Cpu::logical(3)});
+  auto const folder = chorale::test::Folder{};
+  auto const file   = folder / "weights";
+  auto from         = learner<SyncNet>(MirroredStrategy{Cpu::logical(2)});
+  auto to           = learner<LocalNet>(MirroredStrategy{Cpu::logical(3)});
   from.fit(uneven(), quietly);
   from.save(file);
   CHECK(SafetensorsFile::read(file).floats("batch_normalization_1/moving_variance").size() == 16);
   to.load(file);
-  std::filesystem::remove(file);
   for (auto const hash : to.hashes()) CHECK(hash == from.hashes()[0]);
   CHECK(to.evaluate(uneven()).loss() == Approx(from.evaluate(uneven()).loss()).epsilon(1e-6));
 }
 
 TEST_CASE("a fit goes on from a checkpoint with its moving statistics, bit by bit", "[strategy][batch_norm]") {
-  auto const folder = std::filesystem::temp_directory_path() / ("batch_norm_run-" + std::to_string(::getpid()));
+  auto const folder = chorale::test::Folder{};
   auto options      = FitOptions{.epochs = 2, .show = Show::nothing};
   auto whole        = learner<SyncNet>(MirroredStrategy{Cpu::logical(2)});
   whole.fit(uneven(), options);
-  options.checkpoints.folder = folder;
+  options.checkpoints.folder = folder.path;
   options.epochs             = 1;
   learner<SyncNet>(MirroredStrategy{Cpu::logical(2)}).fit(uneven(), options);
   options.epochs = 2;
   auto resumed   = learner<SyncNet>(MirroredStrategy{Cpu::logical(2)});
   resumed.fit(uneven(), options);
-  std::filesystem::remove_all(folder);
   CHECK(resumed.copies()[0].optimizer.now.step == whole.copies()[0].optimizer.now.step);
   CHECK(resumed.hashes()[0] == whole.hashes()[0]);
 }

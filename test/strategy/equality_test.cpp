@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every synchronous strategy against the same program on one replica with the whole batch, ranks as threads.
+#include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/strategy/central_storage.hpp>
@@ -54,10 +55,11 @@ TEST_CASE("replicas that read one copy learn what one replica learns", "[strateg
 }
 
 TEST_CASE("one copy is saved, loaded and evaluated as many are", "[strategy][central]") {
-  auto const file = std::filesystem::temp_directory_path() / ("central-" + std::to_string(::getpid()));
-  auto const data = tiny::uneven();
-  auto from       = tiny::learner_under(CentralStorageStrategy{Cpu::logical(3)});
-  auto to         = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  auto const folder = chorale::test::Folder{};
+  auto const file   = folder / "weights";
+  auto const data   = tiny::uneven();
+  auto from         = tiny::learner_under(CentralStorageStrategy{Cpu::logical(3)});
+  auto to           = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
   from.fit(data, quietly);
   from.save(file);
   to.load(file);
@@ -66,7 +68,6 @@ TEST_CASE("one copy is saved, loaded and evaluated as many are", "[strategy][cen
   auto back = tiny::learner_under(CentralStorageStrategy{Cpu::logical(3)});
   back.load(file);
   CHECK(back.hashes()[0] == from.hashes()[0]);
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("averaging after every step of SGD is what one replica does", "[strategy][local_sgd]") {

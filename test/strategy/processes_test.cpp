@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Workers that are processes, over TCP and over shared memory, against one replica with the whole batch.
+#include "test/support/folder.hpp"
 #include "test/support/processes.hpp"
 #include "test/support/reference.hpp"
 
@@ -12,7 +13,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <filesystem>
 #include <sstream>
 
 using namespace chorale;
@@ -128,7 +128,8 @@ TEST_CASE("replicas that learn apart may be processes", "[strategy][local_sgd][p
 
 TEST_CASE("the chief saves and loads, and all workers have what it read", "[strategy][multi_worker][processes]") {
   auto const addresses = free_loopback_addresses(2);
-  auto const file      = std::filesystem::temp_directory_path() / ("workers-" + std::to_string(::getpid()));
+  auto const folder    = chorale::test::Folder{};
+  auto const file      = folder / "weights";
   auto processes       = Processes{2, [&](int me, Voice voice) {
     auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
     auto trainer  = tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{});
@@ -144,7 +145,6 @@ TEST_CASE("the chief saves and loads, and all workers have what it read", "[stra
     CHECK(processes.line(i) == "same");
     CHECK(processes.exit(i) == 0);
   }
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("when the chief cannot read, all workers are told why", "[strategy][multi_worker][processes]") {

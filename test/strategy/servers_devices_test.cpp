@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trainer under ParameterServerStrategy whose workers have several devices each.
+#include "test/support/folder.hpp"
 #include "test/support/processes.hpp"
 #include "test/support/reference.hpp"
 
@@ -9,7 +10,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <filesystem>
 #include <limits>
 
 using namespace chorale;
@@ -56,14 +56,14 @@ TEMPLATE_TEST_CASE("their replicas are one worker to every consistency", "[strat
 }
 
 TEST_CASE("weights that are loaded come to all devices", "[strategy][servers]") {
-  auto const file = std::filesystem::temp_directory_path() / ("devices-" + std::to_string(::getpid()));
-  auto from       = trainer(Cluster::local(1, 1), Synchronous{}, 1);
+  auto const folder = chorale::test::Folder{};
+  auto const file   = folder / "weights";
+  auto from         = trainer(Cluster::local(1, 1), Synchronous{}, 1);
   from.fit(tiny::uneven(), quietly);
   from.save(file);
   auto to = trainer(Cluster::local(2, 2), Synchronous{}, 2);
   to.load(file);
   for (auto const hash : to.hashes()) CHECK(hash == from.hashes()[0]);
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("a bad number on any device stops its worker, and the others of it with it", "[strategy][servers]") {

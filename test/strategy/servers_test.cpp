@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trainer under ParameterServerStrategy, workers and servers as threads.
+#include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/placement/partitioned.hpp>
@@ -10,8 +11,6 @@
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
-
-#include <filesystem>
 
 using namespace chorale;
 using tiny::quietly;
@@ -87,9 +86,10 @@ TEMPLATE_TEST_CASE("workers of servers that do not wait learn too", "[strategy][
 }
 
 TEST_CASE("weights are loaded into servers, and saved from what they have", "[strategy][servers]") {
-  auto const file = std::filesystem::temp_directory_path() / ("servers-" + std::to_string(::getpid()));
-  auto const data = tiny::uneven();
-  auto mirrored   = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  auto const folder = chorale::test::Folder{};
+  auto const file   = folder / "weights";
+  auto const data   = tiny::uneven();
+  auto mirrored     = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
   mirrored.fit(data, quietly);
   mirrored.save(file);
   auto servers = tiny::learner_under(ParameterServerStrategy{Cluster::local(2, 2), Synchronous{}});
@@ -103,7 +103,6 @@ TEST_CASE("weights are loaded into servers, and saved from what they have", "[st
   mirrored.load(file);
   CHECK(mirrored.hashes()[0] == servers.hashes()[0]);
   CHECK_THROWS_AS(servers.load("/nowhere/at/all"), BadFile);
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("a lost worker is only missed, also where the transport is wrapped", "[strategy][servers]") {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/support/folder.hpp"
 #include "test/support/tiny.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 using namespace chorale;
@@ -121,9 +121,8 @@ TEST_CASE("a dataset without a batch is refused", "[trainer]") {
 }
 
 TEST_CASE("weights saved under one strategy load under another", "[trainer][checkpoint]") {
-  auto const folder = std::filesystem::temp_directory_path() / ("chorale_trainer_" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  auto const file = folder / "weights.safetensors";
+  auto const folder = chorale::test::Folder{};
+  auto const file   = folder / "weights.safetensors";
 
   auto four = trainer_of(4);
   four.fit(some(), quietly);
@@ -141,7 +140,6 @@ TEST_CASE("weights saved under one strategy load under another", "[trainer][chec
   CHECK_THROWS_WITH(other.load(file), Catch::Contains("conv2d/kernel") && Catch::Contains("(3, 3, 1, 32)") &&
                                           Catch::Contains("(3, 3, 1, 4)"));
   CHECK(other.hashes() == before);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("the learning rate follows its schedule from epoch to epoch", "[trainer]") {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/support/folder.hpp"
+
 #include <chorale/transport/secret.hpp>
 
 #include <catch2/catch.hpp>
-
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -26,16 +26,15 @@ std::string text_of(Secret const& secret) {
   return {reinterpret_cast<char const*>(secret.bytes().data()), secret.bytes().size()};
 }
 
-/// A file with these contents and this mode; removed at the end.
+/// A file with these contents and this mode, in a folder of its own.
 struct File {
-  File(std::string_view contents, unsigned mode)
-      : path{std::filesystem::temp_directory_path() / ("chorale_secret_" + std::to_string(::getpid()))} {
+  chorale::test::Folder folder{};
+  std::filesystem::path path = folder / "secret";
+
+  File(std::string_view contents, unsigned mode) {
     std::ofstream{path, std::ios::binary} << contents;
     std::filesystem::permissions(path, static_cast<std::filesystem::perms>(mode));
   }
-  ~File() { std::filesystem::remove_all(path); }
-
-  std::filesystem::path path;
 };
 
 std::string const sixteen = "0123456789abcdef";
