@@ -9,8 +9,8 @@
 //
 //   overhead    o: seconds per message of a stream of 4-byte messages in one direction, at most 2/5 of an exchange
 //   latency     alpha: an exchange of 4 bytes, less 2 o
-//   speed       1/(beta + gamma): beta is (an exchange of 256 KiB - one of 64 KiB) / 192 KiB, gamma what a core takes
-//               to add a byte of float to another in its cache. Processors do both
+//   speed       1/(beta + gamma/2): 192 KiB / (an exchange of 256 KiB - one of 64 KiB), where what comes is kept by half
+//               of the exchanges and added by the other half, as in an all-reduce. Processors do both
 #include "support/calibrated.hpp"
 
 #include <chorale/core/error.hpp>
@@ -41,6 +41,7 @@ int main(int argc, char** argv) try {
         .add("exchange_4_bytes_us", measured.small)
         .add("exchange_64_kib_us", measured.medium)
         .add("exchange_256_kib_us", measured.large)
+        .add("exchange_256_kib_added_us", measured.large_added)
         .print(json);
   }
 } catch (std::exception const& error) {

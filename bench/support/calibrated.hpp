@@ -33,21 +33,25 @@ double seconds_of(int times, F f) {
   return median(all);
 }
 
-/// Every rank sends to the next while it receives from the one before, in seconds: 2o + alpha + n beta. All ranks do it
-/// at once, as in an all-reduce: where they are more than the cores, that is in it.
+/// What becomes of what an exchange brings: it is kept, or added to what was sent. Of an all-reduce's, half and half.
+enum class Brought { kept, added };
+
+/// Every rank sends to the next while it receives from the one before, in seconds: 2o + alpha + n beta, and n gamma
+/// when it is added. All ranks do it at once, as in an all-reduce: where they are more than the cores, that is in it.
 ///
-/// memory    of 2 n bytes: what is sent, and where it comes in
+/// memory    of 2 n bytes, zeros: what is sent, and where it comes in
 template <class E>
-double exchange(E& at, chorale::Bytes memory, int turns) {
+double exchange(E& at, chorale::Span<float> memory, int turns, Brought what = Brought::kept) {
   auto const P = at.size(), next = (at.rank() + 1) % P, before = (at.rank() + P - 1) % P;
   auto const n = memory.size() / 2;
   auto out = memory.first(n), in = memory.last(n);
   return seconds_of(15, [&] {
            for (int i = 0; i < turns; ++i) {
-             auto sent = at.send(next, chorale::Tag{3}, out);
-             at.recv(before, chorale::Tag{3}, in).wait();
+             auto sent = at.send(next, chorale::Tag{3}, std::as_bytes(out));
+             at.recv(before, chorale::Tag{3}, std::as_writable_bytes(in)).wait();
              sent.wait();
-             std::swap(out, in);
+             if (what == Brought::added) chorale::combine_after<float>(chorale::Op::sum, out, in);
+             else std::swap(out, in);
            }
          }) /
          turns;
@@ -73,15 +77,6 @@ double per_message(E& at) {
          many;
 }
 
-/// Bytes of float that a core adds to others in a second, in the cache.
-inline double fold_speed() {
-  auto a = std::vector<float>(65'536, 1.0F), b = a;
-  auto const took = seconds_of(21, [&] {
-    for (int i = 0; i < 50; ++i) chorale::combine_after<float>(chorale::Op::sum, a, b);
-  });
-  return 50 * 65'536 * sizeof(float) / took;
-}
-
 /// The cost model of one transport of this machine, by what all ranks do at once: rank 0's times, in microseconds.
 ///
 /// Between ranks of a machine there is no wire: its processors copy. So bytes are charged to who receives them, and the
@@ -89,28 +84,28 @@ inline double fold_speed() {
 struct Calibrated {
   static constexpr std::size_t few = std::size_t{64} << 10, many = std::size_t{256} << 10;   // no message is larger
 
-  int ranks    = 2;
   double small = 0, message = 0, medium = 0, large = 0;                    // exchange of 4 B; o; exchange of few, many
+  double medium_added = 0, large_added = 0;
 
-  /// memory    of 2 * many bytes
+  /// memory    of 2 * many bytes, zeros
   template <class E>
-  static Times measure(E& at, chorale::Bytes memory) {
-    exchange(at, memory.first(8), 200);                                    // warm
-    auto const a = exchange(at, memory.first(8), 400), o = per_message(at);
-    return {a * 1e6, o * 1e6, exchange(at, memory.first(2 * few), 50) * 1e6,
-            exchange(at, memory.first(2 * many), 20) * 1e6};
+  static Times measure(E& at, chorale::Span<float> memory) {
+    auto const of = [&](std::size_t bytes) { return memory.first(2 * bytes / sizeof(float)); };
+    exchange(at, of(4), 200);                                              // warm
+    auto const a = exchange(at, of(4), 400), o = per_message(at);
+    return {a * 1e6, o * 1e6, exchange(at, of(few), 50) * 1e6, exchange(at, of(many), 20) * 1e6,
+            exchange(at, of(few), 50, Brought::added) * 1e6, exchange(at, of(many), 20, Brought::added) * 1e6};
   }
 
   chorale::CostModel model() const {
-    auto result   = chorale::CostModel{};
-    auto const o  = std::min(message, small / 2.5) * 1e-6;
-    auto const in_turn = std::max(1.0, static_cast<double>(ranks) / cores());
-    auto const copy = std::max(large - medium, large / 4) * 1e-6 / (many - few);   // a busy machine may have it wrong
+    auto result     = chorale::CostModel{};
+    auto const o    = std::min(message, small / 2.5) * 1e-6;
+    auto const less = (medium + medium_added) / 2, more = (large + large_added) / 2;
     result.overhead              = chorale::virtual_seconds(o);
     result.far.latency           = chorale::virtual_seconds(std::max(0.0, small * 1e-6 - 2 * o));
     result.far.bytes_per_second  = 1e15;
-    result.fold_bytes_per_second = 1 / (copy + in_turn / fold_speed());
-    return result;
+    result.fold_bytes_per_second = (many - few) / (std::max(more - less, more / 4) * 1e-6);   // a busy machine may have
+    return result;                                                         // it the wrong way
   }
 };
 
@@ -118,7 +113,7 @@ struct Calibrated {
 inline Calibrated calibrate(std::string const& transport, int ranks) {
   using namespace chorale;
   constexpr auto memory = 2 * Calibrated::many;
-  auto const shared     = SharedBytes{4 * sizeof(double)};
+  auto const shared     = SharedBytes{6 * sizeof(double)};
   auto const keep       = [&](int rank, Times const& times) {
     if (rank == 0) std::copy(times.begin(), times.end(), shared.as<double>());
     return Times(Repeats{1}.blocks, 1.0);                                  // what on_processes() wants back
@@ -126,25 +121,26 @@ inline Calibrated calibrate(std::string const& transport, int ranks) {
   if (transport == "threads") {
     auto endpoints = LocalTransport{}.connect(Group::all_local(ranks));
     on_threads(ranks, [&](int rank) {
-      auto own = std::vector<std::byte>(memory);
+      auto own = std::vector<float>(memory / sizeof(float));
       return keep(rank, Calibrated::measure(endpoints[static_cast<std::size_t>(rank)], own));
     });
   } else if (transport == "shared_memory") {
     auto const over = SharedMemoryTransport{.name = "bench-calibrate-" + std::to_string(getpid()), .arena = memory};
     on_processes(ranks, 1, Cores::one_each, [&](int rank) {
       auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
-      return keep(rank, Calibrated::measure(at, at.memory().first(memory)));
+      auto* const own = reinterpret_cast<float*>(at.memory().data());
+      return keep(rank, Calibrated::measure(at, {own, memory / sizeof(float)}));
     });
   } else {
     auto const over = TcpTransport{.addresses = free_loopback_addresses(ranks)};
     on_processes(ranks, 1, Cores::one_each, [&](int rank) {
       auto at  = std::move(over.connect(Group{ranks, {rank}})[0]);
-      auto own = std::vector<std::byte>(memory);
+      auto own = std::vector<float>(memory / sizeof(float));
       return keep(rank, Calibrated::measure(at, own));
     });
   }
   auto const* t = shared.as<double>();
-  return {ranks, t[0], t[1], t[2], t[3]};
+  return {t[0], t[1], t[2], t[3], t[4], t[5]};
 }
 
 }  // namespace bench
