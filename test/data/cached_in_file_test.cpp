@@ -199,15 +199,18 @@ TEST_CASE("what a writer that was killed has left is removed by the next one", "
   auto status = -1;
   REQUIRE(::waitpid(writer, &status, 0) == writer);
   REQUIRE(WIFSIGNALED(status));
-  auto const left = "rows.partial-" + std::to_string(writer) + "-0";
+  auto host = std::array<char, 256>{};
+  REQUIRE(::gethostname(host.data(), host.size() - 1) == 0);
+  auto const aside = std::string{"rows.partial-"} + host.data() + "-";
+  auto const left  = aside + std::to_string(writer) + "-0";
   REQUIRE(std::filesystem::exists(folder.path() / left));
 
-  auto const others = {"rows.partial-", "rows.partial-notes", "rows.partial-1-0.txt", "rows.partial-1",
-                       "row.partial-1-0"};
-  for (auto const* name : others) folder.plain(name, {1});
-  std::filesystem::create_directory(folder.path() / "rows.partial-7-0");
-  REQUIRE(::mkfifo((folder.path() / "rows.partial-8-0").c_str(), 0600) == 0);
-  std::filesystem::create_symlink("row.partial-1-0", folder.path() / "rows.partial-9-0");
+  auto const others = std::vector<std::string>{aside, aside + "notes", aside + "1-0.txt", aside + "1", "row.partial-1-0",
+                                               "rows.partial-another-host-1-0"};
+  for (auto const& name : others) folder.plain(name, {1});
+  std::filesystem::create_directory(folder.path() / (aside + "7-0"));
+  REQUIRE(::mkfifo((folder.path() / (aside + "8-0")).c_str(), 0600) == 0);
+  std::filesystem::create_symlink("row.partial-1-0", folder.path() / (aside + "9-0"));
   CHECK(sources::targets(sources::Counting{10}.cache(file)) == sources::in_order(10));
   CHECK_FALSE(std::filesystem::exists(folder.path() / left));
   CHECK(entries(folder.path()) == others.size() + 3 + 1);                  // only what a writer would have made went

@@ -78,7 +78,7 @@ TEST_CASE("auto: a group that has messages only cannot be forced to read memory"
   CHECK_THAT(ended[0].error, Catch::Contains("needs ranks that read each other's memory"));
 }
 
-TEST_CASE("auto: with a model of the network it takes what is predicted to be fastest, and tries nothing out", "[reduce][auto]") {
+TEST_CASE("auto: with a model it takes what is predicted to be fastest, and tries nothing out", "[reduce][auto]") {
   auto const network = GENERATE(CostModel{}, CostModel{.far = {.latency = VirtualTime{200'000'000}}},
                                 CostModel{.far = {.latency = VirtualTime{1'000}, .bytes_per_second = 1e9}});
   auto const ended   = on_ranks<Counting<LocalTransport>>(4, 256, [&](auto& at, auto& x) {

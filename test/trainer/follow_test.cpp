@@ -18,6 +18,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace chorale;
@@ -58,7 +59,7 @@ struct Training {
     auto watch = std::optional<NamedThread>{};
     auto over  = std::promise<void>{};
     watch.emplace("watch", [&asked, end = over.get_future()] {
-      asked = end.wait_for(10s) == std::future_status::timeout;
+      asked = end.wait_for(60s) == std::future_status::timeout;
     });
     auto const log = [this](std::string const& line) {
       lines.push_back(line);
@@ -157,6 +158,31 @@ TEST_CASE("of two damaged checkpoints each is said once", "[trainer][follow]") {
   });
   CHECK(steps_of(found) == Steps{20});
   CHECK(job.lines.size() == 2);
+}
+
+TEST_CASE("what is saved below a damaged newest one is evaluated", "[trainer][follow]") {
+  auto job = Training{};
+  job.train(2);
+  std::filesystem::copy(job.folder.path / checkpoint_name(40), job.folder.path / checkpoint_name(999));
+  job.damage(999);
+  auto const found = job.follow(3, [&](Followed const& one) {
+    if (one.step == 40) job.train(3);
+  });
+  CHECK(steps_of(found) == Steps{40, 60});
+}
+
+TEST_CASE("a job without a checkpoint is waited for, though one has ended there before", "[trainer][follow]") {
+  auto job = Training{};
+  job.train_until_stopped(12);
+  for (auto const step : checkpoint_steps(job.folder.path))
+    std::filesystem::remove_all(job.folder.path / checkpoint_name(step));
+  REQUIRE(Ended::in(job.folder.path));
+  auto const again = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(50ms);
+    auto anew = learner();
+    anew.fit(tiny::uneven(), job.options(12), EarlyStopping{{.monitor = "loss", .min_delta = 1e9}});
+  });
+  CHECK(steps_of(job.follow(12)).back() == 40);
 }
 
 TEST_CASE("while no checkpoint can be used an evaluator waits, unless the job has ended", "[trainer][follow]") {

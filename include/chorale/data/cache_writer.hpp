@@ -43,8 +43,8 @@ inline bool is_called(int file, std::filesystem::path const& name) {
 /// Writes a file of cached rows under a name of its own, which becomes the file when all rows are in it.
 ///
 /// keeps   nobody ever finds a part of a cache; several processes may write the same one, the last to finish stays.
-///         After a kill a "<path>.partial-<process>-<n>" is left, which nobody reads and the next writer removes: a
-///         writer that lives has a lock on its own. Where a disk has no locks, it stays
+///         After a kill a "<path>.partial-<host>-<process>-<n>" is left, which nobody reads and the next writer on
+///         that host removes: one that lives has a lock on its own. Where a disk has no locks, it stays
 /// cost    a buffer of 1 MiB; one system call for each
 /// throws  BadFile when there is no room, no right or no folder; nothing is left beside `path` then
 class CacheWriter {
@@ -90,11 +90,17 @@ class CacheWriter {
 
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
-  static constexpr auto aside               = ".partial-";
+
+  /// Locks of some disks hold within a host only, so that no other host's files are looked at.
+  static std::string aside() {
+    auto host = std::array<char, 256>{};
+    ::gethostname(host.data(), host.size() - 1);           // "" where it fails
+    return std::string{".partial-"} + host.data() + "-";
+  }
 
   /// Makes the nth file of this process, if there is none and nobody takes it for left over before it is locked.
   void begin(int n) {
-    auto const name = path_.string() + aside + std::to_string(::getpid()) + "-" + std::to_string(n);
+    auto const name = path_.string() + aside() + std::to_string(::getpid()) + "-" + std::to_string(n);
     file_.number    = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file_.number < 0 && errno != EEXIST) fail("cannot make " + name, errno);
     if (file_.number < 0) return;
@@ -117,9 +123,9 @@ class CacheWriter {
     }
   }
 
-  /// Is it a name that begin() is given for this path, in any process?
+  /// Is it a name that begin() is given for this path, in any process of this host?
   bool is_aside(std::string_view name) const {
-    auto const begin  = path_.filename().string().append(aside);
+    auto const begin  = path_.filename().string().append(aside());
     auto const number = [](std::string_view text) {
       return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
     };

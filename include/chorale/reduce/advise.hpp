@@ -36,11 +36,11 @@ constexpr std::string_view name(AdvisedStrategy s) {
 /// What to use for a model on a network, and what to expect.
 struct Advice {
   AdvisedStrategy strategy{};
-  Advised algorithm{};                                                     // the fastest to reduce gradients
+  Advised algorithm{};                                                     // the fastest all-reduce
   std::size_t bucket_bytes = 0;                                            // gradients leave in buckets of that many
   VirtualTime all_reduce{};                                                // of one bucket
   VirtualTime step{};                                                      // expected: computing, and sending that shows
-  double speedup = 1;                                                      // rows per second beside one device
+  double speedup = 1;                                                      // beside one device; 0: not known
   std::string reason;
 };
 

@@ -130,7 +130,7 @@ class AutoOperation {
 /// All-reduce by the algorithm that is fastest in this group for the size of x: tried out at its first use.
 ///
 /// forced  the algorithm to use instead; then nothing is tried out
-/// model   of the network: predicted_time() chooses, as for advise(), and nothing is tried out
+/// model   of the network, the same on all ranks: predicted_time() chooses, as for advise(), and nothing is tried out
 /// keeps   a value and its copies serve one group, where nothing else is under way at the first use. Rank 0's times
 ///         decide for all
 /// cost    the chosen algorithm's; cost() is the ring's. The first use takes five all-reduces of each algorithm and
@@ -187,6 +187,7 @@ struct AutoAllReduce {
 
  private:
   static AutoTable predicted(CostModel const& model, int ranks) {
+    model.check();
     auto table = AutoTable{};
     for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
       for (auto const& [algorithm, advised] :

@@ -176,6 +176,7 @@ inline VirtualTime predicted_time(Advised algorithm, int ranks, std::size_t byte
 inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t bytes, CostModel const& model) {
   CHORALE_EXPECTS(workers >= 1 && servers >= 1, std::to_string(servers) + " servers of " + std::to_string(workers) +
                                                     " workers exchange nothing");
+  model.check();
   struct Passing {
     VirtualTime at;
     Rank from, to;

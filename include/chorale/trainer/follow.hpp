@@ -32,7 +32,7 @@ namespace chorale {
 /// What an evaluator looks at, and until when.
 struct FollowOptions {
   CheckpointOptions checkpoints{};                                         // of the job that trains
-  int epochs = 1;                                                          // of that job, at most
+  int epochs = 1;                                                          // FitOptions::epochs of that job
   std::chrono::milliseconds every = std::chrono::milliseconds{500};        // between two looks at the folder
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: ends; see EndOnSignal
 };
@@ -57,18 +57,20 @@ inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_
   }
 }
 
-/// The newest checkpoint without a look into it. One that is saved again for the same step is another.
-struct Newest {
+/// A checkpoint without a look into it. One that is saved again for the same step is another.
+struct Seen {
   std::uint64_t step = 0;
   std::filesystem::file_time_type saved{};
 
-  static std::optional<Newest> in(std::filesystem::path const& folder) {
-    auto const steps = checkpoint_steps(folder);                           // the newest one first
-    auto gone        = std::error_code{};
-    if (steps.empty()) return {};
-    return Newest{steps.front(), std::filesystem::last_write_time(folder / checkpoint_name(steps.front()), gone)};
+  /// All of a folder, the newest one first.
+  static std::vector<Seen> in(std::filesystem::path const& folder) {
+    auto all  = std::vector<Seen>{};
+    auto gone = std::error_code{};
+    for (auto const step : checkpoint_steps(folder))
+      all.push_back({step, std::filesystem::last_write_time(folder / checkpoint_name(step), gone)});
+    return all;
   }
-  friend bool operator==(Newest const&, Newest const&) = default;
+  friend bool operator==(Seen const&, Seen const&) = default;
 };
 
 /// The same options, whose log says what is wrong with each checkpoint once.
@@ -101,9 +103,10 @@ inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) 
 /// said      called with each result as it is there
 /// keeps     checkpoints that come faster than they can be evaluated are skipped, the last one never. A damaged one is
 ///           a line in the log, and the next is waited for. Ends after the job's last epoch, or when its fit has ended
-///           before that, by EarlyStopping for example; a job that was killed or Preempted is waited for
-/// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint when the job has ended and left none,
-///           and with OnDamage::stop as soon as the newest is damaged
+///           before that, by EarlyStopping for example; a job that was killed or Preempted, or that has no checkpoint,
+///           is waited for
+/// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint when the job has ended and all of its
+///           checkpoints are damaged, and with OnDamage::stop as soon as the newest is
 /// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
 template <class Trainer, Dataset Data>
 std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions const& options,
@@ -112,26 +115,28 @@ std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions c
   auto const from   = detail::say_once(options.checkpoints);
   auto const epochs = static_cast<std::uint64_t>(options.epochs);
   auto all          = std::vector<Followed>{};
-  auto looked_at    = std::optional<detail::Newest>{};
+  auto looked_at    = std::vector<detail::Seen>{};
+  auto const take   = [&](std::optional<Checkpoint> const& found) {
+    if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
+    for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
+    all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
+    if (said) said(all.back());
+  };
   while (options.asked_to_end == nullptr || !*options.asked_to_end) {
-    auto const ended  = Ended::in(from.folder);                            // first: then its last checkpoint is seen
-    auto const newest = detail::Newest::in(from.folder);
-    if (newest != looked_at) {
-      looked_at        = newest;
-      auto const found = detail::newest_whole(from);
-      if (!found || (!all.empty() && found->manifest().step <= all.back().step)) continue;
-      for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
-      all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
-      if (said) said(all.back());
-      if (all.back().epoch >= epochs) break;
+    auto const ended = Ended::in(from.folder);                             // first: then its last checkpoint is seen
+    auto const there = detail::Seen::in(from.folder);
+    if (there != looked_at) {
+      looked_at = there;
+      take(detail::newest_whole(from));
       continue;
     }
-    auto const last  = all.empty() ? Followed{} : all.back();
-    auto const epoch = newest ? detail::epochs_at(from.folder, newest->step) : 0;
-    if (!all.empty() && newest && newest->step == last.step)               // saved again at the end of its epoch
-      all.back().epoch = std::max(last.epoch, epoch);
-    if (epoch >= epochs || (ended && ended->epochs >= epochs && ended->step >= last.step)) {
-      if (all.empty() && newest) newest_checkpoint(options.checkpoints);   // throws: all are damaged
+    auto const step    = all.empty() ? 0 : all.back().step;
+    auto const is_last = !there.empty() && there.front().step == step;
+    if (is_last)                                                           // it is saved again at the end of its epoch
+      all.back().epoch = std::max(all.back().epoch, detail::epochs_at(from.folder, step));
+    if (is_last && all.back().epoch >= epochs) break;
+    if (!there.empty() && ended && ended->epochs >= epochs && ended->step >= step) {
+      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));   // whole by now?
       break;
     }
     std::this_thread::sleep_for(options.every);

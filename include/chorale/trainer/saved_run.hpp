@@ -155,7 +155,8 @@ class SavedRun {
   /// throws  BadFile with OnSaveError::stop
   void say_ended(Ended const& ended) {
     auto const& options = checkpoints_.options();
-    if (!std::filesystem::exists(options.folder)) return;                  // there was nothing to follow
+    auto none = std::error_code{};
+    if (!std::filesystem::exists(options.folder, none)) return;            // there was nothing to follow
     try {
       ended.write_to(options.folder);
     } catch (BadFile const& error) {

@@ -76,12 +76,11 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     auto batches = Epochs{live_, train, options.steps_per_epoch, options.initial_epoch};
     auto saved   = std::optional<SavedRun>{};                              // in the process that writes
     if (!options.checkpoints.folder.empty() && live_.is_chief())
-      saved.emplace(options.checkpoints, live_.num_replicas(), std::to_string(M::plan.hash));
+      saved.emplace(options.checkpoints, live_.num_replicas(), std::to_string(M::plan.hash)).say_goes_on();
     stopped_ = false;
     audience.fit_begins();
     auto at = resume(saved, options, audience.states());
     if (at.found != 0) audience.resumed();
-    if (saved) saved->say_goes_on();
     for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
       bool const shown_here = options.show == Show::progress && live_.is_chief();
       if (shown_here)
