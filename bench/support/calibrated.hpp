@@ -85,7 +85,7 @@ struct Calibrated {
   static constexpr std::size_t few = std::size_t{64} << 10, many = std::size_t{256} << 10;   // no message is larger
 
   double small = 0, message = 0, medium = 0, large = 0;                    // exchange of 4 B; o; exchange of few, many
-  double medium_added = 0, large_added = 0;
+  double medium_added = 0, large_added = 0;                                // the same, where what comes is added
 
   /// memory    of 2 * many bytes, zeros
   template <class E>

@@ -172,7 +172,8 @@ inline VirtualTime predicted_time(Advised algorithm, int ranks, std::size_t byte
 /// How long servers keep their workers waiting: every worker pushes its gradients, in equal parts, to all servers,
 /// which answer with new values when they have heard from all. Workers are the first ranks, as in ParameterShards.
 ///
-/// cost    some 100 ns for each worker and server
+/// cost    some 100 ns for each pair of a worker and a server
+/// throws  BadArgument without a worker or a server, or for a model that makes no sense
 inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t bytes, CostModel const& model) {
   CHORALE_EXPECTS(workers >= 1 && servers >= 1, std::to_string(servers) + " servers of " + std::to_string(workers) +
                                                     " workers exchange nothing");

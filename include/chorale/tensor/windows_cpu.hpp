@@ -27,8 +27,9 @@ class Kernels<Cpu>::Conv2D {
     // The layouts that forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
     describe(rows, w, filters, onednn::tag::any);
     auto const slow = references(wants_dx);
-    if (slow > 0) describe(rows, w, filters, onednn::tag::nhwc);
-    if (references(wants_dx) > slow) describe(rows, w, filters, onednn::tag::any);
+    if (slow == 0) return;
+    describe(rows, w, filters, onednn::tag::nhwc);
+    if (references(wants_dx) >= slow) describe(rows, w, filters, onednn::tag::any);
   }
 
   /// How many passes run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
