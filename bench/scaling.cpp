@@ -10,8 +10,8 @@
 //   servers/...    speed-up with parameter servers, by a model of their messages in this file; up to --simulate workers
 //                  also by the strategy's own client and service, with fewer elements and a network slower by as much
 //   published/...  what others published, and what their assumptions give here
-//   check/...      all-reduces of 2 to 4 ranks of this machine, and what is predicted from what `calibrate` measures with
-//                  as many ranks: medians of five, by turns
+//   check/...      all-reduces of 2 to 4 ranks of this machine, and what a simulation predicts from exchanges of such
+//                  messages, as `calibrate` measures them: medians of 21 rounds of both, by turns
 //   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
 //
 // A step computes a third of its time forward and two thirds backward. With overlap, eight buckets leave as they become
@@ -284,27 +284,63 @@ void print_published(bool json) {
 
 // This machine.
 
-template <class R>
-double measured_once(std::string const& transport, int ranks, std::size_t bytes) {
-  if (transport == "threads") return bench::over_threads<R>(ranks, bytes);
-  return transport == "tcp" ? bench::over_tcp<R>(ranks, bytes) : bench::over_shared_memory<R>(ranks, bytes);
+/// Bytes of a message of an all-reduce by R, in the mean over all ranks and steps.
+template <Schedule R>
+std::size_t mean_message(int P, std::size_t bytes) {
+  auto chunks = 0.0, messages = 0.0;
+  for (Rank rank = 0; rank < P; ++rank)
+    for (int s = 0; s < R::steps(P); ++s)
+      if (auto const step = R::step(rank, P, s); step.to != nobody) chunks += step.send.size(), ++messages;
+  auto const widest = static_cast<double>(bytes) / R::chunks(P) * R::widest(P);
+  auto const lanes  = std::ceil(widest / static_cast<double>(largest_message));
+  return static_cast<std::size_t>(static_cast<double>(bytes) / R::chunks(P) * chunks / messages / lanes) / 4 * 4;
 }
 
-/// Calibrated, measured and calibrated again by turns: the machine is not the same for long.
+struct Round {
+  bench::Calibrated calibrated;
+  double measured_us = 0;
+};
+
+/// Exchanges and all-reduces by turns, in the same processes: on a shared host a machine is not the same for long.
+///
+/// active    ranks that have something to do at once
+template <class R>
+std::vector<Round> rounds_of(std::string const& transport, int P, int active, std::size_t bytes) {
+  constexpr std::size_t rounds = 24, warm = 3;
+  auto const message = mean_message<R>(P, bytes);
+  auto all = bench::of_rank_0<Round>(transport, P, 2 * bytes, rounds, [&](auto& at, Span<float> memory) {
+    auto operation   = idle_operation(R{}, at);
+    auto const calls = std::max(4, bench::Repeats{bytes}.calls);
+    auto result      = std::vector<Round>{};
+    for (std::size_t i = 0; i < rounds; ++i) {
+      auto const x          = memory.first(bytes / sizeof(float));
+      auto const calibrated = bench::Calibrated::measure(at, memory.first(std::max(x.size(), message / 2)), message,
+                                                         active);
+      result.push_back({calibrated, bench::microseconds_of(calls, [&](std::size_t tag) {
+        operation.restart(at, x, Op::sum, Tag{static_cast<std::uint32_t>(tag)}, CallSite::here());
+        operation.finish();
+      })});
+    }
+    return result;
+  });
+  all.erase(all.begin(), all.begin() + warm);
+  return all;
+}
+
 void print_checks(bool json) {
-  constexpr int rounds = 5;
   for (std::string const transport : {"threads", "shared_memory", "tcp"}) {
     auto errors = std::vector<double>{};
     for (int const P : {2, 3, 4})
       for (std::size_t const bytes : {1'024U, 16'384U, 65'536U, 262'144U, 1'048'576U, 4'194'304U})
         for (auto const algorithm : {Advised::ring, Advised::halving_doubling}) {
+          auto const rounds =
+              algorithm == Advised::ring
+                  ? rounds_of<RingAllReduce>(transport, P, P, bytes)
+                  : rounds_of<HalvingDoublingAllReduce>(transport, P, HalvingDoublingAllReduce::chunks(P), bytes);
           auto measured = std::vector<double>{}, predicted = std::vector<double>{};
-          for (int i = 0; i < rounds; ++i) {
-            auto const model = bench::calibrate(transport, P).model();
-            predicted.push_back(seconds(simulated_time(algorithm, P, bytes, model)) * 1e6);
-            measured.push_back(algorithm == Advised::ring
-                                   ? measured_once<RingAllReduce>(transport, P, bytes)
-                                   : measured_once<HalvingDoublingAllReduce>(transport, P, bytes));
+          for (auto const& round : rounds) {
+            measured.push_back(round.measured_us);
+            predicted.push_back(seconds(simulated_time(algorithm, P, bytes, round.calibrated.model())) * 1e6);
           }
           auto const us = bench::median(measured), expected = bench::median(predicted);
           errors.push_back(std::abs(expected / us - 1));

@@ -33,36 +33,50 @@ Times our_times(E& at, chorale::Span<float> x) {
   });
 }
 
-template <class R>
-double over_threads(int ranks, std::size_t bytes) {
+/// body(endpoint, x) on every rank, connected over threads, shared memory or loopback TCP.
+///
+/// x    of that many bytes, zeros
+template <class Body>
+double with_threads(int ranks, std::size_t bytes, Body body) {
   auto endpoints = chorale::LocalTransport{}.connect(chorale::Group::all_local(ranks));
   auto buffers   = std::vector<std::vector<float>>(endpoints.size(), std::vector<float>(bytes / sizeof(float)));
   return on_threads(ranks, [&](int rank) {
     auto const i = static_cast<std::size_t>(rank);
-    return our_times<R>(endpoints[i], buffers[i]);
+    return body(endpoints[i], chorale::Span<float>{buffers[i]});
   });
 }
 
 /// In place: x is a rank's part of the arena, as a planned program has its gradients.
-template <class R>
-double over_shared_memory(int ranks, std::size_t bytes) {
+template <class Body>
+double with_shared_memory(int ranks, std::size_t bytes, Body body) {
   auto const transport =
       chorale::SharedMemoryTransport{.name = "bench-reduce-" + std::to_string(getpid()), .arena = bytes};
   return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
     auto at      = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
     auto const x = at.memory().first(bytes);
-    return our_times<R>(at, {reinterpret_cast<float*>(x.data()), bytes / sizeof(float)});
+    return body(at, chorale::Span<float>{reinterpret_cast<float*>(x.data()), bytes / sizeof(float)});
   });
 }
 
-template <class R>
-double over_tcp(int ranks, std::size_t bytes) {
+template <class Body>
+double with_tcp(int ranks, std::size_t bytes, Body body) {
   auto const transport = chorale::TcpTransport{.addresses = chorale::free_loopback_addresses(ranks)};
   return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
     auto at = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
     auto x  = std::vector<float>(bytes / sizeof(float));
-    return our_times<R>(at, x);
+    return body(at, chorale::Span<float>{x});
   });
 }
+
+inline constexpr auto reduces = []<class R>(R) {
+  return [](auto& at, chorale::Span<float> x) { return our_times<R>(at, x); };
+};
+
+template <class R>
+double over_threads(int ranks, std::size_t bytes) { return with_threads(ranks, bytes, reduces(R{})); }
+template <class R>
+double over_shared_memory(int ranks, std::size_t bytes) { return with_shared_memory(ranks, bytes, reduces(R{})); }
+template <class R>
+double over_tcp(int ranks, std::size_t bytes) { return with_tcp(ranks, bytes, reduces(R{})); }
 
 }  // namespace bench
