@@ -9,7 +9,8 @@
 //                  --simulate ranks by a simulation of the algorithm itself, beyond by predicted_time()
 //   servers/...    speed-up with parameter servers, by a model of their messages in this file; up to --simulate workers
 //                  also by the strategy's own client and service, with fewer elements and a network slower by as much
-//   published/...  what others published, and what their assumptions give here
+//   published/...  what others published, and what their assumptions give here; with --knees also the ranks, a power of
+//                  two, of which twice as many are less than 1.5 times as fast
 //   check/...      all-reduces of 2 to 4 ranks of this machine, and what a simulation predicts from exchanges of such
 //                  messages, as `calibrate` measures them: medians of 21 rounds of both, by turns
 //   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
@@ -257,29 +258,47 @@ void print_servers(int largest, int simulate_up_to, bool json) {
 
 // What others published.
 
-void print_published(bool json) {
-  auto const print = [&](std::string const& what, int ranks, double published, double ours,
+/// The fewest ranks, a power of two, of which twice as many are less than 1.5 times as fast; 0: none up to 32768.
+///
+/// speedup    (ranks)
+template <class Speedup>
+int knee_of(Speedup speedup) {
+  auto before = speedup(1);
+  for (int P = 1; P <= 32'768; P *= 2) {
+    auto const twice = speedup(2 * P);
+    if (twice < 1.5 * before) return P;
+    before = twice;
+  }
+  return 0;
+}
+
+void print_published(bool knees, bool json) {
+  auto const print = [&](std::string const& what, int ranks, double published, auto speedup,
                          std::string const& assumptions) {
-    bench::Row{"published/" + what}.add("ranks", ranks, "%.0f").add("published", published).add("simulated", ours)
-        .add("ratio", ours / published).add("assumptions", assumptions).print(json);
+    auto const ours = speedup(ranks);
+    auto row        = bench::Row{"published/" + what};
+    row.add("ranks", ranks, "%.0f").add("published", published).add("simulated", ours).add("ratio", ours / published);
+    if (knees) row.add("knee", knee_of(speedup), "%.0f");
+    row.add("assumptions", assumptions).print(json);
   };
-  auto const by_ring = [](int P, Model const& m, CostModel const& model, int buckets) {
-    auto const one = simulated_time(Advised::ring, P, m.bytes / static_cast<std::size_t>(buckets), model);
-    return P * seconds(m.compute) / seconds(step_time(m.compute, one, buckets));
+  auto const by_ring = [](Model const& m, CostModel const& model, int buckets) {
+    return [=](int P) {
+      auto const one = predicted_time(Advised::ring, P, m.bytes / static_cast<std::size_t>(buckets), model);
+      return P * seconds(m.compute) / seconds(step_time(m.compute, one, buckets));
+    };
   };
-  print("images, one host", 8, 7, by_ring(8, {"", 51'200'000, 330ms},
-                                          {.near = {.latency = 5us, .bytes_per_second = 20e9}, .ranks_per_host = 8}, 8),
+  print("images, one host", 8, 7,
+        by_ring({"", 51'200'000, 330ms}, {.far = {.latency = 5us, .bytes_per_second = 20e9}}, 8),
         "256 rows in 330 ms; 25.6M bf16; 20 GB/s to each neighbour; overlap; no time for reading and decoding images");
   print("translation, one host", 8, 6,
-        by_ring(8, {"", 840'000'000, 500ms},
-                {.near = {.latency = 10us, .bytes_per_second = 8e9}, .ranks_per_host = 8}, 1),
+        by_ring({"", 840'000'000, 500ms}, {.far = {.latency = 10us, .bytes_per_second = 8e9}}, 1),
         "500 ms; 210M float; 8 GB/s to each neighbour; no overlap");
-  print("images, 50 hosts", 50, 32, by_ring(50, {"", 95'000'000, 330ms},
-                                            {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}, 1),
+  print("images, 50 hosts", 50, 32,
+        by_ring({"", 95'000'000, 330ms}, {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}, 1),
         "330 ms; 23.8M float; 1.25 GB/s per host; no overlap; no stragglers");
-  print("ranking, sparse, 500 hosts", 500, 300,
-        speedup_of({500, 100, 5, -1, 1'000'000, 20ms}, {.overhead = 20us, .far = {50us, 1.25e9}}),
-        "20 ms, 10 % either way; 1 MB of rows per step; 100 asynchronous servers; 20 us per message; 1.25 GB/s");
+  print("ranking, sparse, 500 hosts", 500, 300, [](int P) {
+    return speedup_of({P, 100, 5, -1, 1'000'000, 20ms}, {.overhead = 20us, .far = {50us, 1.25e9}});
+  }, "20 ms, 10 % either way; 1 MB of rows per step; 100 asynchronous servers; 20 us per message; 1.25 GB/s");
 }
 
 // This machine.
@@ -387,11 +406,12 @@ void print_grid(int cases, bool json) {
 
 int main(int argc, char** argv) try {
   auto flags   = CLI::App{"What training would take on 1 to 4096 ranks, by simulation."};
-  bool json    = false, grid = false, quick = false;
+  bool json    = false, grid = false, quick = false, knees = false;
   int  up_to   = 16, largest = 4'096, cases = 500;
   auto only    = std::string{}, svg = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_flag("--grid", grid, "check advise() as well");
+  flags.add_flag("--knees", knees, "where the knee of each published speed-up is: minutes");
   flags.add_flag("--quick", quick, "8 and 64 ranks only");
   flags.add_option("--cases", cases, "of --grid")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--simulate", up_to, "ranks up to which steps, and the parameter service, are simulated")
@@ -405,7 +425,7 @@ int main(int argc, char** argv) try {
     if (P <= largest && (!quick || P == 8 || P == 64)) ranks.push_back(P);
   if (!json) std::printf("%s; simulated, not measured, but for check/\n", bench::machine().c_str());
   if (only.empty() || only == "check") print_checks(json);
-  if (only.empty() || only == "published") print_published(json);
+  if (only.empty() || only == "published") print_published(knees, json);
   if (only.empty() || only == "servers") print_servers(quick ? 64 : largest, up_to, json);
   if (only.empty() || only == "step" || !svg.empty()) {
     auto const panels = print_steps(ranks, up_to, json);
