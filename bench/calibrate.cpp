@@ -9,8 +9,8 @@
 //
 //   overhead    o: seconds per message of a stream of 4-byte messages in one direction, at most 2/5 of an exchange
 //   latency     alpha: an exchange of 4 bytes, less 2 o
-//   speed       1/(beta + gamma/2): the message / (an exchange of it - one of 4 bytes), where what comes is kept by half
-//               of the exchanges and added by the other half, as in an all-reduce. Processors do both
+//   speed       1/(beta + gamma/2): the message / (an exchange of it - one of 4 bytes), where what comes is kept by
+//               half of the exchanges and added by the other half, as in an all-reduce. Processors do both
 #include "support/calibrated.hpp"
 
 #include <chorale/core/error.hpp>

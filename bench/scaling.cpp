@@ -430,7 +430,8 @@ int main(int argc, char** argv) try {
   if (only.empty() || only == "step" || !svg.empty()) {
     auto const panels = print_steps(ranks, up_to, json);
     if (!svg.empty())
-      replace_file(svg, detail::Plot::of(panels, networks_of_picture(), "simulated speed-up over ranks, as powers of two"));
+      replace_file(svg, detail::Plot::of(panels, networks_of_picture(),
+                                         "simulated speed-up over ranks, as powers of two"));
   }
   if (grid || only == "grid") print_grid(cases, json);
 } catch (std::exception const& error) {

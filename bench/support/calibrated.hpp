@@ -31,7 +31,7 @@ double microseconds_of(int calls, F f) {
 enum class Brought { kept, added };
 
 /// Every active rank sends a message to the next while it receives from the one before: 2o + alpha + n beta, and
-/// n gamma when it is added. They do it at once, as in an all-reduce: where they are more than the cores, that is in it.
+/// n gamma when it is added. They do it at once, as in an all-reduce: where they are more than the cores, that is in.
 /// A message is what came the turn before, so the turns go through all memory.
 template <class E>
 class Exchange {

@@ -19,6 +19,9 @@
 
 extern "C" void omp_set_num_threads(int) noexcept;        // of the OpenMP runtime that oneDNN is linked with
 extern "C" int  omp_get_max_threads() noexcept;
+extern "C" int  omp_get_num_threads() noexcept;
+extern "C" int  omp_get_thread_num() noexcept;
+extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
 namespace chorale {
 
@@ -110,6 +113,27 @@ class Cpu {
   /// Threads that a kernel called now, by this thread, runs on.
   static int threads_here() { return omp_get_max_threads(); }
 
+  /// f(i) for each i below n, on the threads of a kernel called now. They are OpenMP's, which oneDNN's kernels use.
+  ///
+  /// f    throws nothing
+  template <class F>
+  static void each(std::ptrdiff_t n, F const& f) {
+    struct Loop {
+      std::size_t n;
+      F const* f;
+      void run(int thread, int threads) const {
+        auto const part = share(n, thread, threads);
+        for (auto i = part.begin; i < part.end; ++i) (*f)(static_cast<std::ptrdiff_t>(i));
+      }
+    };
+    auto loop          = Loop{static_cast<std::size_t>(n), &f};
+    auto const threads = std::min(static_cast<std::ptrdiff_t>(parallel_threads()), n);
+    if (threads <= 1) return loop.run(0, 1);
+    GOMP_parallel([](void* data) {
+      static_cast<Loop const*>(data)->run(omp_get_thread_num(), omp_get_num_threads());
+    }, &loop, static_cast<unsigned>(threads), 0);
+  }
+
   /// While it lives, the calling thread runs on this device's cores and its kernels on this device's threads.
   class Scope {
    public:
@@ -134,6 +158,15 @@ class Cpu {
   };
 
  private:
+  /// ThreadSanitizer does not see what OpenMP's threads wait for.
+  static int parallel_threads() {
+#ifdef __SANITIZE_THREAD__
+    return 1;
+#else
+    return threads_here();
+#endif
+  }
+
   static std::vector<int> allowed_cores() {
     auto set   = cpu_set_t{};
     auto cores = std::vector<int>{};

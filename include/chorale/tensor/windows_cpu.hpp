@@ -2,11 +2,14 @@
 #pragma once
 
 #include <chorale/tensor/kernels_cpu.hpp>
+#include <chorale/tensor/max_pool_cpu.hpp>
 #include <chorale/tensor/onednn.hpp>
 #include <chorale/tensor/ops.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -136,7 +139,7 @@ class Kernels<Cpu>::Conv2D {
 /// y = the largest, or the mean, of each window of x. Padding never counts.
 ///
 /// x, y      (B, H, W, C), (B, H', W', C), both in the layout of x
-/// source    tf.keras.layers.MaxPool2D, AveragePooling2D; oneDNN pooling
+/// source    tf.keras.layers.MaxPool2D, AveragePooling2D; oneDNN pooling, and cpu::MaxPool where oneDNN's is slow
 class Kernels<Cpu>::Pool2D {
  public:
   Pool2D(runtime& rt, layout const& in, int rows, Window const& w, Pool pool) : rt_{&rt}, in_{in} {
@@ -149,6 +152,8 @@ class Kernels<Cpu>::Pool2D {
     forward_  = {{dnnl::prop_kind::forward_training, algorithm, in, dst, strides, kernel, before, after},
                  attributes, rt.engine};
     backward_ = {{algorithm, in, forward_.dst_desc(), strides, kernel, before, after}, attributes, rt.engine, forward_};
+    if (pool == Pool::max && std::string_view{forward_.impl_info_str()}.find("avx512") == std::string_view::npos)
+      loops_ = cpu::MaxPool::of(in, forward_.dst_desc(), w);
   }
 
   layout out() const { return forward_.dst_desc(); }
@@ -161,6 +166,9 @@ class Kernels<Cpu>::Pool2D {
   void bind(Ports const& p) {
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
+    p_            = p;
+    winners_      = at.winners;
+    if (loops_) return;
     auto const dst = forward_.dst_desc();
     run_forward_ = {*rt_, dnnl::pooling_forward{forward_},
                     {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, dst, p.y},
@@ -173,23 +181,35 @@ class Kernels<Cpu>::Pool2D {
                       {DNNL_ARG_SCRATCHPAD, backward_.scratchpad_desc(), at.scratch}}};
   }
 
-  void read_from(float const* x) { run_forward_.point(DNNL_ARG_SRC, x); }
-  void forward(Pass const&) const { run_forward_(); }
+  void read_from(float const* x) {
+    p_.x = const_cast<float*>(x);                                          // only read
+    run_forward_.point(DNNL_ARG_SRC, x);
+  }
+  void forward(Pass const&) const {
+    if (loops_) loops_->forward(p_.x, p_.y, winners());
+    else run_forward_();
+  }
   void backward(Pass const&) const {
-    if (run_backward_) run_backward_();
+    if (loops_ && p_.dx != nullptr) loops_->backward(p_.dy, winners(), p_.dx);
+    else if (run_backward_) run_backward_();
   }
 
  private:
   struct Places {
-    std::byte *winners, *scratch;
+    std::byte *winners, *scratch;                                          // which pixel of each window was the largest
   };
   Places place(onednn::Cutter& cut) const {
-    return {cut.take_bytes(forward_.workspace_desc().get_size()),          // which pixel of each window was the largest
+    return {cut.take_bytes(loops_ ? loops_->winners() : forward_.workspace_desc().get_size()),
             cut.take_bytes(std::max(forward_.scratchpad_desc().get_size(), backward_.scratchpad_desc().get_size()))};
   }
 
+  std::uint8_t* winners() const { return reinterpret_cast<std::uint8_t*>(winners_); }
+
   runtime* rt_;
   layout in_;
+  Ports p_{};
+  std::byte* winners_ = nullptr;
+  std::optional<cpu::MaxPool> loops_;
   dnnl::pooling_forward::primitive_desc forward_;
   dnnl::pooling_backward::primitive_desc backward_;
   onednn::Call run_forward_, run_backward_;
