@@ -184,6 +184,10 @@ constexpr Verdict check_up_to(int most) {
   return {};
 }
 
+/// The first flaw for up to 16 ranks, found once for all operations of a schedule.
+template <Schedule S>
+inline constexpr Verdict verdict_of = check_up_to<S>(16);
+
 /// Compiles only when there is no flaw; v shows in the compiler's message which ranks, rank, step and chunk.
 template <class S, Verdict v>
 struct Proof {

@@ -54,7 +54,7 @@ struct Job {
 ///         restart(); nothing for an operation that combines nothing
 template <Schedule S, Endpoint E, class T, class Wire = T>
 class ScheduledOperation {
-  static_assert(Proof<S, check_up_to<S>(16)>::checked);
+  static_assert(Proof<S, verdict_of<S>>::checked);
 
  public:
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
