@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/host.hpp>
 #include <chorale/data/cache_file.hpp>
 
 #include <fcntl.h>
@@ -92,11 +93,7 @@ class CacheWriter {
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
   /// Locks of some disks hold within a host only, so that no other host's files are looked at.
-  static std::string aside() {
-    auto host = std::array<char, 256>{};
-    ::gethostname(host.data(), host.size() - 1);           // "" where it fails
-    return std::string{".partial-"} + host.data() + "-";
-  }
+  static std::string aside() { return ".partial-" + host_name() + "-"; }
 
   /// Makes the nth file of this process, if there is none and nobody takes it for left over before it is locked.
   void begin(int n) {

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/crc32c.hpp>
+#include <chorale/core/host.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/event.hpp>
 #include <chorale/observe/proto_writer.hpp>
@@ -140,12 +141,11 @@ class TensorBoard {
   /// TensorBoard reads the files of a folder in the order of their names.
   std::string name() {
     static auto started = std::atomic<int>{0};             // several in one process may share a folder and a second
-    auto host = std::array<char, 256>{};
-    if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"host"};
+    auto const host = host_name();
     auto seconds = std::to_string(std::max(static_cast<std::uint64_t>(wall_), before_.seconds + 1));
     seconds.insert(0, 10 - std::min<std::size_t>(10, seconds.size()), '0');
-    return std::string{prefix} + seconds + "." + host.data() + "." + std::to_string(::getpid()) + "." +
-           std::to_string(started++);
+    return std::string{prefix} + seconds + "." + (host.empty() ? "host" : host) + "." + std::to_string(::getpid()) +
+           "." + std::to_string(started++);
   }
 
   static Before newest(std::filesystem::path const& folder) {

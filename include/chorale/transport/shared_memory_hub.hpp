@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
@@ -62,7 +63,7 @@ struct HostHub {
           std::array<HostProcess, max_host_ranks> const& all)
       : mapping{std::move(mapped)}, file{mapping.base(), layout}, limits{how_long}, size{layout.world},
         spins{static_cast<unsigned>(size) <= std::thread::hardware_concurrency() ? 2'000 : 20},
-        local{std::move(ranks)}, processes{all}, host{this_host()} {}
+        local{std::move(ranks)}, processes{all}, host{host_name()} {}
 
   HostMember& member(Rank rank) const { return file.member(rank); }
 

@@ -104,10 +104,4 @@ inline HostDescriptor watch_process(HostProcess const& process) {
   return is_alive(process) ? std::move(watched) : HostDescriptor{};   // and not another one of that number
 }
 
-inline std::string this_host() {
-  auto name = std::string(256, '\0');
-  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
-  return name.substr(0, name.find('\0'));
-}
-
 }  // namespace chorale

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/asio.hpp>
 #include <chorale/transport/control_payload.hpp>
@@ -12,8 +13,6 @@
 #include <chorale/transport/tcp_partings.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 #include <chorale/transport/tcp_watch.hpp>
-
-#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -48,10 +47,7 @@ class TcpConference {
       : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
         cause_{setup.me(), setup.size()},
         watch_{setup.limits, setup.failures, setup.me(), setup.size(), Clock::now()},
-        partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {
-    auto name = std::array<char, wire::max_host_bytes + 1>{};
-    if (::gethostname(name.data(), name.size() - 1) == 0) name_ = name.data();
-  }
+        partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
 
   void start() { tick(); }
 
@@ -288,7 +284,7 @@ class TcpConference {
   TcpWatch watch_;
   TcpPartings partings_;
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
-  std::string name_;                                                       // of this host
+  std::string name_ = host_name().substr(0, wire::max_host_bytes);
   std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
   bool apart_ = false;                                                     // of failures, once all ranks were there
   bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank itself said so
