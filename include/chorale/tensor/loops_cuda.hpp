@@ -21,6 +21,11 @@ namespace chorale::cuda {
 ///
 /// cost    each returns when all that was queued before is done, because its caller reads the result on the host
 struct Loops {
+  /// y = x, n numbers; x may be the host's
+  static void copy(std::size_t n, float const* x, float* y) {
+    expect(cudaMemcpyAsync(y, x, n * sizeof(float), cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
+  }
+
   static float sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                     float* d_logits) {
     return loss(rows, rows, labels, [&](int const* at, float* losses) {
