@@ -1,41 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In place of the CUDA runtime: one device whose memory is the host's, and whose queues are always empty. With this the
-// tests of test/cuda run on a machine without a GPU, against what the calls are documented to mean. What it cannot
-// show: that a GPU does the same, that the order of queued work is right, and any number about time.
+// In place of the CUDA runtime: one device whose memory is the host's, and whose queues run as late as they may. With
+// this the tests of test/cuda run on a machine without a GPU, against what the calls are documented to mean. What it
+// cannot show: that a GPU does the same, what kernels of one queue do to each other, and any number about time.
+#include "test/cuda/stand_in/queue.hpp"
+
 #include <chorale/tensor/ops_cuda.cuh>
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace {
 
 constexpr std::size_t free_bytes = std::size_t{1} << 30;
 
+/// Of all that follows. Recursive, because work of one queue may wait for another queue.
+std::recursive_mutex& mutex() {
+  static auto& one = *new std::recursive_mutex;                            // outlives whatever gives memory back at exit
+  return one;
+}
+auto locked() { return std::lock_guard{mutex()}; }
+
+struct Queue {
+  std::deque<std::function<void()>> waiting;
+  std::uint64_t put = 0, done = 0;
+
+  void run_to(std::uint64_t mark) {
+    while (done < mark && !waiting.empty()) {
+      auto const work = std::move(waiting.front());
+      waiting.pop_front();
+      work();
+      ++done;
+    }
+  }
+};
+using Shared = std::shared_ptr<Queue>;
+
+std::vector<std::weak_ptr<Queue>>& all_queues() {
+  static auto& all = *new std::vector<std::weak_ptr<Queue>>;
+  return all;
+}
+Shared make_queue() {
+  auto const lock  = locked();
+  auto const queue = std::make_shared<Queue>();
+  auto& all        = all_queues();
+  all.erase(std::remove_if(all.begin(), all.end(), [](auto const& q) { return q.expired(); }), all.end());
+  all.push_back(queue);
+  return queue;
+}
+void run_all() {
+  auto const lock = locked();
+  auto const all  = all_queues();
+  for (auto const& one : all)
+    if (auto const queue = one.lock()) queue->run_to(queue->put);
+}
+
+/// What a thread has under way.
+struct Here {
+  Shared queue = make_queue();
+
+  ~Here() {
+    auto const lock = locked();
+    queue->run_to(queue->put);
+  }
+};
+Here& here() {
+  thread_local auto mine = Here{};
+  return mine;
+}
+
+Shared const& queue_of(cudaStream_t stream) {
+  return stream == cudaStreamPerThread ? here().queue : *reinterpret_cast<Shared*>(stream);
+}
+
 struct Memory {
-  std::mutex mutex;
   std::map<char const*, std::pair<std::size_t, cudaMemoryType>> blocks;
 
   cudaError_t take(void** p, std::size_t bytes, cudaMemoryType type) {
     if (bytes > free_bytes) return cudaErrorMemoryAllocation;
     *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*p, 0xCD, bytes);                                          // no zeros, of which nothing could be seen
-    auto const lock = std::lock_guard{mutex};
+    auto const lock = locked();
     blocks[static_cast<char const*>(*p)] = {bytes, type};
     return cudaSuccess;
   }
   cudaError_t give(void* p) {
-    auto const lock = std::lock_guard{mutex};
+    auto const lock = locked();
+    run_all();                                                             // cudaFree waits for the device
     blocks.erase(static_cast<char const*>(p));
     std::free(p);
     return cudaSuccess;
   }
   cudaMemoryType type_of(void const* p) {
-    auto const lock = std::lock_guard{mutex};
+    auto const lock = locked();
     auto after      = blocks.upper_bound(static_cast<char const*>(p));
     if (after == blocks.begin()) return cudaMemoryTypeUnregistered;
     auto const& [begin, block] = *--after;
@@ -44,11 +112,23 @@ struct Memory {
 };
 
 Memory& memory() {
-  static auto& all = *new Memory;                                          // outlives whatever gives memory back at exit
+  static auto& all = *new Memory;
   return all;
 }
 
 }  // namespace
+
+void stand_in::put(cudaStream_t stream, std::function<void()> work) {
+  auto const lock  = locked();
+  auto const queue = queue_of(stream);
+  queue->waiting.push_back(std::move(work));
+  ++queue->put;
+}
+
+struct CUevent_st {
+  Shared queue;
+  std::uint64_t mark = 0;
+};
 
 extern "C" {
 
@@ -56,7 +136,7 @@ cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return run_all(), cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 char const* cudaGetErrorName(cudaError_t code) { return code == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "?"; }
 char const* cudaGetErrorString(cudaError_t code) { return code == cudaErrorInvalidValue ? "invalid argument" : "?"; }
@@ -71,26 +151,57 @@ cudaError_t cudaFreeHost(void* p) { return memory().give(p); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* what, void const* p) {
   return *what = {}, what->type = memory().type_of(p), cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* p, int byte, std::size_t n, cudaStream_t) {
-  return std::memset(p, byte, n), cudaSuccess;
+cudaError_t cudaMemsetAsync(void* p, int byte, std::size_t n, cudaStream_t stream) {
+  return stand_in::put(stream, [=] { std::memset(p, byte, n); }), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t n, cudaMemcpyKind, cudaStream_t) {
-  return std::memcpy(to, from, n), cudaSuccess;
+
+/// From pageable memory the bytes are taken at once; to such memory the call returns when they are there.
+cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t n, cudaMemcpyKind, cudaStream_t stream) {
+  auto const pageable = [](void const* p) { return memory().type_of(p) == cudaMemoryTypeUnregistered; };
+  if (pageable(from)) {
+    auto const* const bytes = static_cast<char const*>(from);
+    stand_in::put(stream, [to, taken = std::vector<char>(bytes, bytes + n)] {
+      std::copy(taken.begin(), taken.end(), static_cast<char*>(to));
+    });
+  } else {
+    stand_in::put(stream, [=] { std::memcpy(to, from, n); });
+  }
+  return pageable(to) ? cudaStreamSynchronize(stream) : cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return *stream = reinterpret_cast<cudaStream_t>(std::malloc(1)), cudaSuccess;
+  return *stream = reinterpret_cast<cudaStream_t>(new Shared{make_queue()}), cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return std::free(stream), cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return *event = reinterpret_cast<cudaEvent_t>(std::malloc(1)), cudaSuccess;
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  static_cast<void>(cudaStreamSynchronize(stream));
+  return delete reinterpret_cast<Shared*>(stream), cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return std::free(event), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  auto const lock  = locked();
+  auto const queue = queue_of(stream);
+  return queue->run_to(queue->put), cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return stand_in::put(stream, [other = event->queue, mark = event->mark] { if (other) other->run_to(mark); }),
+         cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st{}, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto const lock = locked();
+  return event->queue = queue_of(stream), event->mark = event->queue->put, cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  auto const lock = locked();
+  if (event->queue) event->queue->run_to(event->mark);
+  return cudaSuccess;
+}
+/// The first who asks is told that it is not done, and the next one that it is.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  auto const lock = locked();
+  if (!event->queue || event->queue->done >= event->mark) return cudaSuccess;
+  return event->queue->run_to(event->mark), cudaErrorNotReady;
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0, cudaSuccess; }
 
 }  // extern "C"

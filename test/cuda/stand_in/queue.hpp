@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues of the stand-in for CUDA. What is put into one runs when somebody waits for it, and not before: a host that
+// reads too early finds old numbers, as it may on a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace stand_in {
+
+/// Puts work at the end of a queue, or into the graph that is captured from it. Other queues may be behind by then.
+void put(cudaStream_t queue, std::function<void()> work);
+
+}  // namespace stand_in
