@@ -12,7 +12,6 @@
 
 namespace chorale {
 
-/// BatchNorm is missing: a network that has it does not compile for Cuda yet.
 template <>
 struct Kernels<Cuda> : cuda::Loops {
   using layout  = cuda::Layout;
@@ -28,6 +27,7 @@ struct Kernels<Cuda> : cuda::Loops {
   class Dense;
   class Activate;
   class Softmax;
+  class BatchNorm;
   class ToRows;
 };
 
