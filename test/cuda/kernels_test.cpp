@@ -92,7 +92,10 @@ TEST_CASE("checks over flat memory on a GPU are the CPU's", "[tensor][cuda]") {
   CHECK_FALSE(Kernels<Cuda>::finite(x));
   x[n - 1] = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(Kernels<Cuda>::finite(x));
-  auto const labels = std::vector<int>{1, 0};
+  auto* const labels = reinterpret_cast<int*>(x.data() + 6);
+  labels[0] = 1, labels[1] = 0;
   std::copy_n(std::vector<float>{0, 3, 3, 5, 4, 5}.begin(), 6, x.begin());
-  CHECK(Kernels<Cuda>::hits(2, 3, x.data(), labels.data()) == 2);          // of equals the first one counts
+  Kernels<Cuda>::hits(2, 3, x.data(), labels, {.of_row = x.data() + 8, .sum = x.data() + 10});
+  gpu->synchronize();
+  CHECK(x[10] == 2);                                                       // of equals the first one counts
 }

@@ -65,7 +65,7 @@ class BucketLane {
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {
-    return learn(model, batch, [](std::size_t) {}, together);
+    return learn(model, batch, LooksAtEnd{}, together);
   }
 
   /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
@@ -172,7 +172,7 @@ class ShardLane {
                   "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
     return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
-      return learn(to, shard, [](std::size_t) {}, together);
+      return learn(to, shard, LooksAtEnd{}, together);
     });
   }
   template <class Model, class Batch>

@@ -42,7 +42,7 @@ class Kernels<Cuda>::BatchNorm {
     relu_    = rt_->take_relu(p.y);
   }
 
-  void read_from(float const* x) { p_.x = rt_->fetch(x, in_.size()); }
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
 
   void forward(Pass const& pass) {
     if (pass.training) measure(pass);

@@ -29,6 +29,7 @@ struct Kernels<Cuda> : cuda::Loops {
   class Softmax;
   class BatchNorm;
   class ToRows;
+  class Step;
 };
 
 }  // namespace chorale

@@ -91,10 +91,12 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
 /// hits[r] = 1 where the first of the largest outputs of row r is the label, else 0.
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
                  cudaStream_t queue);
-cudaError_t total(std::size_t n, float const* x, double* sum, cudaStream_t queue);
+cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
 
-/// Sets *bad to 1 when a value is infinite or NaN; else leaves it.
-cudaError_t find_bad(std::size_t n, float const* x, int* bad, cudaStream_t queue);
+/// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
+inline constexpr unsigned long long no_bad = ~0ULL;
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
+                     cudaStream_t queue);
 /// scratch   (partials)
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
 
@@ -107,8 +109,12 @@ struct Adam {
 };
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue);
 
-cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, Seed seed, std::uint64_t stream,
-                    std::size_t first_row, cudaStream_t queue);
+/// now    of the device, too
+cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, StepNumbers const* now,
+                    std::uint64_t stream, cudaStream_t queue);
+
+/// What gradients begin with, before anything is known of them: rows in the header, and a trailer of one replica's.
+cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue);
 
 }  // namespace chorale::cuda::launch
 

@@ -9,3 +9,4 @@
 #include <chorale/tensor/convolution_cuda.hpp>
 #include <chorale/tensor/dense_cuda.hpp>
 #include <chorale/tensor/kernels_cuda.hpp>
+#include <chorale/tensor/step_cuda.hpp>

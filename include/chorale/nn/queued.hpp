@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/executor.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::nn {
+
+/// One batch on a device that QueuesWork: what is put into its queue, and what the host finds in memory when it has
+/// waited.
+///
+/// keeps   batch, executor, loss and metrics outlive it
+template <class D, class Net, class Loss, class Metrics, class Batch>
+class Queued {
+  static constexpr auto width = Net::output::size;
+  using target                = typename Loss::target;
+
+ public:
+  /// Copies the batch to the device.
+  ///
+  /// throws  BadArgument when a target is none
+  Queued(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
+      : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
+    if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
+      loss.check(batch.rows, width, batch.y.data());
+    executor.read(batch.x.data());
+    targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
+  }
+
+  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd.
+  ///
+  /// returns   the sum of losses, as it was before `ready` let it be reduced
+  template <class Ready>
+  float learn(Gradients const& g, NonFinite on_non_finite, Ready& ready) {
+    constexpr auto looks_at_end = std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>;
+    auto const checks = on_non_finite != NonFinite::allow;
+    auto checked      = plan::header;
+    auto const check  = [&](std::size_t end) {
+      if (checks) step().find_bad(g.values, checked, end);
+      checked = end;
+    };
+    auto loss         = 0.0F;
+    auto const look   = [&] {
+      executor_->settle();
+      finish_header(g.values);
+      loss = g.loss();
+    };
+    step().begin(g.values);
+    executor_->forward(pass_);
+    queue_header(g.values);
+    if constexpr (looks_at_end) {
+      executor_->backward(pass_, [](std::size_t) {});
+      check(g.values.size() - plan::trailer);
+      step().end();
+      look();
+    } else {
+      look();
+      ready(plan::header);
+      executor_->backward(pass_, [&](std::size_t end) {
+        check(end);
+        executor_->settle();
+        ready(end);
+      });
+      step().end();
+      executor_->settle();
+    }
+    return loss;
+  }
+
+  /// After a wait: the variable with the first gradient that is infinite or NaN, if there is one.
+  std::optional<std::size_t> fault(Gradients const& g) {
+    auto const bad = step().first_bad();
+    for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
+      if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return i;
+    return {};
+  }
+
+  /// Forward and header alone, and a wait.
+  void evaluate(Span<float> sums) {
+    step().begin();
+    executor_->forward(pass_);
+    queue_header(step().own_sums());
+    step().end();
+    executor_->settle();
+    std::ranges::copy(step().sums(), sums.begin());
+    sums[plan::rows_at] = static_cast<float>(batch_->rows);
+    finish_header(sums);
+  }
+
+ private:
+  auto& step() { return executor_->step(); }
+
+  /// After a wait: writes what a metric finds that only the host computes.
+  void finish_header(Span<float> header) {
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (!queues<Metric>)
+        header[at] = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
+    });
+  }
+
+  template <class Metric>
+  static constexpr bool queues = requires(Metric const& m, float const* y, target const* wanted, SumOfRows to) {
+    m.template queue<D>(1, width, y, wanted, to);
+  };
+
+  void queue_header(Span<float> header) {
+    static_assert(requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
+                    loss.template queue<D>(1, width, y, wanted, y, to);
+                  }, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
+                     "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
+    auto const* const y = executor_->output();
+    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(),
+                             step().sum_to(&header[plan::loss_at]));
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (queues<Metric>)
+        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&header[at]));
+    });
+  }
+
+  template <class F>
+  void each_metric(F&& f) {
+    auto at = plan::first_metric;
+    std::apply([&](auto const&... metric) { (f(at++, metric), ...); }, *metrics_);
+  }
+
+  Executor<D, Net>* executor_;
+  Loss const* loss_;
+  Metrics const* metrics_;
+  Batch const* batch_;
+  Pass pass_;
+  target const* targets_ = nullptr;                                        // on the device
+};
+
+}  // namespace chorale::nn
