@@ -225,7 +225,8 @@ class Instance {
   float queue_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
                         Ready&& ready) {
     auto step       = queued(batch, executor, pass);
-    auto const loss = step.learn(g, optimizer.on_non_finite, ready);
+    auto const loss =
+        device_.replays() ? step.replay(g, optimizer.on_non_finite) : step.learn(g, optimizer.on_non_finite, ready);
     if (auto const variable = step.fault(g)) mark_fault(g, *variable);
     mark(g);
     return loss;

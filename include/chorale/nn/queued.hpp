@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/nn/executor.hpp>
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -41,39 +42,34 @@ class Queued {
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready>
   float learn(Gradients const& g, NonFinite on_non_finite, Ready& ready) {
-    constexpr auto looks_at_end = std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>;
-    auto const checks = on_non_finite != NonFinite::allow;
-    auto checked      = plan::header;
-    auto const check  = [&](std::size_t end) {
-      if (checks) step().find_bad(g.values, checked, end);
-      checked = end;
-    };
-    auto loss         = 0.0F;
-    auto const look   = [&] {
-      executor_->settle();
-      finish_header(g.values);
-      loss = g.loss();
-    };
-    step().begin(g.values);
-    executor_->forward(pass_);
-    queue_header(g.values);
-    if constexpr (looks_at_end) {
-      executor_->backward(pass_, [](std::size_t) {});
-      check(g.values.size() - plan::trailer);
-      step().end();
-      look();
+    if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
+      queue_all(g, on_non_finite);
+      return look(g);
     } else {
-      look();
+      step().begin(g.values);
+      executor_->forward(pass_);
+      queue_header(g.values);
+      auto const loss = look(g);
       ready(plan::header);
+      auto checked = plan::header;
       executor_->backward(pass_, [&](std::size_t end) {
-        check(end);
+        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
         executor_->settle();
         ready(end);
       });
       step().end();
       executor_->settle();
+      return loss;
     }
-    return loss;
+  }
+
+  /// The same, recorded and replayed: nothing is ready before all is.
+  float replay(Gradients const& g, NonFinite on_non_finite) {
+    CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
+                    "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
+                    "Cuda without replaying(), or nn::BatchNorm");
+    step().replay(on_non_finite, [&] { queue_all(g, on_non_finite); });
+    return look(g);
   }
 
   /// After a wait: the variable with the first gradient that is infinite or NaN, if there is one.
@@ -98,6 +94,22 @@ class Queued {
 
  private:
   auto& step() { return executor_->step(); }
+
+  void queue_all(Gradients const& g, NonFinite on_non_finite) {
+    step().begin(g.values);
+    executor_->forward(pass_);
+    queue_header(g.values);
+    executor_->backward(pass_, [](std::size_t) {});
+    if (on_non_finite != NonFinite::allow) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
+    step().end();
+  }
+
+  /// Waits; returns the sum of losses.
+  float look(Gradients const& g) {
+    executor_->settle();
+    finish_header(g.values);
+    return g.loss();
+  }
 
   /// After a wait: writes what a metric finds that only the host computes.
   void finish_header(Span<float> header) {

@@ -10,6 +10,7 @@
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/runtime_cuda.hpp>
+#include <chorale/tensor/variable.hpp>
 
 #include <array>
 #include <cstddef>
@@ -67,6 +68,19 @@ class Kernels<Cuda>::Step {
     cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->first_bad, cuda::queue()),
                  "find_bad");
   }
+  /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
+  ///
+  /// kind    of the work: other work is recorded anew
+  template <class Work>
+  void replay(NonFinite kind, Work&& work) {
+    if (!has_run_) {
+      has_run_ = true;
+      return work();
+    }
+    if (!graph_ || recorded_ != kind) graph_.record(cuda::queue(), work);
+    recorded_ = kind;
+    graph_.launch(cuda::queue());
+  }
   void end() { copy(&here_->first_bad, &there_->first_bad, sizeof(Both) - offsetof(Both, first_bad)); }
 
   /// After a wait: the first element that is infinite or NaN, if there is one.
@@ -92,6 +106,9 @@ class Kernels<Cuda>::Step {
   Both* there_;
   CudaCopies::block pinned_;
   Both* here_;
+  bool has_run_       = false;
+  NonFinite recorded_ = {};
+  cuda::Graph graph_;
 };
 
 static_assert(QueuesWork<Cuda>);

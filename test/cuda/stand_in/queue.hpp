@@ -10,7 +10,7 @@
 
 namespace stand_in {
 
-/// Puts work at the end of a queue, or into the graph that is captured from it. Other queues may be behind by then.
+/// Puts work at the end of a queue, or into the graph that is recorded from it. Other queues may be behind by then.
 void put(cudaStream_t queue, std::function<void()> work);
 
 }  // namespace stand_in

@@ -27,14 +27,29 @@ constexpr std::size_t free_bytes = std::size_t{1} << 30;
 
 /// Of all that follows. Recursive, because work of one queue may wait for another queue.
 std::recursive_mutex& mutex() {
-  static auto& one = *new std::recursive_mutex;                            // outlives whatever gives memory back at exit
+  static auto& one = *new std::recursive_mutex;                            // outlives whatever frees memory at exit
   return one;
 }
 auto locked() { return std::lock_guard{mutex()}; }
 
+using Work = std::function<void()>;
+
+}  // namespace
+
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::vector<Work> work;
+};
+
+namespace {
+
 struct Queue {
-  std::deque<std::function<void()>> waiting;
+  std::deque<Work> waiting;
   std::uint64_t put = 0, done = 0;
+  std::unique_ptr<CUgraph_st> recorded;                                    // while it is recorded, nothing waits
+  bool broken = false;                                                     // by what cannot be recorded
 
   void run_to(std::uint64_t mark) {
     while (done < mark && !waiting.empty()) {
@@ -84,10 +99,16 @@ Shared const& queue_of(cudaStream_t stream) {
   return stream == cudaStreamPerThread ? here().queue : *reinterpret_cast<Shared*>(stream);
 }
 
+thread_local Queue* recording = nullptr;                                   // by this thread
+
+/// What cannot be recorded ends the recording of whoever calls it in one.
+bool refused() { return recording != nullptr && (recording->broken = true); }
+
 struct Memory {
   std::map<char const*, std::pair<std::size_t, cudaMemoryType>> blocks;
 
   cudaError_t take(void** p, std::size_t bytes, cudaMemoryType type) {
+    if (refused()) return cudaErrorStreamCaptureUnsupported;
     if (bytes > free_bytes) return cudaErrorMemoryAllocation;
     *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*p, 0xCD, bytes);                                          // no zeros, of which nothing could be seen
@@ -97,6 +118,7 @@ struct Memory {
   }
   cudaError_t give(void* p) {
     auto const lock = locked();
+    if (refused()) return cudaErrorStreamCaptureUnsupported;
     run_all();                                                             // cudaFree waits for the device
     blocks.erase(static_cast<char const*>(p));
     std::free(p);
@@ -121,6 +143,7 @@ Memory& memory() {
 void stand_in::put(cudaStream_t stream, std::function<void()> work) {
   auto const lock  = locked();
   auto const queue = queue_of(stream);
+  if (queue->recorded) return queue->recorded->work.push_back(std::move(work));
   queue->waiting.push_back(std::move(work));
   ++queue->put;
 }
@@ -136,9 +159,19 @@ cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return run_all(), cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  if (refused()) return cudaErrorStreamCaptureUnsupported;
+  return run_all(), cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-char const* cudaGetErrorName(cudaError_t code) { return code == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "?"; }
+char const* cudaGetErrorName(cudaError_t code) {
+  switch (code) {
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    default: return "?";
+  }
+}
 char const* cudaGetErrorString(cudaError_t code) { return code == cudaErrorInvalidValue ? "invalid argument" : "?"; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) { return *p = {}, cudaSuccess; }
 
@@ -158,6 +191,7 @@ cudaError_t cudaMemsetAsync(void* p, int byte, std::size_t n, cudaStream_t strea
 /// From pageable memory the bytes are taken at once; to such memory the call returns when they are there.
 cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t n, cudaMemcpyKind, cudaStream_t stream) {
   auto const pageable = [](void const* p) { return memory().type_of(p) == cudaMemoryTypeUnregistered; };
+  if ((pageable(from) || pageable(to)) && refused()) return cudaErrorStreamCaptureUnsupported;
   if (pageable(from)) {
     auto const* const bytes = static_cast<char const*>(from);
     stand_in::put(stream, [to, taken = std::vector<char>(bytes, bytes + n)] {
@@ -179,6 +213,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   auto const lock  = locked();
   auto const queue = queue_of(stream);
+  if (refused()) return cudaErrorStreamCaptureUnsupported;
   return queue->run_to(queue->put), cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -189,19 +224,50 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto const lock = locked();
+  if (refused()) return cudaErrorStreamCaptureUnsupported;                 // CUDA could; nobody here does
   return event->queue = queue_of(stream), event->mark = event->queue->put, cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   auto const lock = locked();
+  if (refused()) return cudaErrorStreamCaptureUnsupported;
   if (event->queue) event->queue->run_to(event->mark);
   return cudaSuccess;
 }
 /// The first who asks is told that it is not done, and the next one that it is.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   auto const lock = locked();
+  if (refused()) return cudaErrorStreamCaptureUnsupported;
   if (!event->queue || event->queue->done >= event->mark) return cudaSuccess;
   return event->queue->run_to(event->mark), cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0, cudaSuccess; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  auto const lock  = locked();
+  auto const queue = queue_of(stream);
+  if (queue->recorded || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorInvalidValue;
+  queue->recorded = std::make_unique<CUgraph_st>();
+  recording       = queue.get();
+  return queue->broken = false, cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  auto const lock  = locked();
+  auto const queue = queue_of(stream);
+  auto made        = std::move(queue->recorded);
+  recording        = nullptr;
+  if (!made) return cudaErrorInvalidValue;
+  if (queue->broken) return *graph = nullptr, cudaErrorStreamCaptureInvalidated;
+  return *graph = made.release(), cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* run, cudaGraph_t graph, unsigned long long) {
+  return *run = new CUgraphExec_st{graph->work}, cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t run, cudaStream_t stream) {
+  return stand_in::put(stream, [work = run->work] {
+           for (auto const& one : work) one();
+         }), cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t run) { return delete run, cudaSuccess; }
 
 }  // extern "C"
