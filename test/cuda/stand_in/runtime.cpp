@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In place of the CUDA runtime: one device whose memory is the host's, and whose queues run as late as they may. With
+// In place of the CUDA runtime: two devices whose memory is the host's, and whose queues run as late as they may. With
 // this the tests of test/cuda run on a machine without a GPU, against what the calls are documented to mean. What it
 // cannot show: that a GPU does the same, what kernels of one queue do to each other, and any number about time.
 #include "test/cuda/stand_in/queue.hpp"
@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -18,29 +19,34 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
+
+/// Recursive, because work of one queue may wait for another queue.
+std::recursive_mutex& stand_in::mutex() {
+  static auto& one = *new std::recursive_mutex;                            // outlives whatever frees memory at exit
+  return one;
+}
 
 namespace {
 
 constexpr std::size_t free_bytes = std::size_t{1} << 30;
+constexpr int devices            = 2;
 
-/// Of all that follows. Recursive, because work of one queue may wait for another queue.
-std::recursive_mutex& mutex() {
-  static auto& one = *new std::recursive_mutex;                            // outlives whatever frees memory at exit
-  return one;
-}
-auto locked() { return std::lock_guard{mutex()}; }
+auto locked() { return std::lock_guard{stand_in::mutex()}; }
 
-using Work = std::function<void()>;
+thread_local int device = 0;                                               // of this thread
+
+using Work = std::function<bool()>;                                        // called until it is done
 
 }  // namespace
 
 struct CUgraph_st {
-  std::vector<Work> work;
+  std::vector<std::function<void()>> work;
 };
 struct CUgraphExec_st {
-  std::vector<Work> work;
+  std::vector<std::function<void()>> work;
 };
 
 namespace {
@@ -49,15 +55,17 @@ struct Queue {
   std::deque<Work> waiting;
   std::uint64_t put = 0, done = 0;
   std::unique_ptr<CUgraph_st> recorded;                                    // while it is recorded, nothing waits
-  bool broken = false;                                                     // by what cannot be recorded
+  bool broken  = false;                                                    // by what cannot be recorded
+  bool running = false;
+  int on       = device;
 
-  void run_to(std::uint64_t mark) {
-    while (done < mark && !waiting.empty()) {
-      auto const work = std::move(waiting.front());
-      waiting.pop_front();
-      work();
-      ++done;
-    }
+  /// As far as it gets; says whether that is the mark.
+  bool run_to(std::uint64_t mark) {
+    if (running) return done >= mark;
+    running = true;
+    for (; done < mark && waiting.front()(); ++done) waiting.pop_front();
+    running = false;
+    return done >= mark;
   }
 };
 using Shared = std::shared_ptr<Queue>;
@@ -74,29 +82,43 @@ Shared make_queue() {
   all.push_back(queue);
   return queue;
 }
-void run_all() {
+/// Runs the queues of all devices, or of one, as far as they get; says whether that is their end.
+constexpr int all_devices = -1;
+bool run_all(int of = all_devices) {
   auto const lock = locked();
   auto const all  = all_queues();
+  auto ended      = true;
   for (auto const& one : all)
-    if (auto const queue = one.lock()) queue->run_to(queue->put);
+    if (auto const queue = one.lock(); queue && (of == all_devices || queue->on == of))
+      ended = queue->run_to(queue->put) && ended;
+  return ended;
+}
+
+/// Runs what there is until `ended` says so; other threads may have to put more.
+template <class Ended>
+cudaError_t wait_until(Ended ended) {
+  for (;; std::this_thread::yield()) {
+    auto const lock = locked();
+    if (ended()) return cudaSuccess;
+    run_all();
+  }
 }
 
 /// What a thread has under way.
 struct Here {
-  Shared queue = make_queue();
+  std::array<Shared, devices> queues;
 
   ~Here() {
-    auto const lock = locked();
-    queue->run_to(queue->put);
+    for (auto const& queue : queues)
+      if (queue) wait_until([&] { return queue->run_to(queue->put); });
   }
 };
-Here& here() {
-  thread_local auto mine = Here{};
-  return mine;
-}
 
-Shared const& queue_of(cudaStream_t stream) {
-  return stream == cudaStreamPerThread ? here().queue : *reinterpret_cast<Shared*>(stream);
+Shared queue_of(cudaStream_t stream) {
+  if (stream != cudaStreamPerThread) return *reinterpret_cast<Shared*>(stream);
+  thread_local auto here = Here{};
+  auto& mine             = here.queues[static_cast<std::size_t>(device)];
+  return mine ? mine : mine = make_queue();
 }
 
 thread_local Queue* recording = nullptr;                                   // by this thread
@@ -117,9 +139,9 @@ struct Memory {
     return cudaSuccess;
   }
   cudaError_t give(void* p) {
-    auto const lock = locked();
     if (refused()) return cudaErrorStreamCaptureUnsupported;
-    run_all();                                                             // cudaFree waits for the device
+    wait_until([on = device] { return run_all(on); });                     // cudaFree waits for the device
+    auto const lock = locked();
     blocks.erase(static_cast<char const*>(p));
     std::free(p);
     return cudaSuccess;
@@ -144,6 +166,16 @@ void stand_in::put(cudaStream_t stream, std::function<void()> work) {
   auto const lock  = locked();
   auto const queue = queue_of(stream);
   if (queue->recorded) return queue->recorded->work.push_back(std::move(work));
+  put_until(stream, [work = std::move(work)] { return work(), true; });
+}
+
+void stand_in::put_until(cudaStream_t stream, std::function<bool()> work) {
+  auto const lock  = locked();
+  auto const queue = queue_of(stream);
+  if (queue->recorded) {
+    queue->broken = true;                                                  // CUDA could; nobody here does
+    return;
+  }
   queue->waiting.push_back(std::move(work));
   ++queue->put;
 }
@@ -155,13 +187,16 @@ struct CUevent_st {
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDeviceCount(int* n) { return *n = devices, cudaSuccess; }
+cudaError_t cudaGetDevice(int* here) { return *here = device, cudaSuccess; }
+cudaError_t cudaSetDevice(int to) {
+  if (to < 0 || to >= devices) return cudaErrorInvalidDevice;
+  return device = to, cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   if (refused()) return cudaErrorStreamCaptureUnsupported;
-  return run_all(), cudaSuccess;
+  return wait_until([on = device] { return run_all(on); });
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 char const* cudaGetErrorName(cudaError_t code) {
@@ -211,14 +246,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return delete reinterpret_cast<Shared*>(stream), cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  auto const lock  = locked();
-  auto const queue = queue_of(stream);
   if (refused()) return cudaErrorStreamCaptureUnsupported;
-  return queue->run_to(queue->put), cudaSuccess;
+  return wait_until([queue = queue_of(stream), mark = queue_of(stream)->put] { return queue->run_to(mark); });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return stand_in::put(stream, [other = event->queue, mark = event->mark] { if (other) other->run_to(mark); }),
-         cudaSuccess;
+  return stand_in::put_until(stream, [other = event->queue, mark = event->mark] {
+           return !other || other->run_to(mark);
+         }), cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st{}, cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
@@ -228,10 +262,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return event->queue = queue_of(stream), event->mark = event->queue->put, cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  auto const lock = locked();
   if (refused()) return cudaErrorStreamCaptureUnsupported;
-  if (event->queue) event->queue->run_to(event->mark);
-  return cudaSuccess;
+  return wait_until([event] { return !event->queue || event->queue->run_to(event->mark); });
 }
 /// The first who asks is told that it is not done, and the next one that it is.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
