@@ -5,6 +5,7 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/device/cuda_copies.hpp>
+#include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
@@ -19,6 +20,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 using namespace chorale;
@@ -29,6 +31,10 @@ static_assert(CollectiveTransport<NcclTransport<>>);
 static_assert(ReduceAlgorithm<NativeAllReduce, NcclTransport<>>);
 static_assert(NcclTransport<>::reaches(Memory::cuda) && NcclTransport<>::reaches(Memory::host));
 static_assert(!NcclTransport<LocalTransport>::reaches(Memory::cuda));
+static_assert(ResumableReduce<NativeAllReduce, NcclTransport<>::endpoint>);
+static_assert(detail::follows_queue<NativeAllReduce, NcclTransport<>::endpoint>);
+static_assert(!detail::follows_queue<OwnThread<NativeAllReduce>, NcclTransport<>::endpoint>);
+static_assert(!detail::follows_queue<RingAllReduce, NcclTransport<>::endpoint>);
 
 namespace {
 
@@ -114,6 +120,28 @@ TEST_CASE("a rank over NCCL that has failed throws from then on, and does not ha
   CHECK_THROWS_AS(endpoints[0].all_reduce(Span<float>{x}, Op::sum), PeerLost);
 }
 
+TEST_CASE("an all-reduce that was started begins when what was queued before is done", "[transport][cuda]") {
+  auto const gpu = gpu_or_skip("an all-reduce that was started begins when what was queued before is done");
+  if (!gpu) return;
+  auto const scope  = Cuda::Scope{*gpu};
+  auto endpoints    = NcclTransport<>{.devices = {*gpu}}.connect(Group::all_local(1));
+  auto const n      = std::size_t{1} << 20;
+  auto const memory = gpu->allocate(n * sizeof(float));
+  auto const x      = Span<float>{reinterpret_cast<float*>(memory.data()), n};
+  auto under_way    = NcclTransport<>::endpoint::reduction{};
+  CHECK(under_way.done());
+  for (int turn = 1; turn < 3; ++turn) {
+    auto const front = x.first(n / 2);
+    cuda::expect(cuda::launch::activate(Activation::softplus, 0, n, x.data(), x.data(), cuda::queue()), "activate");
+    endpoints[0].start_all_reduce(front, Op::sum, under_way);
+    under_way.wait();
+    CHECK(under_way.done());
+    CHECK(front[n / 2 - 1] == Approx(std::log(turn + 1.0)));                // softplus(log t) = log(t + 1)
+    gpu->synchronize();
+    CHECK(x[n - 1] == front[n / 2 - 1]);
+  }
+}
+
 TEST_CASE("collectives of two GPUs over NCCL are what they are called", "[transport][cuda]") {
   auto const gpus = two_gpus_or_skip("collectives of two GPUs over NCCL are what they are called");
   if (gpus.empty()) return;
@@ -140,6 +168,36 @@ TEST_CASE("collectives of two GPUs over NCCL are what they are called", "[transp
   CHECK(ours == want);
   want[4] = {-27, 8};
   CHECK(theirs == want);
+}
+
+TEST_CASE("buckets of two models leave in one order, however many are under way", "[transport][cuda]") {
+  auto const gpus = two_gpus_or_skip("buckets of two models leave in one order, however many are under way");
+  if (gpus.empty()) return;
+  constexpr std::size_t buckets = 40, size = 100;
+  auto ends = std::vector<std::size_t>{};
+  for (std::size_t i = 1; i <= buckets; ++i) ends.push_back(i * size);
+  auto endpoints     = over_nccl(gpus).connect(Group::all_local(2));
+  auto const on_rank = [&](auto& at) {
+    auto const scope  = Cuda::Scope{gpus[static_cast<std::size_t>(at.rank())]};
+    auto const memory = Cuda::block{2 * buckets * size * sizeof(float)};
+    auto const all    = Span<float>{reinterpret_cast<float*>(memory.data()), 2 * buckets * size};
+    using Reducer     = BucketedReducer<NativeAllReduce, std::remove_reference_t<decltype(at)>>;
+    auto first        = Reducer{{}, at, ends, all.first(buckets * size), Op::sum, Tag{1U << 16}};
+    auto second       = Reducer{{}, at, ends, all.last(buckets * size), Op::sum, Tag{2U << 16}};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i + 1) * (at.rank() == 0 ? 1.0F : 2.0F);
+    first.ready(buckets * size);
+    while (at.rank() == 0 && first.overlap().buckets == 0) first.ready(buckets * size);    // more than the other sees
+    second.ready(buckets * size);
+    first.finish();
+    second.finish();
+    return std::vector<float>(all.begin(), all.end());
+  };
+  auto theirs = std::vector<float>{};
+  auto other  = std::thread{[&] { theirs = on_rank(endpoints[1]); }};
+  auto ours   = on_rank(endpoints[0]);
+  other.join();
+  CHECK(ours == theirs);
+  for (std::size_t i = 0; i < ours.size(); ++i) REQUIRE(ours[i] == 3 * static_cast<float>(i + 1));
 }
 
 TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, as over the host", "[trainer][cuda]") {

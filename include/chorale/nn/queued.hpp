@@ -37,7 +37,7 @@ class Queued {
     targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
   }
 
-  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd.
+  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue.
   ///
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready>
@@ -45,6 +45,21 @@ class Queued {
     if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
       queue_all(g, on_non_finite);
       return look(g);
+    } else if constexpr (requires { requires Ready::follows_queue; }) {
+      step().begin(g.values);
+      executor_->forward(pass_);
+      queue_header(g.values);
+      if constexpr (!all_metrics_queue()) look(g);
+      step().keep(g.values.data());
+      ready(plan::header);
+      auto checked = plan::header;
+      executor_->backward(pass_, [&](std::size_t end) {
+        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
+        ready(end);
+      });
+      step().end();
+      executor_->settle();
+      return step().sums()[plan::loss_at];
     } else {
       step().begin(g.values);
       executor_->forward(pass_);
@@ -123,6 +138,12 @@ class Queued {
   static constexpr bool queues = requires(Metric const& m, float const* y, target const* wanted, SumOfRows to) {
     m.template queue<D>(1, width, y, wanted, to);
   };
+
+  static constexpr bool all_metrics_queue() {
+    return []<class... Metric>(std::tuple<Metric...> const*) {
+      return (queues<Metric> && ...);
+    }(static_cast<Metrics const*>(nullptr));
+  }
 
   void queue_header(Span<float> header) {
     static_assert(requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {

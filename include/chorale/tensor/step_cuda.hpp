@@ -68,6 +68,9 @@ class Kernels<Cuda>::Step {
     cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->first_bad, cuda::queue()),
                  "find_bad");
   }
+  /// Keeps a header of gradients before it is reduced.
+  void keep(float const* header) { copy(there_->sums.data(), header, sizeof there_->sums); }
+
   /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
   ///
   /// kind    of the work: other work is recorded anew
