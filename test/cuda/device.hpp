@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace chorale::test {
 
@@ -18,6 +19,14 @@ inline std::optional<Cuda> gpu_or_skip(std::string const& test) {
   auto const devices = Cuda::visible();
   if (!devices.empty()) return devices.front();
   std::printf("SKIPPED: %s: %s\n", test.c_str(), Cuda::missing().c_str());
+  return {};
+}
+
+/// The same where there are less than two.
+inline std::vector<Cuda> two_gpus_or_skip(std::string const& test) {
+  auto devices = Cuda::visible();
+  if (devices.size() >= 2) return {devices[0], devices[1]};
+  std::printf("SKIPPED: %s: %s\n", test.c_str(), devices.empty() ? Cuda::missing().c_str() : "there is one device");
   return {};
 }
 

@@ -3,87 +3,31 @@
 // Every kernel of Cuda against the one of Cpu: the same variables and the same batch on both, then losses, gradients
 // and updates are compared. Skipped where there is no GPU.
 #include "test/cuda/device.hpp"
+#include "test/cuda/same.hpp"
 
-#include <chorale/data/batch.hpp>
 #include <chorale/nn/activation.hpp>
-#include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/loss.hpp>
-#include <chorale/nn/metric.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
 
 using namespace chorale;
-using test::gpu_or_skip;
+using test::check_same, test::gpu_or_skip;
 
 namespace {
-
-constexpr std::size_t rows = 12;
-
-/// The largest difference, relative to the largest of the numbers that are wanted.
-double apart(Span<float const> got, Span<float const> want) {
-  REQUIRE(got.size() == want.size());
-  auto difference = 0.0, largest = 1e-6;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    difference = std::max(difference, std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
-    largest    = std::max(largest, std::abs(static_cast<double>(want[i])));
-  }
-  return std::isfinite(difference) ? difference / largest : std::numeric_limits<double>::infinity();
-}
-
-template <class Target>
-struct Rows {
-  std::vector<float> x;
-  std::vector<Target> y;
-
-  Rows(std::size_t width, std::size_t targets) : x(rows * width), y(rows * targets) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{5, 0}.uniform(i, -1, 1);
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      if constexpr (std::is_integral_v<Target>) y[i] = static_cast<Target>(i % 3);
-      else y[i] = 1.0F / static_cast<float>(targets);
-    }
-  }
-  BasicBatch<float, Target> batch() const { return {.x = x, .y = y, .rows = rows}; }
-};
-
-/// Two steps on both devices; 1e-4 is what the orders of their sums may differ by, and more than TF32 would.
-template <class Net, class Loss, class Optimizer>
-void check_same(Cuda const& gpu, Loss loss, Optimizer optimizer) {
-  auto const scope = Cuda::Scope{gpu};
-  auto const model = nn::compile<Net>(loss, optimizer, metric::Accuracy{});
-  auto ours        = model.instantiate(gpu, 3);
-  auto theirs      = model.instantiate(Cpu{}, 3);
-  auto const data  = Rows<typename Loss::target>{Net::input::size, Loss::targets(Net::output::size)};
-  for (int step = 0; step < 2; ++step) {
-    auto const got  = ours.value_and_gradient(data.batch(), 0, [](std::size_t) {});
-    auto const want = theirs.value_and_gradient(data.batch(), 0, [](std::size_t) {});
-    CHECK(got.mean() == Approx(want.mean()).epsilon(1e-4));
-    CHECK(ours.gradients().values[plan::first_metric] == theirs.gradients().values[plan::first_metric]);
-    for (std::size_t i = 0; i < Net::plan.variables.size(); ++i) {
-      INFO(std::string_view{Net::plan.variables[i].name});
-      CHECK(apart(ours.gradients()[i], theirs.gradients()[i]) < 1e-4);
-    }
-    ours.optimizer.apply(ours.net.variables(), ours.gradients());
-    theirs.optimizer.apply(theirs.net.variables(), theirs.gradients());
-    CHECK(apart(ours.net.variables().values, theirs.net.variables().values) < 1e-4);
-  }
-  CHECK(apart(ours.predict(data.batch()), theirs.predict(data.batch())) < 1e-4);
-}
 
 struct Plain : nn::Sequential<nn::Input<20>, nn::Dense<16>, nn::ReLU, nn::Dense<33>, nn::Tanh, nn::Dense<3>> {};
 struct Curves : nn::Sequential<nn::Input<20>, nn::GELU, nn::Dense<8>, nn::SiLU, nn::Dense<8>, nn::ELU, nn::Dense<8>,
@@ -148,7 +92,10 @@ TEST_CASE("checks over flat memory on a GPU are the CPU's", "[tensor][cuda]") {
   CHECK_FALSE(Kernels<Cuda>::finite(x));
   x[n - 1] = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(Kernels<Cuda>::finite(x));
-  auto const labels = std::vector<int>{1, 0};
+  auto* const labels = reinterpret_cast<int*>(x.data() + 6);
+  labels[0] = 1, labels[1] = 0;
   std::copy_n(std::vector<float>{0, 3, 3, 5, 4, 5}.begin(), 6, x.begin());
-  CHECK(Kernels<Cuda>::hits(2, 3, x.data(), labels.data()) == 2);          // of equals the first one counts
+  Kernels<Cuda>::hits(2, 3, x.data(), labels, {.of_row = x.data() + 8, .sum = x.data() + 10});
+  gpu->synchronize();
+  CHECK(x[10] == 2);                                                       // of equals the first one counts
 }

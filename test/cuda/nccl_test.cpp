@@ -2,23 +2,68 @@
 //
 // NCCL between the ranks of one process. With one GPU there is one rank, for which every collective is a copy.
 #include "test/cuda/device.hpp"
+#include "test/support/reference.hpp"
 
+#include <chorale/device/cuda_copies.hpp>
+#include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/native.hpp>
+#include <chorale/reduce/own_thread.hpp>
+#include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
+#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 using namespace chorale;
 using Catch::Contains;
-using test::gpu_or_skip;
+using test::gpu_or_skip, test::two_gpus_or_skip;
 
 static_assert(CollectiveTransport<NcclTransport<>>);
 static_assert(ReduceAlgorithm<NativeAllReduce, NcclTransport<>>);
 static_assert(NcclTransport<>::reaches(Memory::cuda) && NcclTransport<>::reaches(Memory::host));
 static_assert(!NcclTransport<LocalTransport>::reaches(Memory::cuda));
+static_assert(ResumableReduce<NativeAllReduce, NcclTransport<>::endpoint>);
+static_assert(detail::follows_queue<NativeAllReduce, NcclTransport<>::endpoint>);
+static_assert(!detail::follows_queue<OwnThread<NativeAllReduce>, NcclTransport<>::endpoint>);
+static_assert(!detail::follows_queue<RingAllReduce, NcclTransport<>::endpoint>);
+
+namespace {
+
+/// Buckets of 480 KB and more.
+struct Wide : nn::Sequential<nn::Input<64>, nn::Dense<300>, nn::ReLU, nn::Dense<400>, nn::ReLU, nn::Dense<3>> {};
+
+template <class Loss, class R, class T>
+auto trainer(std::vector<Cuda> gpus, R reduce, T transport) {
+  return Trainer{nn::compile<Wide>(Loss{}, optim::Adam{}, metric::Accuracy{}), MirroredStrategy{std::move(gpus)},
+                 reduce, std::move(transport), 7};
+}
+
+/// Of one of them a replica's share is empty.
+template <class Target>
+auto batches() {
+  return tiny::Batches<Target>{tiny::batch<Target>(27, 64, std::is_integral_v<Target> ? 1 : 3), {8, 8, 1, 8, 2}};
+}
+
+template <class Loss, class R, class T>
+std::vector<std::uint64_t> learned(std::vector<Cuda> const& gpus, R reduce, T transport) {
+  auto made = trainer<Loss>(gpus, reduce, std::move(transport));
+  made.fit(batches<typename Loss::target>(), {.epochs = 2, .show = Show::nothing, .compare_every = 1});
+  return made.hashes();
+}
+
+auto over_nccl(std::vector<Cuda> const& gpus) { return NcclTransport<>{.devices = gpus}; }
+auto over_host() { return Staged<LocalTransport, CudaCopies>{}; }
+
+}  // namespace
 
 TEST_CASE("NcclTransport without a GPU says so when it connects", "[transport][cuda]") {
   if (!Cuda::visible().empty()) {
@@ -73,4 +118,118 @@ TEST_CASE("a rank over NCCL that has failed throws from then on, and does not ha
   endpoints[0].fail("a test asked for it");
   auto x = std::vector<float>(8);
   CHECK_THROWS_AS(endpoints[0].all_reduce(Span<float>{x}, Op::sum), PeerLost);
+}
+
+TEST_CASE("an all-reduce that was started begins when what was queued before is done", "[transport][cuda]") {
+  auto const gpu = gpu_or_skip("an all-reduce that was started begins when what was queued before is done");
+  if (!gpu) return;
+  auto const scope  = Cuda::Scope{*gpu};
+  auto endpoints    = NcclTransport<>{.devices = {*gpu}}.connect(Group::all_local(1));
+  auto const n      = std::size_t{1} << 20;
+  auto const memory = gpu->allocate(n * sizeof(float));
+  auto const x      = Span<float>{reinterpret_cast<float*>(memory.data()), n};
+  auto under_way    = NcclTransport<>::endpoint::reduction{};
+  CHECK(under_way.done());
+  for (int turn = 1; turn < 3; ++turn) {
+    auto const front = x.first(n / 2);
+    cuda::expect(cuda::launch::activate(Activation::softplus, 0, n, x.data(), x.data(), cuda::queue()), "activate");
+    endpoints[0].start_all_reduce(front, Op::sum, under_way);
+    under_way.wait();
+    CHECK(under_way.done());
+    CHECK(front[n / 2 - 1] == Approx(std::log(turn + 1.0)));                // softplus(log t) = log(t + 1)
+    gpu->synchronize();
+    CHECK(x[n - 1] == front[n / 2 - 1]);
+  }
+}
+
+TEST_CASE("collectives of two GPUs over NCCL are what they are called", "[transport][cuda]") {
+  auto const gpus = two_gpus_or_skip("collectives of two GPUs over NCCL are what they are called");
+  if (gpus.empty()) return;
+  auto endpoints   = over_nccl(gpus).connect(Group::all_local(2));
+  auto const on_rank = [&](auto& at) {
+    auto const scope = Cuda::Scope{gpus[static_cast<std::size_t>(at.rank())]};
+    auto const x     = at.rank() == 0 ? std::vector<float>{1, -2, 3, 4} : std::vector<float>{10, 20, -30, 4};
+    auto got         = std::vector<std::vector<float>>{x, x, x, x, {0, 0}, std::vector<float>(8)};
+    at.all_reduce(Span<float>{got[0]}, Op::sum);
+    at.all_reduce(Span<float>{got[1]}, Op::max);
+    at.broadcast(Span<float>{got[2]}, 1);
+    at.reduce(Span<float>{got[3]}, Op::min, 1);
+    at.reduce_scatter(Span<float const>{x}, Span<float>{got[4]}, Op::sum);
+    at.all_gather(Span<float const>{x}, Span<float>{got[5]});
+    return got;
+  };
+  auto theirs = std::vector<std::vector<float>>{};
+  auto other  = std::thread{[&] { theirs = on_rank(endpoints[1]); }};
+  auto ours   = on_rank(endpoints[0]);
+  other.join();
+  ours[3]   = theirs[3];                                                   // only the root's
+  auto want = std::vector<std::vector<float>>{{11, 18, -27, 8}, {10, 20, 3, 4}, {10, 20, -30, 4}, {1, -2, -30, 4},
+                                              {11, 18}, {1, -2, 3, 4, 10, 20, -30, 4}};
+  CHECK(ours == want);
+  want[4] = {-27, 8};
+  CHECK(theirs == want);
+}
+
+TEST_CASE("buckets of two models leave in one order, however many are under way", "[transport][cuda]") {
+  auto const gpus = two_gpus_or_skip("buckets of two models leave in one order, however many are under way");
+  if (gpus.empty()) return;
+  constexpr std::size_t buckets = 40, size = 100;
+  auto ends = std::vector<std::size_t>{};
+  for (std::size_t i = 1; i <= buckets; ++i) ends.push_back(i * size);
+  auto endpoints     = over_nccl(gpus).connect(Group::all_local(2));
+  auto const on_rank = [&](auto& at) {
+    auto const scope  = Cuda::Scope{gpus[static_cast<std::size_t>(at.rank())]};
+    auto const memory = Cuda::block{2 * buckets * size * sizeof(float)};
+    auto const all    = Span<float>{reinterpret_cast<float*>(memory.data()), 2 * buckets * size};
+    using Reducer     = BucketedReducer<NativeAllReduce, std::remove_reference_t<decltype(at)>>;
+    auto first        = Reducer{{}, at, ends, all.first(buckets * size), Op::sum, Tag{1U << 16}};
+    auto second       = Reducer{{}, at, ends, all.last(buckets * size), Op::sum, Tag{2U << 16}};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i + 1) * (at.rank() == 0 ? 1.0F : 2.0F);
+    first.ready(buckets * size);
+    while (at.rank() == 0 && first.overlap().buckets == 0) first.ready(buckets * size);    // more than the other sees
+    second.ready(buckets * size);
+    first.finish();
+    second.finish();
+    return std::vector<float>(all.begin(), all.end());
+  };
+  auto theirs = std::vector<float>{};
+  auto other  = std::thread{[&] { theirs = on_rank(endpoints[1]); }};
+  auto ours   = on_rank(endpoints[0]);
+  other.join();
+  CHECK(ours == theirs);
+  for (std::size_t i = 0; i < ours.size(); ++i) REQUIRE(ours[i] == 3 * static_cast<float>(i + 1));
+}
+
+TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, as over the host", "[trainer][cuda]") {
+  auto const gpus = two_gpus_or_skip("two GPUs learn the same bits over NCCL, during backward or after it, as over ..");
+  if (gpus.empty()) return;
+  auto const check = [&]<class Loss>(Loss) {
+    auto const want = learned<Loss>(gpus, RingAllReduce{}, over_host());   // a + b has no order
+    CHECK(want[0] == want[1]);
+    CHECK(learned<Loss>(gpus, NativeAllReduce{}, over_nccl(gpus)) == want);
+    CHECK(learned<Loss>(gpus, OwnThread<NativeAllReduce>{}, over_nccl(gpus)) == want);
+    auto const replaying = std::vector{gpus[0].replaying(), gpus[1].replaying()};
+    CHECK(learned<Loss>(replaying, NativeAllReduce{}, over_nccl(gpus)) == want);
+  };
+  check(loss::SparseCrossEntropy{});
+  check(loss::CrossEntropy{});                                             // whose accuracy the host computes
+}
+
+TEST_CASE("a NaN on one of two GPUs is found by both over NCCL", "[trainer][cuda]") {
+  auto const gpus = two_gpus_or_skip("a NaN on one of two GPUs is found by both over NCCL");
+  if (gpus.empty()) return;
+  auto const told = [&](auto made) {
+    auto data = batches<int>();
+    data.rows.x[7 * 64 + 3] = std::numeric_limits<float>::quiet_NaN();     // the last row of the first batch
+    auto what = std::string{};
+    try {
+      made.fit(data, tiny::quietly);
+    } catch (NumericFault const& fault) {
+      what = fault.what();
+    }
+    return what;
+  };
+  auto const over_messages = told(trainer<loss::SparseCrossEntropy>(gpus, RingAllReduce{}, over_host()));
+  CHECK_THAT(over_messages, Contains("step 0"));
+  CHECK(told(trainer<loss::SparseCrossEntropy>(gpus, NativeAllReduce{}, over_nccl(gpus))) == over_messages);
 }

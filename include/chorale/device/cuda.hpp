@@ -22,6 +22,7 @@ namespace chorale {
 ///
 ///   MirroredStrategy{Cuda::visible()}               every GPU
 ///   MirroredStrategy{std::vector{Cuda{0}, Cuda{2}}} these
+///   OneDeviceStrategy{Cuda{0}.replaying()}          the first, with steps that are recorded and replayed
 ///
 /// keeps   a value, cheap to copy
 /// order   each thread has a queue of its own on each device: what one thread does has an order, and threads do not
@@ -106,6 +107,19 @@ class Cuda {
 
   int index() const { return index_; }
 
+  /// The same GPU, on which forward, loss and backward are recorded as one CUDA graph for each number of rows, in the
+  /// second step that has it, and replayed from then on. The first step allocates, which cannot be recorded.
+  ///
+  /// cost    one launch a step instead of one a kernel. Buckets of gradients leave when all of backward is done
+  /// throws  from the step: BadArgument with SyncBatchNorm over several replicas, which add up on the host in its
+  ///         middle; Error when a layer of one's own does what cannot be recorded. See cuda::Graph
+  Cuda replaying() const {
+    auto same     = *this;
+    same.replays_ = true;
+    return same;
+  }
+  bool replays() const { return replays_; }
+
   /// "NVIDIA H200, 132 processors, 139 GiB"
   std::string name() const {
     auto properties = cudaDeviceProp{};
@@ -153,6 +167,7 @@ class Cuda {
   }
 
   int index_;
+  bool replays_ = false;
 };
 
 static_assert(Device<Cuda>);

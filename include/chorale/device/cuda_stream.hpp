@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>
@@ -72,6 +73,49 @@ class Stream {
 
  private:
   Owned<cudaStream_t, cudaStreamDestroy> stream_;
+};
+
+/// Work of one queue, recorded once and queued again as a whole: all of its kernels cost one launch.
+///
+/// keeps   the addresses and numbers that the work was recorded with
+class Graph {
+ public:
+  explicit operator bool() const { return runs_ != nullptr; }
+
+  /// Calls work(), which puts into the queue what is to be recorded. Nothing of it runs.
+  ///
+  /// throws  what work() throws; Error when it did what cannot be recorded: it allocated, waited, or copied from or to
+  ///         memory of the host that is not pinned
+  template <class Work>
+  void record(cudaStream_t queue, Work&& work) {
+    runs_.reset();
+    expect(cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    try {
+      work();
+    } catch (...) {
+      end(queue);
+      static_cast<void>(cudaGetLastError());                               // what was thrown says more
+      throw;
+    }
+    auto const [code, recorded] = end(queue);
+    expect(code, "cudaStreamEndCapture");
+    cudaGraphExec_t made = nullptr;
+    expect(cudaGraphInstantiate(&made, recorded.get(), 0), "cudaGraphInstantiate");
+    runs_.reset(made);
+  }
+
+  void launch(cudaStream_t queue) const { expect(cudaGraphLaunch(runs_.get(), queue), "cudaGraphLaunch"); }
+
+ private:
+  using Recorded = Owned<cudaGraph_t, cudaGraphDestroy>;
+
+  static std::pair<cudaError_t, Recorded> end(cudaStream_t queue) {
+    cudaGraph_t made = nullptr;
+    auto const code  = cudaStreamEndCapture(queue, &made);
+    return {code, Recorded{made}};
+  }
+
+  Owned<cudaGraphExec_t, cudaGraphExecDestroy> runs_;
 };
 
 /// Memory of the current device alone, which grows; the host does not read it.

@@ -22,6 +22,7 @@ namespace chorale::nn {
 ///
 /// keeps   one buffer per activation (none for a stage that may overwrite its input) and two for their gradients
 /// cost    forward and backward allocate nothing
+/// order   where a device QueuesWork they queue it: settle() before the host reads what it wrote
 template <class D, class Net>
 class Executor {
   using K     = Kernels<D>;
@@ -35,6 +36,19 @@ class Executor {
     static constexpr std::array<std::size_t, sizeof...(N)> variables{N::variables...};
   };
   using Stages = typename StagesOf<nodes>::type;
+
+  struct NoStep {
+    explicit NoStep(std::size_t) {}
+  };
+  template <class Of>
+  struct StepOf {
+    using type = NoStep;
+  };
+  template <QueuesWork Of>
+  struct StepOf<Of> {
+    using type = typename Kernels<Of>::Step;
+  };
+
   static constexpr auto variables_of    = StagesOf<nodes>::variables;
   static constexpr std::size_t count    = nodes::size;
   static constexpr auto const& plan     = Net::plan;
@@ -52,7 +66,8 @@ class Executor {
 
  public:
   /// rows    of every batch that this executor takes, at least 1
-  Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients) : rows_{rows} {
+  Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients)
+      : rows_{rows}, step_{static_cast<std::size_t>(rows)} {
     each([&]<std::size_t I>() {
       std::get<I>(stages_).emplace(
           Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()});
@@ -111,12 +126,22 @@ class Executor {
 
   int rows() const { return rows_; }
 
+  /// What goes in next. Where a device QueuesWork it is copied there, always to the same place.
+  ///
   /// x    (rows, Input); read again by backward, so it must live until then
-  void forward(float const* x, Pass const& pass) {
+  void read(float const* x) {
+    if constexpr (QueuesWork<D>) x = runtime_.fetch(x, static_cast<std::size_t>(rows_) * width_in);
     std::get<0>(stages_)->read_from(x);
-    each([&]<std::size_t I>() { std::get<I>(stages_)->forward(pass); });
-    settle();
   }
+  void forward(Pass const& pass) {
+    each([&]<std::size_t I>() { std::get<I>(stages_)->forward(pass); });
+  }
+
+  /// Returns when what was queued is done: the host may read what it wrote.
+  void settle() {
+    if constexpr (QueuesWork<D>) runtime_.synchronize();
+  }
+  auto& step() requires QueuesWork<D> { return step_; }
 
   /// (rows, Output)
   float const* output() const { return output_; }
@@ -139,20 +164,12 @@ class Executor {
   void backward(Pass const& pass, Ready&& ready) {
     backwards([&]<std::size_t I>() {
       if constexpr (variables_of[I] > 0 || trains_before<I>()) std::get<I>(stages_)->backward(pass);
-      if constexpr (variables_of[I] > 0) {
-        settle();
-        ready(plan.ready[I]);
-      }
+      if constexpr (variables_of[I] > 0) ready(plan.ready[I]);
     });
   }
 
  private:
   static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-  /// Where kernels only queue their work: returns when it is done, and the host may read what they wrote.
-  void settle() {
-    if constexpr (requires { runtime_.synchronize(); }) runtime_.synchronize();
-  }
 
   /// Does any stage before I have variables? If not, nobody needs the gradient by its input.
   template <std::size_t I>
@@ -201,6 +218,7 @@ class Executor {
 
   int rows_;
   typename K::runtime runtime_;
+  [[no_unique_address]] typename StepOf<D>::type step_;
   Stages stages_;
   typename D::block memory_;
   float* output_   = nullptr;

@@ -6,6 +6,7 @@
 #include <chorale/nn/executor.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/queued.hpp>
 #include <chorale/nn/rule.hpp>
 #include <chorale/tensor/mark.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -103,24 +104,15 @@ class Instance {
       ready(g.values.size());
       return {};
     }
-    std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
-    g.trailer()[plan::summed_at] = 1;
-    mark(g);
     auto& executor  = executor_for(batch);
     auto const pass = Pass{.training = true, .seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                            .first_row = first_row, .together = together};
-    executor.forward(batch.x.data(), pass);
-    write_header(batch, executor, g.values);
-    auto const loss =
-        Sum<float>{g.loss(), static_cast<std::int64_t>(batch.rows)};  // now: `ready` may let it be reduced
-    ready(plan::header);
-    auto checked = plan::header;
-    executor.backward(pass, [&](std::size_t end) {
-      if (optimizer.on_non_finite != NonFinite::allow) mark_non_finite(g, std::exchange(checked, end), end);
-      ready(end);                                                          // now they may change
-    });
+    auto const loss = [&] {
+      if constexpr (QueuesWork<D>) return queue_gradients(batch, executor, pass, g, ready);
+      else return compute_gradients(batch, executor, pass, g, ready);
+    }();
     ready(g.values.size());
-    return loss;
+    return {loss, static_cast<std::int64_t>(batch.rows)};
   }
 
   /// Forward and loss, without gradients.
@@ -131,8 +123,13 @@ class Instance {
     std::fill(sums.begin(), sums.end(), 0.0F);
     if (batch.rows == 0) return;
     auto& executor = executor_for(batch);
-    executor.forward(batch.x.data(), Pass{.seed = seed_});
-    write_header(batch, executor, sums);
+    if constexpr (QueuesWork<D>) {
+      queued(batch, executor, Pass{.seed = seed_}).evaluate(sums);
+    } else {
+      executor.read(batch.x.data());
+      executor.forward(Pass{.seed = seed_});
+      write_header(batch, executor, sums);
+    }
   }
 
   /// The outputs of the network: (B, Output), valid until the next call.
@@ -140,7 +137,9 @@ class Instance {
   Span<float const> predict(Batch const& batch) {
     if (batch.rows == 0) return {};
     auto& executor = executor_for(batch, Targets::ignored);
-    executor.forward(batch.x.data(), Pass{.seed = seed_});
+    executor.read(batch.x.data());
+    executor.forward(Pass{.seed = seed_});
+    executor.settle();
     return {executor.output(), batch.rows * Net::output::size};
   }
 
@@ -200,17 +199,54 @@ class Instance {
     return *executors_.back();
   }
 
+  /// Forward, loss and backward; returns the sum of losses, as it was before `ready` let it be reduced.
+  template <class Batch, class Ready>
+  float compute_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
+                          Ready&& ready) {
+    std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
+    g.trailer()[plan::summed_at] = 1;
+    mark(g);
+    executor.read(batch.x.data());
+    executor.forward(pass);
+    write_header(batch, executor, g.values);
+    auto const loss = g.loss();
+    ready(plan::header);
+    auto checked = plan::header;
+    executor.backward(pass, [&](std::size_t end) {
+      if (optimizer.on_non_finite != NonFinite::allow) mark_non_finite(g, std::exchange(checked, end), end);
+      ready(end);                                                          // now they may change
+    });
+    return loss;
+  }
+
+  /// The same where the device QueuesWork. It says at the end, not in between, which gradient is not finite and what
+  /// the variables are: the trailer is final last.
+  template <class Batch, class Ready>
+  float queue_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
+                        Ready&& ready) {
+    auto step       = queued(batch, executor, pass);
+    auto const loss =
+        device_.replays() ? step.replay(g, optimizer.on_non_finite) : step.learn(g, optimizer.on_non_finite, ready);
+    if (auto const variable = step.fault(g)) mark_fault(g, *variable);
+    mark(g);
+    return loss;
+  }
+
+  template <class Batch>
+  auto queued(Batch const& batch, Executor<D, Net>& executor, Pass const& pass) const {
+    return Queued<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
+  }
+
   /// Says in the trailer which variable is the first, among those in [begin, end), with a gradient that is not finite.
   void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
-    auto const trailer = g.trailer();
-    if (trailer[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
-    for (std::size_t i = 0; i < g.plan.size(); ++i) {
-      if (g.plan[i].offset < begin || g.plan[i].offset >= end || Kernels<D>::finite(g[i])) continue;
-      trailer[plan::faults_at]   = 1;
-      trailer[plan::rank_at]     = static_cast<float>(rank);
-      trailer[plan::variable_at] = static_cast<float>(i);
-      return;
-    }
+    if (g.trailer()[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
+    for (std::size_t i = 0; i < g.plan.size(); ++i)
+      if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_fault(g, i);
+  }
+  void mark_fault(Gradients const& g, std::size_t variable) const {
+    g.trailer()[plan::faults_at]   = 1;
+    g.trailer()[plan::rank_at]     = static_cast<float>(rank);
+    g.trailer()[plan::variable_at] = static_cast<float>(variable);
   }
 
   /// Says in the trailer whether this replica was asked to end, and, every `compare_every` steps, what the variables are.
@@ -227,15 +263,8 @@ class Instance {
     header[plan::loss_at]  = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
     header[plan::rows_at]  = static_cast<float>(batch.rows);
     auto at                = plan::first_metric;
-    std::apply([&](auto const&... m) { ((header[at++] = sum_of(m, batch.rows, y, batch.y.data())), ...); }, metrics_);
-  }
-
-  template <class Metric>
-  static float sum_of(Metric const& metric, std::size_t rows, float const* y, target const* wanted) {
-    constexpr auto width = Net::output::size;
-    if constexpr (requires { Metric::template sum_on<D>(rows, width, y, wanted); })
-      return Metric::template sum_on<D>(rows, width, y, wanted);
-    else return metric.sum(rows, width, y, wanted);
+    auto const put         = [&](auto const& m) { header[at++] = m.sum(batch.rows, width, y, batch.y.data()); };
+    std::apply([&](auto const&... m) { (put(m), ...); }, metrics_);
   }
 
   D device_;

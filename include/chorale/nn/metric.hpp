@@ -30,12 +30,10 @@ struct Accuracy {
     return static_cast<float>(right);
   }
 
-  /// Where a device counts by itself, so that the outputs need not leave it.
+  /// Where a device that QueuesWork counts by itself, so that the outputs need not leave it.
   template <class D>
-  static float sum_on(std::size_t rows, std::size_t classes, float const* output, int const* labels)
-    requires requires { Kernels<D>::hits(rows, classes, output, labels); }
-  {
-    return Kernels<D>::hits(rows, classes, output, labels);
+  static void queue(std::size_t rows, std::size_t classes, float const* output, int const* labels, SumOfRows to) {
+    Kernels<D>::hits(rows, classes, output, labels, to);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -29,6 +30,11 @@ struct Overlap {
 namespace detail {
 
 struct NoOperation {};
+
+/// Operations of all ranks follow one another in the order in which they were started, as NCCL's: then what is started
+/// when must not depend on what is complete, which differs between ranks.
+template <class O>
+concept keeps_order = requires { requires O::keeps_order; };
 
 /// It leaves something out, and adds that to what comes next, see TopK.
 template <class O>
@@ -73,7 +79,7 @@ inline std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, S
 /// keeps   the endpoint and the buffer outlive it; after a PeerLost it is of no further use. Every rank has the same
 ///         buckets and the same steps; ready() may be called at any pace
 /// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 16 buckets are under way at
-///         once, the others start when those are complete
+///         once, the others start when those are complete. All at once where the transport has an order of its own
 /// order   the algorithm's, within each bucket: other buckets may give other bits
 template <class R, Endpoint E>
 class BucketedReducer {
@@ -145,7 +151,8 @@ class BucketedReducer {
 
   static constexpr bool resumes      = ResumableReduce<R, E>;
   static constexpr bool has_residual = detail::keeps_residual<Operation>;
-  static constexpr std::size_t most  = 16;                            // under way: 64 messages to a rank, or 64 tags
+  static constexpr std::size_t most  =                                // under way: 64 messages to a rank, or 64 tags
+      detail::keeps_order<Operation> ? std::numeric_limits<std::size_t>::max() : 16;
 
   Span<float> bucket(std::size_t i, Span<float> of) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];

@@ -42,6 +42,16 @@ Sum<float> learn(Model& model, Batch const& batch, Ready&& ready, Together toget
     return model.value_and_gradient(batch, batch.first_row, ready);
 }
 
+/// Buckets leave as they are ready. Do they follow the queue of the device by themselves, so that who computes need not
+/// wait for it before? Not where another thread sends them, whose queue is another one.
+template <bool Follows, class F>
+struct Leaving : F {
+  static constexpr bool follows_queue = Follows;
+};
+template <class R, class E>
+inline constexpr bool follows_queue = requires { requires R::template follows_queue<E>; } &&
+                                      !requires { requires R::own_thread; };
+
 template <class R, class E>
 struct ReducerOf {
   using type = BucketedReducer<R, E>;
@@ -65,7 +75,7 @@ class BucketLane {
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {
-    return learn(model, batch, [](std::size_t) {}, together);
+    return learn(model, batch, LooksAtEnd{}, together);
   }
 
   /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
@@ -77,11 +87,12 @@ class BucketLane {
                              "value_and_gradient_ahead");
     reducer_.begin();
     begun_ = true;
-    return learn(model, batch, [this](std::size_t end) {
+    auto const leave = [this](std::size_t end) {
       if constexpr (joins<Model>)
         if (end < Model::joins_below) return;
       reducer_.ready(std::min(end, end_) - skipped);
-    }, together);
+    };
+    return learn(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
   }
 
   bool under_way() const { return begun_; }                                // buckets may be on their way
@@ -172,7 +183,7 @@ class ShardLane {
                   "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
     return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
-      return learn(to, shard, [](std::size_t) {}, together);
+      return learn(to, shard, LooksAtEnd{}, together);
     });
   }
   template <class Model, class Batch>

@@ -34,7 +34,7 @@ class Kernels<Cuda>::Pool2D {
     relu_ = rt_->take_relu(p.y);
   }
 
-  void read_from(float const* x) { p_.x = rt_->fetch(x, in_.size()); }
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
   void forward(Pass const&) const {
     cuda::expect(cuda::launch::pool(kind_, window_, images(), p_.x, p_.y, winners(), relu_, cuda::queue()), "pool");
   }

@@ -53,7 +53,7 @@ class Kernels<Cuda>::Conv2D {
     relu_    = rt_->take_relu(p.y);
   }
 
-  void read_from(float const* x) { p_.x = rt_->fetch(x, in_.size()); }
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
 
   void forward(Pass const&) const {
     if (!even_) shift(in_, p_.x, window_.pad_before, window_.pad_left, own_, at_.x);

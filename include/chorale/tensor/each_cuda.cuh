@@ -39,18 +39,18 @@ __device__ T sum_of_block(T mine) {
   return lanes[0];
 }
 
-template <class F>
-__global__ void run_sum(std::size_t n, double* sums, F f) {
+template <class Sum, class F>
+__global__ void run_sum(std::size_t n, Sum* sums, F f) {
   auto mine       = 0.0;
   auto const step = std::size_t{gridDim.x} * threads;
   for (auto i = std::size_t{blockIdx.x} * threads + threadIdx.x; i < n; i += step) mine += f(i);
   auto const sum = sum_of_block(mine);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) sums[blockIdx.x] = static_cast<Sum>(sum);
 }
 
-/// sums (parts): the f(i) of all i below n, added up in so many parts.
-template <class F>
-cudaError_t sum_each(unsigned parts, std::size_t n, double* sums, cudaStream_t queue, F f) {
+/// sums (parts): the f(i) of all i below n, added up in so many parts, in double.
+template <class Sum, class F>
+cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
   run_sum<<<parts, threads, 0, queue>>>(n, sums, f);
   return cudaGetLastError();
 }

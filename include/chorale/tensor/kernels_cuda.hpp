@@ -12,7 +12,6 @@
 
 namespace chorale {
 
-/// BatchNorm is missing: a network that has it does not compile for Cuda yet.
 template <>
 struct Kernels<Cuda> : cuda::Loops {
   using layout  = cuda::Layout;
@@ -28,7 +27,9 @@ struct Kernels<Cuda> : cuda::Loops {
   class Dense;
   class Activate;
   class Softmax;
+  class BatchNorm;
   class ToRows;
+  class Step;
 };
 
 }  // namespace chorale

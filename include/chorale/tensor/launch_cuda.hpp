@@ -53,6 +53,34 @@ cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float
 cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
                          cudaStream_t queue);
 
+/// sums (2 C) = for each channel the sum of v (pixels, C), then of v · (x - mean); mean is 0 where it is null.
+///
+/// scratch   (partials, 2 C)
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, float const* v, float const* x, float const* mean,
+                         double* scratch, double* sums, cudaStream_t queue);
+/// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
+struct Moments {
+  float *mean, *inverse;
+};
+/// From the sums of x and of x · x over `count` pixels; d_mean and d_variance get mean and variance times rows.
+cudaError_t moments(std::size_t channels, double const* sums, double count, float rows, float epsilon, Moments to,
+                    float* d_mean, float* d_variance, cudaStream_t queue);
+cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,
+                           cudaStream_t queue);
+/// y = gamma · (x - mean) · inverse + beta, then max(y, 0) where `relu` is 1.
+cudaError_t normalize(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
+                      float const* beta, float* y, int relu, cudaStream_t queue);
+/// From the sums of dy and of dy · (x - mean) the gradients of beta and gamma; the latter sums are then times inverse.
+cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float* d_gamma, float* d_beta,
+                           cudaStream_t queue);
+/// dx from those sums over `count` pixels, with u = (x - mean) · inverse:
+///   dx = gamma · inverse · (dy - mean of dy - u · mean of dy · u)
+///
+/// slopes    (2 C): scratch
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
+                           double const* sums, double count, float* slopes, float const* dy, float* dx,
+                           cudaStream_t queue);
+
 /// What Kernels<Cpu> has under these names, with the loss of each row; `total` adds them up.
 cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                  float* d_logits, float* losses, cudaStream_t queue);
@@ -63,10 +91,12 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
 /// hits[r] = 1 where the first of the largest outputs of row r is the label, else 0.
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
                  cudaStream_t queue);
-cudaError_t total(std::size_t n, float const* x, double* sum, cudaStream_t queue);
+cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
 
-/// Sets *bad to 1 when a value is infinite or NaN; else leaves it.
-cudaError_t find_bad(std::size_t n, float const* x, int* bad, cudaStream_t queue);
+/// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
+inline constexpr unsigned long long no_bad = ~0ULL;
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
+                     cudaStream_t queue);
 /// scratch   (partials)
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
 
@@ -79,8 +109,12 @@ struct Adam {
 };
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue);
 
-cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, Seed seed, std::uint64_t stream,
-                    std::size_t first_row, cudaStream_t queue);
+/// now    of the device, too
+cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, StepNumbers const* now,
+                    std::uint64_t stream, cudaStream_t queue);
+
+/// What gradients begin with, before anything is known of them: rows in the header, and a trailer of one replica's.
+cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue);
 
 }  // namespace chorale::cuda::launch
 

@@ -17,6 +17,9 @@
 namespace chorale::cpu {
 
 struct Loops {
+  /// y = x, n numbers
+  static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
+
   /// Sum over rows of -log softmax(logits)[label], and its gradient by the logits.
   ///
   /// logits, d_logits    (rows, classes); d_logits = softmax(logits) - onehot(label)

@@ -5,6 +5,7 @@
 
 #include <chorale/tensor/each_cuda.cuh>
 #include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/softmax_cuda.cuh>
 
 #include <cstddef>
@@ -55,13 +56,14 @@ cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, in
     hits[r] = static_cast<int>(top) == labels[r] ? 1 : 0;
   });
 }
-cudaError_t total(std::size_t n, float const* x, double* sum, cudaStream_t queue) {
+cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue) {
   return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
 }
 
-cudaError_t find_bad(std::size_t n, float const* x, int* bad, cudaStream_t queue) {
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
+                     cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) {
-    if (!isfinite(x[i])) *bad = 1;  // whoever writes, writes the same
+    if (!isfinite(x[i])) atomicMin(first_bad, static_cast<unsigned long long>(first + i));
   });
 }
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {
@@ -70,6 +72,13 @@ cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double*
   });
   if (code != cudaSuccess) return code;
   return detail::sum_each(1, partials, norm, queue, [=] __device__(std::size_t i) { return scratch[i]; });
+}
+
+cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue) {
+  return detail::each(plan::trailer, queue, [=] __device__(std::size_t i) {
+    trailer[i] = i == plan::summed_at ? 1 : 0;
+    if (i == plan::rows_at) header[i] = rows;
+  });
 }
 
 cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,

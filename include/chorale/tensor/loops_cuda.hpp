@@ -4,6 +4,7 @@
 // compiler does not find CUDA.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
@@ -16,45 +17,48 @@
 
 namespace chorale::cuda {
 
-/// The same functions as cpu::Loops, on the calling thread's device and in its queue. Outputs and gradients are of the
-/// device; labels and targets are of the host, and copied.
+/// The same functions as cpu::Loops, on the calling thread's device and in its queue. All memory is of the device.
 ///
-/// cost    each returns when all that was queued before is done, because its caller reads the result on the host
+/// cost    losses, hits and dropout return at once. Update rules return when all that was queued is done, because the
+///         host may read variables next
 struct Loops {
-  static float sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
-                                    float* d_logits) {
-    return loss(rows, rows, labels, [&](int const* at, float* losses) {
-      return launch::sparse_cross_entropy(rows, classes, logits, at, d_logits, losses, queue());
-    });
+  /// y = x, n numbers; x may be the host's
+  static void copy(std::size_t n, float const* x, float* y) {
+    expect(cudaMemcpyAsync(y, x, n * sizeof(float), cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
   }
-  static float cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
-                             float* d_logits) {
-    return loss(rows, rows * classes, targets, [&](float const* at, float* losses) {
-      return launch::cross_entropy(rows, classes, logits, at, d_logits, losses, queue());
-    });
+
+  static void sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
+                                   float* d_logits, SumOfRows to) {
+    expect(launch::sparse_cross_entropy(rows, classes, logits, labels, d_logits, to.of_row, queue()),
+           "sparse_cross_entropy");
+    add_up(rows, to);
   }
-  static float squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
-                             float* d_outputs) {
-    return loss(rows, rows * width, targets, [&](float const* at, float* losses) {
-      return launch::squared_error(rows, width, outputs, at, d_outputs, losses, queue());
-    });
+  static void cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
+                            float* d_logits, SumOfRows to) {
+    expect(launch::cross_entropy(rows, classes, logits, targets, d_logits, to.of_row, queue()), "cross_entropy");
+    add_up(rows, to);
+  }
+  static void squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
+                            float* d_outputs, SumOfRows to) {
+    expect(launch::squared_error(rows, width, outputs, targets, d_outputs, to.of_row, queue()), "squared_error");
+    add_up(rows, to);
   }
 
   /// Rows whose largest output is the one that the label names.
-  static float hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels) {
-    return loss(rows, rows, labels, [&](int const* at, float* hits) {
-      return launch::hits(rows, classes, outputs, at, hits, queue());
-    });
+  static void hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to) {
+    expect(launch::hits(rows, classes, outputs, labels, to.of_row, queue()), "hits");
+    add_up(rows, to);
   }
 
+  /// Waits, for a caller who goes on by the answer. Step::find_bad does not.
   static bool finite(Span<float const> x) {
-    auto* const bad = static_cast<int*>(scratch().take(sizeof(int)));
-    expect(cudaMemsetAsync(bad, 0, sizeof(int), queue()), "cudaMemsetAsync");
-    expect(launch::find_bad(x.size(), x.data(), bad, queue()), "find_bad");
-    return value(bad) == 0;
+    auto* const bad = static_cast<unsigned long long*>(scratch().take(sizeof launch::no_bad));
+    expect(cudaMemsetAsync(bad, 0xFF, sizeof *bad, queue()), "cudaMemsetAsync");
+    expect(launch::find_bad(0, x.size(), x.data(), bad, queue()), "find_bad");
+    return value(bad) == launch::no_bad;
   }
 
-  /// Sum of squares in double: the same bits for the same values.
+  /// Sum of squares in double: the same bits for the same values. Waits, too.
   static double squared_norm(Span<float const> g) {
     auto* const sums = static_cast<double*>(scratch().take((launch::partials + 1) * sizeof(double)));
     expect(launch::squared_norm(g.size(), g.data(), sums + 1, sums, queue()), "squared_norm");
@@ -86,8 +90,8 @@ struct Loops {
   /// The mask is the one of the CPU, number for number.
   static void dropout(std::size_t rows, std::size_t width, float* x, float rate, Pass const& pass,
                       std::uint64_t stream) {
-    auto const seed = Seed{pass.seed.value ^ (pass.step + 1) * 0x9e3779b97f4a7c15ULL};
-    expect(launch::dropout(rows, width, x, rate, seed, stream, pass.first_row, queue()), "dropout");
+    CHORALE_EXPECTS(pass.on_device != nullptr, "dropout on Cuda needs Pass::on_device, which it reads in each step");
+    expect(launch::dropout(rows, width, x, rate, pass.on_device, stream, queue()), "dropout");
   }
 
  private:
@@ -109,19 +113,8 @@ struct Loops {
     return here;
   }
 
-  /// Copies n targets to the device, queues compute(targets, one number a row), and adds the numbers up.
-  template <class T, class Compute>
-  static float loss(std::size_t rows, std::size_t n, T const* targets, Compute compute) {
-    auto plan = Cutter{};
-    plan.take(sizeof(double)), plan.take(n * sizeof(T)), plan.take(rows * sizeof(float));
-    auto cut           = Cutter{static_cast<std::byte*>(scratch().take(plan.used()))};
-    auto* const sum    = cut.take_some<double>(1);
-    auto* const here   = cut.take_some<T>(n);
-    auto* const losses = cut.take_floats(rows);
-    expect(cudaMemcpyAsync(here, targets, n * sizeof(T), cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
-    expect(compute(here, losses), "loss");
-    expect(launch::total(rows, losses, sum, queue()), "total");
-    return static_cast<float>(value(sum));
+  static void add_up(std::size_t rows, SumOfRows to) {
+    expect(launch::total(rows, to.of_row, to.sum, queue()), "total");
   }
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {

@@ -42,6 +42,13 @@ struct Together {
   }
 };
 
+/// What of a pass changes from step to step.
+struct StepNumbers {
+  Seed seed             = {};
+  std::uint64_t step    = 0;                                               // of the optimizer; 0-based
+  std::size_t first_row = 0;                                               // of this share within the global batch
+};
+
 /// What one pass over a batch needs besides data.
 struct Pass {
   bool training         = false;
@@ -49,6 +56,13 @@ struct Pass {
   std::uint64_t step    = 0;                                               // of the optimizer; 0-based
   std::size_t first_row = 0;                                               // of this share within the global batch
   Together together     = {};                                              // of layers that need all replicas
+  StepNumbers const* on_device = nullptr;                                  // seed, step and first_row, for QueuesWork
+};
+
+/// Where a sum over rows goes.
+struct SumOfRows {
+  float* of_row;                                                           // scratch: a number for each row
+  float* sum;
 };
 
 /// Where a kernel finds its operands. Bound once; forward and backward then take no addresses.
@@ -81,7 +95,14 @@ struct Ports {
 ///   sgd, adam   update rules over flat arrays
 ///   sparse_cross_entropy, cross_entropy, squared_error
 ///               loss over rows and its gradient
+///   copy        numbers from one place to another
+///   Step        of a device that QueuesWork
 template <class D>
 struct Kernels;
+
+/// A device whose kernels only queue their work. Losses and checks leave what they find in memory, for the host to read
+/// when it has waited; Kernels<D>::Step is where.
+template <class D>
+concept QueuesWork = requires { typename Kernels<D>::Step; };
 
 }  // namespace chorale

@@ -5,5 +5,6 @@
 // up on oneDNN's header, and with it on chorale.hpp.
 #pragma once
 
+#include <chorale/tensor/batch_norm_cuda.cuh>
 #include <chorale/tensor/layers_cuda.cuh>
 #include <chorale/tensor/loops_cuda.cuh>

@@ -90,7 +90,7 @@ class Runtime {
   cudnnHandle_t    images() const { return images_.get(); }
   void* product_scratch() { return scratch_.take(product_bytes); }
 
-  /// Copies a batch to the device, in the queue.
+  /// Copies a batch to the device, in the queue: for one number of rows always to the same place.
   ///
   /// x       of the host or of any device; it lives until synchronize()
   float* fetch(float const* x, std::size_t n) {

@@ -50,6 +50,11 @@ struct Gradients {
   Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
 };
 
+/// Called as each bucket of gradients is final, this does nothing: its caller looks when all are.
+struct LooksAtEnd {
+  void operator()(std::size_t) const {}
+};
+
 /// What a step does when a loss or a gradient is not finite, on any replica. All replicas do the same.
 enum class NonFinite {
   stop,                                                                    // NumericFault; no variable was changed

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,8 @@ namespace chorale {
 
 /// One rank on one GPU: its collectives are NCCL's, its messages another transport's. See NcclTransport.
 ///
-/// keeps   x is complete, on whichever thread it was computed; each call returns when its result is
+/// keeps   x is complete, on whichever thread it was computed; each call returns when its result is. start_all_reduce()
+///         is the exception to both
 /// cost    memory that is not the device's alone, such as Cuda's blocks, is copied to it and back
 /// order   NCCL's: for sums, the same bits on all ranks of one job, not between jobs of other shapes
 /// throws  PeerLost when a rank does not come, or NCCL fails; before it waits for NCCL, all ranks meet by messages, so
@@ -55,6 +57,38 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     run("ncclAllReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclAllReduce(from, to, x.size(), detail::nccl_type<T>, detail::nccl_op(op), comm, queue);
     });
+  }
+
+  /// An all_reduce under way: a Pending.
+  class reduction {
+   public:
+    bool done() const { return comms_ == nullptr || end_->done(); }
+    void wait() {
+      if (comms_ != nullptr) comms_->await(local_, *end_, "ncclAllReduce");
+    }
+
+   private:
+    friend NcclEndpoint;
+    std::shared_ptr<detail::NcclComms> comms_;
+    std::size_t local_ = 0;
+    std::optional<cuda::Event> end_;
+  };
+
+  /// Reduces x on this endpoint's own queue, when what the calling thread has queued is done, and while it goes on.
+  /// Returns when all ranks have come here. Several may be under way: they follow one another.
+  void start_all_reduce(Span<float> x, Op op, reduction& under_way) {
+    auto const here = Cuda::Scope{comms_->device(local_)};
+    comms_->expect_alive(local_);
+    meet();
+    queue_->begin.record(cudaStreamPerThread);
+    queue_->stream.follow(queue_->begin);
+    put("ncclAllReduce", Span<float const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
+      return ncclAllReduce(from, to, x.size(), ncclFloat32, detail::nccl_op(op), comm, queue);
+    });
+    if (!under_way.end_) under_way.end_.emplace();
+    under_way.end_->record(queue_->stream.get());
+    under_way.comms_ = comms_;
+    under_way.local_ = local_;
   }
 
   /// Rank `root` gets the result; the x of others may change.
@@ -99,7 +133,7 @@ class NcclEndpoint : public WrappedEndpoint<E> {
  private:
   struct Queue {
     cuda::Stream stream;
-    cuda::Event end;
+    cuda::Event begin, end;
     cuda::Room in, out;
   };
 
@@ -123,10 +157,18 @@ class NcclEndpoint : public WrappedEndpoint<E> {
   /// call(from, to, communicator, queue) queues it.
   template <class T, class Call>
   void run(std::string const& name, Span<T const> in, Span<T> out, Call call) {
-    auto const here   = Cuda::Scope{comms_->device(local_)};
-    auto const stream = queue_->stream.get();
+    auto const here = Cuda::Scope{comms_->device(local_)};
     comms_->expect_alive(local_);
     meet();
+    put(name, in, out, call);
+    queue_->end.record(queue_->stream.get());
+    comms_->await(local_, queue_->end, name);
+  }
+
+  /// The same without a wait. Copies of what follows have the same room: the queue keeps them apart.
+  template <class T, class Call>
+  void put(std::string const& name, Span<T const> in, Span<T> out, Call call) {
+    auto const stream     = queue_->stream.get();
     auto const* from      = in.data();
     auto* to              = out.data();
     auto const in_place   = from == to;
@@ -142,8 +184,6 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     comms_->await(local_, call(from, to, comms_->comm(local_), stream), name);
     if (copied_out)
       cuda::expect(cudaMemcpyAsync(out.data(), to, out.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-    queue_->end.record(stream);
-    comms_->await(local_, queue_->end, name);
   }
 
   /// Returns when every rank has come to this operation.

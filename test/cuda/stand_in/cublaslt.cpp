@@ -2,6 +2,8 @@
 //
 // In place of cuBLASLt: those of its calls that the library makes, as loops on the CPU, after their documentation. See
 // runtime.cpp.
+#include "test/cuda/stand_in/queue.hpp"
+
 #include <cublasLt.h>
 
 #include <cstddef>
@@ -28,6 +30,27 @@ auto create(Handle* handle, T value) {
 template <class T>
 auto& as(void const* p) {
   return *static_cast<T*>(const_cast<void*>(p));
+}
+
+void multiply(Work const& w, void const* a, Matrix const& x, void const* b, Matrix const& y, void* to,
+              Matrix const& z) {
+  auto const k  = w.turn_a ? x.rows : x.columns;
+  auto const at = [](void const* data, Matrix const& l, std::uint64_t row, std::uint64_t column) {
+    return static_cast<float const*>(data)[column * static_cast<std::uint64_t>(l.leading) + row];
+  };
+  for (std::uint64_t i = 0; i < z.rows; ++i) {
+    auto sum_of_a = 0.0F;
+    for (std::uint64_t l = 0; l < k; ++l) sum_of_a += w.turn_a ? at(a, x, l, i) : at(a, x, i, l);
+    if (w.after == CUBLASLT_EPILOGUE_BGRADA) w.bias[i] = sum_of_a;
+    for (std::uint64_t j = 0; j < z.columns; ++j) {
+      auto sum = 0.0F;
+      for (std::uint64_t l = 0; l < k; ++l)
+        sum += (w.turn_a ? at(a, x, l, i) : at(a, x, i, l)) * (w.turn_b ? at(b, y, j, l) : at(b, y, l, j));
+      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) sum += w.bias[i];
+      if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
+      static_cast<float*>(to)[j * static_cast<std::uint64_t>(z.leading) + i] = sum;
+    }
+  }
 }
 
 }  // namespace
@@ -94,26 +117,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, void const*, void const* a,
                               cublasLtMatrixLayout_t of_a, void const* b, cublasLtMatrixLayout_t of_b, void const*,
                               void const*, cublasLtMatrixLayout_t, void* to, cublasLtMatrixLayout_t of_d,
-                              cublasLtMatmulAlgo_t const*, void*, std::size_t, cudaStream_t) {
-  auto const &w = as<Work>(d);
-  auto const &x = as<Matrix>(of_a), &y = as<Matrix>(of_b), &z = as<Matrix>(of_d);
-  auto const k  = w.turn_a ? x.rows : x.columns;
-  auto const at = [](void const* data, Matrix const& l, std::uint64_t row, std::uint64_t column) {
-    return static_cast<float const*>(data)[column * static_cast<std::uint64_t>(l.leading) + row];
-  };
-  for (std::uint64_t i = 0; i < z.rows; ++i) {
-    auto sum_of_a = 0.0F;
-    for (std::uint64_t l = 0; l < k; ++l) sum_of_a += w.turn_a ? at(a, x, l, i) : at(a, x, i, l);
-    if (w.after == CUBLASLT_EPILOGUE_BGRADA) w.bias[i] = sum_of_a;
-    for (std::uint64_t j = 0; j < z.columns; ++j) {
-      auto sum = 0.0F;
-      for (std::uint64_t l = 0; l < k; ++l)
-        sum += (w.turn_a ? at(a, x, l, i) : at(a, x, i, l)) * (w.turn_b ? at(b, y, j, l) : at(b, y, l, j));
-      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) sum += w.bias[i];
-      if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
-      static_cast<float*>(to)[j * static_cast<std::uint64_t>(z.leading) + i] = sum;
-    }
-  }
+                              cublasLtMatmulAlgo_t const*, void*, std::size_t, cudaStream_t stream) {
+  stand_in::put(stream, [=, w = as<Work>(d), x = as<Matrix>(of_a), y = as<Matrix>(of_b), z = as<Matrix>(of_d)] {
+    multiply(w, a, x, b, y, to, z);
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -2,6 +2,8 @@
 //
 // In place of cuDNN: those of its calls that the library makes, as loops on the CPU, after their documentation. See
 // runtime.cpp.
+#include "test/cuda/stand_in/queue.hpp"
+
 #include <cudnn.h>
 
 #include <cstddef>
@@ -9,6 +11,9 @@
 
 extern "C" {
 
+struct cudnnContext {
+  cudaStream_t queue;
+};
 struct cudnnTensorStruct {
   int n, c, h, w;
 };
@@ -19,9 +24,9 @@ struct cudnnConvolutionStruct {
   int pad_h, pad_w, stride_h, stride_w;
 };
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t* h) { return *h = reinterpret_cast<cudnnHandle_t>(new int{0}), CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return delete reinterpret_cast<int*>(h), CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* h) { return *h = new cudnnContext{}, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return delete h, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t queue) { return h->queue = queue, CUDNN_STATUS_SUCCESS; }
 char const* cudnnGetErrorString(cudnnStatus_t) { return "?"; }
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* d) {
   return *d = new cudnnTensorStruct{}, CUDNN_STATUS_SUCCESS;
@@ -60,25 +65,30 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMat
 
 namespace {
 
-/// f(x, w, y) for the places of each three numbers that belong together; the shapes must fit.
+/// Sets `to` (n numbers) to 0, and queues f(x, w, y) for the places of each three numbers that belong together; the
+/// shapes must fit, and scratch must be there.
 template <class F>
-cudnnStatus_t convolve(cudnnTensorStruct const& x, cudnnFilterStruct const& w, cudnnConvolutionStruct const& how,
-                       cudnnTensorStruct const& y, F f) {
-  if (y.n != x.n || y.c != w.k || w.c != x.c || y.h != (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1 ||
+cudnnStatus_t convolve(cudnnHandle_t handle, cudnnTensorStruct x, cudnnFilterStruct w, cudnnConvolutionStruct how,
+                       cudnnTensorStruct y, void* scratch, std::size_t bytes, void* to, int n, F f) {
+  if (bytes != 64 || y.n != x.n || y.c != w.k || w.c != x.c || y.h != (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1 ||
       y.w != (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1)
     return CUDNN_STATUS_BAD_PARAM;
-  for (int n = 0; n < y.n; ++n)
-    for (int i = 0; i < y.h; ++i)
-      for (int j = 0; j < y.w; ++j)
-        for (int k = 0; k < w.k; ++k)
-          for (int r = 0; r < w.h; ++r)
-            for (int s = 0; s < w.w; ++s) {
-              auto const row = i * how.stride_h - how.pad_h + r, column = j * how.stride_w - how.pad_w + s;
-              if (row < 0 || row >= x.h || column < 0 || column >= x.w) continue;
-              for (int c = 0; c < x.c; ++c)
-                f(((n * x.h + row) * x.w + column) * x.c + c, ((k * w.h + r) * w.w + s) * w.c + c,
-                  ((n * y.h + i) * y.w + j) * y.c + k);
-            }
+  stand_in::put(handle->queue, [=] {
+    std::memset(scratch, 1, bytes);
+    std::memset(to, 0, static_cast<std::size_t>(n) * sizeof(float));
+    for (int b = 0; b < y.n; ++b)
+      for (int i = 0; i < y.h; ++i)
+        for (int j = 0; j < y.w; ++j)
+          for (int k = 0; k < w.k; ++k)
+            for (int r = 0; r < w.h; ++r)
+              for (int s = 0; s < w.w; ++s) {
+                auto const row = i * how.stride_h - how.pad_h + r, column = j * how.stride_w - how.pad_w + s;
+                if (row < 0 || row >= x.h || column < 0 || column >= x.w) continue;
+                for (int c = 0; c < x.c; ++c)
+                  f(((b * x.h + row) * x.w + column) * x.c + c, ((k * w.h + r) * w.w + s) * w.c + c,
+                    ((b * y.h + i) * y.w + j) * y.c + k);
+              }
+  });
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -88,12 +98,6 @@ cudnnStatus_t list_two(Algorithm first, Algorithm second, int* count, Result* re
   results[0].algo = first, results[0].status = CUDNN_STATUS_SUCCESS, results[0].determinism = CUDNN_NON_DETERMINISTIC;
   results[1].algo = second, results[1].status = CUDNN_STATUS_SUCCESS, results[1].determinism = CUDNN_DETERMINISTIC;
   return *count = 2, CUDNN_STATUS_SUCCESS;
-}
-
-auto zeros(void* to, int n) { std::memset(to, 0, static_cast<std::size_t>(n) * sizeof(float)); }
-auto scratch_is_there(void* scratch, std::size_t bytes) {
-  if (bytes == 64) std::memset(scratch, 1, bytes);
-  return bytes == 64;
 }
 
 }  // namespace
@@ -135,34 +139,28 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnF
   return *bytes = 64, CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, void const*, cudnnTensorDescriptor_t x, void const* from,
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, void const*, cudnnTensorDescriptor_t x, void const* from,
                                       cudnnFilterDescriptor_t w, void const* kernel, cudnnConvolutionDescriptor_t how,
                                       cudnnConvolutionFwdAlgo_t, void* scratch, std::size_t bytes, void const*,
                                       cudnnTensorDescriptor_t y, void* to) {
-  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
-  zeros(to, y->n * y->c * y->h * y->w);
-  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, y->n * y->c * y->h * y->w, [=](int a, int b, int c) {
     static_cast<float*>(to)[c] += static_cast<float const*>(from)[a] * static_cast<float const*>(kernel)[b];
   });
 }
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, void const*, cudnnTensorDescriptor_t x, void const* from,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, void const*, cudnnTensorDescriptor_t x, void const* from,
                                              cudnnTensorDescriptor_t y, void const* dy,
                                              cudnnConvolutionDescriptor_t how, cudnnConvolutionBwdFilterAlgo_t,
                                              void* scratch, std::size_t bytes, void const*,
                                              cudnnFilterDescriptor_t w, void* to) {
-  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
-  zeros(to, w->k * w->c * w->h * w->w);
-  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, w->k * w->c * w->h * w->w, [=](int a, int b, int c) {
     static_cast<float*>(to)[b] += static_cast<float const*>(from)[a] * static_cast<float const*>(dy)[c];
   });
 }
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, void const*, cudnnFilterDescriptor_t w, void const* kernel,
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, void const*, cudnnFilterDescriptor_t w, void const* kernel,
                                            cudnnTensorDescriptor_t y, void const* dy, cudnnConvolutionDescriptor_t how,
                                            cudnnConvolutionBwdDataAlgo_t, void* scratch, std::size_t bytes, void const*,
                                            cudnnTensorDescriptor_t x, void* to) {
-  if (!scratch_is_there(scratch, bytes)) return CUDNN_STATUS_BAD_PARAM;
-  zeros(to, x->n * x->c * x->h * x->w);
-  return convolve(*x, *w, *how, *y, [&](int a, int b, int c) {
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, x->n * x->c * x->h * x->w, [=](int a, int b, int c) {
     static_cast<float*>(to)[a] += static_cast<float const*>(kernel)[b] * static_cast<float const*>(dy)[c];
   });
 }

@@ -4,6 +4,8 @@
 // loop on the CPU.
 #pragma once
 
+#include "test/cuda/stand_in/queue.hpp"
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -17,22 +19,29 @@ namespace chorale::cuda::launch {
 
 using std::isfinite, std::max, std::min;
 
+inline void atomicMin(unsigned long long* at, unsigned long long x) { *at = min(*at, x); }
+
 namespace detail {
 
 inline float normcdff(float x) { return 0.5F * std::erfc(-x * 0.70710678F); }
 
 template <class F>
-cudaError_t each(std::size_t n, cudaStream_t, F f) {
-  for (std::size_t i = 0; i < n; ++i) f(i);
+cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
+  stand_in::put(queue, [=] {
+    for (std::size_t i = 0; i < n; ++i) f(i);
+  });
   return cudaSuccess;
 }
 
-template <class F>
-cudaError_t sum_each(unsigned parts, std::size_t n, double* sums, cudaStream_t, F f) {
-  for (unsigned part = 0; part < parts; ++part) {
-    sums[part] = 0;
-    for (std::size_t i = part; i < n; i += parts) sums[part] += f(i);
-  }
+template <class Sum, class F>
+cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
+  stand_in::put(queue, [=] {
+    for (unsigned part = 0; part < parts; ++part) {
+      auto sum = 0.0;
+      for (std::size_t i = part; i < n; i += parts) sum += f(i);
+      sums[part] = static_cast<Sum>(sum);
+    }
+  });
   return cudaSuccess;
 }
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optional: chorale.hpp does not include it, and a program that does links the CUDA runtime. Empty where the compiler
+// does not find CUDA.
+#pragma once
+
+#include <chorale/data/batch.hpp>
+#include <chorale/data/pipe.hpp>
+#include <chorale/data/prefetch.hpp>
+#include <chorale/device/cuda.hpp>
+#include <chorale/device/cuda_error.hpp>
+#include <chorale/device/cuda_stream.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#if __has_include(<cuda_runtime_api.h>)
+
+namespace chorale::data {
+
+/// Batches whose x lies in the memory of a GPU, copied there by the thread that makes them, in its own queue. With a
+/// prefetch that is not the thread that trains, so a batch is copied while the step before computes:
+///
+///   auto train = data::on_cuda(rows.shuffle(10'000).batch(64), Cuda{0}).prefetch(2);
+///
+/// keeps   y stays on the host, where a loss looks whether labels are labels. The host cannot read x: no stage may
+///         follow that does, so prefetch is the only one there is here
+/// cost    one copy over the bus for each batch, and memory of the GPU for each that waits. A step copies x once more,
+///         on the GPU, to where its kernels read it. With several GPUs all but this one fetch their shares from it
+template <class D>
+class OnCuda {
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = false;
+  static_assert(!is_sample<element>, "chorale: on_cuda takes batches, not rows. Write .batch(n) before it");
+
+  OnCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
+
+  class Stream {
+    using X = typename decltype(element::x)::value_type;
+    using Y = typename decltype(element::y)::value_type;
+
+   public:
+    struct buffer {
+      cuda::Room x;
+      std::vector<Y> y;
+    };
+
+    Stream(StreamOf<D> from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
+
+    bool next(element& out) { return next_into(own_, out); }
+
+    /// The next batch, in memory of the caller; it is there when this returns.
+    bool next_into(buffer& to, element& out) {
+      auto const here = Cuda::Scope{device_};
+      if (!from_.next(out)) return false;
+      auto* const x = static_cast<X*>(to.x.take(out.x.size_bytes()));
+      cuda::expect(cudaMemcpyAsync(x, out.x.data(), out.x.size_bytes(), cudaMemcpyDefault, cudaStreamPerThread),
+                   "cudaMemcpyAsync");
+      to.y.assign(out.y.begin(), out.y.end());
+      cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+      out.x = {x, out.x.size()};
+      out.y = to.y;
+      return true;
+    }
+
+   private:
+    StreamOf<D> from_;
+    Cuda device_;
+    buffer own_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {from_.stream(epoch), device_}; }
+  std::optional<std::size_t> size() const { return from_.size(); }
+
+  /// See Pipe::prefetch.
+  auto prefetch(Ahead ahead) const { return Prefetched<OnCuda>{*this, ahead}; }
+  auto prefetch(std::size_t n) const { return prefetch(Ahead{.elements = n}); }
+
+ private:
+  D from_;
+  Cuda device_;
+};
+
+template <Dataset D>
+OnCuda<D> on_cuda(D batches, Cuda const& device) {
+  return {std::move(batches), device};
+}
+
+}  // namespace chorale::data
+
+#endif

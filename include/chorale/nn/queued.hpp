@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/nn/executor.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::nn {
+
+/// One batch on a device that QueuesWork: what is put into its queue, and what the host finds in memory when it has
+/// waited.
+///
+/// keeps   batch, executor, loss and metrics outlive it
+template <class D, class Net, class Loss, class Metrics, class Batch>
+class Queued {
+  static constexpr auto width = Net::output::size;
+  using target                = typename Loss::target;
+
+ public:
+  /// Copies the batch to the device.
+  ///
+  /// throws  BadArgument when a target is none
+  Queued(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
+      : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
+    if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
+      loss.check(batch.rows, width, batch.y.data());
+    executor.read(batch.x.data());
+    targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
+  }
+
+  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue.
+  ///
+  /// returns   the sum of losses, as it was before `ready` let it be reduced
+  template <class Ready>
+  float learn(Gradients const& g, NonFinite on_non_finite, Ready& ready) {
+    if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
+      queue_all(g, on_non_finite);
+      return look(g);
+    } else if constexpr (requires { requires Ready::follows_queue; }) {
+      step().begin(g.values);
+      executor_->forward(pass_);
+      queue_header(g.values);
+      if constexpr (!all_metrics_queue()) look(g);
+      step().keep(g.values.data());
+      ready(plan::header);
+      auto checked = plan::header;
+      executor_->backward(pass_, [&](std::size_t end) {
+        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
+        ready(end);
+      });
+      step().end();
+      executor_->settle();
+      return step().sums()[plan::loss_at];
+    } else {
+      step().begin(g.values);
+      executor_->forward(pass_);
+      queue_header(g.values);
+      auto const loss = look(g);
+      ready(plan::header);
+      auto checked = plan::header;
+      executor_->backward(pass_, [&](std::size_t end) {
+        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
+        executor_->settle();
+        ready(end);
+      });
+      step().end();
+      executor_->settle();
+      return loss;
+    }
+  }
+
+  /// The same, recorded and replayed: nothing is ready before all is.
+  float replay(Gradients const& g, NonFinite on_non_finite) {
+    CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
+                    "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
+                    "Cuda without replaying(), or nn::BatchNorm");
+    step().replay(on_non_finite, [&] { queue_all(g, on_non_finite); });
+    return look(g);
+  }
+
+  /// After a wait: the variable with the first gradient that is infinite or NaN, if there is one.
+  std::optional<std::size_t> fault(Gradients const& g) {
+    auto const bad = step().first_bad();
+    for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
+      if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return i;
+    return {};
+  }
+
+  /// Forward and header alone, and a wait.
+  void evaluate(Span<float> sums) {
+    step().begin();
+    executor_->forward(pass_);
+    queue_header(step().own_sums());
+    step().end();
+    executor_->settle();
+    std::ranges::copy(step().sums(), sums.begin());
+    sums[plan::rows_at] = static_cast<float>(batch_->rows);
+    finish_header(sums);
+  }
+
+ private:
+  auto& step() { return executor_->step(); }
+
+  void queue_all(Gradients const& g, NonFinite on_non_finite) {
+    step().begin(g.values);
+    executor_->forward(pass_);
+    queue_header(g.values);
+    executor_->backward(pass_, [](std::size_t) {});
+    if (on_non_finite != NonFinite::allow) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
+    step().end();
+  }
+
+  /// Waits; returns the sum of losses.
+  float look(Gradients const& g) {
+    executor_->settle();
+    finish_header(g.values);
+    return g.loss();
+  }
+
+  /// After a wait: writes what a metric finds that only the host computes.
+  void finish_header(Span<float> header) {
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (!queues<Metric>)
+        header[at] = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
+    });
+  }
+
+  template <class Metric>
+  static constexpr bool queues = requires(Metric const& m, float const* y, target const* wanted, SumOfRows to) {
+    m.template queue<D>(1, width, y, wanted, to);
+  };
+
+  static constexpr bool all_metrics_queue() {
+    return []<class... Metric>(std::tuple<Metric...> const*) {
+      return (queues<Metric> && ...);
+    }(static_cast<Metrics const*>(nullptr));
+  }
+
+  void queue_header(Span<float> header) {
+    static_assert(requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
+                    loss.template queue<D>(1, width, y, wanted, y, to);
+                  }, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
+                     "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
+    auto const* const y = executor_->output();
+    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(),
+                             step().sum_to(&header[plan::loss_at]));
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (queues<Metric>)
+        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&header[at]));
+    });
+  }
+
+  template <class F>
+  void each_metric(F&& f) {
+    auto at = plan::first_metric;
+    std::apply([&](auto const&... metric) { (f(at++, metric), ...); }, *metrics_);
+  }
+
+  Executor<D, Net>* executor_;
+  Loss const* loss_;
+  Metrics const* metrics_;
+  Batch const* batch_;
+  Pass pass_;
+  target const* targets_ = nullptr;                                        // on the device
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a GPU finds out in a step, in memory; empty where the compiler does not find cuBLAS and cuDNN.
+#pragma once
+
+#include <chorale/device/cuda_copies.hpp>
+#include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/kernels_cuda.hpp>
+#include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/runtime_cuda.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <array>
+#include <cstddef>
+#include <new>
+#include <optional>
+
+#if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
+
+namespace chorale {
+
+/// What steps of one number of rows need besides activations, at addresses that never change. They are queued without
+/// the host, which tells a step its numbers before, and reads what was found when it has waited.
+///
+/// order   tell(); begin(), kernels and end() in the queue; a wait; first_bad() and sums(). One step at a time
+class Kernels<Cuda>::Step {
+ public:
+  explicit Step(std::size_t rows)
+      : rows_{rows}, there_{static_cast<Both*>(on_device_.take(sizeof(Both)))}, pinned_{sizeof(Both)},
+        here_{new (pinned_.data()) Both{}} {
+    losses_.take(rows * sizeof(float));
+  }
+
+  /// Targets on the device; copied in the queue. Of every step the same number, of the host or of any device.
+  template <class T>
+  T const* fetch(T const* targets, std::size_t n) {
+    auto* const at = static_cast<T*>(targets_.take(n * sizeof(T)));
+    cuda::expect(cudaMemcpyAsync(at, targets, n * sizeof(T), cudaMemcpyDefault, cuda::queue()), "cudaMemcpyAsync");
+    return at;
+  }
+
+  /// Before the step: what kernels read that queue for many steps.
+  Pass tell(Pass pass) {
+    here_->now     = {.seed = pass.seed, .step = pass.step, .first_row = pass.first_row};
+    pass.on_device = &there_->now;
+    return pass;
+  }
+
+  /// In the queue, from here to end().
+  void begin() {
+    copy(&there_->now, &here_->now, sizeof here_->now);
+    cuda::expect(cudaMemsetAsync(&there_->first_bad, 0xFF, sizeof there_->first_bad, cuda::queue()), "cudaMemsetAsync");
+  }
+  /// Rows in the header of gradients, and an empty trailer.
+  void begin(Span<float> gradients) {
+    begin();
+    cuda::expect(cuda::launch::begin_gradients(gradients.data(), gradients.last(plan::trailer).data(),
+                                               static_cast<float>(rows_), cuda::queue()), "begin_gradients");
+  }
+  /// `sum`: of the device; one sum after the other.
+  SumOfRows sum_to(float* sum) { return {static_cast<float*>(losses_.take(rows_ * sizeof(float))), sum}; }
+  /// Where the sums of a step go that has no gradients.
+  Span<float> own_sums() { return there_->sums; }
+  /// Looks at values[begin, end).
+  void find_bad(Span<float const> values, std::size_t begin, std::size_t end) {
+    cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->first_bad, cuda::queue()),
+                 "find_bad");
+  }
+  /// Keeps a header of gradients before it is reduced.
+  void keep(float const* header) { copy(there_->sums.data(), header, sizeof there_->sums); }
+
+  /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
+  ///
+  /// kind    of the work: other work is recorded anew
+  template <class Work>
+  void replay(NonFinite kind, Work&& work) {
+    if (!has_run_) {
+      has_run_ = true;
+      return work();
+    }
+    if (!graph_ || recorded_ != kind) graph_.record(cuda::queue(), work);
+    recorded_ = kind;
+    graph_.launch(cuda::queue());
+  }
+  void end() { copy(&here_->first_bad, &there_->first_bad, sizeof(Both) - offsetof(Both, first_bad)); }
+
+  /// After a wait: the first element that is infinite or NaN, if there is one.
+  std::optional<std::size_t> first_bad() const {
+    return here_->first_bad == cuda::launch::no_bad ? std::nullopt : std::optional<std::size_t>{here_->first_bad};
+  }
+  Span<float const> sums() const { return here_->sums; }
+
+ private:
+  /// Of the device, and pinned memory of the host.
+  struct Both {
+    StepNumbers now;
+    unsigned long long first_bad = 0;
+    std::array<float, plan::header> sums{};
+  };
+
+  static void copy(void* to, void const* from, std::size_t bytes) {
+    cuda::expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::queue()), "cudaMemcpyAsync");
+  }
+
+  std::size_t rows_;
+  cuda::Room on_device_, losses_, targets_;
+  Both* there_;
+  CudaCopies::block pinned_;
+  Both* here_;
+  bool has_run_       = false;
+  NonFinite recorded_ = {};
+  cuda::Graph graph_;
+};
+
+static_assert(QueuesWork<Cuda>);
+
+}  // namespace chorale
+
+#endif

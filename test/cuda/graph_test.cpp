@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps that are recorded as a CUDA graph and replayed, beside the same steps launched kernel by kernel.
+#include "test/cuda/device.hpp"
+#include "test/strategy/batch_norm.hpp"
+
+#include <chorale/device/cuda_copies.hpp>
+#include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/transport/nccl.hpp>
+#include <chorale/transport/staged.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+using namespace chorale;
+using Catch::Contains;
+using test::gpu_or_skip;
+
+namespace {
+
+/// y = x, a layer of one's own that counts how often the host comes by, and may wait there.
+struct Passed {
+  static constexpr std::string_view name = "passed";
+  static inline int forwards = 0;
+  static inline bool waits   = false;
+
+  template <class In>
+  static constexpr void check() {}
+  template <class In>
+  using apply = nn::SameShape<In>;
+  template <class D, class In>
+  struct stage {
+    static constexpr bool overwrites = true, keeps_y = false;
+    explicit stage(nn::Site<D> const& site) : in{site.in} {}
+    typename Kernels<D>::layout in;
+
+    auto        out() const { return in; }
+    std::size_t workspace() const { return 0; }
+    void bind(Ports const&) {}                                             // not the first layer: x is y, and dx is dy
+    void read_from(float const*) {}
+    void forward(Pass const&) const {
+      ++forwards;
+      if (waits) cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize");
+    }
+    void backward(Pass const&) const {}
+  };
+};
+
+struct Cnn : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
+                            nn::Dense<16>, nn::SyncBatchNorm<>, nn::Tanh, nn::Dropout<30>, Passed, nn::Dense<3>> {};
+struct Flat : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
+struct Dropped : nn::Sequential<nn::Input<64>, nn::Dropout<50>, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
+
+/// Everything that some steps leave, with batches of 5 and of 3 rows in turn.
+template <class Net, class Ready, class Device>
+std::vector<float> after_steps(Device const& device, Ready ready, int steps) {
+  auto const scope = typename Device::Scope{device};
+  auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto copy        = model.instantiate(device, 3);
+  auto all         = std::vector<float>{};
+  for (int step = 0; step < steps; ++step) {
+    auto const data = tiny::batch<int>(step % 3 == 2 ? 3 : 5, 64, 1, static_cast<std::uint64_t>(step) + 1);
+    auto const loss = copy.value_and_gradient(data.view(), 0, ready, Together{});
+    auto const g    = copy.gradients().values;
+    all.push_back(loss.value);
+    all.insert(all.end(), g.begin(), g.end());
+    copy.optimizer.apply(copy.net.variables(), copy.gradients());
+    auto sums = std::array<float, plan::header>{};
+    copy.evaluate(data.view(), sums);
+    all.insert(all.end(), sums.begin(), sums.end());
+  }
+  auto const values = copy.net.variables().values;
+  all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
+bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+auto through_host() { return Staged<LocalTransport, CudaCopies>{}; }
+
+}  // namespace
+
+TEST_CASE("a graph runs what was recorded, as often as it is launched, and not before", "[device][cuda]") {
+  auto const gpu = gpu_or_skip("a graph runs what was recorded, as often as it is launched, and not before");
+  if (!gpu) return;
+  auto const scope = Cuda::Scope{*gpu};
+  auto const block = gpu->allocate(4 * sizeof(float));
+  auto const x     = Span<float>{reinterpret_cast<float*>(block.data()), 4};
+  auto graph       = cuda::Graph{};
+  CHECK_FALSE(graph);
+  graph.record(cuda::queue(), [&] {
+    cuda::expect(cuda::launch::activate(Activation::softplus, 0, 4, x.data(), x.data(), cuda::queue()), "activate");
+  });
+  gpu->synchronize();
+  CHECK(graph);
+  CHECK(x[3] == 0);
+  for (int i = 0; i < 2; ++i) graph.launch(cuda::queue());
+  gpu->synchronize();
+  CHECK(x[3] == Approx(std::log1p(std::exp(std::log(2.0)))));              // softplus(softplus(0))
+}
+
+TEST_CASE("what cannot be recorded is refused, and the queue is of use afterwards", "[device][cuda]") {
+  auto const gpu = gpu_or_skip("what cannot be recorded is refused, and the queue is of use afterwards");
+  if (!gpu) return;
+  auto const scope = Cuda::Scope{*gpu};
+  auto graph       = cuda::Graph{};
+  auto room        = cuda::Room{};
+  CHECK_THROWS_AS(graph.record(cuda::queue(), [&] { room.take(64); }), Error);
+  CHECK_THROWS_AS(graph.record(cuda::queue(), [] {
+    cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize");
+  }), Error);
+  CHECK_THROWS_WITH(graph.record(cuda::queue(), [] { static_cast<void>(cudaStreamSynchronize(cuda::queue())); }),
+                    Contains("cudaStreamEndCapture"));
+  CHECK_FALSE(graph);
+  CHECK_NOTHROW(room.take(64));
+  CHECK_NOTHROW(gpu->synchronize());
+}
+
+TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a replayed step leaves the bits of a launched one");
+  if (!gpu) return;
+  auto const in_between = [](std::size_t) {};                              // it might look in between
+  auto const check      = [&]<class Net>(Net) {
+    auto const launched = after_steps<Net>(*gpu, in_between, 9);
+    CHECK(same_bits(after_steps<Net>(*gpu, LooksAtEnd{}, 9), launched));
+    CHECK(same_bits(after_steps<Net>(gpu->replaying(), LooksAtEnd{}, 9), launched));
+    CHECK(same_bits(after_steps<Net>(gpu->replaying(), in_between, 9), launched));
+  };
+  check(Cnn{}), check(Flat{}), check(Dropped{});
+}
+
+TEST_CASE("the host comes by in the first two steps of a number of rows", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("the host comes by in the first two steps of a number of rows");
+  if (!gpu) return;
+  auto const forwards = [&](Cuda const& device) {
+    Passed::forwards = 0;
+    after_steps<Cnn>(device, LooksAtEnd{}, 9);
+    return Passed::forwards;
+  };
+  CHECK(forwards(*gpu) == 9 + 9);                                          // steps, and as many evaluations
+  CHECK(forwards(gpu->replaying()) == 2 * 2 + 9);                          // 5 rows, and 3
+}
+
+TEST_CASE("a replayed step finds the NaN that a launched one finds", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a replayed step finds the NaN that a launched one finds");
+  if (!gpu) return;
+  for (auto const& device : {*gpu, gpu->replaying()}) {
+    auto const scope = Cuda::Scope{device};
+    auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
+    auto good = tiny::batch<int>(4, 64, 1), bad = good;
+    bad.x[70] = std::numeric_limits<float>::quiet_NaN();
+    auto const step = [&](auto const& data) {
+      copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
+      copy.optimizer.apply(copy.net.variables(), copy.gradients());
+    };
+    copy.optimizer.on_non_finite = NonFinite::skip;
+    for (int i = 0; i < 3; ++i) step(good);
+    auto const before = copy.hash();
+    step(bad);
+    CHECK(copy.hash() == before);
+    CHECK(copy.optimizer.skipped == 1);
+    CHECK(copy.gradients().trailer()[plan::faults_at] == 1);
+    auto const which = static_cast<std::size_t>(copy.gradients().trailer()[plan::variable_at]);
+    CHECK(std::string_view{Flat::plan.variables[which].name} == "dense_1/kernel");   // backward comes there first
+    copy.optimizer.on_non_finite = NonFinite::stop;
+    CHECK_THROWS_AS(step(bad), NumericFault);
+    CHECK(copy.hash() == before);
+    step(good);
+    CHECK(copy.gradients().trailer()[plan::faults_at] == 0);
+    copy.optimizer.on_non_finite = NonFinite::allow;                       // nobody looks: recorded anew
+    for (int i = 0; i < 3; ++i) step(bad);
+    CHECK(copy.gradients().trailer()[plan::faults_at] == 0);
+    CHECK(copy.optimizer.skipped == 1);
+  }
+}
+
+TEST_CASE("a label that is none is found before a replayed step", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a label that is none is found before a replayed step");
+  if (!gpu) return;
+  auto const scope = Cuda::Scope{*gpu};
+  auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(gpu->replaying(), 3);
+  auto data = tiny::batch<int>(4, 64, 1);
+  for (int i = 0; i < 3; ++i) copy.value_and_gradient(data.view(), 0, LooksAtEnd{});
+  data.y[2] = 3;
+  CHECK_THROWS_WITH(copy.value_and_gradient(data.view(), 0, LooksAtEnd{}), Contains("row 2 of the batch has label 3"));
+}
+
+TEST_CASE("a layer that waits in the middle of a step cannot be replayed, and says so", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a layer that waits in the middle of a step cannot be replayed, and says so");
+  if (!gpu) return;
+  Passed::waits = true;
+  CHECK_NOTHROW(after_steps<Cnn>(*gpu, LooksAtEnd{}, 3));
+  CHECK_THROWS_WITH(after_steps<Cnn>(gpu->replaying(), LooksAtEnd{}, 3), Contains("cudaErrorStreamCapture"));
+  Passed::waits = false;
+}
+
+TEST_CASE("a Trainer whose GPU replays has the bits of one whose GPU launches", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("a Trainer whose GPU replays has the bits of one whose GPU launches");
+  if (!gpu) return;
+  auto const hash = [](auto strategy, auto reduce, auto transport) {
+    auto trainer = norm::learner<norm::LocalNet>(std::move(strategy), reduce, std::move(transport));
+    trainer.fit(norm::uneven(), norm::watched);
+    return trainer.hashes().at(0);
+  };
+  auto const replaying = gpu->replaying();
+  CHECK(hash(OneDeviceStrategy{replaying}, RingAllReduce{}, through_host()) ==
+        hash(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host()));
+  CHECK(hash(MirroredStrategy{std::vector{replaying, replaying}}, RingAllReduce{}, through_host()) ==
+        hash(MirroredStrategy{std::vector{*gpu, *gpu}}, RingAllReduce{}, through_host()));
+  CHECK(hash(OneDeviceStrategy{replaying}, NativeAllReduce{}, NcclTransport<>{.devices = {*gpu}}) ==
+        hash(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host()));
+}
+
+TEST_CASE("replicas that normalize together cannot replay their steps, and say so", "[strategy][cuda]") {
+  auto const gpu = gpu_or_skip("replicas that normalize together cannot replay their steps, and say so");
+  if (!gpu) return;
+  auto const replaying = gpu->replaying();
+  auto two = norm::learner<norm::SyncNet>(MirroredStrategy{std::vector{replaying, replaying}}, RingAllReduce{},
+                                          through_host());
+  CHECK_THROWS_WITH(two.fit(norm::uneven(), norm::watched), Contains("Cuda without replaying()"));
+}
