@@ -9,8 +9,9 @@
 //                  --simulate ranks by a simulation of the algorithm itself, beyond by predicted_time()
 //   servers/...    speed-up with parameter servers, by a model of their messages in this file; up to --simulate workers
 //                  also by the strategy's own client and service, with fewer elements and a network slower by as much
-//   published/...  what others published, and what their assumptions give here; with --knees also the ranks, a power of
-//                  two, of which twice as many are less than 1.5 times as fast
+//   published/...  what others published, and what their assumptions give here, by predicted_time() and, for servers,
+//                  by a simulation; with --knees also the ranks, a power of two, of which twice as many are less than
+//                  1.5 times as fast
 //   check/...      all-reduces of 2 to 4 ranks of this machine, and what a simulation predicts from exchanges of such
 //                  messages, as `calibrate` measures them: medians of 21 rounds of both, by turns
 //   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
@@ -277,7 +278,7 @@ void print_published(bool knees, bool json) {
                          std::string const& assumptions) {
     auto const ours = speedup(ranks);
     auto row        = bench::Row{"published/" + what};
-    row.add("ranks", ranks, "%.0f").add("published", published).add("simulated", ours).add("ratio", ours / published);
+    row.add("ranks", ranks, "%.0f").add("published", published).add("predicted", ours).add("ratio", ours / published);
     if (knees) row.add("knee", knee_of(speedup), "%.0f");
     row.add("assumptions", assumptions).print(json);
   };

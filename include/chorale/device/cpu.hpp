@@ -158,7 +158,7 @@ class Cpu {
   };
 
  private:
-  /// ThreadSanitizer does not see what OpenMP's threads wait for.
+  /// ThreadSanitizer, here GCC's, does not see what OpenMP's threads wait for.
   static int parallel_threads() {
 #ifdef __SANITIZE_THREAD__
     return 1;

@@ -132,6 +132,7 @@ class Room {
     size_ = bytes;
     return made;
   }
+  std::size_t size() const { return size_; }
 
  private:
   std::unique_ptr<void, EndBy<void*, cudaFree>> memory_;

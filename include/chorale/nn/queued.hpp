@@ -37,7 +37,8 @@ class Queued {
     targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
   }
 
-  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue.
+  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue;
+  /// then also after forward for a metric that only the host computes.
   ///
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready>
@@ -45,36 +46,24 @@ class Queued {
     if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
       queue_all(g, on_non_finite);
       return look(g);
-    } else if constexpr (requires { requires Ready::follows_queue; }) {
+    } else {
+      constexpr bool follows = requires { requires Ready::follows_queue; };
       step().begin(g.values);
       executor_->forward(pass_);
       queue_header(g.values);
-      if constexpr (!all_metrics_queue()) look(g);
+      if constexpr (!follows || !all_metrics_queue()) look(g);
       step().keep(g.values.data());
+      if constexpr (!follows) executor_->settle();
       ready(plan::header);
       auto checked = plan::header;
       executor_->backward(pass_, [&](std::size_t end) {
         if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
+        if constexpr (!follows) executor_->settle();
         ready(end);
       });
       step().end();
       executor_->settle();
       return step().sums()[plan::loss_at];
-    } else {
-      step().begin(g.values);
-      executor_->forward(pass_);
-      queue_header(g.values);
-      auto const loss = look(g);
-      ready(plan::header);
-      auto checked = plan::header;
-      executor_->backward(pass_, [&](std::size_t end) {
-        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
-        executor_->settle();
-        ready(end);
-      });
-      step().end();
-      executor_->settle();
-      return loss;
     }
   }
 

@@ -17,8 +17,8 @@ namespace chorale::cpu {
 
 /// The largest of each window, and the way back: loops of our own, eight channels at a time.
 ///
-/// On CPUs without AVX-512, oneDNN's max pool for training takes ten times as long as its mean pool of the same images:
-/// two thirds of a step of a small network (docs/80-decisions.md).
+/// On CPUs without AVX-512, oneDNN's max pool for training takes seven to ten times as long as its mean pool of the
+/// same images: two thirds of a step of a small network (docs/80-decisions.md).
 ///
 ///   x         (image, block, row, column, lane): all channels side by side, or in blocks of 8 or 16 lanes
 ///   winners   as y, a byte each: which pixel of its window, row by row, was the largest; of equals the first
@@ -105,7 +105,8 @@ class MaxPool {
   /// Every pixel of x is in one window.
   bool is_tiled() const {
     auto const& w = window_;
-    return w.kernel == w.stride && w.height == w.out_height() * w.kernel && w.width == w.out_width() * w.kernel;
+    return w.kernel == w.stride && w.pad_before == 0 && w.pad_left == 0 && w.height == w.out_height() * w.kernel &&
+           w.width == w.out_width() * w.kernel;
   }
 
   /// The pixels of a window whose corner is there, without padding.

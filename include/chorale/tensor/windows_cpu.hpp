@@ -167,7 +167,7 @@ class Kernels<Cpu>::Pool2D {
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
     p_            = p;
-    winners_      = at.winners;
+    winners_      = reinterpret_cast<std::uint8_t*>(at.winners);
     if (loops_) return;
     auto const dst = forward_.dst_desc();
     run_forward_ = {*rt_, dnnl::pooling_forward{forward_},
@@ -186,11 +186,11 @@ class Kernels<Cpu>::Pool2D {
     run_forward_.point(DNNL_ARG_SRC, x);
   }
   void forward(Pass const&) const {
-    if (loops_) loops_->forward(p_.x, p_.y, winners());
+    if (loops_) loops_->forward(p_.x, p_.y, winners_);
     else run_forward_();
   }
   void backward(Pass const&) const {
-    if (loops_ && p_.dx != nullptr) loops_->backward(p_.dy, winners(), p_.dx);
+    if (loops_ && p_.dx != nullptr) loops_->backward(p_.dy, winners_, p_.dx);
     else if (run_backward_) run_backward_();
   }
 
@@ -199,16 +199,15 @@ class Kernels<Cpu>::Pool2D {
     std::byte *winners, *scratch;                                          // which pixel of each window was the largest
   };
   Places place(onednn::Cutter& cut) const {
-    return {cut.take_bytes(loops_ ? loops_->winners() : forward_.workspace_desc().get_size()),
+    if (loops_) return {cut.take_bytes(loops_->winners()), nullptr};
+    return {cut.take_bytes(forward_.workspace_desc().get_size()),
             cut.take_bytes(std::max(forward_.scratchpad_desc().get_size(), backward_.scratchpad_desc().get_size()))};
   }
-
-  std::uint8_t* winners() const { return reinterpret_cast<std::uint8_t*>(winners_); }
 
   runtime* rt_;
   layout in_;
   Ports p_{};
-  std::byte* winners_ = nullptr;
+  std::uint8_t* winners_ = nullptr;
   std::optional<cpu::MaxPool> loops_;
   dnnl::pooling_forward::primitive_desc forward_;
   dnnl::pooling_backward::primitive_desc backward_;

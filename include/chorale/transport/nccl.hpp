@@ -175,15 +175,24 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     auto const copied_in  = !in.empty() && !is_of_device(in.data());
     auto const copied_out = !out.empty() && !is_of_device(out.data());
     if (copied_in) {
-      auto* const room = static_cast<T*>(queue_->in.take(in.size_bytes()));
+      auto* const room = static_cast<T*>(take(queue_->in, in.size_bytes(), name));
       cuda::expect(cudaMemcpyAsync(room, in.data(), in.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
       from = room;
       if (in_place) to = room;
     }
-    if (copied_out && !in_place) to = static_cast<T*>(queue_->out.take(out.size_bytes()));
+    if (copied_out && !in_place) to = static_cast<T*>(take(queue_->out, out.size_bytes(), name));
     comms_->await(local_, call(from, to, comms_->comm(local_), stream), name);
     if (copied_out)
       cuda::expect(cudaMemcpyAsync(out.data(), to, out.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+  }
+
+  /// Room grows when nothing of NCCL's is under way: cudaFree would wait for that without a deadline.
+  void* take(cuda::Room& room, std::size_t bytes, std::string const& name) {
+    if (bytes > room.size()) {
+      queue_->end.record(queue_->stream.get());
+      comms_->await(local_, queue_->end, name);
+    }
+    return room.take(bytes);
   }
 
   /// Returns when every rank has come to this operation.

@@ -2,7 +2,8 @@
 //
 // In place of the CUDA runtime: two devices whose memory is the host's, and whose queues run as late as they may. With
 // this the tests of test/cuda run on a machine without a GPU, against what the calls are documented to mean. What it
-// cannot show: that a GPU does the same, what kernels of one queue do to each other, and any number about time.
+// cannot show: that a GPU does the same, what kernels of several queues do to each other, and any number about time.
+// In one piece, for all of it is one state.
 #include "test/cuda/stand_in/queue.hpp"
 
 #include <chorale/tensor/ops_cuda.cuh>
