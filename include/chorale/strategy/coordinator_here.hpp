@@ -5,6 +5,7 @@
 #include <chorale/strategy/parameter_shards.hpp>
 #include <chorale/strategy/team.hpp>
 #include <chorale/tensor/sum.hpp>
+#include <chorale/tensor/variable.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

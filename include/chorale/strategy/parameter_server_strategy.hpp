@@ -13,6 +13,7 @@
 #include <chorale/strategy/parameter_host.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
 #include <cstddef>
