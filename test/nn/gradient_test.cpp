@@ -77,7 +77,7 @@ TEST_CASE("dropout drops the same rows whatever the share they are in", "[nn]") 
 
 TEST_CASE("dropout keeps the mean in training and does nothing otherwise", "[nn]") {
   auto x           = std::vector<float>(100'000, 1.0F);
-  auto const pass  = Pass{.training = true, .seed = 5};
+  auto const pass  = Pass{.training = true, .now = {.seed = 5}};
   Kernels<Cpu>::dropout(1000, 100, x.data(), 0.4F, pass, 1);
   double sum = 0, zeros = 0;
   for (float const v : x) sum += v, zeros += v == 0.0F ? 1 : 0;

@@ -39,7 +39,6 @@ class OnCuda {
   OnCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
 
   class Stream {
-    using X = typename decltype(element::x)::value_type;
     using Y = typename decltype(element::y)::value_type;
 
    public:
@@ -56,9 +55,7 @@ class OnCuda {
     bool next_into(buffer& to, element& out) {
       auto const here = Cuda::Scope{device_};
       if (!from_.next(out)) return false;
-      auto* const x = static_cast<X*>(to.x.take(out.x.size_bytes()));
-      cuda::expect(cudaMemcpyAsync(x, out.x.data(), out.x.size_bytes(), cudaMemcpyDefault, cudaStreamPerThread),
-                   "cudaMemcpyAsync");
+      auto* const x = to.x.fetch(out.x.data(), out.x.size());
       to.y.assign(out.y.begin(), out.y.end());
       cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
       out.x = {x, out.x.size()};

@@ -5,6 +5,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/device/cuda_error.hpp>
+#include <chorale/device/cuda_stream.hpp>
 #include <chorale/device/device.hpp>
 
 #include <cstddef>
@@ -56,7 +57,7 @@ struct CudaCopies {
 
  private:
   static void copy(void* to, void const* from, std::size_t bytes) {
-    cuda::expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "cudaMemcpyAsync");
+    cuda::copy(to, from, bytes);
     cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
   }
 };

@@ -118,9 +118,22 @@ class Graph {
   Owned<cudaGraphExec_t, cudaGraphExecDestroy> runs_;
 };
 
+/// Queues a copy between any two memories.
+inline void copy(void* to, void const* from, std::size_t bytes, cudaStream_t queue = cudaStreamPerThread) {
+  expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");
+}
+
 /// Memory of the current device alone, which grows; the host does not read it.
 class Room {
  public:
+  /// n of them, copied here in the queue of the calling thread; `from` may be any memory.
+  template <class T>
+  T* fetch(T const* from, std::size_t n) {
+    auto* const here = static_cast<T*>(take(n * sizeof(T)));
+    copy(here, from, n * sizeof(T));
+    return here;
+  }
+
   /// At least that many bytes, of which nothing is kept when they are more than ever before.
   void* take(std::size_t bytes) {
     if (bytes <= size_) return memory_.get();

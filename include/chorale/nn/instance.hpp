@@ -105,8 +105,9 @@ class Instance {
       return {};
     }
     auto& executor  = executor_for(batch);
-    auto const pass = Pass{.training = true, .seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                           .first_row = first_row, .together = together};
+    auto const now  = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
+                                  .first_row = first_row};
+    auto const pass = Pass{.training = true, .now = now, .together = together};
     auto const loss = [&] {
       if constexpr (QueuesWork<D>) return queue_gradients(batch, executor, pass, g, ready);
       else return compute_gradients(batch, executor, pass, g, ready);
@@ -124,10 +125,10 @@ class Instance {
     if (batch.rows == 0) return;
     auto& executor = executor_for(batch);
     if constexpr (QueuesWork<D>) {
-      queued(batch, executor, Pass{.seed = seed_}).evaluate(sums);
+      queued(batch, executor, Pass{.now = {.seed = seed_}}).evaluate(sums);
     } else {
       executor.read(batch.x.data());
-      executor.forward(Pass{.seed = seed_});
+      executor.forward(Pass{.now = {.seed = seed_}});
       write_header(batch, executor, sums);
     }
   }
@@ -138,7 +139,7 @@ class Instance {
     if (batch.rows == 0) return {};
     auto& executor = executor_for(batch, Targets::ignored);
     executor.read(batch.x.data());
-    executor.forward(Pass{.seed = seed_});
+    executor.forward(Pass{.now = {.seed = seed_}});
     executor.settle();
     return {executor.output(), batch.rows * Net::output::size};
   }

@@ -51,9 +51,9 @@ class Queued {
       step().begin(g.values);
       executor_->forward(pass_);
       queue_header(g.values);
-      if constexpr (!follows || !all_metrics_queue()) look(g);
-      step().keep(g.values.data());
-      if constexpr (!follows) executor_->settle();
+      auto loss = 0.0F;
+      if constexpr (!follows || !all_metrics_queue()) loss = look(g);
+      if constexpr (follows) step().keep(g.values.data());
       ready(plan::header);
       auto checked = plan::header;
       executor_->backward(pass_, [&](std::size_t end) {
@@ -63,7 +63,7 @@ class Queued {
       });
       step().end();
       executor_->settle();
-      return step().sums()[plan::loss_at];
+      return follows ? step().sums()[plan::loss_at] : loss;
     }
   }
 

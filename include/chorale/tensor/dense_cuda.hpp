@@ -151,7 +151,7 @@ class Kernels<Cuda>::ToRows {
 
  private:
   void copy(float const* from, float* to) const {
-    cuda::expect(cudaMemcpyAsync(to, from, in_.bytes(), cudaMemcpyDefault, cuda::queue()), "cudaMemcpyAsync");
+    cuda::copy(to, from, in_.bytes());
   }
 
   layout in_, out_;

@@ -185,9 +185,8 @@ cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, S
   auto const blocks = (width + 3) / 4;                                     // Philox gives four words at a time
   auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
   return detail::each(rows * blocks, queue, [=] __device__(std::size_t i) {
-    auto const row = i / blocks, b = i % blocks;
-    auto const seed  = Seed{now->seed.value ^ (now->step + 1) * 0x9e3779b97f4a7c15ULL};
-    auto const words = Random{seed, stream}.words((now->first_row + row) * blocks + b);
+    auto const row   = i / blocks, b = i % blocks;
+    auto const words = Random{now->drawn(), stream}.words((now->first_row + row) * blocks + b);
     for (std::size_t k = 4 * b; k < 4 * b + 4 && k < width; ++k) {
       auto& value = x[row * width + k];
       value       = words[k % 4] < limit ? 0 : value * (1 / (1 - rate));

@@ -137,13 +137,13 @@ struct Loops {
   /// stream    names the layer
   static void dropout(std::size_t rows, std::size_t width, float* x, float rate, Pass const& pass,
                       std::uint64_t stream) {
-    auto const random = Random{Seed{pass.seed.value ^ (pass.step + 1) * 0x9e3779b97f4a7c15ULL}, stream};
+    auto const random = Random{pass.now.drawn(), stream};
     auto const scale  = 1.0F / (1.0F - rate);
     auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
     auto const blocks = (width + 3) / 4;                                   // Philox gives four words at a time
     for (std::size_t r = 0; r < rows; ++r, x += width)
       for (std::size_t b = 0; b < blocks; ++b) {
-        auto const words = random.words((pass.first_row + r) * blocks + b);
+        auto const words = random.words((pass.now.first_row + r) * blocks + b);
         for (std::size_t k = 0; k < std::min<std::size_t>(4, width - 4 * b); ++k)
           x[4 * b + k] = words[k] < limit ? 0.0F : x[4 * b + k] * scale;
       }

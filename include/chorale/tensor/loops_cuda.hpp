@@ -24,7 +24,7 @@ namespace chorale::cuda {
 struct Loops {
   /// y = x, n numbers; x may be the host's
   static void copy(std::size_t n, float const* x, float* y) {
-    expect(cudaMemcpyAsync(y, x, n * sizeof(float), cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
+    cuda::copy(y, x, n * sizeof(float));
   }
 
   static void sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
@@ -108,7 +108,7 @@ struct Loops {
   template <class T>
   static T value(T const* at) {
     auto here = T{};
-    expect(cudaMemcpyAsync(&here, at, sizeof here, cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
+    cuda::copy(&here, at, sizeof here);
     expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize");
     return here;
   }

@@ -47,16 +47,17 @@ struct StepNumbers {
   Seed seed             = {};
   std::uint64_t step    = 0;                                               // of the optimizer; 0-based
   std::size_t first_row = 0;                                               // of this share within the global batch
+
+  /// Of what is drawn in this step.
+  constexpr Seed drawn() const { return Seed{seed.value ^ (step + 1) * 0x9e3779b97f4a7c15ULL}; }
 };
 
 /// What one pass over a batch needs besides data.
 struct Pass {
-  bool training         = false;
-  Seed seed             = {};
-  std::uint64_t step    = 0;                                               // of the optimizer; 0-based
-  std::size_t first_row = 0;                                               // of this share within the global batch
-  Together together     = {};                                              // of layers that need all replicas
-  StepNumbers const* on_device = nullptr;                                  // seed, step and first_row, for QueuesWork
+  bool training     = false;
+  StepNumbers now   = {};
+  Together together = {};                                                  // of layers that need all replicas
+  StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
 };
 
 /// Where a sum over rows goes.

@@ -93,11 +93,7 @@ class Runtime {
   /// Copies a batch to the device, in the queue: for one number of rows always to the same place.
   ///
   /// x       of the host or of any device; it lives until synchronize()
-  float* fetch(float const* x, std::size_t n) {
-    auto* const here = static_cast<float*>(input_.take(n * sizeof(float)));
-    expect(cudaMemcpyAsync(here, x, n * sizeof(float), cudaMemcpyDefault, queue()), "cudaMemcpyAsync");
-    return here;
-  }
+  float* fetch(float const* x, std::size_t n) { return input_.fetch(x, n); }
 
   /// Returns when what this thread has queued is done: the host may read it.
   void synchronize() const { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }

@@ -35,24 +35,17 @@ class Kernels<Cuda>::Step {
 
   /// Targets on the device; copied in the queue. Of every step the same number, of the host or of any device.
   template <class T>
-  T const* fetch(T const* targets, std::size_t n) {
-    auto* const at = static_cast<T*>(targets_.take(n * sizeof(T)));
-    cuda::expect(cudaMemcpyAsync(at, targets, n * sizeof(T), cudaMemcpyDefault, cuda::queue()), "cudaMemcpyAsync");
-    return at;
-  }
+  T const* fetch(T const* targets, std::size_t n) { return targets_.fetch(targets, n); }
 
   /// Before the step: what kernels read that queue for many steps.
   Pass tell(Pass pass) {
-    here_->now     = {.seed = pass.seed, .step = pass.step, .first_row = pass.first_row};
+    *here_         = {.now = pass.now};
     pass.on_device = &there_->now;
     return pass;
   }
 
   /// In the queue, from here to end().
-  void begin() {
-    copy(&there_->now, &here_->now, sizeof here_->now);
-    cuda::expect(cudaMemsetAsync(&there_->first_bad, 0xFF, sizeof there_->first_bad, cuda::queue()), "cudaMemsetAsync");
-  }
+  void begin() { cuda::copy(there_, here_, sizeof *here_); }
   /// Rows in the header of gradients, and an empty trailer.
   void begin(Span<float> gradients) {
     begin();
@@ -69,7 +62,7 @@ class Kernels<Cuda>::Step {
                  "find_bad");
   }
   /// Keeps a header of gradients before it is reduced.
-  void keep(float const* header) { copy(there_->sums.data(), header, sizeof there_->sums); }
+  void keep(float const* header) { cuda::copy(there_->sums.data(), header, sizeof there_->sums); }
 
   /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
   ///
@@ -84,7 +77,7 @@ class Kernels<Cuda>::Step {
     recorded_ = kind;
     graph_.launch(cuda::queue());
   }
-  void end() { copy(&here_->first_bad, &there_->first_bad, sizeof(Both) - offsetof(Both, first_bad)); }
+  void end() { cuda::copy(&here_->first_bad, &there_->first_bad, sizeof(Both) - offsetof(Both, first_bad)); }
 
   /// After a wait: the first element that is infinite or NaN, if there is one.
   std::optional<std::size_t> first_bad() const {
@@ -96,13 +89,9 @@ class Kernels<Cuda>::Step {
   /// Of the device, and pinned memory of the host.
   struct Both {
     StepNumbers now;
-    unsigned long long first_bad = 0;
+    unsigned long long first_bad = cuda::launch::no_bad;
     std::array<float, plan::header> sums{};
   };
-
-  static void copy(void* to, void const* from, std::size_t bytes) {
-    cuda::expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::queue()), "cudaMemcpyAsync");
-  }
 
   std::size_t rows_;
   cuda::Room on_device_, losses_, targets_;

@@ -176,14 +176,13 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     auto const copied_out = !out.empty() && !is_of_device(out.data());
     if (copied_in) {
       auto* const room = static_cast<T*>(take(queue_->in, in.size_bytes(), name));
-      cuda::expect(cudaMemcpyAsync(room, in.data(), in.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+      cuda::copy(room, in.data(), in.size_bytes(), stream);
       from = room;
       if (in_place) to = room;
     }
     if (copied_out && !in_place) to = static_cast<T*>(take(queue_->out, out.size_bytes(), name));
     comms_->await(local_, call(from, to, comms_->comm(local_), stream), name);
-    if (copied_out)
-      cuda::expect(cudaMemcpyAsync(out.data(), to, out.size_bytes(), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    if (copied_out) cuda::copy(out.data(), to, out.size_bytes(), stream);
   }
 
   /// Room grows when nothing of NCCL's is under way: cudaFree would wait for that without a deadline.
