@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two translation units include everything; a function that is not inline would be defined twice and not link.
-#include <chorale/chorale.hpp>
+// Two translation units include all headers, in two orders; a function that is not inline would be defined twice and not link.
+#include "test/odr/forwards.hpp"
 
 #include <cstdio>
 
@@ -8,7 +8,7 @@ int version_seen_by_two();
 
 int main() {
   auto const same = version_seen_by_two() == CHORALE_VERSION_MINOR;
-  std::puts(same ? "PASSED: two translation units that include chorale.hpp link"
-                 : "FAILED: two translation units that include chorale.hpp agree on the version");
+  std::puts(same ? "PASSED: two translation units that include all headers, in two orders, link"
+                 : "FAILED: two translation units that include all headers agree on the version");
   return same ? 0 : 1;
 }

@@ -174,7 +174,7 @@ class TcpConference {
       detect(found->rank, Fault::peer_stalled, found->reason);
   }
 
-  Position position() const {
+  RankProgress position() const {
     return {standing_.step.load(std::memory_order_relaxed), standing_.sequence.load(std::memory_order_relaxed),
             standing_.moved.load(std::memory_order_relaxed), waits_, polled_};
   }

@@ -17,11 +17,11 @@
 namespace chorale::detail {
 
 /// How far a rank is, and whether its working thread waits for others.
-struct Position {
+struct RankProgress {
   std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes, both ways
   bool waits = false, polls = false;                                       // polls: looks, but would not wait
 
-  bool same_place(Position const& other) const {
+  bool same_place(RankProgress const& other) const {
     return step == other.step && sequence == other.sequence && moved == other.moved;
   }
 };
@@ -66,7 +66,7 @@ class TcpWatch {
     peer(rank).warned = false;
   }
 
-  void heard(Rank rank, Position const& at, std::string host, Time now) {
+  void heard(Rank rank, RankProgress const& at, std::string host, Time now) {
     auto& p = peer(rank);
     heard(rank, now);
     if (!p.at.same_place(at)) p.moved = now;
@@ -80,7 +80,7 @@ class TcpWatch {
   /// for_    the rank that it waits for
   /// warn    called with a line for people
   template <class Warn>
-  std::optional<Verdict> check(Position const& mine, Rank for_, Time now, Warn warn) {
+  std::optional<Verdict> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     forgive(now);
     for (Rank rank = 0; rank < size(); ++rank) {
       auto& p           = peer(rank);
@@ -100,7 +100,7 @@ class TcpWatch {
   struct Peer {
     bool watched = false, warned = false;
     Time heard{}, moved{};                                                 // when: any byte, another position
-    Position at{};
+    RankProgress at{};
     std::string host{};
   };
 
@@ -119,7 +119,7 @@ class TcpWatch {
   }
 
   template <class Warn>
-  std::optional<Verdict> check_progress(Position const& mine, Rank for_, Time now, Warn warn) {
+  std::optional<Verdict> check_progress(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     auto const apart = failures_ == Failures::apart;
     if (!mine.waits || !mine.same_place(mine_) || (apart && for_ != awaited_)) {
       moved_at_ = now;
@@ -165,7 +165,7 @@ class TcpWatch {
     return awaited_;
   }
 
-  std::string line(Position const& mine, Rank rank, std::chrono::nanoseconds waited, Time now) {
+  std::string line(RankProgress const& mine, Rank rank, std::chrono::nanoseconds waited, Time now) {
     if (rank < 0) return "step " + std::to_string(mine.step) + ": waiting " + seconds(waited);
     auto const& p = peer(rank);
     return "step " + std::to_string(mine.step) + ": waiting " + seconds(waited) + " for rank " + std::to_string(rank) +
@@ -185,7 +185,7 @@ class TcpWatch {
   std::vector<Peer> peers_;                                                // [rank]
   std::chrono::nanoseconds tick_ = shortest;                               // until the next check
   Time checked_, moved_at_;                                                // the last check; when this rank last moved
-  Position mine_;
+  RankProgress mine_;
   Rank awaited_ = -1;
   bool warned_  = false;
 };
