@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests, and what they share."""
 
-load("@rules_cc//cc:defs.bzl", "cc_test")
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("//tools:copts.bzl", "COPTS")
 
 def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
@@ -18,6 +18,30 @@ def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
         deps = deps + ["//:chorale", "//test/support", "//test/support:catch_main"],
         **kwargs
     )
+
+def chorale_tests(together = {}, differently = {}, **kwargs):
+    """A test for each *_test.cpp of a folder; headers beside it belong to all of them.
+
+    Half of what a compiler does for such a file are headers, and templates that its neighbours use as well: files that
+    are compiled together take half the time. They share what is in a namespace without a name.
+
+    together: {name of a test: its files, without _test.cpp}. differently: {name of a test: kwargs of its own}"""
+    tests = {file[:-len(".cpp")]: [file] for file in native.glob(["*_test.cpp"])}
+    for name, parts in together.items():
+        files = [tests.pop(part + "_test")[0] for part in parts]             # one that is not there is an error
+        native.genrule(
+            name = name + "_unit",
+            outs = [name + "_unit.cpp"],
+            cmd = "(%s) > $@" % "; ".join(
+                ["echo '#include \"%s/%s\"'" % (native.package_name(), file) for file in files],
+            ),
+        )
+        cc_library(name = name + "_parts", testonly = True, textual_hdrs = files)
+        tests[name] = [name + "_unit.cpp"]
+    for name, srcs in tests.items():
+        own = dict(kwargs, **differently.get(name, {}))
+        parts = [name + "_parts"] if name in together else []
+        chorale_test(name = name, srcs = srcs + native.glob(["*.hpp"]), deps = own.pop("deps", []) + parts, **own)
 
 def _headers_of(ctx):
     sets = [library[CcInfo].compilation_context.headers for library in ctx.attr.deps]

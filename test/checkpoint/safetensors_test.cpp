@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace safetensors_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 
@@ -278,3 +280,5 @@ TEST_CASE("a file that is replaced while it is open stays as it was for its read
   CHECK(old.floats("w").size() == 3);
   CHECK(SafetensorsFile::read(folder.file()).floats("w") == std::vector<float>{4});
 }
+
+}  // namespace safetensors_test

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace tf_config_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -176,3 +178,5 @@ TEST_CASE("CHORALE_CLUSTER and CHORALE_TASK are a cluster", "[cluster][tf_config
     CHECK(wrong(two, task) == "CHORALE_TASK is \"" + task + "\", and must be a role and an index.");
   }
 }
+
+}  // namespace tf_config_test

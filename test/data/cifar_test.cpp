@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace cifar_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 using sources::Content;
@@ -96,3 +98,5 @@ TEST_CASE("files that are no CIFAR are refused with image and byte", "[data][cif
   auto const in = Folder{};
   CHECK_THROWS_WITH(data::cifar10(in.path(), data::train), Contains("data_batch_1.bin: cannot be opened"));
 }
+
+}  // namespace cifar_test

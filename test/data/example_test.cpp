@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace example_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 using data::Example;
@@ -182,3 +184,5 @@ TEST_CASE("an integer that a row cannot hold is refused", "[data][example]") {
   auto const row   = Sample<std::byte, std::uint64_t>{.x = bytes, .y = {}};
   CHECK_THROWS_WITH(data::Fields{.x = "i"}(row, x, y), Contains("has 40000, which an integer of 16 bits cannot hold"));
 }
+
+}  // namespace example_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace idx_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 using sources::Content;
@@ -156,3 +158,5 @@ TEST_CASE("the real MNIST is read as its authors describe it", "[data][golden]")
     for (auto const p : row.x) sum += p;
   CHECK(sum / 255 / 784 / 60'000 == Approx(0.1307).margin(5e-5));          // the mean that torchvision normalises with
 }
+
+}  // namespace idx_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace npy_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 using sources::Content;
@@ -151,3 +153,5 @@ TEST_CASE("two npy files are rows and their targets", "[data][npy]") {
   CHECK_THROWS_WITH((data::npy<float, std::int32_t>(in.path() / "x", in.path() / "y")),
                     Contains("x: 3 rows, but ") && Contains("y has 1"));
 }
+
+}  // namespace npy_test

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace parallel_map_test {
+
 using namespace chorale;
 using data::Order;
 
@@ -166,3 +168,5 @@ TEST_CASE("random numbers of a row are its own", "[data][parallel]") {
   CHECK(bits(1, 2, 3) != bits(1, 3, 3));
   CHECK(bits(1, 2, 3) != bits(1, 2, 4));
 }
+
+}  // namespace parallel_map_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace tfrecord_test {
+
 using namespace chorale;
 using Catch::Matchers::Contains;
 using data::Compression;
@@ -298,3 +300,5 @@ TEST_CASE("a stream of several files can be left at any point, and takes its thr
     for (int i = 0; i < read; ++i) REQUIRE((fixed.next(row) && any.next(row)));
   }
 }
+
+}  // namespace tfrecord_test

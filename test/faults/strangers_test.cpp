@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+namespace strangers_test {
+
 using namespace chorale;
 using namespace chorale::test;
 using namespace std::chrono_literals;
@@ -339,3 +341,5 @@ TEST_CASE("T35: a rank that comes late is waited for, and everybody says for who
   job.start(transport, late);
   check_like_undisturbed(job.join(), 10);
 }
+
+}  // namespace strangers_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Trainer over TCP makes of faults: rows T23 and T27 of docs/65-robustness.md.
 #include "test/support/processes.hpp"
-#include "test/support/tiny.hpp"
+#include "test/support/reference.hpp"
 
 #include <chorale/transport/tcp.hpp>
 
@@ -16,6 +16,7 @@
 using namespace chorale;
 using namespace chorale::test;
 using namespace std::chrono_literals;
+using tiny::quietly;
 
 namespace {
 
@@ -56,8 +57,6 @@ tiny::Batches<int> batches(int ranks, Rank rank) {
   auto const rows = static_cast<std::size_t>(4 * ranks);
   return {tiny::batch<int>(10 * rows, 6, 1, static_cast<std::uint64_t>(rank)), std::vector<std::size_t>(10, rows)};
 }
-
-auto const quietly = FitOptions{.show = Show::nothing};
 
 }  // namespace
 

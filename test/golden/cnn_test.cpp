@@ -9,6 +9,8 @@
 #include <cmath>
 #include <string>
 
+namespace cnn_test {
+
 using namespace chorale;
 
 namespace {
@@ -92,3 +94,5 @@ TEST_CASE("ten losses of each optimizer are PyTorch's", "[golden][optim]") {
   check_losses("adam_clipped", Adam{.global_clipnorm = 0.5F});
   check_losses("adamw", AdamW{.weight_decay = 0.01F});
 }
+
+}  // namespace cnn_test

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+namespace partitioned_test {
+
 using namespace chorale;
 using namespace chorale::placement;
 using namespace chorale::test;
@@ -154,3 +156,5 @@ TEST_CASE("a placement by hand is one function", "[placement]") {
   CHECK_THROWS_WITH(lay_out(TableApart{{}, "table", 3}, shapes, 3),
                     Catch::Contains("variable a is on server 3 of 3"));
 }
+
+}  // namespace partitioned_test

@@ -15,6 +15,8 @@
 #include <tuple>
 #include <vector>
 
+namespace schedule_test {
+
 using namespace chorale;
 
 namespace {
@@ -167,3 +169,5 @@ TEST_CASE("lanes and chunks cover x once, in messages that are not too large", "
   }
   CHECK(std::all_of(times.begin(), times.end(), [](char count) { return count == 1; }));
 }
+
+}  // namespace schedule_test

@@ -4,6 +4,8 @@
 
 #include <chorale/transport/tcp.hpp>
 
+namespace transports_tcp_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -19,3 +21,5 @@ TEMPLATE_LIST_TEST_CASE("a large all-reduce over TCP has the bits of one over th
                         Algorithms) {
   check_like_local<TestType, TcpTransport>(4, {large_prime});
 }
+
+}  // namespace transports_tcp_test

@@ -19,6 +19,8 @@
 #include <sstream>
 #include <tuple>
 
+namespace coordinator_processes_test {
+
 using namespace chorale;
 using chorale::test::Processes;
 using chorale::test::Voice;
@@ -182,3 +184,5 @@ TEST_CASE("a killed coordinator, or server, ends the job with a PeerLost in ever
   for (int rank = 1 + workers; rank < ranks; ++rank)
     CHECK(processes.exit(rank) == (rank == killed ? 128 + SIGKILL : 0));
 }
+
+}  // namespace coordinator_processes_test

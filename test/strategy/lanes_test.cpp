@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <vector>
 
+namespace lanes_test {
+
 using namespace chorale;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_CASE("a second step before the gradients of the first are reduced is refuse
     replica.value_and_gradient_ahead(copy, data.view());
   }, copies), Catch::Contains("on their way") && Catch::Contains("all_reduce them before its next"));
 }
+
+}  // namespace lanes_test

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <limits>
 
+namespace parameter_faults_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -316,3 +318,5 @@ TEST_CASE("a client with other shards gets a Disagreement that says so; the othe
   }
   CHECK_THAT(said, Catch::Contains("server 0 (rank 1) refused request 1 of worker 0: it has other shards"));
 }
+
+}  // namespace parameter_faults_test

@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace parameter_halves_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -85,3 +87,5 @@ TEST_CASE("numbers of a kind that a call does not bring are refused", "[strategy
   request.as   = static_cast<PushedAs>(2);
   CHECK(what_is_wrong(request, 0, shards, 0) == "call 1 brings numbers of kind 2");
 }
+
+}  // namespace parameter_halves_test

@@ -8,6 +8,8 @@
 
 #include <atomic>
 
+namespace parameter_rows_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -225,3 +227,5 @@ TEST_CASE("a closure changes related values under one version, while workers pus
   CHECK(called == 50);
   CHECK(service.shard().version() == 100);
 }
+
+}  // namespace parameter_rows_test

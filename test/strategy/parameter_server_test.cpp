@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+namespace parameter_server_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -154,3 +156,5 @@ TEST_CASE("a clip of the global norm is what nn does with one server, and refuse
   CHECK(all_errors(one) == "");
   CHECK_FALSE(same_bits(one.values, train(1, 1, Synchronous{}, optim::SGD{}).values));
 }
+
+}  // namespace parameter_server_test

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <optional>
 
+namespace parameter_transports_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -105,3 +107,5 @@ TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has 
     CHECK(ledger.lost == (fails ? 1 : 0));
   }
 }
+
+}  // namespace parameter_transports_test

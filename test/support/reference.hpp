@@ -14,6 +14,11 @@ namespace tiny {
 
 inline auto const quietly = FitOptions{.show = Show::nothing};
 
+/// Batches of 12 rows.
+inline Batches<int> some(std::size_t batches = 3) {
+  return {batch<int>(batches * 12, 64, 1), std::vector<std::size_t>(batches, 12)};
+}
+
 /// 20 batches, most of which divide by no number of replicas; with 2 replicas and more some shares are empty.
 inline Batches<int> uneven() {
   auto const sizes = std::vector<std::size_t>{16, 13, 16, 3, 14, 15, 16, 1, 16, 17, 16, 29, 16, 2, 30, 15, 16, 5, 16, 7};

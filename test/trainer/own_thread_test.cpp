@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/support/tiny.hpp"
+#include "test/support/reference.hpp"
 
 #include <chorale/reduce/own_thread.hpp>
 
 #include <catch2/catch.hpp>
 
 using namespace chorale;
-
-namespace {
-
-tiny::Batches<int> some(std::size_t batches) {
-  return {tiny::batch<int>(batches * 12, 64, 1), std::vector<std::size_t>(batches, 12)};
-}
-
-auto const quietly = FitOptions{.show = Show::nothing};
-
-}  // namespace
+using tiny::quietly;
+using tiny::some;
 
 TEST_CASE("buckets sent by a thread of their own give the same bits", "[trainer][own_thread]") {
   auto const replicas = GENERATE(1, 2, 3);

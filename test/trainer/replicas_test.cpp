@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What mirrored training promises, against the same program on one replica with the whole batch.
-#include "test/support/tiny.hpp"
+#include "test/support/reference.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <cmath>
 
 using namespace chorale;
+using tiny::quietly;
 
 namespace {
 
@@ -19,8 +20,6 @@ template <class R = DirectAllReduce>
 auto mirrored(auto model, int replicas, R reduce = {}) {
   return Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, reduce, LocalTransport{}, 7};
 }
-
-auto const quietly = FitOptions{.show = Show::nothing};
 
 /// The largest difference of any element of any variable, relative to the largest element of that variable.
 template <class A, class B>

@@ -15,6 +15,8 @@
 
 #include <csignal>
 
+namespace resume_test {
+
 using namespace chorale;
 using chorale::test::Processes;
 using chorale::test::Voice;
@@ -256,3 +258,5 @@ TEST_CASE("what cannot go on says so", "[trainer][resume]") {
   auto other = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});     // SGD: one slot, not two
   CHECK_THROWS_WITH(other.fit(tiny::uneven(), folder.options(2)), Catch::Contains("slot1"));
 }
+
+}  // namespace resume_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/folder.hpp"
-#include "test/support/tiny.hpp"
+#include "test/support/reference.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -8,6 +8,8 @@
 #include <limits>
 
 using namespace chorale;
+using tiny::quietly;
+using tiny::some;
 
 namespace {
 
@@ -15,12 +17,6 @@ auto model() { return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim
 
 auto trainer_of(int replicas, Seed seed = 7) {
   return Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}, LocalTransport{}, seed};
-}
-
-auto const quietly = FitOptions{.show = Show::nothing};
-
-tiny::Batches<int> some(std::size_t batches = 3) {
-  return {tiny::batch<int>(batches * 12, 64, 1), std::vector<std::size_t>(batches, 12)};
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace apart_processes_test {
+
 using namespace chorale;
 using namespace chorale::test;
 using namespace std::chrono_literals;
@@ -181,3 +183,5 @@ TEST_CASE("ranks talk on while one of them is stopped apart, and nobody has anyt
     CHECK(processes.exit(rank) == 0);
   }
 }
+
+}  // namespace apart_processes_test

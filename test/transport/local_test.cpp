@@ -9,6 +9,8 @@
 #include <array>
 #include <tuple>
 
+namespace local_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -229,3 +231,5 @@ TEST_CASE("ranks and groups that do not exist are refused", "[transport][unit]")
   CHECK_THROWS_WITH(LocalTransport{}.connect(Group{3, {0, 2}}), Catch::Contains("only 2 of 3 ranks live here"));
   CHECK(Group::all_local(3).local() == std::vector<Rank>{0, 1, 2});
 }
+
+}  // namespace local_test

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+namespace posted_order_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -77,3 +79,5 @@ TEMPLATE_LIST_TEST_CASE("receives of one tag get its messages in the order in wh
     }), expected));
   }
 }
+
+}  // namespace posted_order_test

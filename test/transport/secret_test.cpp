@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+namespace secret_test {
+
 using namespace chorale;
 
 namespace {
@@ -113,3 +115,5 @@ TEST_CASE("the environment names a file before it holds a secret itself, or has 
   CHECK_THROWS_WITH(Secret::from_env(), Catch::Contains("CHORALE_SECRET has 5 bytes"));
   ::unsetenv("CHORALE_SECRET");
 }
+
+}  // namespace secret_test

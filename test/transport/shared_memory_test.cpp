@@ -21,6 +21,8 @@
 #include <tuple>
 #include <vector>
 
+namespace shared_memory_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -155,7 +157,7 @@ TEST_CASE("every pair of ranks exchanges what was sent, whatever its size and wh
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
-TEST_CASE("messages with different tags complete in any order, those with one tag in the order sent",
+TEST_CASE("messages with different tags complete in any order, those with one tag in the order sent, over shared memory",
           "[transport][shared_memory][contract]") {
   auto const n     = GENERATE(as<std::size_t>{}, 2, 300'000);             // in the slots; more than the stage holds
   auto const ended = on_ranks<SharedMemoryTransport>(2, 4 * n, [&](auto& at, auto& x) {
@@ -297,7 +299,8 @@ TEST_CASE("messages of another size and windows of another kind are disagreement
   CHECK(ended[0].error == ended[1].error);
 }
 
-TEST_CASE("ranks read what others expose, and meet again when all have left", "[transport][shared_memory]") {
+TEST_CASE("ranks read what others expose, and meet again when all have left, over shared memory",
+          "[transport][shared_memory]") {
   auto const ended = on_ranks(4, 8, [](auto& at, auto&) {
     auto const mine = shared(at, 8);
     for (unsigned round = 0; round < 200; ++round) {
@@ -326,7 +329,8 @@ TEST_CASE("only shared memory can be exposed", "[transport][shared_memory]") {
   CHECK(reinterpret_cast<std::uintptr_t>(at[1].memory().data()) % 4'096 == 0);
 }
 
-TEST_CASE("a rank that fails ends every wait, now and later, with its own sentence", "[transport][shared_memory]") {
+TEST_CASE("a rank that fails ends every wait, now and later, with its own sentence, over shared memory",
+          "[transport][shared_memory]") {
   auto at      = with_arena(1).connect(Group::all_local(3));
   auto x       = std::vector<float>(10'000);
   auto pending = at[0].recv(2, Tag{1}, in(x));
@@ -373,3 +377,5 @@ TEST_CASE("names, rings and groups that cannot be used are refused", "[transport
   CHECK_THROWS_AS(at[0].send(2, Tag{}, {}), BadArgument);
   CHECK_THROWS_AS(at[0].recv(-1, Tag{}, {}), BadArgument);
 }
+
+}  // namespace shared_memory_test

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <memory>
 
+namespace staged_test {
+
 using namespace chorale;
 using namespace chorale::test;
 
@@ -196,3 +198,5 @@ TEST_CASE("a transport's own all-reduce is staged as well", "[transport][staged]
   endpoints[0].all_reduce(x, Op::sum);
   CHECK(x[0] == 10.0F);
 }
+
+}  // namespace staged_test

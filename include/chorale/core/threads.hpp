@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+
 #include <pthread.h>
 
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -15,12 +18,21 @@ class NamedThread {
   NamedThread() = default;
 
   /// name    at most 15 characters are shown
+  ///
+  /// throws  Error when the system starts no more threads
   template <class F>
-  NamedThread(std::string name, F&& body)
-      : thread_{[name = name.substr(0, 15), body = std::forward<F>(body)]() mutable {
-          pthread_setname_np(pthread_self(), name.c_str());
-          body();
-        }} {}
+  NamedThread(std::string name, F&& body) {
+    auto run = [name = name.substr(0, 15), body = std::forward<F>(body)]() mutable {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    };
+    try {
+      thread_ = std::jthread{std::move(run)};
+    } catch (std::system_error const& error) {
+      throw Error{"the thread '" + name + "' cannot start: " + error.what() +
+                  ". Try: more memory, or a higher limit of it or of threads (ulimit -v, ulimit -u)"};
+    }
+  }
 
  private:
   std::jthread thread_;
