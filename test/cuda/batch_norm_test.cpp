@@ -5,9 +5,7 @@
 #include "test/cuda/same.hpp"
 #include "test/strategy/batch_norm.hpp"
 
-#include <chorale/device/cuda_copies.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
-#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -15,7 +13,7 @@
 #include <vector>
 
 using namespace chorale;
-using test::check_same, test::gpu_or_skip;
+using test::check_same, test::gpu_or_skip, test::through_host;
 
 namespace {
 
@@ -27,8 +25,6 @@ struct Images : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<5, 3>, nn::BatchNo
                                nn::Dense<3>> {};
 
 auto on(Cuda const& gpu, std::size_t replicas) { return MirroredStrategy{std::vector<Cuda>(replicas, gpu)}; }
-auto through_host() { return Staged<LocalTransport, CudaCopies>{}; }
-
 }  // namespace
 
 TEST_CASE("batch normalization on a GPU is the CPU's, in training and in evaluation", "[tensor][cuda]") {

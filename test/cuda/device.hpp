@@ -4,6 +4,9 @@
 #pragma once
 
 #include <chorale/device/cuda.hpp>
+#include <chorale/device/cuda_copies.hpp>
+#include <chorale/transport/local.hpp>
+#include <chorale/transport/staged.hpp>
 
 #include <cstdio>
 #include <optional>
@@ -29,5 +32,8 @@ inline std::vector<Cuda> two_gpus_or_skip(std::string const& test) {
   std::printf("SKIPPED: %s: %s\n", test.c_str(), devices.empty() ? Cuda::missing().c_str() : "there is one device");
   return {};
 }
+
+/// Any reduce between GPUs of this process.
+inline auto through_host() { return Staged<LocalTransport, CudaCopies>{}; }
 
 }  // namespace chorale::test

@@ -4,11 +4,9 @@
 #include "test/cuda/device.hpp"
 #include "test/strategy/batch_norm.hpp"
 
-#include <chorale/device/cuda_copies.hpp>
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
-#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -22,6 +20,7 @@
 using namespace chorale;
 using Catch::Contains;
 using test::gpu_or_skip;
+using test::through_host;
 
 namespace {
 
@@ -84,8 +83,6 @@ std::vector<float> after_steps(Device const& device, Ready ready, int steps) {
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
-
-auto through_host() { return Staged<LocalTransport, CudaCopies>{}; }
 
 }  // namespace
 

@@ -4,13 +4,11 @@
 #include "test/cuda/device.hpp"
 #include "test/support/reference.hpp"
 
-#include <chorale/device/cuda_copies.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
-#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -25,7 +23,7 @@
 
 using namespace chorale;
 using Catch::Contains;
-using test::gpu_or_skip, test::two_gpus_or_skip;
+using test::gpu_or_skip, test::through_host, test::two_gpus_or_skip;
 
 static_assert(CollectiveTransport<NcclTransport<>>);
 static_assert(ReduceAlgorithm<NativeAllReduce, NcclTransport<>>);
@@ -61,7 +59,6 @@ std::vector<std::uint64_t> learned(std::vector<Cuda> const& gpus, R reduce, T tr
 }
 
 auto over_nccl(std::vector<Cuda> const& gpus) { return NcclTransport<>{.devices = gpus}; }
-auto over_host() { return Staged<LocalTransport, CudaCopies>{}; }
 
 }  // namespace
 
@@ -204,7 +201,7 @@ TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, 
   auto const gpus = two_gpus_or_skip("two GPUs learn the same bits over NCCL, during backward or after it, as over ..");
   if (gpus.empty()) return;
   auto const check = [&]<class Loss>(Loss) {
-    auto const want = learned<Loss>(gpus, RingAllReduce{}, over_host());   // a + b has no order
+    auto const want = learned<Loss>(gpus, RingAllReduce{}, through_host());   // a + b has no order
     CHECK(want[0] == want[1]);
     CHECK(learned<Loss>(gpus, NativeAllReduce{}, over_nccl(gpus)) == want);
     CHECK(learned<Loss>(gpus, OwnThread<NativeAllReduce>{}, over_nccl(gpus)) == want);
@@ -229,7 +226,7 @@ TEST_CASE("a NaN on one of two GPUs is found by both over NCCL", "[trainer][cuda
     }
     return what;
   };
-  auto const over_messages = told(trainer<loss::SparseCrossEntropy>(gpus, RingAllReduce{}, over_host()));
+  auto const over_messages = told(trainer<loss::SparseCrossEntropy>(gpus, RingAllReduce{}, through_host()));
   CHECK_THAT(over_messages, Contains("step 0"));
   CHECK(told(trainer<loss::SparseCrossEntropy>(gpus, NativeAllReduce{}, over_nccl(gpus))) == over_messages);
 }

@@ -28,7 +28,7 @@ auto rows() {
 template <class Data>
 std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
   auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                         MirroredStrategy{std::move(devices)}, RingAllReduce{}, Staged<LocalTransport, CudaCopies>{},
+                         MirroredStrategy{std::move(devices)}, RingAllReduce{}, test::through_host(),
                          7};
   trainer.fit(train, {.epochs = 2, .show = Show::nothing});
   CHECK(trainer.evaluate(train).rows() == 50);

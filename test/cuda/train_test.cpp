@@ -5,10 +5,8 @@
 #include "test/cuda/device.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/device/cuda_copies.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
-#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -40,7 +38,7 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
   auto const gpus = std::vector{*gpu};
   auto const cpu  = learned(MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, LocalTransport{});
   CHECK(cpu < 1.2);                                                        // of log 10 at first
-  CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, Staged<LocalTransport, CudaCopies>{}) ==
+  CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, test::through_host()) ==
         Approx(cpu).margin(0.05));
   CHECK(learned(MirroredStrategy{gpus}, NativeAllReduce{}, NcclTransport<>{.devices = gpus}) ==
         Approx(cpu).margin(0.05));
@@ -49,9 +47,9 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
 TEST_CASE("two replicas that share a GPU learn what one does", "[trainer][cuda]") {
   auto const gpu = gpu_or_skip("two replicas that share a GPU learn what one does");
   if (!gpu) return;
-  auto const one = learned(MirroredStrategy{std::vector{*gpu}}, RingAllReduce{}, Staged<LocalTransport, CudaCopies>{});
+  auto const one = learned(MirroredStrategy{std::vector{*gpu}}, RingAllReduce{}, test::through_host());
   auto const two = learned(MirroredStrategy{std::vector{*gpu, *gpu}}, RingAllReduce{},
-                           Staged<LocalTransport, CudaCopies>{});
+                           test::through_host());
   CHECK(two == Approx(one).margin(0.05));
 }
 
@@ -60,6 +58,6 @@ TEST_CASE("a Trainer for GPUs that has none says so instead of training", "[trai
     CHECK(Cuda::missing().empty());
     return;
   }
-  CHECK_THROWS_AS(learned(MirroredStrategy{Cuda::visible()}, RingAllReduce{}, Staged<LocalTransport, CudaCopies>{}),
+  CHECK_THROWS_AS(learned(MirroredStrategy{Cuda::visible()}, RingAllReduce{}, test::through_host()),
                   BadArgument);
 }
