@@ -9,6 +9,7 @@
 #include <chorale/tensor/ops_cuda.cuh>
 
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -41,6 +42,43 @@ thread_local int device = 0;                                               // of
 
 using Work = std::function<bool()>;                                        // called until it is done
 
+/// Memory of a device alone: a host that touches it ends by SIGSEGV, as with a GPU. It is closed after every 32nd time
+/// that queues ran, because that takes longer than the work of many.
+class DeviceMemory {
+ public:
+  void* take(std::size_t bytes) {
+    auto const whole = (bytes + page - 1) / page * page;
+    auto* const at   = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? nullptr : (blocks_[at] = whole, at);
+  }
+  void give(void* at) {
+    if (auto const block = blocks_.extract(at)) munmap(at, block.mapped());
+  }
+  void open() {
+    if (open_++ == 0 && closed_) protect(PROT_READ | PROT_WRITE);
+  }
+  void close() {
+    if (--open_ == 0 && ++times_ % 32 == 0) protect(PROT_NONE);
+  }
+
+ private:
+  static constexpr std::size_t page = 4096;
+
+  void protect(int access) {
+    closed_ = access == PROT_NONE;
+    for (auto const& [at, bytes] : blocks_) mprotect(at, bytes, access);
+  }
+
+  std::map<void*, std::size_t> blocks_;
+  std::uint64_t times_ = 0;
+  int open_    = 0;
+  bool closed_ = false;
+};
+DeviceMemory& device_memory() {
+  static auto& one = *new DeviceMemory;
+  return one;
+}
+
 }  // namespace
 
 struct CUgraph_st {
@@ -64,7 +102,9 @@ struct Queue {
   bool run_to(std::uint64_t mark) {
     if (running) return done >= mark;
     running = true;
+    device_memory().open();
     for (; done < mark && waiting.front()(); ++done) waiting.pop_front();
+    device_memory().close();
     running = false;
     return done >= mark;
   }
@@ -133,9 +173,11 @@ struct Memory {
   cudaError_t take(void** p, std::size_t bytes, cudaMemoryType type) {
     if (refused()) return cudaErrorStreamCaptureUnsupported;
     if (bytes > free_bytes) return cudaErrorMemoryAllocation;
-    *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(*p, 0xCD, bytes);                                          // no zeros, of which nothing could be seen
     auto const lock = locked();
+    device_memory().open();
+    *p = type == cudaMemoryTypeDevice ? device_memory().take(bytes) : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*p, 0xCD, bytes);                                          // no zeros, of which nothing could be seen
+    device_memory().close();
     blocks[static_cast<char const*>(*p)] = {bytes, type};
     return cudaSuccess;
   }
@@ -143,8 +185,9 @@ struct Memory {
     if (refused()) return cudaErrorStreamCaptureUnsupported;
     wait_until([on = device] { return run_all(on); });                     // cudaFree waits for the device
     auto const lock = locked();
-    blocks.erase(static_cast<char const*>(p));
-    std::free(p);
+    auto const block = blocks.extract(static_cast<char const*>(p));
+    if (block && block.mapped().second == cudaMemoryTypeDevice) device_memory().give(p);
+    else std::free(p);
     return cudaSuccess;
   }
   cudaMemoryType type_of(void const* p) {
