@@ -7,7 +7,6 @@
 #include <chorale/data/on_cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
-#include <chorale/transport/staged.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -15,7 +14,7 @@
 #include <vector>
 
 using namespace chorale;
-using test::gpu_or_skip;
+using test::gpu_or_skip, test::through_host;
 
 namespace {
 
@@ -28,14 +27,18 @@ auto rows() {
 template <class Data>
 std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
   auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                         MirroredStrategy{std::move(devices)}, RingAllReduce{}, test::through_host(),
-                         7};
+                         MirroredStrategy{std::move(devices)}, RingAllReduce{}, through_host(), 7};
   trainer.fit(train, {.epochs = 2, .show = Show::nothing});
   CHECK(trainer.evaluate(train).rows() == 50);
   return trainer.hashes()[0];
 }
 
 }  // namespace
+
+template <class D>
+concept HasStages = requires(D const& d) { d.shuffle(10); };
+using Batches = decltype(rows().batch(8));
+static_assert(HasStages<data::Prefetched<Batches>> && !HasStages<data::Prefetched<data::OnCuda<Batches>>>);
 
 TEST_CASE("batches on a GPU are those of the host, in their order", "[data][cuda]") {
   auto const gpu = gpu_or_skip("batches on a GPU are those of the host, in their order");

@@ -14,7 +14,7 @@
 #include <vector>
 
 using namespace chorale;
-using test::gpu_or_skip;
+using test::gpu_or_skip, test::through_host;
 
 namespace {
 
@@ -38,8 +38,7 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
   auto const gpus = std::vector{*gpu};
   auto const cpu  = learned(MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, LocalTransport{});
   CHECK(cpu < 1.2);                                                        // of log 10 at first
-  CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, test::through_host()) ==
-        Approx(cpu).margin(0.05));
+  CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, through_host()) == Approx(cpu).margin(0.05));
   CHECK(learned(MirroredStrategy{gpus}, NativeAllReduce{}, NcclTransport<>{.devices = gpus}) ==
         Approx(cpu).margin(0.05));
 }
@@ -47,9 +46,8 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
 TEST_CASE("two replicas that share a GPU learn what one does", "[trainer][cuda]") {
   auto const gpu = gpu_or_skip("two replicas that share a GPU learn what one does");
   if (!gpu) return;
-  auto const one = learned(MirroredStrategy{std::vector{*gpu}}, RingAllReduce{}, test::through_host());
-  auto const two = learned(MirroredStrategy{std::vector{*gpu, *gpu}}, RingAllReduce{},
-                           test::through_host());
+  auto const one = learned(MirroredStrategy{std::vector{*gpu}}, RingAllReduce{}, through_host());
+  auto const two = learned(MirroredStrategy{std::vector{*gpu, *gpu}}, RingAllReduce{}, through_host());
   CHECK(two == Approx(one).margin(0.05));
 }
 
@@ -58,6 +56,5 @@ TEST_CASE("a Trainer for GPUs that has none says so instead of training", "[trai
     CHECK(Cuda::missing().empty());
     return;
   }
-  CHECK_THROWS_AS(learned(MirroredStrategy{Cuda::visible()}, RingAllReduce{}, test::through_host()),
-                  BadArgument);
+  CHECK_THROWS_AS(learned(MirroredStrategy{Cuda::visible()}, RingAllReduce{}, through_host()), BadArgument);
 }

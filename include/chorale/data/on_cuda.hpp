@@ -25,15 +25,15 @@ namespace chorale::data {
 ///
 ///   auto train = data::on_cuda(rows.shuffle(10'000).batch(64), Cuda{0}).prefetch(2);
 ///
-/// keeps   y stays on the host, where a loss looks whether labels are labels. The host cannot read x: no stage may
-///         follow that does, so prefetch is the only one there is here
+/// keeps   y stays on the host, where a loss looks whether labels are labels. The host cannot read x: prefetch is the
+///         only stage there is here, and there is none behind that
 /// cost    one copy over the bus for each batch, and memory of the GPU for each that waits. A step copies x once more,
 ///         on the GPU, to where its kernels read it. With several GPUs all but this one fetch their shares from it
 template <class D>
 class OnCuda {
  public:
   using element = typename D::element;
-  static constexpr bool stable = false;
+  static constexpr bool stable = false, beyond_the_host = true;
   static_assert(!is_sample<element>, "chorale: on_cuda takes batches, not rows. Write .batch(n) before it");
 
   OnCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}

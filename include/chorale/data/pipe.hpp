@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -218,6 +219,11 @@ class Pipe {
  private:
   D const& self() const { return static_cast<D const&>(*this); }
 };
+
+/// What a stage behind D may be followed by: nothing where elements lie where the host cannot read. See OnCuda.
+struct NoStages {};
+template <class D, class Stage>
+using StagesAfter = std::conditional_t<requires { requires D::beyond_the_host; }, NoStages, Pipe<Stage>>;
 
 /// The stream of a dataset.
 template <class D>

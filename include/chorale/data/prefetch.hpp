@@ -29,7 +29,7 @@ namespace chorale::data {
 ///         neither side has to wait
 /// throws  what the source throws, from next, after the elements before it
 template <class D>
-class Prefetched : public Pipe<Prefetched<D>> {
+class Prefetched : public StagesAfter<D, Prefetched<D>> {
  public:
   using element = typename D::element;
   static constexpr bool stable = Stable<D>;
