@@ -96,12 +96,15 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
   ///           the other processes then
   void load(std::filesystem::path const& file) {
-    if constexpr (HasServers<S>) return load_into_servers(file);
-    live_.run([&](auto& replica, instance& copy) {
-      if (replica.id() == 0) load_weights(file, copy.net.variables());
-      if constexpr (shares_variables<S>) replica.barrier();
-      else replica.broadcast(copy.net.variables().values);
-    }, copies_);
+    if constexpr (HasServers<S>) {
+      load_into_servers(file);
+    } else {
+      live_.run([&](auto& replica, instance& copy) {
+        if (replica.id() == 0) load_weights(file, copy.net.variables());
+        if constexpr (shares_variables<S>) replica.barrier();
+        else replica.broadcast(copy.net.variables().values);
+      }, copies_);
+    }
   }
 
  private:
