@@ -201,7 +201,7 @@ TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, 
   auto const gpus = two_gpus_or_skip("two GPUs learn the same bits over NCCL, during backward or after it, as over ..");
   if (gpus.empty()) return;
   auto const check = [&]<class Loss>(Loss) {
-    auto const want = learned<Loss>(gpus, RingAllReduce{}, through_host());   // a + b has no order
+    auto const want = learned<Loss>(gpus, RingAllReduce{}, through_host()); // a + b has no order
     CHECK(want[0] == want[1]);
     CHECK(learned<Loss>(gpus, NativeAllReduce{}, over_nccl(gpus)) == want);
     CHECK(learned<Loss>(gpus, OwnThread<NativeAllReduce>{}, over_nccl(gpus)) == want);
