@@ -24,6 +24,10 @@ Options parse(int argc, char** argv, Options o) {
   flags.add_option("--rows", o.rows, "digits to draw for training")->capture_default_str();
   flags.add_option("--checkpoints", o.checkpoints, "folder: goes on from the newest one there, saves after each epoch");
   flags.add_option("--run", o.run, "folder for curves, traces and files of variables; without it none are written");
+  if (o.shift)
+    flags.add_option("--shift", *o.shift, "pixels by which digits are moved at most, otherwise in each epoch")
+        ->check(CLI::Range(0, 27))
+        ->capture_default_str();
   try {
     flags.parse(argc, argv);
   } catch (CLI::Success const& asked) {                                    // --help

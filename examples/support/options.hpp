@@ -4,11 +4,16 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
+#include <chorale/data/image.hpp>
 
 #include <cstdio>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace example {
 
@@ -22,6 +27,7 @@ struct Options {
   int rows           = 20'000;                // drawn for training; a quarter more for the test
   std::string checkpoints;                    // a folder to go on from and to save to; empty: none
   std::string run;                            // a folder for what the run tells; empty: none
+  std::optional<int> shift;                   // pixels; none: not a flag of this program
 
   chorale::optim::Rate rate() const {
     if (lr == "decay") return chorale::optim::decaying();
@@ -42,6 +48,16 @@ void with_digits(Options const& o, F&& f) {
   if (!o.data.empty()) return f(data::mnist(o.data, data::train), data::mnist(o.data, data::test));
   auto const rows = static_cast<std::size_t>(o.rows);
   f(data::digits(rows, o.seed), data::digits(rows / 4, o.seed, rows));
+}
+
+/// A function of map: moves a digit by up to o.shift pixels each way, otherwise in each epoch; black comes in.
+inline auto shifted(Options const& o) {
+  return [most = static_cast<std::size_t>(o.shift.value_or(0)), seed = o.seed](
+             auto const& row, std::vector<float>& x, std::vector<int>& y, chorale::data::Place at) {
+    namespace data = chorale::data;
+    data::shift(data::ImageView<float>{row.x, {28, 28, 1}}, data::random_shift(most, at.random(seed)), x);
+    y.assign(row.y.begin(), row.y.end());
+  };
 }
 
 /// The cluster that was found; alone, two workers and a server as threads of this process.

@@ -6,7 +6,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -47,6 +50,35 @@ TEST_CASE("crop takes a box, and nothing beyond the image", "[data][image]") {
                     Contains("2 x 1 from row 1, column 0 is not inside 2 x 3"));
   CHECK_THROWS_AS(data::crop(image, {.left = ~std::size_t{0}, .height = 1, .width = 2}, out), BadArgument);
   CHECK_THROWS_WITH(data::crop(ImageView<std::uint8_t>{pixels, {2, 3, 3}}, {}, out), Contains("has 12 numbers"));
+}
+
+TEST_CASE("shift moves an image inside its frame, and black comes in", "[data][image]") {
+  auto const pixels = std::vector<int>{1, 2, 3,  4, 5, 6};                 // (2, 3, 1)
+  auto const moved  = [&](std::ptrdiff_t down, std::ptrdiff_t right) {
+    auto out = std::vector<int>{9};
+    data::shift(ImageView<int>{pixels, {2, 3, 1}}, {down, right}, out);
+    return out;
+  };
+  CHECK(moved(0, 0) == pixels);
+  CHECK(moved(1, 0) == std::vector{0, 0, 0,  1, 2, 3});
+  CHECK(moved(-1, 1) == std::vector{0, 4, 5,  0, 0, 0});
+  CHECK(moved(0, -2) == std::vector{3, 0, 0,  6, 0, 0});
+  for (auto const far : {-3, 3, 1'000'000}) CHECK(moved(0, far) == std::vector<int>(6));
+  for (auto const far : {-2, 2, -1'000'000}) CHECK(moved(far, 1) == std::vector<int>(6));
+  auto two = std::vector<int>{};
+  data::shift(ImageView<int>{std::vector{1, 2, 3, 4}, {1, 2, 2}}, {0, 1}, two);
+  CHECK(two == std::vector{0, 0, 1, 2});                                   // both channels of a pixel
+  auto seen = std::map<std::pair<std::ptrdiff_t, std::ptrdiff_t>, int>{};
+  for (std::uint64_t row = 0; row < 900; ++row) {
+    auto const by = data::random_shift(1, Random{1, row});
+    ++seen[{by.down, by.right}];
+  }
+  REQUIRE(seen.size() == 9);
+  for (auto const& [by, times] : seen) {
+    CHECK(std::abs(by.first) <= 1);
+    CHECK(std::abs(by.second) <= 1);
+    CHECK(times > 50);                                                     // of 100 that are expected
+  }
 }
 
 TEST_CASE("a central box is in the middle, and a random one anywhere inside, by its numbers", "[data][image]") {

@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -96,6 +97,36 @@ inline Box random_box(ImageShape const& shape, std::size_t height, std::size_t w
   CHORALE_EXPECTS(height <= shape.height && width <= shape.width, "random_box: larger than the image");
   return {static_cast<std::size_t>(random.below(0, shape.height - height + 1)),
           static_cast<std::size_t>(random.below(1, shape.width - width + 1)), height, width};
+}
+
+/// By how many pixels an image moves: below 0 up, or to the left.
+struct Shift {
+  std::ptrdiff_t down = 0, right = 0;
+};
+
+/// A shift of at most so many pixels each way: a function of `random`, of which it takes numbers 0 and 1.
+inline Shift random_shift(std::size_t most, Random const& random) {
+  auto const any = [&](std::uint64_t i) {
+    return static_cast<std::ptrdiff_t>(random.below(i, 2 * most + 1)) - static_cast<std::ptrdiff_t>(most);
+  };
+  return {any(0), any(1)};
+}
+
+/// The image moved inside its frame; what comes in is 0.
+///
+/// source  Keras' RandomTranslation(fill_mode = "constant"), torchvision's RandomCrop(size, padding)
+template <class T>
+void shift(ImageView<T> image, Shift by, std::vector<T>& out) {
+  detail::expect_image(image, "shift");
+  auto const height = static_cast<std::ptrdiff_t>(image.shape.height);
+  auto const width  = static_cast<std::ptrdiff_t>(image.shape.width);
+  auto const n      = static_cast<std::ptrdiff_t>(image.shape.channels);
+  out.assign(image.pixels.size(), T{});
+  if (by.right <= -width || by.right >= width || by.down <= -height || by.down >= height) return;
+  auto const from = std::max<std::ptrdiff_t>(0, -by.right), columns = width - std::abs(by.right);
+  for (auto row = std::max<std::ptrdiff_t>(0, -by.down); row < height && row + by.down < height; ++row)
+    std::copy_n(image.pixels.begin() + (row * width + from) * n, columns * n,
+                out.begin() + ((row + by.down) * width + from + by.right) * n);
 }
 
 /// The image as in a mirror beside it: the first column becomes the last.
