@@ -8,6 +8,7 @@
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/parameter_server_strategy.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/transport/tcp.hpp>
 
@@ -81,6 +82,27 @@ TEST_CASE("a run that is cut off anywhere goes on under another strategy with th
   auto third = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
   CHECK(third.fit(data, folder.options(3, every)).empty());                // all of it is done
   CHECK(third.hashes()[0] == undisturbed.hashes()[0]);
+}
+
+TEST_CASE("workers that meet to save go on in the middle of an epoch with the same bits", "[trainer][resume]") {
+  auto const data   = tiny::uneven();
+  auto const servers = [](int workers, int n, auto when) {
+    return learner(ParameterServerStrategy{Cluster::local(workers, n), when});
+  };
+  auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});
+  auto const whole = undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
+  auto const batches = GENERATE(2, 7, 20, 26);
+  auto const folder  = Folder{};
+  {
+    auto first = servers(2, 2, Synchronous{});
+    CHECK_THROWS_AS(first.fit(CutOff{.left = std::make_shared<int>(batches)}, folder.options(2, 3)), CutOff::Off);
+  }
+  auto second     = servers(4, 1, Synchronous{});
+  auto const rest = second.fit(data, folder.options(2, 3));
+  CHECK(second.step() == 40);
+  CHECK(second.hashes()[0] == undisturbed.hashes()[0]);
+  CHECK(rest.back().scores.rows() == 279);
+  CHECK(rest.back().scores.loss() == Approx(whole.back().scores.loss()));
 }
 
 TEST_CASE("the last update is in a checkpoint, whether or not it was its turn", "[trainer][resume][follow]") {
@@ -205,6 +227,46 @@ TEST_CASE("T39: a rank that is asked to end ends all of them after one update, a
   for (auto const& line : lines) CHECK(line == std::to_string(undisturbed.hashes()[0]));
 }
 
+TEST_CASE("T39: workers of a parameter server that are asked to end do so at the next checkpoint, and go on from there",
+          "[trainer][resume][processes]") {
+  auto const data   = tiny::uneven();
+  auto const folder = Folder{};
+  auto const join   = [&](std::vector<std::string> const& all, int i) {    // two workers, then a server
+    auto const cluster = Cluster::at({.workers = {all[0], all[1]}, .servers = {all[2]},
+                                      .me = i < 2 ? TaskId{Role::worker, i} : TaskId{Role::ps, 0},
+                                      .job = "test-" + all[0]});
+    return learner(ParameterServerStrategy{cluster, Synchronous{}}, TcpTransport{});
+  };
+  auto const every  = GENERATE(std::size_t{5}, std::size_t{0});            // 0: after each epoch, of 20 updates
+  auto const update = every == 0 ? "20" : "5";
+  auto addresses    = free_loopback_addresses(3);
+  auto ended        = Processes{3, [&](int me, Voice voice) {
+    auto const end = EndOnSignal{};
+    auto one       = join(addresses, me);
+    auto options   = folder.options(2, every);
+    options.asked_to_end = end.asked();
+    if (me == 1) ::raise(SIGTERM);
+    one.fit(data, options);
+    voice.say(me == 2 ? "served" : "it went on");
+  }, 60};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THAT(ended.line(i), Catch::Contains("asked to end after update " + std::string{update} +
+                                              "; a checkpoint is in " + folder.path.string()));
+    CHECK(ended.exit(i) == 143);
+  }
+  CHECK(ended.line(2) == "served");
+  auto const others = free_loopback_addresses(3);
+  auto gone_on      = Processes{3, [&](int me, Voice voice) {
+    auto one = join(others, me);
+    one.fit(data, folder.options(2, every));
+    voice.say(me == 2 ? "served" : std::to_string(one.hashes()[0]));
+  }, 60};
+  auto const line = gone_on.line(0);
+  auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});
+  undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
+  CHECK(line == std::to_string(undisturbed.hashes()[0]));
+}
+
 TEST_CASE("an evaluator follows the checkpoints of a job until its last epoch", "[trainer][follow][processes]") {
   auto const data   = tiny::uneven();
   auto const folder = Folder{};
@@ -253,7 +315,7 @@ TEST_CASE("an evaluator sees every checkpoint that is there long enough", "[trai
 TEST_CASE("what cannot go on says so", "[trainer][resume]") {
   auto const folder = Folder{};
   auto gossip       = tiny::learner_under(Gossip{MirroredStrategy{Cpu::logical(2)}});
-  CHECK_THROWS_WITH(gossip.fit(tiny::uneven(), folder.options(1, 3)), Catch::Contains("make each update together"));
+  CHECK_THROWS_WITH(gossip.fit(tiny::uneven(), folder.options(1, 3)), Catch::Contains("learn apart for some steps"));
   learner(MirroredStrategy{Cpu::logical(2)}).fit(tiny::uneven(), folder.options(1));
   auto other = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});     // SGD: one slot, not two
   CHECK_THROWS_WITH(other.fit(tiny::uneven(), folder.options(2)), Catch::Contains("slot1"));

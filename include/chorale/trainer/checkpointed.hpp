@@ -44,37 +44,57 @@ class Checkpointed : public Copies<M, S, R, T> {
     else return resume_on_all(saved, begin, states);
   }
 
-  /// Between two epochs, in every process.
+  /// Between two epochs, in every process: saves. Where workers do not wait for one another, ends when any was asked to.
   void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<SavedRun>& saved,
                   auto& audience) {
     auto const whole = options.steps_per_epoch == 0;
-    auto position    = Position{.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
-                                .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())};
-    if constexpr (HasServers<S>) position.servers = this->fetch_from_servers();      // else as many as here
-    save_at(saved, position, audience);
-    if constexpr (HasServers<S>) this->tell_all({});                       // until then nobody pushes
+    if (!options.checkpoints.folder.empty())
+      save_at(saved, {.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
+                      .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
+    if constexpr (HasServers<S>)
+      if (options.asked_to_end != nullptr && any_asked(options)) end_early(options, saved);
   }
 
-  /// After an update: saves when it is time to, and ends when any rank was asked to.
+  /// After an update: saves when it is time to, and ends when any rank was asked to; where workers do not wait for one
+  /// another, they do when it is time to save, and only then know who was asked.
   void look_after(auto const& batches, std::int64_t epoch, FitOptions const& options, std::optional<SavedRun>& saved,
                   auto& audience) {
-    auto const every = static_cast<std::int64_t>(options.checkpoint_every);
-    auto const asked = ReducesEveryStep<S> && copies_[0].gradients().trailer()[plan::asked_at] != 0;
-    auto const due   = every != 0 && copies_[0].optimizer.now.step % every == 0;
+    auto const due = options.checkpoint_every != 0 && step() % options.checkpoint_every == 0;
+    auto asked     = false;
+    auto totals    = totals_[0];
+    if constexpr (HasServers<S>) {
+      if (!due) return;
+      totals = live_.reduce(totals_);
+      asked  = options.asked_to_end != nullptr && any_asked(options);
+    } else if constexpr (ReducesEveryStep<S>) {
+      asked = copies_[0].gradients().trailer()[plan::asked_at] != 0;
+    }
     if (asked && saved) saved->finish();                                   // else it might be skipped for an older one
     if (!options.checkpoints.folder.empty() && (due || asked))
       save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
-                       .batch = static_cast<std::int64_t>(batches.batch()), .totals = totals_[0]}, audience);
-    if (!asked) return;
+                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = totals}, audience);
+    if (asked) end_early(options, saved);
+  }
+
+ private:
+  /// Was a process with workers asked to end? All of them call it together.
+  bool any_asked(FitOptions const& options)
+    requires HasServers<S>
+  {
+    auto asked       = PerReplica<Totals>(copies_.size());
+    asked[0].sums[0] = *options.asked_to_end ? 1 : 0;
+    return live_.reduce(asked).sums[0] != 0;
+  }
+
+  [[noreturn]] void end_early(FitOptions const& options, std::optional<SavedRun>& saved) const {
     if (saved) saved->finish();
-    throw Preempted{"asked to end after update " + std::to_string(copies_[0].optimizer.now.step) +
+    throw Preempted{"asked to end after update " + std::to_string(step()) +
                         (options.checkpoints.folder.empty() ? "; nothing was saved, for there is no folder."
                                                             : "; a checkpoint is in " +
                                                                   options.checkpoints.folder.string() + "."),
                     "the same command again: it goes on from there."};
   }
 
- private:
   Position resume_on_all(std::optional<SavedRun>& saved, Position const& begin,
                          std::vector<CallbackState> const& states) {
     auto found   = PerReplica<Position>(copies_.size());
@@ -131,7 +151,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     put(states, Span<double const>{all}.subspan(n + 1));
     live_.run([&](auto& replica, instance& copy, Totals& totals) {
       copy.optimizer.now.step = position.update;
-      totals                  = position.totals;
+      totals                  = replica.id() == 0 ? position.totals : Totals{};            // they are added up
       replica.pull(copy.net.variables());
     }, copies_, totals_);
     return position;
@@ -171,18 +191,23 @@ class Checkpointed : public Copies<M, S, R, T> {
     }
   }
 
-  /// In every process.
+  /// In every process, where all have made the same steps.
   void save_at(std::optional<SavedRun>& saved, Position position, auto& audience) {
     auto owed = Residuals{};
     if constexpr (lossy<R> && ReducesEveryStep<S>) owed = residuals();
-    if (!saved) return;
-    auto const& rule = copies_[0].optimizer;
-    auto const begin = time_for<std::remove_reference_t<decltype(audience)>>();
-    position.update   = rule.now.step;
-    if constexpr (!HasServers<S>) position.servers = position.update;
+    position.update = copies_[0].optimizer.now.step;
+    if constexpr (HasServers<S>) position.servers = this->fetch_from_servers();
+    else position.servers = position.update;                               // as many as here
+    if (saved) write(*saved, position, owed, audience);
+    if constexpr (HasServers<S>) this->tell_all({});                       // until then nobody pushes
+  }
+
+  void write(SavedRun& saved, Position position, Residuals& owed, auto& audience) {
+    auto const& rule  = copies_[0].optimizer;
+    auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;
     position.rate     = rule.now.rate.value_or(0);
-    saved->save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
+    saved.save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = step(), .begin = begin,
                           .end = std::chrono::steady_clock::now()});

@@ -97,8 +97,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (shown_here) line.end_epoch(shown.scores());
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last && saved) saved->finish();                               // else it might be skipped for an older one
-      if (!options.checkpoints.folder.empty() && (options.checkpoint_every == 0 || is_last))
-        save_after(epoch, options, batches, saved, audience);
+      if (options.checkpoint_every == 0 || is_last) save_after(epoch, options, batches, saved, audience);
     }
     if (saved) {
       saved->finish();
@@ -122,9 +121,10 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     CHORALE_EXPECTS(options.deal == Deal::evenly || (!HasServers<S> && !sharded<R>),
                     "FitOptions::deal by speed needs replicas that tell each other how fast they are, and a Reduce "
                     "without logical shards: no parameter servers, and not Reproducible");
-    CHORALE_EXPECTS(ReducesEveryStep<S> || (options.checkpoint_every == 0 && options.asked_to_end == nullptr),
-                    "FitOptions::checkpoint_every and asked_to_end need a strategy whose replicas make each update "
-                    "together, and this one is none of them; with checkpoint_every 0 it saves after each epoch");
+    CHORALE_EXPECTS(ReducesEveryStep<S> || HasServers<S> ||
+                        (options.checkpoint_every == 0 && options.asked_to_end == nullptr),
+                    "FitOptions::checkpoint_every and asked_to_end are not for replicas that learn apart for some "
+                    "steps; with checkpoint_every 0 there is a checkpoint after each epoch");
   }
 
   /// at    where this epoch goes on; at its beginning, or in its middle after a checkpoint
