@@ -3,6 +3,7 @@
 #include "test/support/processes.hpp"
 #include "test/support/reference.hpp"
 
+#include <chorale/strategy/local_sgd.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/transport/tcp.hpp>
@@ -11,12 +12,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
+#include <sstream>
 #include <string>
 
 using namespace chorale;
@@ -105,4 +110,33 @@ TEST_CASE("a run and its continuation tell one folder", "[trainer][run_folder]")
   for (auto const* trace : {"trace-0.json", "trace-0-2.json"})
     CHECK(spans(folder.path / trace) == std::map<std::string, int>{{"", 0}, {"step", 40}, {"input", 40}, {"compute", 120},
                                                                    {"communication", 40}});
+}
+
+TEST_CASE("the report at the end has what a step was expected to take beside what it took", "[trainer][run_folder]") {
+  CHECK(ExpectedStep{0.001, 1}.seconds(0.003) == Approx(0.004));           // one bucket leaves when all is computed
+  CHECK(ExpectedStep{0.001, 4}.seconds(0.003) == Approx(0.00325));         // of four only the last one shows
+  CHECK(ExpectedStep{0.008, 2}.seconds(0.003) == Approx(0.010));           // a third forward, a third, then sending
+  CHECK(ExpectedStep{0, 1}.seconds(0.003) == Approx(0.003));
+  auto const report = [](auto trainer) {
+    auto const folder = Folder{};
+    auto said         = std::ostringstream{};
+    auto* const to    = std::cout.rdbuf(said.rdbuf());
+    trainer.fit(tiny::uneven(), {.epochs = 1, .show = Show::nothing}, RunFolder{folder.path, {.timelines = false}});
+    std::cout.rdbuf(to);
+    return said.str();
+  };
+  auto const text = report(tiny::learner_under(MirroredStrategy{Cpu::logical(2)}));
+  CAPTURE(text);
+  auto measured = 0.0, predicted = 0.0, ratio = 0.0;
+  auto unit = std::array<std::array<char, 8>, 2>{};
+  auto const line = text.find("\nstep: ");
+  REQUIRE(line != std::string::npos);
+  REQUIRE(std::sscanf(text.c_str() + line, "\nstep: %lf %7s measured, %lf %7s predicted (%lf times)", &measured,
+                      unit[0].data(), &predicted, unit[1].data(), &ratio) == 5);
+  CHECK(measured > 0);
+  CHECK(predicted > 0);
+  if (unit[0] == unit[1]) CHECK(ratio == Approx(measured / predicted).epsilon(0.05));
+  auto const apart = report(tiny::learner_under(local_sgd<4>(MirroredStrategy{Cpu::logical(2)})));
+  CHECK(apart.find("why slow: ") != std::string::npos);
+  CHECK(apart.find("predicted") == std::string::npos);                     // no step of its own has an all-reduce
 }

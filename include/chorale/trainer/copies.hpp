@@ -5,6 +5,7 @@
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/expected_step.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/planned.hpp>
 
@@ -13,6 +14,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +79,29 @@ class Copies {
       if (!live_.is_chief()) offset = ClockOffset::of(pings);
     }
     return offset;
+  }
+
+  /// What an all-reduce of the gradients takes while nobody computes. Every process calls it, between fits.
+  ///
+  /// returns   the shortest of five; nothing where a step has none, or one that is not made of plain sums in host memory
+  std::optional<ExpectedStep> expected_step() {
+    if constexpr (ReducesEveryStep<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
+                  !RunsItsRanks<typename T::endpoint>) {
+      auto shortest = PerReplica<double>(copies_.size());
+      live_.run([](auto& replica, instance& copy, double& seconds) {
+        seconds = std::numeric_limits<double>::infinity();
+        auto gradients = copy.gradients();
+        std::ranges::fill(gradients.values, 0.0F);
+        for (int round = 0; round < 5; ++round) {
+          replica.barrier();
+          auto const begin = std::chrono::steady_clock::now();
+          replica.all_reduce(gradients);
+          seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        }
+      }, copies_, shortest);
+      return ExpectedStep{shortest[0], static_cast<int>(M::plan.buckets)};
+    }
+    return {};
   }
 
   /// What sinks are told of: loss, metrics, the same of validation, the learning rate.

@@ -9,8 +9,10 @@
 #include <chorale/observe/tensorboard.hpp>
 #include <chorale/observe/timeline.hpp>
 #include <chorale/observe/why_slow.hpp>
+#include <chorale/trainer/expected_step.hpp>
 #include <chorale/trainer/history.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <iostream>
@@ -45,6 +47,7 @@ class RunFolder {
   void on_fit_begin(auto& trainer) {
     rank_ = trainer.live().local_replica(0).id();
     if (options_.timelines && !trace_) open_trace(trainer.clock_offset());
+    if (options_.report) expected_ = trainer.expected_step();
     if (!trainer.is_chief() || curves_) return;
     curves_.emplace(folder_ / "scalars.csv", trainer.scalar_names());
   }
@@ -80,7 +83,10 @@ class RunFolder {
 
   void on_fit_end(auto& trainer, History const&) const {
     if (!options_.report || !trainer.is_chief() || tally_.spent(rank_).steps == 0) return;
-    std::cout << why_slow(tally_.spent(rank_)) << straggler_line(tally_.paces());
+    auto const paces = tally_.paces();
+    auto predicted   = std::optional<double>{};
+    if (expected_) predicted = expected_->seconds(std::ranges::max(paces, {}, &Pace::p50).p50);
+    std::cout << why_slow(tally_.spent(rank_), predicted) << straggler_line(paces);
   }
 
   Tally const& tally() const { return tally_; }                            // of the ranks of this process
@@ -98,6 +104,7 @@ class RunFolder {
   std::filesystem::path folder_;
   RunFolderOptions options_;
   int rank_ = 0;
+  std::optional<ExpectedStep> expected_;
   Tally tally_;
   std::optional<Timeline> trace_;
   std::optional<CsvLog> curves_;
