@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/checkpoint/folder.hpp"
 #include "test/support/full_disk.hpp"
+#include "test/support/limits.hpp"
 #include "test/support/processes.hpp"
 
 #include <chorale/checkpoint/failpoints.hpp>
@@ -19,7 +20,9 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <list>
 #include <optional>
 #include <set>
 #include <string>
@@ -383,6 +386,38 @@ TEST_CASE("a save behind training writes the moment of the call, whatever traini
   CHECK(newest_checkpoint(logged.options)->manifest().step == 2);
   REQUIRE(logged.lines.size() == 1);
   CHECK(logged.lines[0] == "step 1 is not saved: the one before it is still being written.");
+}
+
+TEST_CASE("a save behind training is made before it where no thread can start", "[checkpoint][processes]") {
+  if (has_shadow) return (void)std::printf("SKIPPED: a save without a thread: %s\n", no_limit);
+  auto const folder = OwnFolder{};
+  auto processes    = Processes{1, [&](int, Voice voice) {
+    auto options     = CheckpointOptions{.folder = folder.run(), .saving = Saving::behind};
+    auto checkpoints = Checkpoints{options};
+    auto training    = Training{2};
+    set_limit(RLIMIT_AS, address_space() + (4 << 20));                     // a stack has 8 MiB
+    auto open = std::atomic<bool>{false};
+    {
+      auto others = std::list<NamedThread>{};                              // they take the stacks that were left
+      auto none   = false;
+      while (!none && others.size() < 100) {
+        try {
+          others.emplace_back("waits", [&] { open.wait(false); });
+        } catch (Error const&) {
+          none = true;
+        }
+      }
+      voice.say(none ? "no thread" : "a thread");
+      checkpoints.save(training.state);
+      checkpoints.finish();
+      open = true;
+      open.notify_all();
+    }
+    voice.say(std::to_string(checkpoints.failures()));
+  }, 20};
+  CHECK(processes.line(0) == "no thread");
+  CHECK(processes.line(0) == "0");
+  CHECK(newest_checkpoint({.folder = folder.run()})->manifest().step == 2);
 }
 
 TEST_CASE("with WhenBusy::wait every save behind training is written, in order", "[checkpoint][unit]") {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's process runs out of descriptors or memory: rows T37 and T38 of docs/65-robustness.md.
 #include "test/faults/told.hpp"
+#include "test/support/limits.hpp"
 
-#include <sys/resource.h>
-
-#include <fstream>
 #include <new>
 #include <string>
 #include <vector>
@@ -15,30 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-void set_limit(int which, rlim_t value) {
-  auto limit     = rlimit{};
-  ::getrlimit(static_cast<__rlimit_resource>(which), &limit);
-  limit.rlim_cur = value;
-  if (::setrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) throw Error{"a limit cannot be set"};
-}
-
-/// Bytes of address space that this process has.
-rlim_t address_space() {
-  auto pages = rlim_t{0};
-  std::ifstream{"/proc/self/statm"} >> pages;
-  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-}
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool opens_pipes = true, has_shadow = true;                      // with UBSan, to look at objects
-#elif defined(__SANITIZE_THREAD__)
-constexpr bool opens_pipes = false, has_shadow = true;
-#else
-constexpr bool opens_pipes = false, has_shadow = false;
-#endif
-
 constexpr auto no_descriptors = "a sanitizer opens files of its own";
-constexpr auto no_limit       = "a sanitizer needs more address space than a limit leaves";
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <chorale/checkpoint/failpoints.hpp>
 #include <chorale/checkpoint/reader.hpp>
 #include <chorale/checkpoint/writer.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
 
 #include <atomic>
@@ -14,7 +15,6 @@
 #include <exception>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 namespace chorale {
@@ -83,7 +83,7 @@ class Checkpoints {
     };
     try {
       thread_.emplace("checkpoint", work);
-    } catch (std::system_error const&) {                   // no thread is left: then here
+    } catch (Error const&) {                               // no thread is left: then here
       work();
     }
     return Saved::begun;
