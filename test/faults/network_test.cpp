@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cables are cut between ranks that have network stacks of their own: rows T10 and T11 of docs/65-robustness.md.
+// Cables are cut between ranks that have network stacks of their own: rows T10 and T11 of docs/65-robustness.md. And
+// what such ranks do at start.
 #include "test/faults/told.hpp"
 
 #include <sched.h>
@@ -147,4 +148,31 @@ TEST_CASE("T11: when nothing reaches one of two ranks, both know in time", "[fau
 TEST_CASE("T11: when nothing reaches one of three ranks, all know in time, and the others agree", "[faults][network]") {
   if (!has_switch()) return skip("T11, three ranks", not_allowed);
   deafen_rank_1(3);
+}
+
+TEST_CASE("C6: a pair of ranks that cannot reach each other is named by all", "[faults][network]") {
+  if (!has_switch()) return skip("C6, a blocked pair", not_allowed);
+  constexpr auto ranks = 4;
+  plug_in(ranks);
+  REQUIRE(ip("link set " + port(1) + " type bridge_slave isolated on"));   // what is isolated reaches only others
+  REQUIRE(ip("link set " + port(3) + " type bridge_slave isolated on"));
+  auto processes = Processes{ranks, [](Rank rank, Voice voice) {
+    move_out(rank);
+    auto transport        = transport_of(ranks);
+    transport.limits.join = 3s;
+    try {
+      auto at = connected(transport, ranks, rank);
+      auto x  = std::vector<float>(1000);
+      RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum);
+      voice.say("reduced");
+    } catch (Error const& error) {
+      voice.say(error.what());
+    }
+  }};
+  auto all = std::vector<std::string>{};
+  for (Rank rank = 0; rank < ranks; ++rank) all.push_back(processes.line(rank));
+  auto const cause = all[0].substr(all[0].find(" lost rank "));
+  for (auto const& one : all) CHECK_THAT(one, Catch::Contains(cause));
+  CHECK_THAT(cause, Catch::Contains("rank 3 still misses 1 of 4: rank 1 (10.9.0.2:2222)") ||
+                        Catch::Contains("rank 1 still misses 1 of 4: rank 3 (10.9.0.4:2222)"));
 }

@@ -84,7 +84,9 @@ inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& hea
     case Fault::not_authentic: throw Disagreement{loss.fault, loss.reason + "."};
     case Fault::evicted:
       throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
-    case Fault::join_timeout: throw PeerLost{me, loss, "start what is missing, or a longer Limits::join."};
+    case Fault::join_timeout:
+      throw PeerLost{me, loss, "start what is missing, a longer Limits::join, or, where both run, a way between the two: "
+                               "ranks call each other."};
     case Fault::peer_stalled:
       throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
     default: throw PeerLost{me, loss};

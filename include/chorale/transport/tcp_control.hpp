@@ -153,7 +153,8 @@ class TcpControl {
     auto text = std::array<char, 32>{};
     std::snprintf(text.data(), text.size(), "%.1f s", std::chrono::duration<double>(setup_.limits.join).count());
     conference_->detect(join_->first_missing(), Fault::join_timeout,
-                        "after " + std::string{text.data()} + " there are still missing " + join_->missing());
+                        "after " + std::string{text.data()} + " rank " + std::to_string(setup_.me()) +
+                            " still misses " + join_->missing());
   }
 
   void finish_joining() {
