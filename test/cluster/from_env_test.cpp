@@ -112,21 +112,33 @@ TEST_CASE("torchrun's ranks listen behind its own port", "[cluster][from_env]") 
 
 TEST_CASE("ranks on several hosts have no addresses until somebody writes them down", "[cluster][from_env]") {
   auto const sentence = std::string{
-      "4 ranks, 2 on this host, and no address of the others: for several hosts the addresses are needed in "
-      "CHORALE_CLUSTER."};
+      "4 ranks, 2 on this host, and no address of the others: for several hosts it takes the host of rank 0 in "
+      "CHORALE_MASTER, where ranks meet over TcpTransport, or all addresses in CHORALE_CLUSTER."};
   auto const torch = with(torchrun(1), {{"WORLD_SIZE", "4"}, {"GROUP_WORLD_SIZE", "2"}});
   CHECK(wrong(torch) == "torchrun: " + sentence);
   CHECK(wrong(open_mpi(1, 4)) == "Open MPI: " + sentence);
   CHECK(wrong(with(mpich(1), {{"PMI_SIZE", "4"}})) == "MPICH: " + sentence);
   CHECK(wrong(with(torchrun(1), {{"LOCAL_WORLD_SIZE", ""}})) ==
-        "torchrun: 2 ranks, it does not say how many on this host, and no address of the others: for several hosts the "
-        "addresses are needed in CHORALE_CLUSTER.");
+        "torchrun: 2 ranks, it does not say how many on this host, and no address of the others: for several hosts it "
+        "takes the host of rank 0 in CHORALE_MASTER, where ranks meet over TcpTransport, or all addresses in "
+        "CHORALE_CLUSTER.");
 
   auto const known = Cluster::from_env(torch);                             // enough for MPI's own transport
   CHECK_FALSE(known.has_addresses());
   CHECK(known.rank() == 1);
   CHECK(known.workers() == 4);
-  CHECK(known.text() == "cluster: torchrun, rank 1 of 4 (local 1 of 2)");
+  CHECK(known.text() == "cluster: torchrun, rank 1 of 4 (local 1 of 2), ranks meet at 127.0.0.1:29501");
+  CHECK(known.group().meeting().meets_at == "127.0.0.1:29501");
+  CHECK(known.group().meeting().addresses.empty());
+  CHECK(Cluster::from_env(open_mpi(1, 4)).meets_at().empty());
+  CHECK(Cluster::from_env(with(open_mpi(1, 4), {{"CHORALE_MASTER", "node7"}, {"CHORALE_PORT", "9000"}})).meets_at() ==
+        "node7:9000");
+  CHECK(Cluster::from_env(with(mpich(1), {{"PMI_SIZE", "4"}, {"CHORALE_MASTER", "fd00::7"}, {"CHORALE_PORT", "9000"}}))
+            .meets_at() == "[fd00::7]:9000");
+  CHECK(Cluster::from_env(with(open_mpi(1), {{"CHORALE_MASTER", "10.0.0.7"}, {"CHORALE_PORT", "9000"}})).addresses() ==
+        Texts{"10.0.0.7:9000", "10.0.0.7:9001"});                          // one host: they need not meet
+  CHECK(wrong(with(torch, {{"CHORALE_PORT", "65532"}})) ==
+        "torchrun: 4 ranks from port 65532 on, which is CHORALE_PORT, need port 65536, above 65535.");
 
   auto const written = Cluster::from_env(
       with(torch, {{"CHORALE_CLUSTER", R"({"worker": ["a:1", "a:2", "b:1", "b:2"]})"}}));

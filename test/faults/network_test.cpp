@@ -150,6 +150,21 @@ TEST_CASE("T11: when nothing reaches one of three ranks, all know in time, and t
   deafen_rank_1(3);
 }
 
+TEST_CASE("ranks with network stacks of their own meet where rank 0 is, and reduce", "[faults][network]") {
+  if (!has_switch()) return skip("a meeting over a network", not_allowed);
+  constexpr auto ranks = 3;
+  plug_in(ranks);
+  auto processes = Processes{ranks, [](Rank rank, Voice voice) {
+    move_out(rank);
+    auto transport = transport_of(0);
+    auto at        = std::move(transport.connect(Group{ranks, {rank}, {.meets_at = "10.9.0.1:29500"}})[0]);
+    auto sum       = std::vector{static_cast<float>(rank + 1)};
+    RingAllReduce{}.all_reduce(at, Span<float>{sum}, Op::sum);
+    voice.say(std::to_string(sum[0]));
+  }};
+  for (Rank rank = 0; rank < ranks; ++rank) CHECK(processes.line(rank) == "6.000000");
+}
+
 TEST_CASE("C6: a pair of ranks that cannot reach each other is named by all", "[faults][network]") {
   if (!has_switch()) return skip("C6, a blocked pair", not_allowed);
   constexpr auto ranks = 4;

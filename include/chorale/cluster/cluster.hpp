@@ -41,6 +41,7 @@ struct ClusterParts {
   std::string host{};                                                      // this one; empty: as the address says
   std::string found_in = "code";                                           // "TF_CONFIG", "Slurm"
   std::string no_addresses{};                                              // why there are none: a sentence
+  std::string meets_at{};                                                  // then: see Meeting
 };
 
 /// Who is in the job, and which of them this process is.
@@ -155,14 +156,23 @@ class Cluster {
     for (std::size_t i = 0; i < members_; ++i) addresses.push_back(parts_.tasks[i].address);
     return addresses;
   }
+  /// Where ranks without addresses meet: rank 0's; empty where they have addresses, or nobody knows it. See Meeting.
+  std::string const& meets_at() const { return parts_.meets_at; }
   bool has_addresses() const { return members_ > 0 && !parts_.tasks.front().address.empty(); }
 
-  /// What a transport connects.
+  /// What a transport connects, each task being one rank.
   ///
   /// throws  BadArgument on an evaluator
   Group group() const {
     auto const size = static_cast<int>(members_);
-    return local_ ? Group::all_local(size) : Group{size, {rank()}};
+    return local_ ? Group::all_local(size) : Group{size, {rank()}, meeting()};
+  }
+
+  /// How the tasks find and know each other.
+  Meeting meeting() const {
+    auto const known = has_addresses();
+    return {.addresses = known ? addresses() : std::vector<std::string>{}, .meets_at = known ? "" : meets_at(),
+            .job = job(), .incarnation = incarnation(), .lines = lines()};
   }
 
   std::string const& job() const { return parts_.job; }
@@ -189,7 +199,8 @@ class Cluster {
     if (workers_ != static_cast<int>(parts_.tasks.size())) text += task().text() + ", ";
     text += "rank " + std::to_string(rank()) + " of " + std::to_string(members_) + on + " (local " +
             std::to_string(local_rank()) + " of " + std::to_string(local_size()) + ")";
-    return text + (has_addresses() ? ", master " + parts_.tasks.front().address : "");
+    if (has_addresses()) return text + ", master " + parts_.tasks.front().address;
+    return text + (meets_at().empty() ? "" : ", ranks meet at " + meets_at());
   }
 
  private:

@@ -28,6 +28,7 @@ struct Launch {
   std::string host{};                                                      // this one, when it says so
   std::vector<std::string> addresses{};                                    // [rank]; empty: it does not say
   std::string no_addresses{};                                              // then: why, as a sentence
+  std::string meets_at{};                                                  // and where they meet, if that is known
 
   bool is_one_host() const { return world == 1 || local_size == world; }
 };
@@ -35,7 +36,7 @@ struct Launch {
 /// Finds a launcher in an environment.
 ///
 ///   launch(env)        nothing when it did not start this process
-///   place(env, it)     fills in addresses or no_addresses; asked only of the one that is believed
+///   place(env, it)     fills in addresses, or no_addresses and meets_at; asked only of the one that is believed
 ///
 /// throws  BadArgument from both, when its variables cannot be used
 template <class R>
@@ -64,15 +65,19 @@ inline Launch checked(Launch launch) {
   return launch;
 }
 
-/// Rank r is at host:base + r.
+/// Rank 0 is at host:base; of one host, rank r at host:base + r, else ranks meet there.
 ///
 /// throws  BadArgument when there are not that many ports
-inline void place_on_one_host(Launch& launch, std::string const& host, int base, std::string const& base_is) {
-  auto const last = base + launch.world - 1;
+inline void place_from(Launch& launch, std::string const& host, int base, std::string const& base_is) {
+  auto const last = base + launch.world - (launch.is_one_host() ? 1 : 0);
   if (last > 65'535)
     throw BadArgument{launch.by + ": " + std::to_string(launch.world) + " ranks from port " + std::to_string(base) +
                           " on, which is " + base_is + ", need port " + std::to_string(last) + ", above 65535.",
                       "CHORALE_PORT=20000"};
+  if (!launch.is_one_host()) {
+    launch.meets_at = HostPort{host, base}.text();
+    return;
+  }
   launch.addresses.clear();
   for (int rank = 0; rank < launch.world; ++rank)
     launch.addresses.push_back(HostPort{host, base + rank}.text());
@@ -88,6 +93,7 @@ inline ClusterParts parts_of(Launch const& launch) {
   parts.host         = launch.host;
   parts.found_in     = launch.by;
   parts.no_addresses = launch.no_addresses;
+  parts.meets_at     = launch.meets_at;
   return parts;
 }
 

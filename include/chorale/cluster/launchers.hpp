@@ -23,11 +23,19 @@ inline std::uint32_t hash_of(std::string_view text) {
   return hash;
 }
 
-/// What the ranks of several hosts are told when nobody knows where they are.
+/// What the ranks of several hosts are told who ask for addresses.
 inline std::string several_hosts(Launch const& launch) {
   return std::to_string(launch.world) + " ranks, " +
          (launch.local_size < 0 ? "it does not say how many" : std::to_string(launch.local_size)) +
-         " on this host, and no address of the others: for several hosts the addresses are needed in CHORALE_CLUSTER.";
+         " on this host, and no address of the others: for several hosts it takes the host of rank 0 in CHORALE_MASTER, "
+         "where ranks meet over TcpTransport, or all addresses in CHORALE_CLUSTER.";
+}
+
+/// A host as a variable has it; IPv6 with or without brackets.
+inline std::string host_in(Environment const& env, char const* variable, std::string const& by) {
+  auto host = std::string{env.get(variable)};
+  if (host.find(':') != host.npos && !host.starts_with('[')) host = "[" + host + "]";
+  return HostPort::parse(host + ":1", by + ": " + variable + ", with a port").host;
 }
 
 /// RANK, WORLD_SIZE and MASTER_ADDR.
@@ -51,26 +59,25 @@ struct Torchrun {
 
   static void place(Environment const& env, Launch& launch) {
     launch.no_addresses = several_hosts(launch);
-    if (!launch.is_one_host()) return;
     auto const own    = env.number("CHORALE_PORT", 1, 65'535);
     auto const master = env.number("MASTER_PORT", 1, 65'535);
-    auto host         = std::string{env.get("MASTER_ADDR")};
-    if (host.find(':') != host.npos && !host.starts_with('[')) host = "[" + host + "]";
-    auto const checked_host = HostPort::parse(host + ":1", "torchrun: MASTER_ADDR, with a port").host;
-    if (own) return place_on_one_host(launch, checked_host, *own, "CHORALE_PORT");
-    if (master) return place_on_one_host(launch, checked_host, *master + 1, "MASTER_PORT and 1");
+    auto const host   = host_in(env, env.has("CHORALE_MASTER") ? "CHORALE_MASTER" : "MASTER_ADDR", launch.by);
+    if (own) return place_from(launch, host, *own, "CHORALE_PORT");
+    if (master) return place_from(launch, host, *master + 1, "MASTER_PORT and 1");
     launch.no_addresses = "neither MASTER_PORT nor CHORALE_PORT is set.";
   }
 };
 
-/// The ranks of one host from CHORALE_PORT on, or from a port that is made of the job's name.
+/// From CHORALE_PORT on, or from a port that is made of the job's name; of several hosts, where CHORALE_MASTER is.
 inline void place_mpi(Environment const& env, Launch& launch) {
   launch.no_addresses = several_hosts(launch);
-  if (!launch.is_one_host()) return;
+  auto const known    = env.has("CHORALE_MASTER");
+  if (!launch.is_one_host() && !known) return;
   auto const own = env.number("CHORALE_PORT", 1, 65'535);
   auto const job = env.has("CHORALE_JOB") ? std::string{env.get("CHORALE_JOB")} : launch.job;
-  place_on_one_host(launch, "127.0.0.1", own ? *own : static_cast<int>(20'000 + hash_of(job) % 20'000),
-                    own ? "CHORALE_PORT" : "made of the job's name");
+  place_from(launch, known ? host_in(env, "CHORALE_MASTER", launch.by) : "127.0.0.1",
+             own ? *own : static_cast<int>(20'000 + hash_of(job) % 20'000),
+             own ? "CHORALE_PORT" : "made of the job's name");
 }
 
 /// Of the nodes that Slurm gave to mpirun: it starts one process of its own on each.

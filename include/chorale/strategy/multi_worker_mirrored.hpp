@@ -93,10 +93,10 @@ class MultiWorkerMirroredStrategy {
     if (cluster_.is_local()) return Group::all_local(n);
     auto local = std::vector<Rank>{};
     for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
-    return {n, std::move(local),
-            {.addresses = cluster_.has_addresses() ? detail::addresses_of(cluster_, d) : std::vector<std::string>{},
-             .job = cluster_.job(), .incarnation = cluster_.incarnation(), .lines = cluster_.lines(),
-             .ranks_per_process = d}};
+    auto meeting              = cluster_.meeting();
+    meeting.ranks_per_process = d;
+    if (cluster_.has_addresses()) meeting.addresses = detail::addresses_of(cluster_, d);
+    return {n, std::move(local), std::move(meeting)};
   }
 
   std::vector<D> local_devices() const {

@@ -228,14 +228,16 @@ class ParameterServerStrategy {
     for (int s = 1; s < cluster_.servers(); ++s)                           // which have one each, as d is for workers
       addresses[static_cast<std::size_t>(all + s)] = addresses[static_cast<std::size_t>(all + s * d)];
     addresses.resize(static_cast<std::size_t>(all + cluster_.servers()));
-    return {all + cluster_.servers(), std::move(local), meeting(std::move(addresses))};
+    auto meeting      = cluster_.meeting();
+    meeting.addresses = std::move(addresses);
+    return {all + cluster_.servers(), std::move(local), std::move(meeting)};
   }
 
   /// A rank for each task, whatever its devices: where each worker is one thread that has them all. See coordinate().
   Group tasks() const {
     auto const all = cluster_.workers() + cluster_.servers();
     if (cluster_.is_local()) return Group::all_local(all);
-    return {all, {cluster_.rank()}, meeting(cluster_.addresses())};
+    return {all, {cluster_.rank()}, cluster_.meeting()};
   }
 
   std::vector<D> local_devices() const {
@@ -275,11 +277,6 @@ class ParameterServerStrategy {
   static std::vector<D> first_of(Cluster const& cluster) {
     if (cluster.is_local()) return D::logical(1);
     return {cluster.is_worker() ? detail::devices_of<D>(cluster).front() : D::visible().front()};
-  }
-
-  Meeting meeting(std::vector<std::string> addresses) const {
-    return {.addresses = std::move(addresses), .job = cluster_.job(), .incarnation = cluster_.incarnation(),
-            .lines = cluster_.lines()};
   }
 
   Cluster cluster_;

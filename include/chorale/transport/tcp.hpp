@@ -12,6 +12,7 @@
 #include <chorale/transport/secret.hpp>
 #include <chorale/transport/tcp_address.hpp>
 #include <chorale/transport/tcp_endpoint.hpp>
+#include <chorale/transport/tcp_meeting.hpp>
 #include <chorale/transport/tcp_node.hpp>
 #include <chorale/transport/transport.hpp>
 
@@ -33,8 +34,8 @@ namespace chorale {
 ///
 ///   TcpTransport{.addresses = {"10.0.0.7:2222", "10.0.0.8:2222"}, .secret = Secret::from_env(), .job = "lenet 17"}
 ///
-/// addresses     where each rank listens, in the order of ranks; without any, where the group says, and where that says
-///               nothing either, all ranks are threads of this process
+/// addresses     where each rank listens, in the order of ranks; without any, where the group says, or what ranks tell
+///               each other where it says that they meet; where it says nothing, all ranks are threads of this process
 /// secret        the same on all ranks; without one, a rank listens on this host only, see insecure_network. A group of
 ///               many processes brings that of the environment: Secret::from_env()
 /// job           the group's, when it has a name
@@ -79,7 +80,34 @@ struct BasicTcpTransport {
     if (incarnation == 0) whole.incarnation = meeting.incarnation;
     if (!secret && !group.is_all_local()) whole.secret = Secret::from_env();
     whole.plan.insert(whole.plan.end(), meeting.lines.begin(), meeting.lines.end());
+    if (whole.addresses.empty() && !meeting.meets_at.empty()) whole.addresses = whole.met(group);
     return whole;
+  }
+
+  /// The addresses of ranks that know only where rank 0 is: those of a process have one host, and ports of their own.
+  std::vector<std::string> met(Group const& group) const {
+    auto const first = TcpAddress::parse(group.meeting().meets_at);
+    auto const each  = group.meeting().ranks_per_process;
+    CHORALE_EXPECTS(first.port + group.size() <= 65'535,
+                    std::to_string(group.size()) + " ranks that meet need a port each from " +
+                        std::to_string(first.port) + " on, and one more, up to 65535");
+    auto setup             = detail::MeetingSetup{};
+    setup.at               = {first.host, static_cast<std::uint16_t>(first.port + group.size())};
+    setup.me               = group.local().front() / each;
+    setup.members          = group.size() / each;
+    setup.job              = job_bytes();
+    setup.incarnation      = incarnation;
+    setup.secret           = secret;
+    setup.insecure_network = insecure_network.has_value();
+    setup.limits           = limits;
+    setup.report_every     = report_every;
+    setup.log              = log;
+    auto const hosts       = detail::TcpMeeting{std::move(setup)}.hosts();
+    auto all               = std::vector<std::string>{};
+    for (Rank rank = 0; rank < group.size(); ++rank)
+      all.push_back(TcpAddress{hosts[static_cast<std::size_t>(rank / each)],
+                               static_cast<std::uint16_t>(first.port + rank)}.text());
+    return all;
   }
 
   std::vector<endpoint> connect_all(Group const& group) const {
