@@ -105,6 +105,19 @@ def by_torchrun():
     cause = text[text.find("Root Cause"):]
     verdict("torchrun tells why", rc != 0 and "Root Cause" in text and "/nowhere" in cause, text)
 
+    # Two nodes, as far as the ranks can tell: each agent has one of them.
+    port = str(free_ports(1)[0])
+    with tempfile.TemporaryDirectory() as logs:
+        nodes = [subprocess.Popen([python, "-m", "torch.distributed.run", "--no_python", "--nnodes", "2", "--node_rank",
+                                   str(node), "--nproc_per_node", "1", "--master_addr", "127.0.0.1", "--master_port",
+                                   port, "-r", "1", "-t", "1", "--log_dir", f"{logs}/{node}", multi_worker, *FLAGS],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+                 for node in range(2)]
+        text = "".join(node.communicate(timeout=120)[0] for node in nodes)
+        logged = "".join(p.read_text() for p in pathlib.Path(logs).rglob("stdout.log"))
+    verdict("torchrun on two nodes", all(node.returncode == 0 for node in nodes) and workers_agree(logged, 2)
+            and "ranks meet at 127.0.0.1:" in logged, text + logged)
+
 
 for way in (by_launch, by_tf_config, by_mpirun, by_torchrun):
     way()
