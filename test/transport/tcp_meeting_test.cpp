@@ -117,6 +117,12 @@ TEST_CASE("a meeting without all names who is missing, on both sides", "[transpo
   CHECK_THAT(first, Catch::Contains("2 of 4 members did not come: 1, 3, where the 4 meet, 127.0.0.1:") &&
                         Catch::Contains("within 1 s"));
   CHECK_THAT(third, Catch::Contains("2 of 4 members did not come: 1, 3") && Catch::Contains("where the 4 meet"));
+  try {
+    transport(100ms).connect(group(at, 4, 0, 2));
+    FAIL("it connected");
+  } catch (PeerLost const& error) {
+    CHECK(error.rank() == 2);                                              // the first of member 1
+  }
   auto const nobody = wrong(transport(300ms), group(at, 4, 1));
   CHECK_THAT(nobody, Catch::Contains("there was no answer; for the first: Connection refused"));
 }

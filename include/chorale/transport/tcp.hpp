@@ -95,6 +95,7 @@ struct BasicTcpTransport {
     setup.at               = {first.host, static_cast<std::uint16_t>(first.port + group.size())};
     setup.me               = group.local().front() / each;
     setup.members          = group.size() / each;
+    setup.each             = each;
     setup.job              = job_bytes();
     setup.incarnation      = incarnation;
     setup.secret           = secret;

@@ -30,7 +30,7 @@ namespace chorale::detail {
 /// Who meets where. A member is a process; the first one is where all know it to be.
 struct MeetingSetup {
   TcpAddress at{};
-  int me = 0, members = 1;
+  int me = 0, members = 1, each = 1;                                       // each: ranks of a member
   std::array<std::byte, 16> job{};
   std::uint32_t incarnation = 0;
   std::optional<Secret> secret{};
@@ -140,7 +140,7 @@ class TcpMeeting {
     listener.start(std::move(host));
     if (!run_until([&] { return first_missing() == setup_.members; }, [&] { return missing(); })) {
       tell("-" + missing());
-      throw PeerLost{first_missing(), missing() + ", " + place() + ", within " + seconds_text() + ".",
+      throw PeerLost{first_missing() * setup_.each, missing() + ", " + place() + ", within " + seconds_text() + ".",
                      "look at how they ended."};
     }
     auto seen = std::vector<SeenMember>{};
@@ -218,7 +218,9 @@ class TcpMeeting {
     return bytes;
   }
   static wire::Mac mac_of(std::string const& text, std::optional<wire::EndKey> const& key) {
-    return key ? wire::hmac_sha256(key->session, std::as_bytes(Span<char const>{text})) : wire::Mac{};
+    if (!key) return {};
+    auto const said = "chorale 1 hosts " + text;
+    return wire::hmac_sha256(key->session, std::as_bytes(Span<char const>{said}));
   }
 
   // All others.
