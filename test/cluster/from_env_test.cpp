@@ -130,6 +130,7 @@ TEST_CASE("ranks on several hosts have no addresses until somebody writes them d
   CHECK(known.text() == "cluster: torchrun, rank 1 of 4 (local 1 of 2), ranks meet at 127.0.0.1:29501");
   CHECK(known.group().meeting().meets_at == "127.0.0.1:29501");
   CHECK(known.group().meeting().addresses.empty());
+  CHECK(known.group().meeting().no_addresses == "torchrun: " + sentence);
   CHECK(Cluster::from_env(open_mpi(1, 4)).meets_at().empty());
   CHECK(Cluster::from_env(with(open_mpi(1, 4), {{"CHORALE_MASTER", "node7"}, {"CHORALE_PORT", "9000"}})).meets_at() ==
         "node7:9000");

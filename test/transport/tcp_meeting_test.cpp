@@ -148,6 +148,8 @@ TEST_CASE("a meeting that others could come to needs a secret", "[transport][mee
   how.secret = std::nullopt;
   CHECK_THAT(wrong(how, group("0.0.0.0:29500", 2, 0)), Catch::Contains("can be reached from other hosts"));
   CHECK_THAT(wrong(transport(), group("127.0.0.1:65534", 2, 0)), Catch::Contains("up to 65535"));
+  CHECK_THAT(wrong(transport(), Group{2, {0}, {.no_addresses = "MPI: nobody knows."}}),
+             Catch::Contains("nobody knows."));
 }
 
 TEST_CASE("strangers at a meeting change nothing", "[transport][meeting][processes]") {

@@ -150,8 +150,7 @@ class Cluster {
     auto addresses = std::vector<std::string>{};
     if (local_) return addresses;
     if (!has_addresses())
-      throw BadArgument{parts_.found_in + ": " + (parts_.no_addresses.empty() ? "the tasks have no addresses."
-                                                                              : parts_.no_addresses),
+      throw BadArgument{why_no_addresses(),
                         "CHORALE_CLUSTER='{\"worker\": [\"10.0.0.7:2222\", \"10.0.0.8:2222\"]}', by rank."};
     for (std::size_t i = 0; i < members_; ++i) addresses.push_back(parts_.tasks[i].address);
     return addresses;
@@ -171,8 +170,9 @@ class Cluster {
   /// How the tasks find and know each other.
   Meeting meeting() const {
     auto const known = has_addresses();
-    return {.addresses = known ? addresses() : std::vector<std::string>{}, .meets_at = known ? "" : meets_at(),
-            .job = job(), .incarnation = incarnation(), .lines = lines()};
+    return {.addresses = known ? addresses() : std::vector<std::string>{},
+            .no_addresses = known ? "" : why_no_addresses(), .meets_at = known ? "" : meets_at(), .job = job(),
+            .incarnation = incarnation(), .lines = lines()};
   }
 
   std::string const& job() const { return parts_.job; }
@@ -204,6 +204,10 @@ class Cluster {
   }
 
  private:
+  std::string why_no_addresses() const {
+    return parts_.found_in + ": " + (parts_.no_addresses.empty() ? "the tasks have no addresses." : parts_.no_addresses);
+  }
+
   static std::string counted(int n, std::string_view what) {
     return std::to_string(n) + " " + std::string{what} + (n == 1 ? "" : "s");
   }

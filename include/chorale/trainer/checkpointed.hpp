@@ -48,11 +48,13 @@ class Checkpointed : public Copies<M, S, R, T> {
   void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<SavedRun>& saved,
                   auto& audience) {
     auto const whole = options.steps_per_epoch == 0;
+    auto asked       = false;
+    if constexpr (HasServers<S>) asked = any_asked(options);
+    if (asked && saved) saved->finish();                                   // as in look_after
     if (!options.checkpoints.folder.empty())
       save_at(saved, {.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
                       .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
-    if constexpr (HasServers<S>)
-      if (options.asked_to_end != nullptr && any_asked(options)) end_early(options, saved);
+    if (asked) end_early(options, saved);
   }
 
   /// After an update: saves when it is time to, and ends when any rank was asked to; where workers do not wait for one
@@ -65,7 +67,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     if constexpr (HasServers<S>) {
       if (!due) return;
       totals = live_.reduce(totals_);
-      asked  = options.asked_to_end != nullptr && any_asked(options);
+      asked  = any_asked(options);
     } else if constexpr (ReducesEveryStep<S>) {
       asked = copies_[0].gradients().trailer()[plan::asked_at] != 0;
     }
@@ -81,6 +83,7 @@ class Checkpointed : public Copies<M, S, R, T> {
   bool any_asked(FitOptions const& options)
     requires HasServers<S>
   {
+    if (options.asked_to_end == nullptr) return false;
     auto asked       = PerReplica<Totals>(copies_.size());
     asked[0].sums[0] = *options.asked_to_end ? 1 : 0;
     return live_.reduce(asked).sums[0] != 0;

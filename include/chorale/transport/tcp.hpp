@@ -137,6 +137,8 @@ struct BasicTcpTransport {
   std::vector<TcpAddress> parsed(Group const& group) const {
     auto const size = static_cast<std::size_t>(group.size());
     if (addresses.empty() && group.is_all_local()) return {size, TcpAddress{"127.0.0.1", 0}};
+    if (addresses.empty() && !group.meeting().no_addresses.empty())
+      throw BadArgument{group.meeting().no_addresses, "what docs/35-clusters.md lists for this launcher."};
     CHORALE_EXPECTS(addresses.size() == size, "a group of " + std::to_string(size) + " ranks needs as many addresses, "
                                               "got " + std::to_string(addresses.size()));
     auto at = std::vector<TcpAddress>{};

@@ -22,12 +22,14 @@ namespace chorale {
 /// How the ranks of a job find and know each other. A transport takes from it what its own options leave open.
 ///
 /// addresses      where each rank listens, in the order of ranks; empty where the transport needs none
+/// no_addresses   why there are none, as a sentence, for who needs them
 /// meets_at       where that is not known, rank 0's: rank r listens on this port + r, and all meet on this port + size
 /// job            the same on all ranks; empty: the transport's own default
 /// incarnation    how often the job was started again
 /// lines          what ranks must agree on besides the model, such as who is in the job
 struct Meeting {
   std::vector<std::string> addresses{};
+  std::string no_addresses{};
   std::string meets_at{};
   std::string job{};
   std::uint32_t incarnation = 0;
