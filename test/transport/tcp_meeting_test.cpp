@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks that know only where rank 0 is tell each other where they are.
+#include "test/support/folder.hpp"
 #include "test/support/processes.hpp"
-#include "test/transport/listening.hpp"
 
 #include <chorale/reduce/ring.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 namespace tcp_meeting_test {
@@ -155,7 +160,12 @@ TEST_CASE("a meeting that others could come to needs a secret", "[transport][mee
 TEST_CASE("strangers at a meeting change nothing", "[transport][meeting][processes]") {
   auto const at   = free_ports(2);
   auto const meet = TcpAddress{"127.0.0.1", static_cast<std::uint16_t>(TcpAddress::parse(at).port + 2)};
-  auto all        = Processes{3, [&](int me, Voice voice) {
+  auto const folder  = chorale::test::Folder{};                            // a file in it says what has happened
+  auto const tell    = [&](char const* what) { std::ofstream{folder / what}; };
+  auto const wait    = [&](char const* what) {
+    while (!std::filesystem::exists(folder / what)) std::this_thread::sleep_for(1ms);
+  };
+  auto all = Processes{3, [&](int me, Voice voice) {
     if (me == 2) {                                                         // 100 strangers: more than may wait
       auto sockets = std::vector<Descriptor>{};
       for (int i = 0; i < 100; ++i) {
@@ -164,15 +174,17 @@ TEST_CASE("strangers at a meeting change nothing", "[transport][meeting][process
         to.sin_port        = htons(meet.port);
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         auto& one = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        while (::connect(one.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) std::this_thread::sleep_for(1ms);
+        while (::connect(one.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)    // until rank 0 listens
+          std::this_thread::sleep_for(1ms);
         if (i % 2 == 0) [[maybe_unused]] auto const n = ::send(one.get(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL);
       }
       voice.say("called");
-      std::this_thread::sleep_for(2s);
-      return;
+      tell("called");
+      return wait("met");
     }
-    if (me == 1) std::this_thread::sleep_for(500ms);
+    if (me == 1) wait("called");                                           // so that rank 0 listens until then
     transport().connect(group(at, 2, me));
+    if (me == 1) tell("met");
     voice.say("met");
   }, 60};
   CHECK(all.line(2) == "called");

@@ -114,6 +114,7 @@ inline Shift random_shift(std::size_t most, Random const& random) {
 
 /// The image moved inside its frame; what comes in is 0.
 ///
+/// out     (height, width, channels)
 /// source  Keras' RandomTranslation(fill_mode = "constant"), torchvision's RandomCrop(size, padding)
 template <class T>
 void shift(ImageView<T> image, Shift by, std::vector<T>& out) {

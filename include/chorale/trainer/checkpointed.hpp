@@ -63,18 +63,13 @@ class Checkpointed : public Copies<M, S, R, T> {
                   auto& audience) {
     auto const due = options.checkpoint_every != 0 && step() % options.checkpoint_every == 0;
     auto asked     = false;
-    auto totals    = totals_[0];
-    if constexpr (HasServers<S>) {
-      if (!due) return;
-      totals = live_.reduce(totals_);
-      asked  = any_asked(options);
-    } else if constexpr (ReducesEveryStep<S>) {
-      asked = copies_[0].gradients().trailer()[plan::asked_at] != 0;
-    }
+    if constexpr (HasServers<S>) asked = due && any_asked(options);
+    else if constexpr (ReducesEveryStep<S>) asked = copies_[0].gradients().trailer()[plan::asked_at] != 0;
+    if (!due && !asked) return;
     if (asked && saved) saved->finish();                                   // else it might be skipped for an older one
-    if (!options.checkpoints.folder.empty() && (due || asked))
+    if (!options.checkpoints.folder.empty())
       save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
-                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = totals}, audience);
+                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = this->totals_of_all()}, audience);
     if (asked) end_early(options, saved);
   }
 

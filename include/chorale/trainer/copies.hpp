@@ -174,6 +174,12 @@ class Copies {
     return static_cast<std::int64_t>(steps[0]);
   }
 
+  /// Of all replicas in the epoch so far; where they learn apart, all processes meet here.
+  Totals totals_of_all() {
+    if constexpr (ReducesEveryStep<S>) return totals_[0];
+    else return live_.reduce(totals_);
+  }
+
   void forget_totals() {
     for (auto& totals : totals_) totals = {};
   }

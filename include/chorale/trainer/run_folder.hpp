@@ -37,7 +37,7 @@ struct RunFolderOptions {
 ///
 ///   trainer.fit(train, {.epochs = 12, .summary_every = 100}, validate_on(test), RunFolder{"run"});
 ///
-/// keeps   every process of the job has one, and only the chief writes curves. A run that goes on in its folder appends to the curves, and has a new trace
+/// keeps   every process of the job has one, with the same options, and only the chief writes curves. A run that goes on in its folder appends to the curves, and has a new trace
 /// throws  BadFile when a file cannot be written, or was written by a model with other metrics
 class RunFolder {
  public:

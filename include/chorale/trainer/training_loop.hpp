@@ -170,7 +170,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     }
     if constexpr (!HasServers<S>)
       if (options.deal == Deal::by_speed) live_.set_shares(Shares::by(live_.gather(speeds)));
-    done.scores = Scores{M::metric_names, ReducesEveryStep<S> ? totals_[0] : live_.reduce(totals_)};
+    done.scores = Scores{M::metric_names, this->totals_of_all()};
     if constexpr (finishes<S, Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);
     done.skipped       = copies_[0].optimizer.skipped - skipped_before;
