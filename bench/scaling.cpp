@@ -20,6 +20,7 @@
 // final; without, all gradients leave in the end. bf16 halves the bytes. Speed-up: rows per second beside one rank.
 #include "support/calibrated.hpp"
 #include "support/our_reduce.hpp"
+#include "support/weightless.hpp"
 
 #include <chorale/reduce/advise.hpp>
 #include <chorale/observe/run_file.hpp>
@@ -31,7 +32,6 @@
 #include <chorale/tensor/ops_cpu.hpp>
 #include <chorale/transport/simulated.hpp>
 #include <chorale/transport/simulated_layers.hpp>
-#include <chorale/transport/simulated_sizes.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -41,9 +41,6 @@
 
 using namespace chorale;
 using namespace std::chrono_literals;
-
-template <>
-inline constexpr Element chorale::element_of<Weightless> = Element::f32;
 
 namespace {
 

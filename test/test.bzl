@@ -7,6 +7,9 @@ load("//tools:copts.bzl", "COPTS")
 def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
     """A Catch2 test over the whole library. Files in `data` are opened by their path from the repository's root.
 
+    tags: "exclusive" for what measures time; "cpu:2" for ranks that wait for one another all the time, and are ten times
+    as slow where compilers have every core.
+
     It is compiled once and run for a second: with -O1 that is half the time of -O3, and with -O0 three quarters of that
     where it computes little."""
     cc_test(

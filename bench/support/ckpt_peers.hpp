@@ -22,10 +22,6 @@
 
 namespace bench {
 
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 inline void bare_check(bool good, std::string const& what) {
   if (!good) throw std::runtime_error{"chorale: the bare loop could not " + what};
 }

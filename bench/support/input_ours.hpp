@@ -3,6 +3,8 @@
 // The input pipelines that bench/input measures, the files that they read, and how long a pass takes.
 #pragma once
 
+#include "report.hpp"
+
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/data/example.hpp>
@@ -35,10 +37,6 @@ struct Pictures {
   std::size_t side, crop, n;
 };
 inline Pictures const pictures = {"jpeg", 256, 224, 2048}, thumbnails = {"thumb", 64, 56, 4096};
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// A picture with edges, slopes and a little noise: about as many bytes as a photograph.
 inline std::vector<std::byte> some_jpeg(std::uint64_t number, std::size_t side) {

@@ -14,6 +14,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.append("test/support")
+from one_program import as_one_program
+
 FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include"]
 EXPECT = re.compile(r"^//\s*(\S+)\s+expect:\s*(.+?)\s*$", re.MULTILINE)
 
@@ -41,11 +44,9 @@ def run_compiler(compiler, flags, file):
 
 
 def all_compile(cases, compiler):
-    """Whether they do as one program: their includes are there before the namespaces begin."""
+    """Whether they do as one program."""
     file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"all_{compiler}.cpp"
-    includes = sorted({line for case in cases for line in case.read_text().splitlines() if line.startswith("#include")})
-    file.write_text("#include <chorale/chorale.hpp>\n" + "\n".join(includes) + "\n" + "".join(
-        f'namespace {case.stem} {{\n#include "{case.absolute()}"\n}}\n' for case in cases))
+    file.write_text("#include <chorale/chorale.hpp>\n" + as_one_program(cases))
     return run_compiler(compiler, [], file).returncode == 0
 
 

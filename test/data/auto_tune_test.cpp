@@ -24,7 +24,7 @@ struct Noisy {
   void operator()(Sample<float, int> const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) const {
     auto const random = at.random(Seed{5});
     auto sum          = 0.0F;
-    for (std::uint64_t i = 0; i < 200 * random.below(0, 20); ++i) sum += random.uniform(i);
+    for (std::uint64_t i = 0; i < 20 * random.below(0, 20); ++i) sum += random.uniform(i);
     x.assign(1, row.x[0] + sum);
     y.assign(1, row.y[0]);
   }
@@ -36,7 +36,7 @@ struct Work {
 
   void operator()(Sample<float, int> const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) const {
     auto sum = 0.0F;
-    for (std::uint64_t i = 0; *slow && i < 20'000; ++i) sum += at.random(Seed{1}).uniform(i);
+    for (std::uint64_t i = 0; *slow && i < 1'000; ++i) sum += at.random(Seed{1}).uniform(i);
     x.assign(1, row.x[0] + 0 * sum);
     y.assign(1, row.y[0]);
   }

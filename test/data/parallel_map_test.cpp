@@ -22,7 +22,7 @@ struct Noisy {
   void operator()(Sample<float, int> const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) const {
     auto const random = at.random(Seed{5});
     auto sum          = 0.0F;
-    for (std::uint64_t i = 0; i < 50 * random.below(0, 20); ++i) sum += random.uniform(i);
+    for (std::uint64_t i = 0; i < 20 * random.below(0, 20); ++i) sum += random.uniform(i);
     x.assign(1, row.x[0] + sum);
     y.assign(1, row.y[0]);
   }

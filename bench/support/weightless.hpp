@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lets algorithms reduce numbers that take no room: see chorale::Weightless.
+#pragma once
+
+#include <chorale/reduce/combine.hpp>
+#include <chorale/transport/simulated_sizes.hpp>
+
+template <>
+inline constexpr chorale::Element chorale::element_of<chorale::Weightless> = chorale::Element::f32;
