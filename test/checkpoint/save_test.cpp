@@ -3,6 +3,7 @@
 #include "test/support/full_disk.hpp"
 #include "test/support/limits.hpp"
 #include "test/support/processes.hpp"
+#include "test/support/storm.hpp"
 
 #include <chorale/checkpoint/failpoints.hpp>
 #include <chorale/checkpoint/manager.hpp>
@@ -75,6 +76,23 @@ TEST_CASE("what was saved is read back bit for bit, and the files are plain safe
   auto const file = SafetensorsFile::read(folder.run() / "ckpt-000812" / "variables.safetensors");
   CHECK(file.floats("dense/kernel") == training.values.at("dense/kernel"));
   CHECK(logged.lines.empty());
+}
+
+TEST_CASE("T40: a storm of signals changes no bit of what is saved or read", "[checkpoint][faults]") {
+  auto const storm = Storm{};
+  for (auto const saving : {Saving::now, Saving::behind}) {
+    auto const folder = OwnFolder{};
+    auto checkpoints  = Checkpoints{{.folder = folder.run(), .saving = saving}};
+    for (std::uint64_t step = 1; step <= 20; ++step) {
+      checkpoints.save(Training{step, 300'000}.state);
+      checkpoints.finish();
+      auto const last = checkpoints.restore();
+      REQUIRE(last);
+      CHECK(last->manifest().step == step);
+      CHECK(is_whole(*last, 300'000));
+    }
+  }
+  CHECK(storm.signals() > 100);
 }
 
 TEST_CASE("a process that is killed at any point of a save leaves a checkpoint that is whole", "[checkpoint][faults]") {

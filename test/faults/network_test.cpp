@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cables are cut between ranks that have network stacks of their own: rows T10 and T11 of docs/65-robustness.md. And
-// what such ranks do at start.
+// Cables are cut between ranks that have network stacks of their own: rows T10, T11, T32 and T33 of
+// docs/65-robustness.md. And what such ranks do at start.
 #include "test/faults/told.hpp"
 
 #include <sched.h>
@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace chorale;
@@ -51,8 +52,8 @@ void move_out(Rank rank) {
     throw Error{"rank " + std::to_string(rank) + " has no network"};
 }
 
-TcpTransport transport_of(int ranks) {
-  auto transport = TcpTransport{.limits = limits};
+TcpTransport transport_of(int ranks, Limits const& within = limits) {
+  auto transport = TcpTransport{.limits = within};
   for (Rank rank = 0; rank < ranks; ++rank)
     transport.addresses.push_back("10.9.0." + std::to_string(rank + 1) + ":2222");
   transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
@@ -94,6 +95,42 @@ double change_port_of_rank_1(Processes& processes, int ranks, std::string const&
   auto const since = seconds_now();
   REQUIRE(ip("link set " + port(1) + words));
   return since;
+}
+
+/// Ranks that train for so long, while `trouble` happens after all have said "ready": it costs no update a bit.
+template <class Trouble>
+void unharmed(int ranks, double seconds, std::uint64_t least_updates, Trouble trouble) {
+  plug_in(ranks);
+  auto processes = Processes{ranks, [=](Rank rank, Voice voice) {
+    move_out(rank);
+    auto within = limits;
+    within.dead = 5s;
+    auto at     = connected(transport_of(ranks, within), ranks, rank);
+    voice.say("ready");
+    auto const until = seconds_now() + seconds;
+    auto weights     = Weights{ranks, 10'007};
+    auto over        = std::vector<float>(1);
+    tell_end(voice, weights, [&] {
+      for (std::uint64_t step = 0; over[0] == 0; ++step) {
+        begin_step(at, step);
+        RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
+        weights.apply();
+        over[0] = seconds_now() > until ? 1.0F : 0.0F;
+        RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
+      }
+    });
+  }};
+  for (Rank rank = 0; rank < ranks; ++rank) REQUIRE(processes.line(rank) == "ready");
+  trouble();
+  auto all = std::vector<Told>{};
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    all.push_back(Told::parse(processes.line(rank)));
+    INFO("rank " << rank << ": " << all.back().line());
+    CHECK(all.back().fault == -1);
+    CHECK(all.back().updates == all[0].updates);
+    CHECK(all.back().updates > least_updates);
+    CHECK(all.back().whole);
+  }
 }
 
 constexpr auto not_allowed = "this process may not make network namespaces";
@@ -148,6 +185,27 @@ TEST_CASE("T11: when nothing reaches one of two ranks, both know in time", "[fau
 TEST_CASE("T11: when nothing reaches one of three ranks, all know in time, and the others agree", "[faults][network]") {
   if (!has_switch()) return skip("T11, three ranks", not_allowed);
   deafen_rank_1(3);
+}
+
+TEST_CASE("T32: a cable of 10 Mbit/s changes no bit", "[faults][network]") {
+  if (!has_switch()) return skip("T32, a slow link", not_allowed);
+  auto slow = true;
+  unharmed(3, 2, 5, [&] {
+    slow = std::system(("tc qdisc add dev " + port(1) + " root tbf rate 10mbit burst 32kbit latency 400ms").c_str()) == 0;
+  });
+  if (!slow) skip("T32, a slow link", "tc cannot make this link slow");
+}
+
+TEST_CASE("T33: a cable that is out for less than the limit, again and again, changes no bit", "[faults][network]") {
+  if (!has_switch()) return skip("T33, a flapping link", not_allowed);
+  unharmed(3, 5, 100, [] {
+    for (int flap = 0; flap < 3; ++flap) {
+      REQUIRE(ip("link set " + port(1) + " down"));
+      std::this_thread::sleep_for(500ms);
+      REQUIRE(ip("link set " + port(1) + " up"));
+      std::this_thread::sleep_for(1s);
+    }
+  });
 }
 
 TEST_CASE("ranks with network stacks of their own meet where rank 0 is, and reduce", "[faults][network]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank is killed, stopped or asleep: rows T1, T2, T7, T8 and T9 of docs/65-robustness.md, over both transports.
+// One rank is killed, stopped, asleep or interrupted: rows T1, T2, T7, T8, T9 and T40 of docs/65-robustness.md, over both transports.
 #include "test/faults/told.hpp"
+#include "test/support/storm.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -167,4 +168,24 @@ TEMPLATE_TEST_CASE("T9: a rank that lives but does not work is named by all othe
   auto const all   = check_survivors(processes, ranks, 0, Fault::peer_stalled, since, 0.7, 1.8);   // some wait before
   for (auto const& told : all) CHECK(told.updates == the_step);
   for (Rank rank = 1; rank < ranks; ++rank) CHECK_THAT(processes.line(rank), Catch::Contains("for rank 0"));
+}
+
+TEMPLATE_TEST_CASE("T40: a storm of signals changes no bit", "[faults][processes]", TcpTransport,
+                   SharedMemoryTransport) {
+  auto const ranks     = GENERATE(2, 3);
+  auto const transport = between_processes<TestType>(ranks, short_limits);
+  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
+    auto const storm = Storm{};
+    train(transport, ranks, rank, 200, voice, {}, {});
+    voice.say(std::to_string(storm.signals()));
+  }};
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    auto const told = Told::parse(processes.line(rank));
+    INFO("rank " << rank << ": " << told.line());
+    CHECK(told.fault == -1);
+    CHECK(told.updates == 200);
+    CHECK(told.whole);
+    CHECK(std::stoi(processes.line(rank)) > 20);
+    CHECK(processes.exit(rank) == 0);
+  }
 }
