@@ -56,4 +56,11 @@ void spin_until(Done&& done) {
   }
 }
 
+namespace detail {
+
+/// Orders all that was stored before it against all that is loaded after it.
+inline void full_fence() { __sync_synchronize(); }
+
+}  // namespace detail
+
 }  // namespace chorale

@@ -106,10 +106,12 @@ class LocalEndpoint::pending {
 
   /// throws  also PeerLost after the transport's timeout, which names the rank that is missing
   void wait() {
-    auto patience = Patience{hub_ != nullptr ? hub_->spins : 0};
-    auto deadline = Deadline::never();
+    auto const rings = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
+    auto patience    = hub_ == nullptr ? Patience{0} : hub_->patience(rings);
+    auto deadline    = Deadline::never();
     while (!done()) {
-      patience.pause();
+      if (rings && patience.asleep()) hub_->doze(me_, deadline, [this] { return done(); });
+      else patience.pause();
       if (!patience.slow()) continue;
       if (deadline.at == Deadline::never().at) deadline = Deadline::after(hub_->timeout);
       if (deadline.passed()) give_up();

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
+
+#include <gsl/util>
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -85,6 +88,7 @@ struct LocalHub {
     std::array<Window, slots> windows;
     alignas(64) std::atomic<std::uint32_t> bell{0};                   // rung when something moves, if the rank listens
     std::atomic<bool> listens{false}, sleeps{false};
+    std::atomic<int> dozing{0};                                       // threads of the rank in doze()
     std::uint32_t heard = 0;                                          // the rank's own, as is what follows
     std::uint64_t receives = 0;                                       // so far
     std::vector<Expected> expected;                                   // in the order posted
@@ -92,7 +96,7 @@ struct LocalHub {
 
   LocalHub(int n, std::chrono::nanoseconds limit, Failures policy = Failures::together)
       : size{n}, timeout{limit}, failures{policy},
-        spins{static_cast<unsigned>(n) <= std::thread::hardware_concurrency() ? 2'000 : 20},
+        shares_cores{static_cast<unsigned>(n) > std::thread::hardware_concurrency()},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
         fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {
     for (auto& member : members) member.expected.reserve(slots);
@@ -162,12 +166,16 @@ struct LocalHub {
                                       found.cause};
   }
 
+  /// For a wait of a rank; `rings` when it is rung for what it waits for.
+  Patience patience(bool rings) const { return Patience{spins(), rings && shares_cores ? rests : Patience::many_yields}; }
+
   /// Tells a rank that something moved, if it wants to know.
   void ring(Rank rank) {
     auto& m = member(rank);
-    if (!m.listens.load()) return;
+    auto const wakes = m.dozing.load() != 0;
+    if (!wakes && !m.listens.load()) return;
     m.bell.fetch_add(1);
-    if (m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    if (wakes || m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 
   /// Until it rings for the first time since the last call; false when the time is over.
@@ -180,10 +188,21 @@ struct LocalHub {
       auto const rung = m.bell.load();
       if (std::exchange(m.heard, rung) != rung) return true;
       if (deadline.passed()) return false;
-      if (turns < spins) relax();
-      else if (turns < spins + rests) std::this_thread::yield();
+      if (turns < spins()) relax();
+      else if (turns < spins() + rests) std::this_thread::yield();
       else sleep(m, deadline.at - std::chrono::steady_clock::now());
     }
+  }
+
+  /// Sleeps until it rings, unless done() by now.
+  template <class Done>
+  void doze(Rank me, Deadline until, Done done) {
+    auto& m         = member(me);
+    auto const rung = m.bell.load();
+    m.dozing.fetch_add(1);
+    auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
+    detail::full_fence();                                             // who moves something after it rings
+    if (!done()) wait_on(m.bell, rung, until.at - std::chrono::steady_clock::now());
   }
 
   void quiesce(Rank me) {
@@ -196,7 +215,7 @@ struct LocalHub {
   int const size;
   std::chrono::nanoseconds const timeout;
   Failures const failures;
-  int const spins;                                                    // few when ranks share cores
+  bool const shares_cores;                                            // there are more ranks
   std::vector<Member> members;
   std::vector<Lane> lanes;
   bool const fenced;
@@ -205,12 +224,18 @@ struct LocalHub {
  private:
   static constexpr int rests = 20;                                    // yields before it sleeps
 
+  int spins() const { return shares_cores ? 20 : 2'000; }
+
   static void sleep(Member& m, std::chrono::nanoseconds longest) {
+    m.sleeps.store(true);
+    wait_on(m.bell, m.heard, longest);
+    m.sleeps.store(false);
+  }
+
+  static void wait_on(std::atomic<std::uint32_t>& bell, std::uint32_t rung, std::chrono::nanoseconds longest) {
     auto const ns   = std::max<std::chrono::nanoseconds::rep>(longest.count(), 1);
     auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
-    m.sleeps.store(true);
-    syscall(SYS_futex, &m.bell, FUTEX_WAIT_PRIVATE, m.heard, &time, nullptr, 0);
-    m.sleeps.store(false);
+    syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, rung, &time, nullptr, 0);
   }
 };
 

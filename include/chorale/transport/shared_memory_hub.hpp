@@ -4,6 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/host.hpp>
 #include <chorale/core/pending.hpp>
+#include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/shared_memory_file.hpp>
@@ -37,9 +38,6 @@ inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, st
 inline void futex_wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
-
-/// Orders all that was stored before it against all that is loaded after it.
-inline void full_fence() { __sync_synchronize(); }
 
 /// One line on the standard error stream, whole also when other processes write there.
 inline void tell(std::string const& line) {
