@@ -232,7 +232,7 @@ def a_server_that_ends_after_the_workers_does_not_fail_the_job():
 @test
 def signals_are_passed_on():
     for number in (signal.SIGINT, signal.SIGTERM):
-        script = 'trap "echo told; exit 143" INT TERM; echo ready; sleep 1000 & wait'
+        script = 'sleep 1000 & trap "echo told; exit 143" INT TERM; echo ready; wait'   # sleep knows of no trap
         with Started(["-n", "2", "--max-restarts", "5"], script) as it:
             expect(it.lines(2) == ["[w0] ready", "[w1] ready"])
             it.process.send_signal(number)
