@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -68,6 +69,23 @@ TEST_CASE("Adam and AdamW follow their formulas", "[optim]") {
   };
   check(ten_steps(Adam{.learning_rate = 0.01F}), adam(0));
   check(ten_steps(AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F}), adam(0.1));
+}
+
+TEST_CASE("a gradient that stays away is forgotten, and leaves no denormal number", "[optim]") {
+  auto const forgotten = [](auto const& rule) {
+    auto w = std::vector<float>(33, 1.0F), g = w, slots = std::vector<float>(w.size() * 2);
+    auto now = Moment{};
+    for (; now.step < 1200; ++now.step) {
+      rule.template update<Cpu>(Update{w, g, Span<float>{slots}, 1.0F, now});
+      std::fill(g.begin(), g.end(), 0.0F);
+    }
+    CHECK(std::ranges::none_of(slots, [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }));
+    CHECK(slots[0] == 0.0F);                                               // 0.9^1200 is 1e-55
+  };
+  forgotten(SGD{.learning_rate = 0.1F, .momentum = 0.9F});
+  forgotten(SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = SGD::Momentum::nesterov});
+  forgotten(Adam{.learning_rate = 0.01F});
+  forgotten(AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F});
 }
 
 TEST_CASE("padding stays zero under every rule", "[optim]") {
