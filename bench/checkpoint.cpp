@@ -134,8 +134,8 @@ void run(Options const& options) {
     ~Removed() { std::filesystem::remove_all(path); }
   } const removed{folder};
   bool const torch = bench::python_has("torch"), safetensors = torch && bench::python_has("safetensors.torch");
-  if (!torch) std::cerr << "SKIPPED: torch.save: " << bench::python << " has no torch\n";
-  if (!safetensors) std::cerr << "SKIPPED: safetensors.torch: " << bench::python << " has no safetensors\n";
+  if (!torch) std::cerr << "SKIPPED: torch.save: " << bench::python() << " has no torch\n";
+  if (!safetensors) std::cerr << "SKIPPED: safetensors.torch: " << bench::python() << " has no safetensors\n";
   if (!options.json)
     std::printf("%s; %zu MiB in %zu tensors in %s; %d rounds in turn, medians\n", bench::machine().c_str(), options.mib,
                 tensors, options.folder.c_str(), options.rounds);

@@ -74,10 +74,14 @@ inline double cp_and_sync(std::filesystem::path const& from, std::filesystem::pa
   return seconds_since(start);
 }
 
-constexpr auto python = "/usr/bin/python3";
+/// The interpreter with the peers' packages: the one that CHORALE_PYTHON names, or Debian's.
+inline std::string python() {
+  auto const* const named = std::getenv("CHORALE_PYTHON");
+  return named != nullptr ? named : "/usr/bin/python3";
+}
 
 inline bool python_has(std::string const& module) {
-  return std::system((std::string{python} + " -c 'import " + module + "' >/dev/null 2>&1").c_str()) == 0;
+  return std::system((python() + " -c 'import " + module + "' >/dev/null 2>&1").c_str()) == 0;
 }
 
 /// Loads and copies into the tensors of a model that exists, as load_state_dict does.
@@ -95,7 +99,7 @@ inline double torch_seconds(std::filesystem::path const& path, std::size_t tenso
                  ")}; t = time.perf_counter(); f = open(p, 'wb'); torch.save(x, f); f.flush(); os.fsync(f.fileno()); " +
                  "f.close()"
            : into_place("torch.load(p)", tensors, floats);
-  return number_after(output_of(std::string{python} + " -c \"import os, time, torch; p = '" + path.string() + "'; " +
+  return number_after(output_of(python() + " -c \"import os, time, torch; p = '" + path.string() + "'; " +
                                 script + "; print('seconds', time.perf_counter() - t)\""),
                       "seconds");
 }
@@ -107,7 +111,7 @@ inline double safetensors_seconds(std::filesystem::path const& path, std::size_t
       save ? "x = {str(i): torch.rand(" + std::to_string(floats) + ") for i in range(" + std::to_string(tensors) +
                  ")}; t = time.perf_counter(); save_file(x, p); f = os.open(p, os.O_RDONLY); os.fsync(f)"
            : into_place("load_file(p)", tensors, floats);
-  return number_after(output_of(std::string{python} + " -c \"import os, time, torch; p = '" + path.string() +
+  return number_after(output_of(python() + " -c \"import os, time, torch; p = '" + path.string() +
                                 "'; from safetensors.torch import save_file, load_file; " + script +
                                 "; print('seconds', time.perf_counter() - t)\""),
                       "seconds");

@@ -113,9 +113,10 @@ class Checkpoint {
       CHORALE_EXPECTS(slot.bytes.size() == find(section, slot.name)->bytes.size(),
                       shown(slot.name) + " has " + std::to_string(slot.bytes.size()) + " bytes of memory, but " +
                           std::to_string(find(section, slot.name)->bytes.size()) + " are needed");
-    for (auto const& slot : to)
-      if (!slot.bytes.empty())
-        std::memcpy(slot.bytes.data(), find(section, slot.name)->bytes.data(), slot.bytes.size());
+    detail::in_turn_by_threads(to.size(), [&](std::size_t i) {
+      if (!to[i].bytes.empty())
+        std::memcpy(to[i].bytes.data(), find(section, to[i].name)->bytes.data(), to[i].bytes.size());
+    });
   }
 
   /// Null when there is none of that name.

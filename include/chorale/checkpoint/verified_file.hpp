@@ -146,13 +146,17 @@ inline MappedFile read_verified(OpenFolder const& folder, ManifestFile const& wa
     auto const file = folder.read(name);
     if (folder.size_of(name) != wanted.size)               // before memory is asked for
       detail::bad_checkpoint(folder.path() + "/" + name + ": byte 0: its length has just changed");
+    constexpr auto ahead   = std::uint64_t{8};             // blocks that the disk reads while one is summed
+    auto const soon_needed = [&](std::uint64_t at, std::uint64_t bytes) {
+      ::posix_fadvise(file.number(), static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+    };
+    soon_needed(0, ahead * block);
     return MappedFile::copied(static_cast<std::size_t>(wanted.size), [&](Bytes bytes) {
       detail::in_turn_by_threads(wanted.crc32c.size(), [&](std::size_t i) {
         auto const at   = i * block;
         auto const size = static_cast<std::size_t>(std::min(block, wanted.size - at));
-        ::posix_fadvise(file.number(), static_cast<off_t>(at + block), static_cast<off_t>(block),
-                        POSIX_FADV_WILLNEED);              // the disk reads on while this block is summed
-        auto const to = bytes.subspan(static_cast<std::size_t>(at), size);
+        auto const to   = bytes.subspan(static_cast<std::size_t>(at), size);
+        soon_needed(at + ahead * block, block);
         detail::read_block(folder, file, name, at, to, wanted.crc32c[i]);
       });
     });
