@@ -58,15 +58,6 @@ struct Peer {
   std::string name, package, interpreter{};
 };
 
-/// Where Bazel puts it, else below the current folder.
-std::string peer_script() {
-  auto const script = std::string{"bench/support/input_peer.py"};
-  auto const beside = bench::this_program() + ".runfiles/_main/" + script;
-  if (std::filesystem::exists(beside)) return beside;
-  if (std::filesystem::exists(script)) return script;
-  throw std::runtime_error{"chorale: " + script + " is not here. Try: to start this in the folder of the sources."};
-}
-
 bool imports(std::string const& interpreter, std::string const& packages) {
   try {
     bench::output_of("'" + interpreter + "' -c 'import " + packages + "'");
@@ -103,8 +94,8 @@ std::vector<Contender> contenders(Case const& what, std::string const& folder, s
   auto all           = std::vector<Contender>{{"ours", ours + "ours"}};
   if (!what.files.empty()) all.push_back({"limit", ours + "limit"});
   for (auto const& peer : peers) {
-    auto const command = "'" + peer.interpreter + "' '" + peer_script() + "' " + peer.package + " " + what.name + " '" +
-                         folder + "' --threads " + std::to_string(what.threads);
+    auto const command = "'" + peer.interpreter + "' '" + bench::script("input_peer.py") + "' " + peer.package + " " +
+                         what.name + " '" + folder + "' --threads " + std::to_string(what.threads);
     auto const in_memory = what.name == "shuffle" || what.name == "batch";
     auto const pictures  = what.name.starts_with("jpeg") || what.name == "chain";
     if (peer.package == "torch" && pictures && !imports(peer.interpreter, "PIL")) {

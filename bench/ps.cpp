@@ -16,13 +16,13 @@
 // The limit is the same bytes one way over sockets by hand; nothing is done with them. The peer is torch RPC, the
 // faster of two settings; its server does what ours does, by add_, index_add_ and index_select.
 //
-// The peer needs Debian's python3-torch. Without it the program says so and leaves it out.
+// The peer needs Debian's python3-torch, or an interpreter with it that CHORALE_PYTHON names. Without it the program
+// says so and leaves it out.
 #include "support/ps_ours.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -44,8 +44,6 @@ std::vector<Goal> const goals = {
     {{"empty", sizeof(float)}, 10},
 };
 
-constexpr char const* python = "/usr/bin/python3";                         // the one that Debian's torch is for
-
 /// Who is measured, by a program of its own.
 struct Contender {
   std::string name, command;
@@ -54,17 +52,9 @@ struct Contender {
   double median() const { return bench::median(microseconds); }
 };
 
-/// Where Bazel puts it, else below the current folder.
-std::string peer_script() {
-  auto const script = std::string{"bench/support/ps_peer.py"};
-  auto const beside = bench::this_program() + ".runfiles/_main/" + script;
-  return std::filesystem::exists(beside) ? beside : std::filesystem::exists(script) ? script : "";
-}
-
-bool has_peer(std::string const& script) {
+bool has_peer() {
   try {
-    if (script.empty()) throw std::runtime_error{"bench/support/ps_peer.py is not here"};
-    bench::output_of(std::string{python} + " -c 'import torch.distributed.rpc'");
+    bench::output_of(bench::python() + " -c 'import torch.distributed.rpc'");
     return true;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "SKIPPED: torch RPC: %s\n         Try: apt-get install python3-torch\n", error.what());
@@ -72,7 +62,7 @@ bool has_peer(std::string const& script) {
   }
 }
 
-std::vector<Contender> contenders(PsCase const& what, int servers, std::string const& script, bool peer) {
+std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
   auto const calls   = what.bytes > (32 << 20) ? "15" : what.bytes > 4 ? "120" : "1000";
   auto const measure = "'" + bench::this_program() + "' --case " + what.name + " --servers " +
                        std::to_string(servers) + " --measure ";
@@ -80,8 +70,8 @@ std::vector<Contender> contenders(PsCase const& what, int servers, std::string c
   for (std::string const transports : {"uv", "shm,uv"})
     if (peer)
       all.push_back({"torch RPC over " + transports,
-                     std::string{python} + " '" + script + "' " + what.name + " --transports " + transports +
-                         " --servers " + std::to_string(servers) + " --calls " + calls});
+                     bench::python() + " '" + bench::script("ps_peer.py") + "' " + what.name + " --transports " +
+                         transports + " --servers " + std::to_string(servers) + " --calls " + calls});
   return all;
 }
 
@@ -109,14 +99,13 @@ void print(Goal const& goal, int servers, std::vector<Contender> const& all, boo
 }
 
 void report(int rounds, bool json, std::string const& only, std::vector<int> const& servers) {
-  auto const script = peer_script();
-  auto const peer   = has_peer(script);
+  auto const peer = has_peer();
   if (!json)
     std::printf("%s; parameter server, 2 workers, %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
   for (auto const& goal : goals) {
     if (!only.empty() && only != goal.what.name) continue;
     for (int const s : servers) {
-      auto all = contenders(goal.what, s, script, peer);
+      auto all = contenders(goal.what, s, peer);
       for (int round = 0; round < rounds; ++round)
         for (auto& one : all)
           one.microseconds.push_back(bench::number_after(bench::output_of(one.command), "microseconds"));

@@ -74,12 +74,6 @@ inline double cp_and_sync(std::filesystem::path const& from, std::filesystem::pa
   return seconds_since(start);
 }
 
-/// The interpreter with the peers' packages: the one that CHORALE_PYTHON names, or Debian's.
-inline std::string python() {
-  auto const* const named = std::getenv("CHORALE_PYTHON");
-  return named != nullptr ? named : "/usr/bin/python3";
-}
-
 inline bool python_has(std::string const& module) {
   return std::system((python() + " -c 'import " + module + "' >/dev/null 2>&1").c_str()) == 0;
 }

@@ -30,6 +30,12 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
+/// The interpreter with the peers' packages: the one that CHORALE_PYTHON names, or Debian's.
+inline std::string python() {
+  auto const* const named = std::getenv("CHORALE_PYTHON");
+  return named != nullptr ? named : "/usr/bin/python3";
+}
+
 /// Runs a shell command and returns what it wrote to standard output and standard error.
 ///
 /// throws  std::runtime_error when it does not end with 0: its output is the reason
@@ -62,6 +68,15 @@ inline std::string this_program() {
   auto const got = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (got < 0) throw std::runtime_error{"chorale: cannot read the name of this program"};
   return {path.data(), static_cast<std::size_t>(got)};
+}
+
+/// A script of bench/support: where Bazel puts it, else below the current folder.
+inline std::string script(std::string const& name) {
+  auto const path   = "bench/support/" + name;
+  auto const beside = this_program() + ".runfiles/_main/" + path;
+  for (auto const& place : {beside, path})
+    if (access(place.c_str(), R_OK) == 0) return place;
+  throw std::runtime_error{"chorale: " + path + " is not here. Try: to start this in the folder of the sources."};
 }
 
 /// The processor's name and the number of cores.

@@ -40,7 +40,35 @@ struct Uneven : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<4, 3, nn::Same>, n
                                nn::MaxPool2D<3, nn::Same, nn::Stride<2>>, nn::AveragePool2D<2, nn::Same, nn::Stride<1>>,
                                nn::Flatten, nn::Dense<3>> {};
 
+/// Gradients on a GPU whose products round their factors, against those of the CPU in float.
+template <class Net, Products P>
+void check_rounded(Cuda const& gpu, double most) {
+  auto const scope  = Cuda::Scope{gpu};
+  auto const learn  = [](auto model) {
+    auto const data = test::Rows<int>{Net::input::size, 1};
+    model.value_and_gradient(data.batch(), 0, [](std::size_t) {}, Together{});
+    return std::vector<float>(model.gradients().values.begin(), model.gradients().values.end());
+  };
+  auto const loss = loss::SparseCrossEntropy{};
+  auto const got  = learn(nn::compile<nn::WithProducts<Net, P>>(loss, optim::SGD{}).instantiate(gpu, 3));
+  auto const want = learn(nn::compile<Net>(loss, optim::SGD{}).instantiate(Cpu{}, 3));
+  for (auto const& variable : Net::plan.variables) {
+    INFO(std::string_view{variable.name});
+    CHECK(test::apart(Span<float const>{got}.subspan(variable.offset, variable.size),
+                      Span<float const>{want}.subspan(variable.offset, variable.size)) < most);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("products that round on a GPU are the CPU's to two digits", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("products that round on a GPU are the CPU's to two digits");
+  if (!gpu) return;
+  check_rounded<Plain, Products::tf32>(*gpu, 2e-3);
+  check_rounded<Plain, Products::bf16>(*gpu, 2e-2);
+  check_rounded<Even, Products::tf32>(*gpu, 2e-3);
+  check_rounded<Even, Products::bf16>(*gpu, 2e-2);
+}
 
 TEST_CASE("products on a GPU are the CPU's, with bias, ReLU and gradients", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("products on a GPU are the CPU's, with bias, ReLU and gradients");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <tuple>
@@ -68,6 +69,7 @@ class Executor {
   /// rows    of every batch that this executor takes, at least 1
   Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients)
       : rows_{rows}, step_{static_cast<std::size_t>(rows)} {
+    if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime_.rounds_to = Net::products;
     each([&]<std::size_t I>() {
       std::get<I>(stages_).emplace(
           Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()});

@@ -158,4 +158,12 @@ struct Sequential<Input<D...>, Layers...> {
   static constexpr auto plan = detail::PlanOf<nodes>::make();
 };
 
+/// A network whose products may round their factors; its variables are those of the network itself, also in files.
+///
+///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)
+template <class Net, Products P>
+struct WithProducts : Net {
+  static constexpr auto products = P;
+};
+
 }  // namespace chorale::nn

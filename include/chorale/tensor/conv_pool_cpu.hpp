@@ -26,9 +26,10 @@ class Kernels<Cpu>::ConvPool {
            bool wants_dx = true)
       : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
         bias_(static_cast<std::size_t>(filters)) {
-    auto const count = slices(rows, conv, filters);
-    auto const n     = rows / count;
-    auto const own   = Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx}.in();
+    bool const rounded = rt.factors() != onednn::f32;                      // then each slice would keep its own x
+    auto const count   = rounded ? 1 : slices(rows, conv, filters);
+    auto const n       = rows / count;
+    auto const own     = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx}.in();
     auto of_slice    = Conv2D{rt, own, n, conv, filters, wants_dx};
     auto pooled      = Pool2D{rt, of_slice.out(), n, pool, kind};
     own_             = onednn::with_rows(own, rows);

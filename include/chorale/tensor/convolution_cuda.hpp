@@ -24,7 +24,7 @@ namespace chorale {
 /// x, y      (B, H, W, C), (B, H', W', Filters)
 /// kernel    (K, K, C, Filters), turned for cuDNN to (Filters, K, K, C) in each forward; bias (Filters)
 /// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
-/// order     the same bits every time, unless cuDNN has no such algorithm for a shape. No TF32
+/// order     the same bits every time, unless cuDNN has no such algorithm for a shape
 /// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
 class Kernels<Cuda>::Conv2D {
  public:
@@ -131,7 +131,8 @@ class Kernels<Cuda>::Conv2D {
     cuda::expect(cudnnSetConvolution2dDescriptor(how, even_ ? window_.pad_before : 0, even_ ? window_.pad_left : 0,
                                                  window_.stride, window_.stride, 1, 1, CUDNN_CROSS_CORRELATION,
                                                  CUDNN_DATA_FLOAT), "cudnnSetConvolution2dDescriptor");
-    cuda::expect(cudnnSetConvolutionMathType(how, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
+    auto const math = rt_->rounds_to == Products::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;       // which is TF32
+    cuda::expect(cudnnSetConvolutionMathType(how, math), "cudnnSetConvolutionMathType");
   }
 
   /// The first of cuDNN's list, fastest first, that gives the same bits every time; else the first that there is.

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/tensor/ops.hpp>
 
 #include <dnnl.hpp>
 
@@ -26,6 +27,14 @@ inline std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; 
 struct Runtime {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
+  Products rounds_to = Products::f32;                                      // set before kernels are made
+
+  /// What goes into products. Without AMX oneDNN has no faster way than float.
+  dnnl::memory::data_type factors() const {
+    constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+    auto const has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
+    return rounds_to == Products::bf16 && has_amx ? dnnl::memory::data_type::bf16 : f32;
+  }
 };
 
 /// An image as users see it: (B, H, W, C), channels last.

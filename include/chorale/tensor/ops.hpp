@@ -22,6 +22,16 @@ struct Window {
 enum class Pool { max, average };
 enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu };
 
+/// What products of matrices and convolutions may round their factors to; they add up in float. Activations, variables
+/// and gradients are float under all of them, so none needs loss scaling. A device without a faster way is more exact.
+///
+///   f32     the float that they are
+///   tf32    11 bits of precision: GPUs
+///   bf16    8 bits: GPUs, but for convolutions, which take tf32; CPUs with AMX
+///
+/// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
+enum class Products { f32, tf32, bf16 };
+
 /// Whose rows batch normalization looks at: a replica's share, or the whole batch.
 enum class Normalize { over_share, over_batch };
 
@@ -89,7 +99,7 @@ struct Ports {
 /// The kernels of one device: the only code that computes with tensors. Specialised in ops_cpu.hpp.
 ///
 ///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
-///   runtime     what the kernels of one replica share: an engine and a queue
+///   runtime     what the kernels of one replica share: an engine and a queue, and `rounds_to`
 ///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, BatchNorm, ToRows
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
 ///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours

@@ -15,7 +15,7 @@ namespace chorale::cuda {
 ///
 /// All are column-major, as cuBLAS has them: a row-major (B, N) here is (N, B).
 ///
-/// order   the same bits for the same numbers. No TF32
+/// order   the same bits for the same numbers
 class Product {
  public:
   struct Factor {
@@ -63,9 +63,18 @@ class Product {
     return Layout{made};
   }
 
+  static cublasComputeType_t compute(Products products) {
+    switch (products) {
+      case Products::f32:  return CUBLAS_COMPUTE_32F;
+      case Products::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+      case Products::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+    }
+    return CUBLAS_COMPUTE_32F;
+  }
+
   void describe(Factor a, Factor b, After after) {
     cublasLtMatmulDesc_t made = nullptr;
-    expect(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    expect(cublasLtMatmulDescCreate(&made, compute(rt_->rounds_to), CUDA_R_32F), "cublasLtMatmulDescCreate");
     product_.reset(made);
     auto const set = [&](cublasLtMatmulDescAttributes_t which, auto const& value) {
       expect(cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value), "cublasLtMatmulDescSetAttribute");

@@ -7,6 +7,7 @@
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/ops.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -89,6 +90,8 @@ class Runtime {
   cublasLtHandle_t products() const { return products_.get(); }
   cudnnHandle_t    images() const { return images_.get(); }
   void* product_scratch() { return scratch_.take(product_bytes); }
+
+  Products rounds_to = Products::f32;                                      // set before kernels are made
 
   /// Copies a batch to the device, in the queue: for one number of rows always to the same place.
   ///

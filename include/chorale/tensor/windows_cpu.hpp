@@ -19,6 +19,7 @@ namespace chorale {
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters), in any layout
 /// kernel    (K, K, C, Filters); bias (Filters)
+/// cost      where factors are rounded, one pass more over x, and over dy
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
@@ -50,19 +51,22 @@ class Kernels<Cpu>::Conv2D {
   }
 
   void bind(Ports const& p) {
-    auto cut        = onednn::Cutter{p.workspace};
-    auto const at   = place(cut);
-    auto const src  = forward_.src_desc(), dst = forward_.dst_desc();
-    auto* const x   = src == in_ ? p.x : at.x;
+    auto cut         = onednn::Cutter{p.workspace};
+    auto const at    = place(cut);
+    auto const src   = forward_.src_desc(), dst = forward_.dst_desc();
+    auto const d_dst = weights_.diff_dst_desc(), d_src = data_.diff_src_desc();
+    auto* const x    = src == in_ ? p.x : at.x;
+    auto* const dy   = d_dst == dst ? p.dy : at.dy;
 
     if (src != in_) x_to_own_ = onednn::reorder(*rt_, in_, p.x, src, at.x);
+    if (d_dst != dst) dy_to_own_ = onednn::reorder(*rt_, dst, p.dy, d_dst, at.dy);
     kernel_to_own_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, forward_.weights_desc(), at.kernel);
     run_forward_   = {*rt_, dnnl::convolution_forward{forward_},
                       {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
                        {DNNL_ARG_BIAS, bias_, p.bias}, {DNNL_ARG_DST, dst, p.y},
                        {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
     run_weights_   = {*rt_, dnnl::convolution_backward_weights{weights_},
-                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_DIFF_DST, dst, p.dy},
+                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_DIFF_DST, d_dst, dy},
                        {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), at.d_kernel},
                        {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
                        {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
@@ -71,11 +75,11 @@ class Kernels<Cpu>::Conv2D {
     if (data_.weights_desc() != forward_.weights_desc())
       kernel_to_data_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, data_.weights_desc(), at.data_kernel);
     run_data_ = {*rt_, dnnl::convolution_backward_data{data_},
-                 {{DNNL_ARG_DIFF_DST, dst, p.dy},
+                 {{DNNL_ARG_DIFF_DST, d_dst, dy},
                   {DNNL_ARG_WEIGHTS, data_.weights_desc(), kernel_to_data_ ? at.data_kernel : at.kernel},
-                  {DNNL_ARG_DIFF_SRC, src, src == in_ ? p.dx : at.x},      // x is not needed any more
+                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is not needed any more
                   {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
-    if (src != in_) own_to_dx_ = onednn::reorder(*rt_, src, at.x, in_, p.dx);
+    if (d_src != in_) own_to_dx_ = onednn::reorder(*rt_, d_src, at.x, in_, p.dx);
   }
 
   void read_from(float const* x) {
@@ -89,6 +93,7 @@ class Kernels<Cpu>::Conv2D {
     run_forward_();
   }
   void backward(Pass const&) const {
+    if (dy_to_own_) dy_to_own_();
     run_weights_();
     own_to_kernel_();
     if (kernel_to_data_) kernel_to_data_();
@@ -98,33 +103,44 @@ class Kernels<Cpu>::Conv2D {
 
  private:
   struct Places {
-    float *x, *kernel, *d_kernel, *data_kernel;
+    float *x, *dy, *kernel, *d_kernel, *data_kernel;
     std::byte* scratch;
   };
   /// The three passes, with x and y in the layout that `images` says.
   void describe(int rows, Window const& w, int filters, onednn::tag images) {
     auto const attributes = onednn::user_scratchpad();
-    auto const src        = layout{{rows, w.channels, w.height, w.width}, onednn::f32, images};
-    auto const dst        = layout{{rows, filters, w.out_height(), w.out_width()}, onednn::f32, images};
-    auto const ker        = layout{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::any};
+    auto const factors    = rt_->factors();
+    auto const image      = onednn::dims{rows, w.channels, w.height, w.width};
+    auto const result     = onednn::dims{rows, filters, w.out_height(), w.out_width()};
+    auto const kernel     = onednn::dims{filters, w.channels, w.kernel, w.kernel};
+    auto const src        = layout{image, factors, images};
+    auto const ker        = layout{kernel, factors, onednn::tag::any};
     auto const strides    = onednn::dims{w.stride, w.stride};
     auto const before     = onednn::dims{w.pad_before, w.pad_left};
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, dst, strides, before, after},
-                attributes, rt_->engine};
-    weights_ = {{direct, forward_.src_desc(), ker, bias_, forward_.dst_desc(), strides, before, after},
-                attributes, rt_->engine, forward_};
-    data_    = {{direct, forward_.src_desc(), ker, forward_.dst_desc(), strides, before, after},
-                attributes, rt_->engine, forward_};
+    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, {result, onednn::f32, images}, strides,
+                 before, after}, attributes, rt_->engine};
+    bool const rounded = factors != onednn::f32;
+    auto const d_dst   = rounded ? layout{result, factors, images} : forward_.dst_desc();
+    auto const d_src   = rounded ? layout{image, onednn::f32, images} : forward_.src_desc();
+    weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides, before,
+                 after}, attributes, rt_->engine, forward_};
+    data_    = {{direct, d_src, ker, weights_.diff_dst_desc(), strides, before, after}, attributes, rt_->engine,
+                forward_};
   }
 
   Places place(onednn::Cutter& cut) const {
     auto const scratch = std::max({forward_.scratchpad_desc().get_size(), weights_.scratchpad_desc().get_size(),
                                    data_.scratchpad_desc().get_size()});
-    return {forward_.src_desc() == in_ ? nullptr : cut.take(forward_.src_desc()), cut.take(forward_.weights_desc()),
-            cut.take(weights_.diff_weights_desc()), cut.take(data_.weights_desc()), cut.take_bytes(scratch)};
+    auto const& wider = data_.diff_src_desc().get_size() > forward_.src_desc().get_size() ? data_.diff_src_desc()
+                                                                                           : forward_.src_desc();
+    auto const own    = forward_.src_desc() != in_ || data_.diff_src_desc() != in_;
+    return {own ? cut.take(wider) : nullptr,
+            weights_.diff_dst_desc() == forward_.dst_desc() ? nullptr : cut.take(weights_.diff_dst_desc()),
+            cut.take(forward_.weights_desc()), cut.take(weights_.diff_weights_desc()), cut.take(data_.weights_desc()),
+            cut.take_bytes(scratch)};
   }
 
   runtime* rt_;
@@ -132,8 +148,8 @@ class Kernels<Cpu>::Conv2D {
   dnnl::convolution_forward::primitive_desc forward_;
   dnnl::convolution_backward_weights::primitive_desc weights_;
   dnnl::convolution_backward_data::primitive_desc data_;
-  onednn::Call x_to_own_, kernel_to_own_, run_forward_, run_weights_, own_to_kernel_, kernel_to_data_, run_data_,
-      own_to_dx_;
+  onednn::Call x_to_own_, kernel_to_own_, run_forward_, dy_to_own_, run_weights_, own_to_kernel_, kernel_to_data_,
+      run_data_, own_to_dx_;
 };
 
 /// y = the largest, or the mean, of each window of x. Padding never counts.

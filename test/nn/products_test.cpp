@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks whose products round their factors, against the same in float.
+#include "test/support/tiny.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+using namespace chorale;
+using namespace chorale::nn;
+
+namespace {
+
+struct Denses : Sequential<Input<48>, Dense<64>, Tanh, Dense<32>, ReLU, Dense<10>> {};
+struct Windows : Sequential<Input<12, 12, 3>, Conv2D<32, 3, Same>, ReLU, Conv2D<32, 3>, ReLU, MaxPool2D<2>,
+                            Conv2D<16, 3>, Flatten, Dense<10>> {};
+
+template <class Net>
+auto learner() {
+  return compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.05F}).instantiate(Cpu{}, 3);
+}
+
+/// The largest difference of two gradients, as a part of the largest gradient.
+template <class Plan>
+double difference(Plan const& plan, Gradients const& a, Gradients const& b) {
+  auto worst = 0.0F, largest = 0.0F;
+  for (auto i = plan.body().begin; i < plan.body().end; ++i) {
+    worst   = std::max(worst, std::abs(a.values[i] - b.values[i]));
+    largest = std::max(largest, std::abs(a.values[i]));
+  }
+  return static_cast<double>(worst / largest);
+}
+
+bool rounds(std::string const& test) {
+  auto runtime      = onednn::Runtime{};
+  runtime.rounds_to = Products::bf16;
+  if (runtime.factors() != onednn::f32) return true;
+  std::printf("SKIPPED: %s: this CPU has no AMX, so oneDNN multiplies floats\n", test.c_str());
+  return false;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("with factors in bf16 gradients are those of float to two digits", "[nn][products]", Denses, Windows) {
+  auto const batch = tiny::batch<float>(33, TestType::input::size, TestType::output::size);
+  auto exact       = learner<TestType>();
+  auto rounded     = learner<WithProducts<TestType, Products::bf16>>();
+  auto same        = learner<WithProducts<TestType, Products::f32>>();
+  auto const nobody = [](std::size_t) {};
+  auto const loss   = exact.value_and_gradient(batch.view(), 0, nobody).value;
+  CHECK(rounded.value_and_gradient(batch.view(), 0, nobody).value == Approx(loss).epsilon(2e-2));
+  CHECK(same.value_and_gradient(batch.view(), 0, nobody).value == loss);
+  CHECK(difference(TestType::plan, exact.gradients(), same.gradients()) == 0);
+  CHECK(difference(TestType::plan, exact.gradients(), rounded.gradients()) < 2e-2);
+}
+
+TEST_CASE("factors in bf16 are rounded where the CPU has a faster way for them", "[nn][products]") {
+  if (!rounds("factors in bf16 are rounded where the CPU has a faster way for them")) return;
+  auto const batch = tiny::batch<float>(33, Windows::input::size, Windows::output::size);
+  auto exact       = learner<Windows>();
+  auto rounded     = learner<WithProducts<Windows, Products::bf16>>();
+  exact.value_and_gradient(batch.view(), 0, [](std::size_t) {});
+  rounded.value_and_gradient(batch.view(), 0, [](std::size_t) {});
+  CHECK(difference(Windows::plan, exact.gradients(), rounded.gradients()) > 1e-5);
+}
