@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/folder.hpp"
 #include "test/support/full_disk.hpp"
+#include "test/support/processes.hpp"
 
 #include <chorale/checkpoint/safetensors.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -257,6 +259,45 @@ TEST_CASE("when there is no room the old file stays whole and nothing is left be
   }
   CHECK_THAT(said, Contains("x.safetensors: byte 65536: cannot write the next ") && Contains("File too large"));
   CHECK_THAT(said, Contains("Try: room for it there"));
+  CHECK(load(folder.file()) == before);
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("a file is as it was until the new one is committed, whether that has a name before or not",
+          "[checkpoint][unit]") {
+  auto const named  = GENERATE(false, true);
+  auto const folder = Folder{};
+  auto const write  = [&](std::string const& text, bool commit) {
+    auto file = WriteAside{folder.file(), named};
+    file.write(std::as_bytes(Span<char const>{text}));
+    CHECK(folder.entries() == (named ? 1U : 0U) + (std::filesystem::exists(folder.file()) ? 1U : 0U));
+    if (commit) file.commit();
+  };
+  write("one", false);
+  CHECK(folder.entries() == 0);
+  write("one", true);
+  CHECK(load(folder.file()) == "one");
+  write("two", false);
+  CHECK(load(folder.file()) == "one");
+  write("two", true);
+  CHECK(load(folder.file()) == "two");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("a process that is killed while it writes a file leaves the old one, and nothing beside it",
+          "[checkpoint][unit]") {
+  auto const folder = Folder{};
+  write_safetensors(folder.file(), {floats("w", {1, 2, 3})});
+  auto const before = load(folder.file());
+  auto process      = chorale::test::Processes{1, [&](int, chorale::test::Voice voice) {
+    auto file = WriteAside{folder.file()};
+    file.write(std::as_bytes(Span<char const>{"half"}));
+    voice.say("half is written");
+    ::raise(SIGKILL);
+    file.commit();
+  }};
+  CHECK(process.line(0) == "half is written");
+  CHECK(process.exit(0) == 128 + SIGKILL);
   CHECK(load(folder.file()) == before);
   CHECK(folder.entries() == 1);
 }

@@ -16,22 +16,25 @@
 
 namespace chorale {
 
-/// A new version of a file, written beside it: a reader finds the old bytes or all of the new ones, never a part.
+/// A new version of a file, written aside: a reader finds the old bytes or all of the new ones, never a part.
 ///
 ///   auto file = WriteAside{path};   file.write(header);   file.write(data);   file.commit();
 ///
-/// keeps   `path` is untouched until commit(); without commit() the bytes beside it are removed
+/// keeps   `path` is untouched until commit(); without commit(), or after a kill, the bytes are gone: they have no name
+///         before. Where the file system has no files without names (NFS), and for the moment of renaming, it is
+///         "<path>.partial-<process>-<n>", which nobody reads, and which a kill may leave
 /// throws  BadFile when there is no room, no right or no folder; `path` is as it was, and nothing lies beside it
-///         after a power cut a "<path>.partial-<process>-<n>" may be left, which nobody reads
 class WriteAside {
  public:
-  explicit WriteAside(std::filesystem::path path) : path_{std::move(path)} {
-    for (int n = 0; file_ < 0; ++n) {
-      auto const name = path_.string() + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
-      file_           = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (file_ >= 0) aside_ = name;
-      else if (errno != EEXIST) fail("cannot make " + name, errno);
-    }
+  /// named   from the beginning, also where that need not be
+  explicit WriteAside(std::filesystem::path path, bool named = false) : path_{std::move(path)} {
+    if (!named && ::access(open_files, X_OK) == 0)
+      file_ = ::open(folder().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (file_ < 0)
+      name_it("make", [&](std::string const& name) {
+        file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        return file_ >= 0;
+      });
   }
   WriteAside(WriteAside const&)            = delete;
   WriteAside& operator=(WriteAside const&) = delete;
@@ -55,6 +58,11 @@ class WriteAside {
   /// order   bytes to the disk, then the name, then the folder's entry to the disk
   void commit() {
     if (::fsync(file_) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
+    if (aside_.empty())
+      name_it("name", [&](std::string const& name) {
+        auto const unnamed = std::string{open_files} + std::to_string(file_);
+        return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+      });
     if (::close(std::exchange(file_, -1)) != 0) fail("cannot close " + aside_.string(), errno);
     if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("cannot rename " + aside_.string(), errno);
     aside_.clear();
@@ -62,6 +70,20 @@ class WriteAside {
   }
 
  private:
+  static constexpr char const* open_files = "/proc/self/fd/";
+
+  /// Has `make` give the bytes a name that nothing has yet.
+  template <class Make>
+  void name_it(std::string const& what, Make const& make) {
+    for (int n = 0; aside_.empty(); ++n) {
+      auto const name = path_.string() + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
+      if (make(name)) aside_ = name;
+      else if (errno != EEXIST) fail("cannot " + what + " " + name, errno);
+    }
+  }
+
+  std::filesystem::path folder() const { return path_.has_parent_path() ? path_.parent_path() : "."; }
+
   [[noreturn]] void fail(std::string const& what, int number) {
     discard();
     throw BadFile{path_.string() + ": " + what + ": " + why(number) + ".",
@@ -71,11 +93,10 @@ class WriteAside {
   }
 
   void sync_folder() {
-    auto const parent = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path{"."};
-    auto const folder = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;                                // a folder that may be written but not read
-    auto const number = ::fsync(folder) == 0 ? 0 : errno;
-    ::close(folder);
+    auto const opened = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0) return;                                // a folder that may be written but not read
+    auto const number = ::fsync(opened) == 0 ? 0 : errno;
+    ::close(opened);
     if (number != 0 && number != EINVAL)                   // EINVAL: this file system has nothing to sync there
       throw BadFile{path_.string() + ": written, but its folder did not reach the disk: " + why(number) + "."};
   }
