@@ -28,12 +28,15 @@ class Kernels<Cpu>::Conv2D {
       : rt_{&rt}, in_{in},
         plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
         bias_{{filters}, onednn::f32, onednn::tag::x} {
-    // The layouts that forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
-    describe(rows, w, filters, onednn::tag::any);
-    auto const slow = references(wants_dx);
-    if (slow == 0) return;
-    describe(rows, w, filters, onednn::tag::nhwc);
-    if (references(wants_dx) >= slow) describe(rows, w, filters, onednn::tag::any);
+    // What forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
+    for (factors_ = rt.factors();; factors_ = onednn::f32) {
+      describe(rows, w, filters, onednn::tag::any);
+      auto const slow = references(wants_dx);
+      if (slow == 0) return;
+      describe(rows, w, filters, onednn::tag::nhwc);
+      if (references(wants_dx) >= slow) describe(rows, w, filters, onednn::tag::any);
+      if (references(wants_dx) == 0 || factors_ == onednn::f32) return;
+    }
   }
 
   /// How many passes run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
@@ -109,12 +112,11 @@ class Kernels<Cpu>::Conv2D {
   /// The three passes, with x and y in the layout that `images` says.
   void describe(int rows, Window const& w, int filters, onednn::tag images) {
     auto const attributes = onednn::user_scratchpad();
-    auto const factors    = rt_->factors();
     auto const image      = onednn::dims{rows, w.channels, w.height, w.width};
     auto const result     = onednn::dims{rows, filters, w.out_height(), w.out_width()};
     auto const kernel     = onednn::dims{filters, w.channels, w.kernel, w.kernel};
-    auto const src        = layout{image, factors, images};
-    auto const ker        = layout{kernel, factors, onednn::tag::any};
+    auto const src        = layout{image, factors_, images};
+    auto const ker        = layout{kernel, factors_, onednn::tag::any};
     auto const strides    = onednn::dims{w.stride, w.stride};
     auto const before     = onednn::dims{w.pad_before, w.pad_left};
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
@@ -122,8 +124,8 @@ class Kernels<Cpu>::Conv2D {
 
     forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, {result, onednn::f32, images}, strides,
                  before, after}, attributes, rt_->engine};
-    bool const rounded = factors != onednn::f32;
-    auto const d_dst   = rounded ? layout{result, factors, images} : forward_.dst_desc();
+    bool const rounded = factors_ != onednn::f32;
+    auto const d_dst   = rounded ? layout{result, factors_, images} : forward_.dst_desc();
     auto const d_src   = rounded ? layout{image, onednn::f32, images} : forward_.src_desc();
     weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides, before,
                  after}, attributes, rt_->engine, forward_};
@@ -145,6 +147,7 @@ class Kernels<Cpu>::Conv2D {
 
   runtime* rt_;
   layout in_, plain_kernel_, bias_;
+  dnnl::memory::data_type factors_;
   dnnl::convolution_forward::primitive_desc forward_;
   dnnl::convolution_backward_weights::primitive_desc weights_;
   dnnl::convolution_backward_data::primitive_desc data_;
