@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -16,7 +17,7 @@
 using namespace chorale;
 
 namespace {
-std::size_t allocations = 0;                               // of this program
+std::atomic<std::size_t> allocations = 0;                  // of this program, on any of its threads
 }
 
 // Not inlined: gcc would see malloc and free where it looks for new and delete, and warn.
@@ -199,7 +200,7 @@ TEST_CASE("update reads the clock once and allocates nothing after the first cal
   screen.line.begin_epoch(1, 12, 1000);
   screen.line.update(1, metrics);
   auto const reads  = screen.clock_reads;
-  auto const before = allocations, shown = written;
+  auto const before = allocations.load(), shown = written;
   for (std::size_t step = 2; step <= 1000; ++step) {
     screen.now += 20'000;
     screen.line.update(step, metrics);
