@@ -54,6 +54,7 @@ struct Contender {
 
 bool has_peer() {
   try {
+    bench::script("ps_peer.py");
     bench::output_of(bench::python() + " -c 'import torch.distributed.rpc'");
     return true;
   } catch (std::exception const& error) {

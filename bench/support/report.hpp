@@ -30,10 +30,11 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The interpreter with the peers' packages: the one that CHORALE_PYTHON names, or Debian's.
+/// The interpreter with the peers' packages, for a command line: the first that CHORALE_PYTHON names, or Debian's.
 inline std::string python() {
   auto const* const named = std::getenv("CHORALE_PYTHON");
-  return named != nullptr ? named : "/usr/bin/python3";
+  auto const all          = std::string{named != nullptr ? named : "/usr/bin/python3"};
+  return "'" + all.substr(0, all.find(':')) + "'";
 }
 
 /// Runs a shell command and returns what it wrote to standard output and standard error.

@@ -128,7 +128,11 @@ void in_turn_by_threads(std::size_t n, F const& f) {
   {
     auto threads = std::vector<NamedThread>{};
     for (auto i = std::min<std::size_t>({n, std::thread::hardware_concurrency(), 4}); i > 1; --i)
-      threads.emplace_back("ckpt read", work);
+      try {
+        threads.emplace_back("ckpt read", work);
+      } catch (Error const&) {                             // no thread is left: those that there are do it all
+        break;
+      }
     work();
   }
   if (failure) std::rethrow_exception(failure);
@@ -148,7 +152,9 @@ inline MappedFile read_verified(OpenFolder const& folder, ManifestFile const& wa
       detail::bad_checkpoint(folder.path() + "/" + name + ": byte 0: its length has just changed");
     constexpr auto ahead   = std::uint64_t{8};             // blocks that the disk reads while one is summed
     auto const soon_needed = [&](std::uint64_t at, std::uint64_t bytes) {
-      ::posix_fadvise(file.number(), static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+      constexpr auto piece = std::uint64_t{128} << 10;     // the system may cut off what is more
+      for (auto const end = std::min(at + bytes, wanted.size); at < end; at += piece)
+        ::posix_fadvise(file.number(), static_cast<off_t>(at), static_cast<off_t>(piece), POSIX_FADV_WILLNEED);
     };
     soon_needed(0, ahead * block);
     return MappedFile::copied(static_cast<std::size_t>(wanted.size), [&](Bytes bytes) {

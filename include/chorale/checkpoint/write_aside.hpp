@@ -21,7 +21,7 @@ namespace chorale {
 ///   auto file = WriteAside{path};   file.write(header);   file.write(data);   file.commit();
 ///
 /// keeps   `path` is untouched until commit(); without commit(), or after a kill, the bytes are gone: they have no name
-///         before. Where the file system has no files without names (NFS), and for the moment of renaming, it is
+///         before. Where there are no files without names (NFS, no /proc), and for the moment of renaming, it is
 ///         "<path>.partial-<process>-<n>", which nobody reads, and which a kill may leave
 /// throws  BadFile when there is no room, no right or no folder; `path` is as it was, and nothing lies beside it
 class WriteAside {
@@ -57,12 +57,14 @@ class WriteAside {
   /// keeps   when it returns, they survive a power cut
   /// order   bytes to the disk, then the name, then the folder's entry to the disk
   void commit() {
-    if (::fsync(file_) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
-    if (aside_.empty())
+    sync_file();
+    if (aside_.empty()) {
       name_it("name", [&](std::string const& name) {
         auto const unnamed = std::string{open_files} + std::to_string(file_);
         return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
       });
+      sync_file();                                         // btrfs logs nothing of a file without a name
+    }
     if (::close(std::exchange(file_, -1)) != 0) fail("cannot close " + aside_.string(), errno);
     if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("cannot rename " + aside_.string(), errno);
     aside_.clear();
@@ -80,6 +82,10 @@ class WriteAside {
       if (make(name)) aside_ = name;
       else if (errno != EEXIST) fail("cannot " + what + " " + name, errno);
     }
+  }
+
+  void sync_file() {
+    if (::fsync(file_) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
   }
 
   std::filesystem::path folder() const { return path_.has_parent_path() ? path_.parent_path() : "."; }

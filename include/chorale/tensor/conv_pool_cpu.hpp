@@ -26,7 +26,8 @@ class Kernels<Cpu>::ConvPool {
            bool wants_dx = true)
       : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
         bias_(static_cast<std::size_t>(filters)) {
-    bool const rounded = rt.factors() != onednn::f32;                      // then each slice would keep its own x
+    bool const rounded = rt.factors() != onednn::f32 &&                    // then each slice would keep its own x
+                         Conv2D{rt, in, rows, conv, filters, wants_dx}.rounds();
     auto const count   = rounded ? 1 : slices(rows, conv, filters);
     auto const n       = rows / count;
     auto const own     = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx}.in();

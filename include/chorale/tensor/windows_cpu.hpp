@@ -45,6 +45,7 @@ class Kernels<Cpu>::Conv2D {
     return reference(forward_) + reference(weights_) + (wants_dx && reference(data_));
   }
 
+  bool rounds() const { return factors_ != onednn::f32; }
   layout in() const { return forward_.src_desc(); }                        // the one that it likes
   layout out() const { return forward_.dst_desc(); }
   std::size_t workspace() const {
@@ -124,9 +125,8 @@ class Kernels<Cpu>::Conv2D {
 
     forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, {result, onednn::f32, images}, strides,
                  before, after}, attributes, rt_->engine};
-    bool const rounded = factors_ != onednn::f32;
-    auto const d_dst   = rounded ? layout{result, factors_, images} : forward_.dst_desc();
-    auto const d_src   = rounded ? layout{image, onednn::f32, images} : forward_.src_desc();
+    auto const d_dst = rounds() ? layout{result, factors_, images} : forward_.dst_desc();
+    auto const d_src = rounds() ? layout{image, onednn::f32, images} : forward_.src_desc();
     weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides, before,
                  after}, attributes, rt_->engine, forward_};
     data_    = {{direct, d_src, ker, weights_.diff_dst_desc(), strides, before, after}, attributes, rt_->engine,
