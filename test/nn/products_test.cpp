@@ -45,7 +45,7 @@ bool rounds(std::string const& test) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("with factors in bf16 gradients are those of float to two digits", "[nn][products]", Denses, Windows) {
+TEMPLATE_TEST_CASE("factors in bf16 leave two digits of every gradient", "[nn][products]", Denses, Windows) {
   auto const batch = tiny::batch<float>(33, TestType::input::size, TestType::output::size);
   auto exact       = learner<TestType>();
   auto rounded     = learner<WithProducts<TestType, Products::bf16>>();
