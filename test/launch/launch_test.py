@@ -296,12 +296,14 @@ def a_reader_that_goes_away_ends_no_task():
 
 
 @test
-def free_ports_are_free():
+def free_ports_are_free_and_given_to_no_connection():
+    connections = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     _, out, _ = launched(["-n", "8"], "echo $CHORALE_CLUSTER")
     for address in json.loads(out.splitlines()[0].partition(" ")[2])["worker"]:
         with contextlib.closing(socket.socket()) as one:
             host, port = address.split(":")
             one.bind((host, int(port)))                               # an error here is a port that is taken
+        expect(int(port) < connections or connections <= 10_000, port, connections)
 
 
 @test
