@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A parameter server over loopback TCP, beside torch.distributed.rpc and sockets by hand.
+// A parameter server over loopback TCP and over shared memory, beside torch.distributed.rpc and sockets by hand.
 //
 //   tools/run bench/ps --json
 //
@@ -14,7 +14,8 @@
 //   empty        a pull of a version that the worker has: nothing
 //
 // The limit is the same bytes one way over sockets by hand; nothing is done with them. The peer is torch RPC, the
-// faster of two settings; its server does what ours does, by add_, index_add_ and index_select.
+// faster of two settings, of which one takes shared memory; its server does what ours does, by add_, index_add_ and
+// index_select. `ratio` is our faster transport to that, `tcp_ratio` ours over TCP to that.
 //
 // The peer needs Debian's python3-torch, or an interpreter with it that CHORALE_PYTHON names. Without it the program
 // says so and leaves it out.
@@ -67,7 +68,8 @@ std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
   auto const calls   = what.bytes > (32 << 20) ? "15" : what.bytes > 4 ? "120" : "1000";
   auto const measure = "'" + bench::this_program() + "' --case " + what.name + " --servers " +
                        std::to_string(servers) + " --measure ";
-  auto all           = std::vector<Contender>{{"ours", measure + "ours"}, {"limit", measure + "limit"}};
+  auto all           = std::vector<Contender>{};
+  for (std::string const who : {"tcp", "shared_memory", "limit"}) all.push_back({who, measure + who});
   for (std::string const transports : {"uv", "shm,uv"})
     if (peer)
       all.push_back({"torch RPC over " + transports,
@@ -76,7 +78,7 @@ std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
   return all;
 }
 
-/// all   ours, the limit, then peers
+/// all   ours over TCP and shared memory, the limit, then peers
 void print(Goal const& goal, int servers, std::vector<Contender> const& all, bool json) {
   auto const empty  = goal.what.name == "empty";
   auto const bytes  = empty ? 0.0 : static_cast<double>(goal.what.bytes);
@@ -86,15 +88,19 @@ void print(Goal const& goal, int servers, std::vector<Contender> const& all, boo
     else row.add(prefix + "MB_per_s", bench::ps_workers * bytes / one.median(), "%.0f");
   };
   row.add("servers", servers, "%.0f").add("bytes", bytes, "%.0f");
-  number("", all[0]);
-  number("limit_", all[1]);
-  if (all.size() > 2) {
-    auto const best = std::min_element(all.begin() + 2, all.end(), [](auto const& a, auto const& b) {
-      return a.median() < b.median();
-    });
-    row.add("peer", best->name);
-    number("peer_", *best);
-    row.add("ratio", best->median() / all[0].median(), "%.2f").add("to_reach", goal.ratio, "%.2f");
+  auto const best = [](auto first, auto last) {
+    return *std::ranges::min_element(first, last, {}, &Contender::median);
+  };
+  number("tcp_", all[0]);
+  number("shared_memory_", all[1]);
+  number("tcp_limit_", all[2]);
+  if (all.size() > 3) {
+    auto const peer = best(all.begin() + 3, all.end());
+    row.add("peer", peer.name);
+    number("peer_", peer);
+    row.add("tcp_ratio", peer.median() / all[0].median(), "%.2f");
+    row.add("ratio", peer.median() / best(all.begin(), all.begin() + 2).median(), "%.2f");
+    row.add("to_reach", goal.ratio, "%.2f");
   }
   row.print(json);
 }
@@ -115,10 +121,16 @@ void report(int rounds, bool json, std::string const& only, std::vector<int> con
   }
 }
 
+double measure_of(std::string const& who, PsCase const& what, int servers) {
+  if (who == "tcp") return bench::ps_over_tcp(what, servers);
+  if (who == "shared_memory") return bench::ps_over_shared_memory(what, servers);
+  return bench::bare_ps(what);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto flags   = CLI::App{"A parameter server over loopback TCP, beside torch RPC and sockets by hand."};
+  auto flags   = CLI::App{"A parameter server over TCP and shared memory, beside torch RPC and sockets by hand."};
   auto rounds  = 3;
   auto json    = false;
   auto measure = std::string{}, only = std::string{};
@@ -127,14 +139,13 @@ int main(int argc, char** argv) try {
   flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--servers", servers, "one or more numbers")->check(CLI::Range(1, 16))->capture_default_str();
   flags.add_option("--case", only, "one of the above, else all");
-  flags.add_option("--measure", measure, "ours or limit: print its microseconds")
-      ->check(CLI::IsMember({"ours", "limit"}));
+  flags.add_option("--measure", measure, "tcp, shared_memory or limit: print its microseconds")
+      ->check(CLI::IsMember({"tcp", "shared_memory", "limit"}));
   CLI11_PARSE(flags, argc, argv);
   if (measure.empty()) return report(rounds, json, only, servers), 0;
   for (auto const& goal : goals)
     if (goal.what.name == only)
-      std::printf("microseconds %.4f\n", measure == "ours" ? bench::our_ps(goal.what, servers.front())
-                                                           : bench::bare_ps(goal.what));
+      std::printf("microseconds %.4f\n", measure_of(measure, goal.what, servers.front()));
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

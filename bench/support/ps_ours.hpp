@@ -10,6 +10,7 @@
 #include <chorale/strategy/parameter_client.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <cstddef>
@@ -50,17 +51,42 @@ Times blocks_of(PsCase const& what, Call&& call) {
   return times;
 }
 
+/// Memory of a worker: of its endpoint, where that has some, as a Trainer takes it for gradients.
+class Floats {
+ public:
+  template <class E>
+  Floats(E& at, std::size_t most) {
+    if constexpr (requires { at.memory(); }) {
+      free_ = {reinterpret_cast<float*>(at.memory().data()), at.memory().size() / sizeof(float)};
+      expect(free_.size() >= most);
+    } else {
+      own_.resize(most);
+      free_ = own_;
+    }
+  }
+
+  chorale::Span<float> next(std::size_t n) {
+    auto const first = free_.first(n);
+    free_            = free_.subspan(n);
+    return first;
+  }
+
+ private:
+  std::vector<float> own_;
+  chorale::Span<float> free_;
+};
+
 template <class E>
 Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& what, chorale::RowTable const& table) {
   using namespace chorale;
   auto client    = ParameterClient{at, shards};
-  auto values    = std::vector<float>(shards.extent() + plan::trailer);
-  auto other     = values;
-  auto gradients = values;
+  auto const size = shards.extent() + plan::trailer;
+  auto memory     = Floats{at, 3 * size + ps_rows * ps_width};
+  auto values = memory.next(size), other = memory.next(size), gradients = memory.next(size);
+  auto const rows = memory.next(ps_rows * ps_width);
   gradients[plan::rows_at] = 64;
   gradients[gradients.size() - plan::trailer + plan::summed_at] = 1;       // looked at during backward
   auto indices = std::vector<std::uint32_t>(ps_rows);
-  auto rows    = std::vector<float>(ps_rows * ps_width);
   for (std::size_t i = 0; i < ps_rows; ++i)
     indices[i] = static_cast<std::uint32_t>(Random{1, static_cast<std::uint64_t>(at.rank())}.below(i, ps_table_rows));
   auto const of_rows = Span<std::uint32_t const>{indices};
@@ -71,7 +97,7 @@ Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& wha
     if (what.name == "empty") return client.pull({values, {}});            // nothing is newer
     if (what.name == "push_dense") client.push({gradients, {}, {}}, 0);
     if (what.name == "push_rows") client.push_rows(table, of_rows, Span<float const>{rows}, 64, 0);
-    if (what.name == "pull_rows") client.pull_rows(table, of_rows, Span<float>{rows});
+    if (what.name == "pull_rows") client.pull_rows(table, of_rows, rows);
     if (what.name != "pull_dense") return;
     client.pull({other, {}});                                              // another buffer: all of it travels
     std::swap(values, other);
@@ -79,7 +105,8 @@ Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& wha
 }
 
 /// Microseconds of a call when both workers call at once.
-inline double our_ps(PsCase const& what, int servers) {
+template <class Transport>
+double our_ps(PsCase const& what, int servers, Transport const& transport) {
   using namespace chorale;
   auto const of_rows = what.name.ends_with("rows");
   auto const units   = of_rows ? ps_table_rows : what.name == "empty" ? std::size_t{16} : ps_dense;
@@ -90,17 +117,25 @@ inline double our_ps(PsCase const& what, int servers) {
     auto const part = share(units, s, servers);
     runs.push_back({{plan::header + part.begin * unit, plan::header + part.end * unit}});
   }
-  auto const shards    = ParameterShards{ps_workers, runs};
-  auto const ranks     = ps_workers + servers;
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
-  return on_processes(ranks, what.bytes, Cores::any, [&](int rank) {
-    auto at = std::move(transport.connect(Group{ranks, {rank}})[0]);
+  auto const shards = ParameterShards{ps_workers, runs};
+  return on_processes(ps_workers + servers, what.bytes, Cores::any, [&](int rank) {
+    auto at = std::move(transport.connect(Group{ps_workers + servers, {rank}})[0]);
     if (rank < ps_workers) return ps_worker(at, shards, what, table);
     auto const initial = std::vector<float>(shards.extent());
     auto service       = ParameterService{at, Asynchronous{}, optim::SGD{.learning_rate = 0.01F}, shards, initial};
     service.serve();
     return Times{};
   });
+}
+
+inline double ps_over_tcp(PsCase const& what, int servers) {
+  auto const addresses = chorale::free_loopback_addresses(ps_workers + servers);
+  return our_ps(what, servers, chorale::TcpTransport{.addresses = addresses});
+}
+
+inline double ps_over_shared_memory(PsCase const& what, int servers) {
+  auto const name = "bench-ps-" + std::to_string(getpid());
+  return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20});
 }
 
 /// The same bytes over sockets by hand, between two workers and one that takes or gives them: the medium's limit.

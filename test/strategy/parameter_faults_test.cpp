@@ -278,6 +278,7 @@ TEST_CASE("a request that no client sends is refused with a reason, and changes 
       {"its table has", [](auto& r) {
          r.call = ParameterCall::pull_rows, r.index_bytes = 4, r.table = {0, ~std::size_t{0} / 4, 8};
        }},
+      {"names a place", [](auto& r) { r.call = ParameterCall::pull, r.place = 1; }},
       {"is about", [](auto& r) {
          r.call = ParameterCall::push_rows, r.index_bytes = 4, r.table = {16, 100, 8}, r.count = 1ULL << 40;
        }},

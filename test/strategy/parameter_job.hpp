@@ -61,7 +61,7 @@ struct ParameterResult {
   std::vector<std::string> errors;                                         // [rank]; empty: none
 };
 
-/// W workers and the servers of the shards, each a thread: body(client, worker) on the workers.
+/// W workers and the servers of the shards, each a thread: body(client, worker) on the workers, or with the endpoint.
 template <class T, class C, class O, class Body>
 ParameterResult run_parameters(T const& transport, ParameterShards const& shards, C consistency, O const& rule,
                                std::vector<float> const& initial, Body body, ParameterOptions options = {}) {
@@ -77,7 +77,8 @@ ParameterResult run_parameters(T const& transport, ParameterShards const& shards
         try {
           if (rank < shards.workers()) {
             auto client = ParameterClient{at, shards, options};
-            body(client, rank);
+            if constexpr (requires { body(client, rank, at); }) body(client, rank, at);
+            else body(client, rank);
             client.leave();
             return;
           }

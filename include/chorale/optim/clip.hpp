@@ -12,10 +12,13 @@ namespace chorale::optim {
 ///
 /// gradients    of all variables together, reduced: every replica finds the same factor
 /// source       Pascanu et al., ICML 2013; tf.clip_by_global_norm
+inline float clip_factor(double squared_norm, float scale, float limit) {
+  auto const norm = std::sqrt(squared_norm) * static_cast<double>(scale);
+  return norm > static_cast<double>(limit) ? static_cast<float>(static_cast<double>(limit) / norm) : 1.0F;
+}
 template <class D>
 float clip_factor(Span<float const> gradients, float scale, float limit) {
-  auto const norm = std::sqrt(Kernels<D>::squared_norm(gradients)) * static_cast<double>(scale);
-  return norm > static_cast<double>(limit) ? static_cast<float>(static_cast<double>(limit) / norm) : 1.0F;
+  return clip_factor(Kernels<D>::squared_norm(gradients), scale, limit);
 }
 
 }  // namespace chorale::optim

@@ -12,6 +12,7 @@ namespace chorale::optim {
 /// What an update works on: flat arrays of equal length and layout, padding included. Padding is zero and stays zero.
 ///
 /// slots    (O::slots, n): the optimizer's memory of each variable, one row after the other; zero at the start
+/// stride   from one row of slots to the next, where they belong to more values than these; 0: n
 /// scale    the gradient is gradients[i] · scale: 1 / rows, and the clipping factor
 struct Update {
   Span<float> values;
@@ -19,8 +20,9 @@ struct Update {
   Span<float> slots;
   float scale;
   Moment now;
+  std::size_t stride = 0;
 
-  float* slot(std::size_t i) const { return slots.data() + i * values.size(); }
+  float* slot(std::size_t i) const { return slots.data() + i * (stride == 0 ? values.size() : stride); }
 };
 
 /// An update rule: hyperparameters are a value, state is one or more slots for each variable, beside it.

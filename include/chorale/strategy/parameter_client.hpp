@@ -75,14 +75,15 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   int push_rows(RowTable const& table, Span<Index const> indices, Span<float const> gradients, float rows, int epoch) {
     expect_rows(table, indices.size(), gradients.size());
     auto const finite = options_.on_non_finite == NonFinite::allow || Kernels<Cpu>::finite(gradients);
-    deal_out(table, indices, gradients);
+    auto const whole = one_server() || detail::place_of(*at_, gradients) != 0;
+    deal_out(table, indices, gradients, whole);
     ++step_;
     exchange([&](Link& link) {
-      auto& request = ask_rows(link, ParameterCall::push_rows, table, indices);
+      auto& request = ask_rows(link, ParameterCall::push_rows, table, indices, whole);
       request.rows  = rows;
       request.epoch = epoch;
       request.fault = finite ? ParameterFault::none : ParameterFault::gradient;
-      if (finite) link.send(one_server() ? std::as_bytes(gradients) : ConstBytes{link.rows_out});
+      if (!link.is_placed(gradients) && finite) link.send(whole ? std::as_bytes(gradients) : ConstBytes{link.rows_out});
     });
     return verdict([] { return std::string{"a gradient of a row"}; });
   }
@@ -91,9 +92,9 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   template <std::unsigned_integral Index>
   void pull_rows(RowTable const& table, Span<Index const> indices, Span<float> values) {
     expect_rows(table, indices.size(), values.size());
-    deal_out(table, indices, {});
+    deal_out(table, indices, {}, one_server());
     exchange([&](Link& link) {
-      ask_rows(link, ParameterCall::pull_rows, table, indices);
+      ask_rows(link, ParameterCall::pull_rows, table, indices, one_server());
       if (!one_server()) link.rows_in.resize(link.places.size() * table.width * sizeof(float));
       link.receive(one_server() ? std::as_writable_bytes(values) : Bytes{link.rows_in});
     });
@@ -142,34 +143,35 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   }
 
   template <class Index>
-  ParameterRequest& ask_rows(Link& link, ParameterCall call, RowTable const& table, Span<Index const> indices) {
+  ParameterRequest& ask_rows(Link& link, ParameterCall call, RowTable const& table, Span<Index const> indices,
+                             bool whole) {
     auto& request       = link.next(call);
     request.table       = table;
-    request.count       = one_server() ? indices.size() : link.places.size();
+    request.count       = whole ? indices.size() : link.places.size();
     request.index_bytes = sizeof(Index);
-    link.send(one_server() ? std::as_bytes(indices) : ConstBytes{link.indices});
+    link.send(whole ? std::as_bytes(indices) : ConstBytes{link.indices});
     return request;
   }
 
-  /// Who has which row.
+  /// Who has which row, unless each server gets all of them.
   ///
   /// throws  BadArgument when a row is not in the table, or no server has it
   template <class Index>
-  void deal_out(RowTable const& table, Span<Index const> indices, Span<float const> gradients) {
+  void deal_out(RowTable const& table, Span<Index const> indices, Span<float const> gradients, bool whole) {
     for (auto& link : links_) {
       link.places.clear();
       link.indices.clear();
       link.rows_out.clear();
     }
-    auto const* hint = static_cast<ParameterShards::Home const*>(nullptr);
+    auto found = ParameterShards::Found{};
     for (std::size_t i = 0; i < indices.size(); ++i) {
       auto const first = table.offset + static_cast<std::size_t>(indices[i]) * table.width;
       auto const* home =
-          indices[i] < table.rows ? shards_->home_of({first, first + table.width}, hint) : nullptr;
+          indices[i] < table.rows ? shards_->home_of({first, first + table.width}, found) : nullptr;
       if (home == nullptr)
         throw BadArgument{"row " + std::to_string(indices[i]) + " is not among the " + std::to_string(table.rows) +
                           " rows of the table, or no server has all of it."};
-      if (one_server()) continue;                                         // all stay where they are
+      if (whole) continue;
       auto& link       = links_[static_cast<std::size_t>(home->server)];
       auto const index = std::as_bytes(indices.subspan(i, 1));
       link.places.push_back(i);

@@ -4,6 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/half.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_in_place.hpp>
 #include <chorale/strategy/parameter_message.hpp>
 #include <chorale/strategy/parameter_shards.hpp>
 #include <chorale/strategy/parameter_transfer.hpp>
@@ -20,7 +21,8 @@ namespace chorale::detail {
 
 /// A worker's end of the connection to one server: one request at a time.
 ///
-/// keeps   what is sent and received lies in the caller's memory; runs that share a message are copied
+/// keeps   what is sent and received lies in the caller's memory; runs that share a message are copied. Gradients in
+///         memory() are not sent: the server reads them there until it answers
 template <Endpoint E>
 class ParameterLink {
  public:
@@ -55,6 +57,7 @@ class ParameterLink {
   /// The shard's part of a flat buffer goes with the request.
   void send_values(Span<float const> flat) {
     if (pushes(request.call) && options_.pushed_as == PushedAs::bf16) return send_halves(flat);
+    if (pushes(request.call) && is_placed(flat)) return;
     auto to = Span<float>{shared_out_};
     for (auto const part : shards_->messages(server_))
       if (is_shared(part)) {
@@ -71,6 +74,9 @@ class ParameterLink {
       }
   }
   void send(ConstBytes message) { out_.add_cut(message); }
+
+  /// Tells the server where gradients lie, if it can read them there.
+  bool is_placed(Span<float const> gradients) { return (request.place = place_of(*at_, gradients)) != 0; }
 
   /// Where values go that come with the reply: the shard's part of a flat buffer, or bytes.
   void receive_values(Span<float> flat) { values_in_ = flat; }

@@ -50,6 +50,7 @@ inline constexpr std::size_t parameter_sums    = 16;                       // nu
 ///
 /// sequence   of this worker at this server: 1, 2, ..; a push with one that the server has is not applied again
 /// seen       the server's clock when the values were pulled that a push was computed from
+/// place      of a push, when the server reads gradients where they lie: see detail::place_of(). 0: they follow
 /// turn       no push of this worker is of an earlier round, on any server: who is late on one is so on all, so that no
 ///            two servers wait for workers that wait for each other
 struct ParameterRequest {
@@ -60,6 +61,7 @@ struct ParameterRequest {
   std::uint64_t turn     = 0;                                              // the newest clock that any server told it
   std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
   std::uint64_t count    = 0;                                              // rows of the table in this message, or a slot
+  std::uint64_t place    = 0;
   RowTable table{};
   std::int32_t worker       = 0;
   std::uint32_t incarnation = 0;
@@ -76,6 +78,7 @@ struct ParameterRequest {
     return (pushes(call) && fault == ParameterFault::none) || call == ParameterCall::assign ||
            call == ParameterCall::assign_slot;
   }
+  bool sends_values() const { return brings_values() && place == 0; }
 };
 
 /// A reply, as its bytes travel.
@@ -96,7 +99,7 @@ struct ParameterReply {
 };
 
 static_assert(std::is_trivially_copyable_v<ParameterRequest> && std::has_unique_object_representations_v<RowTable>);
-static_assert(std::is_trivially_copyable_v<ParameterReply> && sizeof(ParameterRequest) == 240);
+static_assert(std::is_trivially_copyable_v<ParameterReply> && sizeof(ParameterRequest) == 248);
 static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
 
 /// What is wrong with a request; empty when nothing is.
@@ -113,6 +116,8 @@ inline std::string what_is_wrong(ParameterRequest const& r, Rank from, Parameter
     return "it makes call " + number(r.call) + ", fault " + number(r.fault);
   if (r.as > PushedAs::bf16 || (r.as != PushedAs::f32 && (!pushes(r.call) || of_rows(r.call))))
     return "call " + number(r.call) + " brings numbers of kind " + number(r.as);
+  if (r.place != 0 && (!pushes(r.call) || r.as != PushedAs::f32))
+    return "call " + number(r.call) + " names a place for numbers of kind " + number(r.as);
   if (r.seen > clock) return "it saw clock " + number(r.seen) + ", but the server's is " + number(clock);
   if (pushes(r.call) && !(r.rows >= 0)) return "its gradients are of less than 0 rows";
   if (!of_rows(r.call)) return {};

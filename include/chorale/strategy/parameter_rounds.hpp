@@ -19,6 +19,7 @@ namespace chorale {
 struct ParameterContribution {
   ParameterRequest request;
   ParameterBuffer values, indices;
+  Span<float const> placed;                                                // in the worker's memory, in place of values
   ParameterRows rows;                                                      // of a table, when it is one
 
   bool is_dense() const { return request.brings_values() && !of_rows(request.call); }

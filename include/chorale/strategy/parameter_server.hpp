@@ -5,6 +5,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/strategy/consistency.hpp>
+#include <chorale/strategy/parameter_in_place.hpp>
 #include <chorale/strategy/parameter_message.hpp>
 #include <chorale/strategy/parameter_rounds.hpp>
 #include <chorale/strategy/parameter_session.hpp>
@@ -32,7 +33,8 @@ namespace chorale {
 /// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
 ///         worker is only missed. What no client sends is refused, and its sender not heard again
 /// order   of Consistency
-/// cost    one thread; of each worker as many shards as it may have clocks under way, and one of a version that is read
+/// cost    one thread; of each worker as many shards as it may have clocks under way, and one of each version that is
+///         read. The endpoint's memory() is taken for values
 /// throws  BadArgument from the constructor: shards, clipping or spares that do not fit; from serve() PeerLost when the
 ///         endpoint itself cannot go on
 /// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
@@ -43,7 +45,8 @@ class ParameterService {
   /// initial   the flat buffer of all variables, equal on all ranks
   ParameterService(E& at, C, O rule, ParameterShards const& shards, Span<float const> initial,
                    ParameterOptions options = {})
-      : at_{&at}, options_{options}, shard_{std::move(rule), shards, server_of(at, shards), initial},
+      : at_{&at}, options_{options},
+        shard_{std::move(rule), shards, server_of(at, shards), initial, detail::readable(at)},
         rounds_{shards.workers()}, reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
     CHORALE_EXPECTS(C::spares < shards.workers(), "a round that " + std::to_string(C::spares) +
                                                       " workers may miss needs more than " +
@@ -195,11 +198,12 @@ class ParameterService {
     s.stage              = Stage::answers;
     s.incoming.request   = r;
     s.widen(shard_.size());
-    if (of_rows(r.call))
-      if (auto const wrong = s.find_rows(shard_.shards(), shard_.server()); !wrong.empty()) {
-        if (pushes(r.call)) ++ledger_.refused;
-        return s.refuse(wrong);
-      }
+    auto wrong = s.find_placed(*at_, rank_of(w), shard_.shards(), shard_.server(), C::rounds || !shard_.takes_pieces());
+    if (wrong.empty() && of_rows(r.call)) wrong = s.find_rows(shard_.shards(), shard_.server());
+    if (!wrong.empty()) {
+      if (pushes(r.call)) ++ledger_.refused;
+      return s.refuse(wrong);
+    }
     s.last = std::max(s.last, r.sequence);
     if (pushes(r.call) && duplicate) ++ledger_.duplicates;
     else if (pushes(r.call)) take(w, s);

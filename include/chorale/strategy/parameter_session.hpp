@@ -3,6 +3,7 @@
 
 #include <chorale/core/half.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_in_place.hpp>
 #include <chorale/strategy/parameter_message.hpp>
 #include <chorale/strategy/parameter_rounds.hpp>
 #include <chorale/strategy/parameter_shard.hpp>
@@ -56,13 +57,13 @@ struct ParameterSession {
   void await_payload(ParameterShards const& shards, int server) {
     auto const& r = request;
     if (of_rows(r.call)) in.add_cut(incoming.indices.bytes(r.count * r.index_bytes));
-    if (r.brings_values() && of_rows(r.call))
+    if (r.sends_values() && of_rows(r.call))
       in.add_cut(std::as_bytes(incoming.values.floats(r.count * r.table.width)));
     if (r.as == PushedAs::bf16 && r.brings_values()) {
       auto const into = halves_.bytes(shards.elements(server) * sizeof(bf16));
       for (auto const part : shards.messages(server))
         in.add(into.subspan(part.begin * sizeof(bf16), part.size() * sizeof(bf16)));
-    } else if (r.brings_values() && !of_rows(r.call)) {
+    } else if (r.sends_values() && !of_rows(r.call)) {
       auto const into = incoming.values.floats(shards.elements(server));
       for (auto const part : shards.messages(server)) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
     }
@@ -81,24 +82,46 @@ struct ParameterSession {
     }
   }
 
-  /// Finds where the rows of the table are in the shard. The reason when one is not here, else empty.
+  /// What gradients in the worker's memory are, which has them back when it is answered. The reason when they are not
+  /// there, else empty.
+  ///
+  /// copied   they are looked at later
+  std::string find_placed(E& at, Rank worker, ParameterShards const& shards, int server, bool copied) {
+    auto const& r   = request;
+    incoming.placed = {};
+    if (r.place == 0 || !r.brings_values()) return {};
+    auto const all = in_place(at, worker, r, shards);
+    if (all.empty())
+      return "its gradients are said to lie at byte " + std::to_string(r.place - 1) +
+             " of its shared memory, where they do not fit";
+    if (!copied) incoming.placed = all;
+    else if (of_rows(r.call)) std::ranges::copy(all, incoming.values.floats(all.size()).begin());
+    else shards.pack(server, all, incoming.values.floats(shards.elements(server)));
+    return {};
+  }
+
+  /// Finds where the rows of the table are in the shard. Of those that are named by their place, others are other
+  /// servers'. The reason when one is not here, else empty.
   std::string find_rows(ParameterShards const& shards, int server) {
     auto const& r    = incoming.request;
     auto& rows       = incoming.rows;
     auto const bytes = incoming.indices.bytes(r.count * r.index_bytes);
-    auto const* hint = static_cast<ParameterShards::Home const*>(nullptr);
+    auto found       = ParameterShards::Found{};
     rows.width       = r.table.width;
-    rows.gradients   = incoming.values.floats(r.brings_values() ? r.count * r.table.width : 0);
-    rows.at.resize(r.count);
+    rows.rows.clear();
+    rows.rows.reserve(r.count);
+    auto const* gradients = !incoming.placed.empty() ? incoming.placed.data()
+                            : r.brings_values() ? incoming.values.floats(r.count * r.table.width).data() : nullptr;
     for (std::size_t i = 0; i < r.count; ++i) {
-      auto row = std::uint64_t{0};
-      std::memcpy(&row, bytes.data() + i * r.index_bytes, r.index_bytes);
+      auto const row   = r.index_bytes == 4 ? index_at<std::uint32_t>(bytes, i) : index_at<std::uint64_t>(bytes, i);
       auto const first = r.table.offset + row * r.table.width;
-      auto const* home = row < r.table.rows ? shards.home_of({first, first + r.table.width}, hint) : nullptr;
+      auto const* home = row < r.table.rows ? shards.home_of({first, first + r.table.width}, found) : nullptr;
+      if (home != nullptr && home->server != server && r.place != 0) continue;
       if (home == nullptr || home->server != server)
         return "row " + std::to_string(row) + " of " + std::to_string(r.table.rows) + " is not on server " +
                std::to_string(server);
-      rows.at[i] = home->base + first - home->flat.begin;
+      rows.rows.push_back({home->base + first - home->flat.begin,
+                           gradients == nullptr ? nullptr : gradients + i * r.table.width});
     }
     return {};
   }
@@ -117,9 +140,9 @@ struct ParameterSession {
   void send_rows(Span<float const> values) {
     auto const& rows = incoming.rows;
     auto const width = rows.width;
-    auto const to    = gathered_.floats(rows.at.size() * width);
-    for (std::size_t i = 0; i < rows.at.size(); ++i)
-      std::memcpy(to.data() + i * width, values.data() + rows.at[i], width * sizeof(float));
+    auto const to    = gathered_.floats(rows.rows.size() * width);
+    for (std::size_t i = 0; i < rows.rows.size(); ++i)
+      std::memcpy(to.data() + i * width, values.data() + rows.rows[i].at, width * sizeof(float));
     reply.count = to.size();
     out.add_cut(std::as_bytes(to));
   }
@@ -139,6 +162,13 @@ struct ParameterSession {
   }
 
  private:
+  template <class Index>
+  static std::uint64_t index_at(ConstBytes bytes, std::size_t i) {
+    auto index = Index{};
+    std::memcpy(&index, bytes.data() + i * sizeof index, sizeof index);
+    return index;
+  }
+
   std::shared_ptr<ParameterBuffer> sending_;
   ParameterBuffer gathered_, halves_;
 };

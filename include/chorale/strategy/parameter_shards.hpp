@@ -6,6 +6,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -103,15 +104,18 @@ class ParameterShards {
   /// All runs of all servers, ascending.
   Span<Home const> homes() const { return homes_; }
 
+  /// The last two that were found, where the next is looked for first.
+  using Found = std::array<Home const*, 2>;
+
   /// The run that contains all of a range of the flat buffer; null when there is none.
-  ///
-  /// hint    where to look first, and what was found
-  Home const* home_of(Range flat, Home const*& hint) const {
+  Home const* home_of(Range flat, Found& found) const {
     auto const contains = [&](Home const& h) { return h.flat.begin <= flat.begin && flat.end <= h.flat.end; };
-    if (hint != nullptr && contains(*hint)) return hint;
+    for (auto const* home : found)
+      if (home != nullptr && contains(*home)) return home;
     auto const above = std::ranges::upper_bound(homes_, flat.begin, {}, [](Home const& h) { return h.flat.begin; });
     if (above == homes_.begin() || !contains(*(above - 1))) return nullptr;
-    return hint = &*(above - 1);
+    found[1] = std::exchange(found[0], &*(above - 1));
+    return found[0];
   }
 
   /// Calls f(flat, shard) for each piece of a run that is in a range of a shard; both ranges have one size.
@@ -124,6 +128,13 @@ class ParameterShards {
       base += run.size();
       if (base >= shard.end) return;
     }
+  }
+
+  /// Copies a server's shard out of a flat buffer.
+  void pack(int server, Span<float const> flat, Span<float> shard) const {
+    pieces(server, {0, elements(server)}, [&](Range from, Range to) {
+      std::ranges::copy(flat.subspan(from.begin, from.size()), shard.begin() + static_cast<std::ptrdiff_t>(to.begin));
+    });
   }
 
   /// Equal for equal shards and as many workers: compared with every message.

@@ -106,6 +106,11 @@ class ParameterUpdate {
   bool apply_dense(std::vector<ParameterContribution>& all) {
     updated_  = false;
     auto rows = 0.0F;
+    if (all.size() == 1 && all[0].is_dense() && !all[0].placed.empty()) {
+      updated_ = all[0].request.rows != 0;
+      if (updated_) shard_->apply_flat(all[0].placed, all[0].request.rows);
+      return true;
+    }
     dense_.clear();
     for (auto& one : all) {
       if (!one.is_dense()) continue;
@@ -159,23 +164,15 @@ class ParameterUpdate {
   }
 
   void apply_joined(std::vector<ParameterContribution*> const& together, float of_rows) {
-    auto joined = ParameterRows{{}, {}, together[0]->rows.width};
-    auto size   = std::size_t{0};
-    for (auto const* one : together) size += one->rows.gradients.size();
-    joined.gradients = joined_.floats(size);
-    auto to          = joined.gradients;
-    for (auto const* one : together) {
-      joined.at.insert(joined.at.end(), one->rows.at.begin(), one->rows.at.end());
-      std::ranges::copy(one->rows.gradients, to.begin());
-      to = to.subspan(one->rows.gradients.size());
-    }
+    auto joined = ParameterRows{{}, together[0]->rows.width};
+    for (auto const* one : together)
+      joined.rows.insert(joined.rows.end(), one->rows.rows.begin(), one->rows.rows.end());
     shard_->apply(joined, of_rows);
   }
 
   ParameterShard<O>* shard_;
   NonFinite on_non_finite_;
   std::vector<Span<float>> dense_;                                         // of the pushes of one update
-  ParameterBuffer joined_;
   bool updated_ = false;
   std::string fault_;
 };

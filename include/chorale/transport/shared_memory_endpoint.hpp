@@ -41,6 +41,10 @@ class HostEndpoint {
 
   /// This rank's part of the shared memory, for what is to be exposed, and for messages that are to be copied once.
   Bytes memory() const { return hub().file.arena(rank()); }
+  ConstBytes memory_of(Rank peer) const {
+    expect_rank(peer);
+    return hub().file.arena(peer);
+  }
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -244,6 +248,6 @@ inline void HostEndpoint::expect_in_arena(ConstBytes bytes) const {
                     "SharedMemoryTransport{.arena = bytes}, and to keep what is exposed in endpoint.memory()."};
 }
 
-static_assert(SharedMemoryEndpoint<HostEndpoint>);
+static_assert(SharedMemoryEndpoint<HostEndpoint> && ReadsInPlace<HostEndpoint>);
 
 }  // namespace chorale

@@ -98,6 +98,16 @@ concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag
   at.hold(bytes);                                                   // while it lives, peers' memory does not go away
 };
 
+/// An endpoint that lets a rank read what lies in another's memory(), when a message has said where. See
+/// SharedMemoryTransport, ParameterClient.
+///
+/// keeps   memory_of() outlives the other rank's process; what lies there is the other's, who says when it may be read
+template <class E>
+concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer) {
+  { at.memory() }        -> std::same_as<Bytes>;
+  { at.memory_of(peer) } -> std::same_as<ConstBytes>;
+};
+
 /// An endpoint whose ranks are no threads: the transport runs a body on each of them, in turns, in the calling thread.
 ///
 /// all     endpoints of one group, in the order of ranks
