@@ -6,6 +6,7 @@
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/strategy/parameter_shards.hpp>
+#include <chorale/tensor/kernels_cpu.hpp>
 
 #include <algorithm>
 #include <cstddef>
