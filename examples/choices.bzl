@@ -25,9 +25,6 @@ def _chosen_impl(ctx):
 
     # What the compiler refuses in a long sentence, Bazel refuses before it starts.
     if value["strategy"] == "parameter_server":
-        if value["transport"] not in ["local", "tcp"]:
-            fail("chorale: over the transport %s all ranks fail together, but under parameter_server a lost worker is " %
-                 value["transport"] + "only missed. Try: --//examples:transport=tcp.")
         if value["precision"] != "float32":
             fail("chorale: under parameter_server no gradient passes through a reduce, so precision %s would be without " %
                  value["precision"] + "effect. Try: --//examples:precision=float32.")

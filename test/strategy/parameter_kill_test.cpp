@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker, or a server, is killed: rows T4 and T5 of docs/65-robustness.md. Processes over TCP.
+// A worker, or a server, is killed: rows T4 and T5 of docs/65-robustness.md. Processes.
 #include "test/strategy/parameter_job.hpp"
 #include "test/support/processes.hpp"
 
+#include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
@@ -23,11 +24,20 @@ ParameterShards two_halves() {
   return {workers, {{{plan::header, plan::header + n / 2}}, {{plan::header + n / 2, plan::header + n}}}};
 }
 
-TcpTransport transport() {
-  return {.addresses = free_loopback_addresses(ranks),
-          .limits    = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s},
-          .failures  = Failures::apart,
-          .log       = [](std::string const&) {}};
+template <class T>
+T transport() {
+  static auto jobs   = 0;
+  auto to            = T{};
+  to.limits          = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s};
+  to.failures        = Failures::apart;
+  if constexpr (requires { to.log; }) to.log = [](std::string const&) {};
+  if constexpr (requires { to.addresses; }) {
+    to.addresses = free_loopback_addresses(ranks);
+  } else {
+    to.name  = "servers-" + std::to_string(::getpid()) + "-" + std::to_string(jobs++);
+    to.arena = flat_size(n) * sizeof(float);
+  }
+  return to;
 }
 
 /// Ends its process in the middle of a push.
@@ -46,6 +56,18 @@ std::vector<float> gradient_of(float each) {
   flat[flat.size() - plan::trailer] = 0;
   flat[flat.size() - plan::trailer + plan::summed_at] = 1;
   return flat;
+}
+
+/// The same where servers read it, if they can.
+template <class E>
+Gradients placed(E& at, std::vector<float>& gradient) {
+  if constexpr (ReadsInPlace<E>) {
+    auto const memory = Span<float>{reinterpret_cast<float*>(at.memory().data()), gradient.size()};
+    std::ranges::copy(gradient, memory.begin());
+    return {memory, {}, {}};
+  } else {
+    return gradients_in(gradient);
+  }
 }
 
 /// What a server has in the end.
@@ -77,18 +99,19 @@ void serve(E& at, C consistency, Voice voice) {
   voice.say(line.str());
 }
 
-template <class C>
+template <class T, class C>
 void kill_worker(C consistency) {
   constexpr int steps = 12, last = 4;                                      // worker 1 dies in its fourth push
-  auto const over = transport();
+  auto const over = transport<T>();
   auto processes  = Processes(ranks, [&](int rank, Voice voice) {
     auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
     if (rank >= workers) return serve(at, consistency, voice);
-    auto client    = ParameterClient<TcpEndpoint, Killer>{at, two_halves(), {}, Killer{rank == 1 ? last : 0}};
+    auto client    = ParameterClient<typename T::endpoint, Killer>{at, two_halves(), {}, Killer{rank == 1 ? last : 0}};
     auto values    = std::vector<float>(flat_size(n));
-    auto gradients = gradient_of(rank == 0 ? 1 : 1'000);
+    auto own       = gradient_of(rank == 0 ? 1 : 1'000);
+    auto gradients = placed(at, own);
     for (int step = 0; step < steps; ++step) {
-      client.push(gradients_in(gradients), 0);
+      client.push(gradients, 0);
       client.pull(variables_in(values));
     }
     client.leave();
@@ -118,23 +141,26 @@ void kill_worker(C consistency) {
 
 }  // namespace
 
-TEST_CASE("a worker killed in a push is only missed: its push is applied wholly or not at all", "[strategy][ps]") {
-  SECTION("asynchronous") { kill_worker(Asynchronous{}); }
-  SECTION("in rounds") { kill_worker(Synchronous{}); }
+TEMPLATE_TEST_CASE("a worker killed in a push is only missed: its push is applied wholly or not at all",
+                   "[strategy][ps]", SharedMemoryTransport, TcpTransport) {
+  SECTION("asynchronous") { kill_worker<TestType>(Asynchronous{}); }
+  SECTION("in rounds") { kill_worker<TestType>(Synchronous{}); }
 }
 
-TEST_CASE("a killed server is a PeerLost that names its shard, on all workers within a second", "[strategy][ps]") {
-  auto const over = transport();
+TEMPLATE_TEST_CASE("a killed server is a PeerLost that names its shard, on all workers within a second",
+                   "[strategy][ps]", SharedMemoryTransport, TcpTransport) {
+  auto const over = transport<TestType>();
   auto processes  = Processes(ranks, [&](int rank, Voice voice) {
     auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
     if (rank >= workers) return serve(at, Synchronous{}, voice);
     auto client    = ParameterClient{at, two_halves()};
     auto values    = std::vector<float>(flat_size(n));
-    auto gradients = gradient_of(1);
+    auto own       = gradient_of(1);
+    auto gradients = placed(at, own);
     for (int step = 0;; ++step) {
       if (step == 5) voice.say("training");
       try {
-        client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+        client.push_and_pull(gradients, variables_in(values), 0);
       } catch (PeerLost const& lost) {
         auto told = std::ostringstream{};
         told.precision(17);

@@ -2,6 +2,7 @@
 // A parameter server over sockets, and workers that end or fail while others go on.
 #include "test/strategy/parameter_job.hpp"
 
+#include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
@@ -45,19 +46,20 @@ ParameterResult train(T const& transport, int workers, int servers, C consistenc
 
 }  // namespace
 
-TEST_CASE("over TCP the bits are those over threads, for 1 to 3 workers and 1 or 2 servers", "[strategy][ps]") {
+TEMPLATE_TEST_CASE("the bits are those over threads, for 1 to 3 workers and 1 or 2 servers", "[strategy][ps]",
+                   SharedMemoryTransport, TcpTransport) {
   auto const workers = GENERATE(1, 2, 3);
   auto const local   = train(LocalTransport{}, workers, 1, Synchronous{});
   for (int const servers : {1, 2}) {
-    auto const tcp = train(apart<TcpTransport>(), workers, servers, Synchronous{});
-    CHECK(all_errors(tcp) == "");
-    CHECK(same_bits(tcp.values, local.values));
+    auto const run = train(apart<TestType>(), workers, servers, Synchronous{});
+    CHECK(all_errors(run) == "");
+    CHECK(same_bits(run.values, local.values));
   }
   CHECK(all_errors(local) == "");
 }
 
 TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has left or failed", "[strategy][ps]",
-                   LocalTransport, TcpTransport) {
+                   LocalTransport, SharedMemoryTransport, TcpTransport) {
   auto const fails     = GENERATE(false, true);
   auto const shards    = shards_of(2, 2, n);
   auto const initial   = initial_values(n);

@@ -9,6 +9,7 @@
 #include <chorale/strategy/parameter_server_strategy.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
+#include <chorale/transport/shared_memory.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -56,6 +57,20 @@ TEST_CASE("a tree that the workers of servers cannot share evenly is refused", "
   auto const skips = ParameterServerStrategy{Cluster::local(2, 1), Synchronous{}, placement::GreedyByBytes{},
                                              Cpu::logical(1), {.on_non_finite = NonFinite::skip}};
   CHECK_THROWS_WITH(tiny::learner_under(skips, Reproducible<8>{}), Catch::Contains("other bits under Reproducible"));
+}
+
+TEST_CASE("servers read gradients in the shared memory of workers, and learn the same", "[strategy][servers][shm]") {
+  auto const data  = tiny::uneven();
+  auto const train = [&](auto const& transport, std::uint64_t& bytes) {
+    auto const under = ParameterServerStrategy{Cluster::local(2, 2), Synchronous{}};
+    auto trainer     = tiny::learner_under(under, DirectAllReduce{}, transport);
+    trainer.fit(data, quietly);
+    for (auto const& report : trainer.live().served()) bytes += report.ledger.bytes_in;
+    return tiny::values_of(trainer);
+  };
+  auto sent = std::uint64_t{0}, read = std::uint64_t{0};
+  CHECK(train(LocalTransport{}, sent) == train(SharedMemoryTransport{.arena = 1 << 20}, read));
+  CHECK(read < sent / 2);
 }
 
 TEST_CASE("variables in pieces on servers are the same variables", "[strategy][servers]") {

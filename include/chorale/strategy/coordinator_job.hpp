@@ -56,8 +56,9 @@ std::vector<ParameterReport> coordinate(ParameterServerStrategy<Asynchronous, P,
   static_assert(nn::ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs input, output and "
                                        "instantiate(device, seed). See nn::compile");
   static_assert(Transport<T> && Spares<T, S>, "chorale: over this Transport all ranks fail together, but a lost worker "
-                                              "of a coordinator is only missed. Use TcpTransport, or LocalTransport "
-                                              "for threads. See docs/30-compose.md");
+                                              "of a coordinator is only missed. Use TcpTransport or "
+                                              "SharedMemoryTransport, or LocalTransport for threads. See "
+                                              "docs/30-compose.md");
   using E    = typename T::endpoint;
   using Here = CoordinatedWorker<Model, D, E>;
   auto const workers = strategy.cluster().workers() - 1;

@@ -285,8 +285,8 @@ class Live : public detail::Running<S, R, T> {
       "orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
       "gradient passes through it. RingAllReduce goes with all. See docs/30-compose.md");
   static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, but "
-      "under ParameterServerStrategy a lost worker is only missed. Use TcpTransport, or LocalTransport for threads. "
-      "See docs/30-compose.md");
+      "under ParameterServerStrategy a lost worker is only missed. Use TcpTransport or "
+      "SharedMemoryTransport, or LocalTransport for threads. See docs/30-compose.md");
   static_assert(!Transport<T> || !Strategy<S> || Reaches<T, S>, "chorale: this Transport cannot read the memory "
       "of this Strategy's device. Use one whose reaches(Memory) says yes to it; LocalTransport reaches host memory. "
       "See docs/30-compose.md");

@@ -191,7 +191,18 @@ class ParameterService {
     s.await_payload(shard_.shards(), shard_.server());
   }
 
+  /// What came is there in full. A worker that fails waits while its memory is read.
   void complete(Rank w, Session& s) {
+    if constexpr (ReadsInPlace<E>) {
+      if (s.request.place != 0) {
+        auto const held = at_->hold(s.request.place);
+        return at_->lost(rank_of(w)) ? lose(w) : take(w, s);
+      }
+    }
+    take(w, s);
+  }
+
+  void take(Rank w, Session& s) {
     auto const& r        = s.request;
     auto const duplicate = s.is_duplicate();
     s.reply.duplicate    = duplicate ? 1 : 0;
@@ -206,7 +217,7 @@ class ParameterService {
     }
     s.last = std::max(s.last, r.sequence);
     if (pushes(r.call) && duplicate) ++ledger_.duplicates;
-    else if (pushes(r.call)) take(w, s);
+    else if (pushes(r.call)) take_push(w, s);
     if (r.call == ParameterCall::report && !duplicate) reports_.add(r);
     if (r.call == ParameterCall::assign && !duplicate)
       shard_.update([&](Span<float> values, Span<float>) {
@@ -222,7 +233,7 @@ class ParameterService {
   }
 
   /// A push that is there in full, for the first time.
-  void take(Rank w, Session& s) {
+  void take_push(Rank w, Session& s) {
     auto& reply = s.reply;
     if (s.request.fault != ParameterFault::none) {
       auto const stops = options_.on_non_finite == NonFinite::stop;

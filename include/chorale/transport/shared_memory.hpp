@@ -30,7 +30,7 @@ namespace chorale {
 /// ring          bytes under way from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
 /// plan          what the model is, in lines: ranks that differ are told the first one that does
 /// incarnation   how often the job was started before: ranks of another one are refused
-/// failures      together only: ranks share one verdict
+/// failures      the same on all ranks. Apart, nothing is exposed
 ///
 /// keeps   at most 256 ranks. One file in /dev/shm, of mode 0600, from the first rank's connect() to the last one's;
 ///         then it has no name any more, and goes with the last process, however that ends. The file of a job whose
@@ -58,7 +58,8 @@ struct SharedMemoryTransport {
   std::vector<endpoint> connect(Group const& group) const {
     auto const whole = completed_by(group);
     whole.check(group);
-    auto const job    = HostJob{whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), limits};
+    auto const job    = HostJob{whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), limits,
+                                failures};
     auto const joined = std::make_shared<HostGroup>(HostJoin{job, group}.join());
     auto endpoints    = std::vector<endpoint>{};
     for (auto const& rank : joined->ranks) endpoints.emplace_back(joined, *rank);
@@ -84,8 +85,6 @@ struct SharedMemoryTransport {
   }
 
   void check(Group const& group) const {
-    CHORALE_EXPECTS(failures == Failures::together, "ranks of a SharedMemoryTransport fail together; TcpTransport has "
-        "Failures::apart");
     CHORALE_EXPECTS(!group.local().empty(), "SharedMemoryTransport needs a rank that lives in this process");
     CHORALE_EXPECTS(group.size() <= max_host_ranks, "SharedMemoryTransport takes at most " +
         std::to_string(max_host_ranks) + " ranks, got " + std::to_string(group.size()));

@@ -28,7 +28,8 @@ namespace chorale {
 ///         in flight: they, and memory(), need only that one of the process lives
 /// cost    a message is copied twice, once by each end and at the same time; once when it lies in memory()
 /// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the limits; Disagreement
-///         when messages differ in operation or size. Then from every operation of every rank
+///         when messages differ in operation or size. Then from every operation of every rank; with Failures::apart
+///         from those with that rank, and a rank also fails when its last endpoint is destroyed
 class HostEndpoint {
  public:
   class pending;
@@ -57,12 +58,26 @@ class HostEndpoint {
   }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
-  [[nodiscard]] HostHub::Hold hold(std::size_t /*bytes*/) { return {hub(), rank()}; }
+  [[nodiscard]] HostHub::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
+
+  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  bool lost(Rank peer) const {
+    expect_rank(peer);
+    return hub().failed() || (hub().is_apart() && (hub().lost(rank(), rank()) || hub().lost(rank(), peer)));
+  }
+
+  /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
+  /// or the time is over; then false.
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto& heard = here_->rank.heard;
+    return hub().wait_for_bell(rank(), heard, longest, [this] { return hub().failed() || lost(rank()); });
+  }
 
   void announce(Operation const& operation) { seat().announce(operation); }
   void begin_step(std::uint64_t step) { seat().begin_step(step); }
 
-  /// Ends every wait of every rank with a PeerLost that names this rank and says why.
+  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
+  /// and says why.
   ///
   /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
   void fail(std::string const& why) { seat().fail(why); }
@@ -73,8 +88,11 @@ class HostEndpoint {
     Presence(std::shared_ptr<HostGroup> all, HostRank& mine) : group{std::move(all)}, rank{mine} {}
     ~Presence() {
       auto const& hub = rank.seat.hub();
-      hub.member(rank.seat.rank()).gone.store(1, std::memory_order_release);
-      hub.ring_others(rank.seat.rank());
+      auto const me   = rank.seat.rank();
+      if (hub.is_apart())
+        hub.part_from_all(me, hub.last_words(me, Fault::peer_lost, "it had ended and left the group"));
+      hub.member(me).gone.store(1, std::memory_order_release);
+      hub.ring_others(me);
     }
     Presence(Presence const&)            = delete;
     Presence& operator=(Presence const&) = delete;
@@ -101,20 +119,29 @@ class HostEndpoint::pending {
   pending() = default;
 
   bool done() {
+    if (is_done()) return true;
+    seat().has_polled();
+    return false;
+  }
+
+  void wait() {
+    if (kind_ == Kind::done) return;
+    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
+  }
+
+ private:
+  bool is_done() {
     if (kind_ == Kind::done) return true;
     hub().check(seat().rank());
-    if (!look()) return false;
+    if (!look()) {
+      if (hub().is_apart()) hub().check_apart(seat().rank(), peer_);
+      return false;
+    }
     kind_ = Kind::done;
     seat().has_moved();
     return true;
   }
 
-  void wait() {
-    if (kind_ == Kind::done) return;
-    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return done(); }, [this] { return peer_; });
-  }
-
- private:
   friend HostEndpoint;
   enum class Kind { done, send, recv, send_room, recv_room, expose, leave };
 
@@ -204,6 +231,7 @@ class HostEndpoint::pending {
 inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
   hub().check(rank());
+  if (hub().is_apart()) hub().check_apart(rank(), peer);
   auto& here   = here_->rank;
   auto& outbox = here.outbox(peer);
   if (!outbox.has_room()) pending{pending::Kind::send_room, here, peer, tag}.wait();
@@ -221,6 +249,7 @@ inline HostEndpoint::pending HostEndpoint::recv(Rank peer, Tag tag, Bytes in) {
 }
 
 inline HostEndpoint::pending HostEndpoint::expose(Tag tag, Bytes mine) {
+  CHORALE_EXPECTS(!hub().is_apart(), "access in place needs all ranks, and SharedMemoryTransport has Failures::apart");
   expect_in_arena(mine);
   auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
   exposed.bytes_ = mine;

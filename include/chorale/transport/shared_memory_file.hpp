@@ -30,7 +30,7 @@ namespace chorale {
 /// keeps   every number in it is checked before it is used as an index or a size: a process that is ill cannot take
 ///         another with it
 inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
-inline constexpr std::uint32_t host_wire_version = 1;
+inline constexpr std::uint32_t host_wire_version = 2;
 inline constexpr int max_host_ranks              = 256;
 inline constexpr unsigned host_slots = 64;                            // messages per lane; windows per rank
 inline constexpr std::size_t refusal_bytes       = 1'024;
@@ -62,6 +62,7 @@ struct HostPrefix {
   std::uint64_t process_ids = 0;                                      // the namespace in which they are numbers
   std::array<HostProcess, max_host_ranks> processes = {};
   std::uint32_t incarnation = 0;
+  std::uint32_t apart       = 0;                                      // 1: Failures::apart
   std::uint64_t arena = 0, ring = 0, plan = 0;                        // bytes: per rank, per lane, in all
 };
 
@@ -84,6 +85,22 @@ struct HostAccount {
   }
   Loss loss() const {
     return {static_cast<Fault>(fault), rank, host.text(), operation.text(), sequence, step, reason.text()};
+  }
+};
+
+/// Why a rank has nothing to do with another one any more, where failures are apart. One process writes it, once.
+struct HostParting {
+  std::atomic<std::uint32_t> state;                                   // 0, 1 while it is written, 2
+  HostAccount account;
+
+  bool is_over() const { return state.load(std::memory_order_acquire) == 2; }
+
+  /// The first of the process counts.
+  void set(Loss const& loss) {
+    auto expected = std::uint32_t{0};
+    if (!state.compare_exchange_strong(expected, 1)) return;
+    account.set(loss);
+    state.store(2, std::memory_order_release);
   }
 };
 
@@ -130,7 +147,7 @@ struct HostMember {
   std::atomic<std::uint32_t> gone;                                    // it ended in good order
   alignas(64) std::atomic<std::uint64_t> beats;                       // written by the thread that watches
   alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
-  std::atomic<std::uint32_t> asleep;                                  // only then
+  std::atomic<std::uint32_t> asleep, listens;                         // only then; it counts what moves, asleep or not
   alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
   std::array<HostWindow, host_slots> windows;
   std::array<HostOperation, remembered> operations;
@@ -157,6 +174,7 @@ struct HostLane {
   std::atomic<std::uint64_t> drained, granted;                        // segments; messages that may pass the stage
   std::array<std::uint8_t, host_slots> grants;                        // message k passes from slot grants[k % 64]
   alignas(64) std::atomic<std::uint64_t> filled;                      // sender: segments
+  HostParting by_receiver, by_sender;                                 // the receiver has lost the sender: who says so
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);

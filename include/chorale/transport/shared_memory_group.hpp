@@ -34,6 +34,7 @@ struct HostRank {
   void progress() {
     auto moved = false;
     for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
+      if (seat.has_parted(static_cast<Rank>(peer))) continue;          // and the memory it would go to may have gone
       if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
       if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
         seat.hub().ring(static_cast<Rank>(peer));
@@ -44,7 +45,8 @@ struct HostRank {
       seat.has_moved();
       in_vain = 0;
     } else if (++in_vain % 1'024 == 0) {
-      for (auto& inbox : inboxes) inbox.look_again();
+      for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
+        if (!seat.has_parted(static_cast<Rank>(peer))) inboxes[peer].look_again();
     }
   }
 
@@ -52,6 +54,7 @@ struct HostRank {
   std::vector<HostOutbox> outboxes;                                   // [peer]
   std::vector<HostInbox> inboxes;                                     // [peer]
   std::array<bool, host_slots> in_use{};                              // windows that peers may still need
+  std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
   unsigned in_vain = 0;                                               // calls of progress() since something moved
 };
 

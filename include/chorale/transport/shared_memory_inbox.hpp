@@ -136,7 +136,7 @@ class HostInbox {
     receive.slot = at;
     if (slot.place != 0) {
       auto const bytes = file_.in_arena(from_, slot.place, size);
-      auto const hold  = HostHub::Hold{seat_.hub(), me_};
+      auto const hold  = HostHub::Hold{seat_.hub(), me_, from_};
       copy(receive, bytes);
     } else {
       copy(receive, {HostFile::inside(slot), std::min(size, file_.layout.inside())});
@@ -171,10 +171,12 @@ class HostInbox {
   }
 
   void finish(unsigned i) {
+    auto const at_once = file_.slot(from_, me_, receives_[i].slot).size <= file_.layout.inside();
     busy_ &= ~bit(i);
     freed_ ^= bit(receives_[i].slot);
     lane_.freed.store(freed_, std::memory_order_release);
-    seat_.hub().ring(from_);
+    if (at_once) seat_.hub().ring_for_room(from_);                    // it was done for its sender when it was sent
+    else seat_.hub().ring(from_);
   }
 
   HostSeat& seat_;

@@ -150,6 +150,7 @@ struct HostJob {
   std::uint32_t incarnation;
   std::size_t arena, ring;                                            // bytes per rank; per lane
   Limits limits;
+  Failures failures;
 
   HostLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
 
@@ -179,6 +180,7 @@ struct HostJob {
     if (auto m = other("incarnation", theirs.incarnation, incarnation)) return m;
     if (auto m = other("bytes of arena:", theirs.arena, arena)) return m;
     if (auto m = other("bytes of ring:", theirs.ring, ring)) return m;
+    if (auto m = other("failures apart:", theirs.apart, failures == Failures::apart)) return m;
     auto const first = file.plan(layout(world, theirs.plan));
     if (first == plan) return std::nullopt;
     auto const [a, b] = first_difference(first, plan);

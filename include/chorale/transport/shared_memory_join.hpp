@@ -55,7 +55,7 @@ class HostJoin {
     if (is_everybody_here()) complete(mapped);
     file_->unlock();
     await(mapped);
-    return std::make_unique<HostHub>(std::move(mapping), layout, job_.limits, group_.local(), prefix_.processes);
+    return std::make_unique<HostHub>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
   }
 
   /// waiting for 1 of 4: rank 3
@@ -97,6 +97,7 @@ class HostJoin {
     prefix_.world       = group_.size();
     prefix_.process_ids = namespace_of_processes();
     prefix_.incarnation = job_.incarnation;
+    prefix_.apart       = job_.failures == Failures::apart ? 1 : 0;
     prefix_.arena       = job_.arena;
     prefix_.ring        = job_.ring;
     prefix_.plan        = job_.plan.size();

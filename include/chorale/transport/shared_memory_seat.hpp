@@ -60,15 +60,24 @@ class HostSeat {
   }
 
   [[noreturn]] void disagree(Rank peer, std::uint64_t sequence, std::string const& what) {
-    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::collective_mismatch, peer, sequence, what));
-    hub_.throw_verdict(rank_);
+    give_up(loss(Fault::collective_mismatch, peer, sequence, what));
+  }
+
+  /// Where failures are apart: this rank, or that one, is lost for the other.
+  bool has_parted(Rank peer) const { return hub_.is_apart() && hub_.lost(rank_, peer); }
+
+  /// That this rank still looks, though nothing has moved: who only polls may take its time.
+  void has_polled() {
+    if (hub_.is_apart()) has_moved();
   }
 
   void fail(std::string const& why) {
     auto reason = why;
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
-    hub_.accuse(rank_, HostHub::Witness::rank, loss(Fault::peer_lost, rank_, last_announced(), reason));
-    hub_.quiesce(rank_, rank_);
+    auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
+    if (hub_.is_apart()) return hub_.part_from_all(rank_, mine);
+    hub_.accuse(rank_, HostHub::Witness::rank, mine);
+    hub_.quiesce(rank_, [](Rank) { return false; });
   }
 
   /// Waits until done(): spins, yields, then sleeps until it is woken.
@@ -105,7 +114,7 @@ class HostSeat {
       if (done() || member_.moved.load(std::memory_order_relaxed) != moved) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
     }
-    auto const culprit = last_of_chain(peer);
+    auto const culprit = hub_.is_apart() ? peer : last_of_chain(peer);
     auto const& other  = hub_.member(culprit);
     auto const now     = std::chrono::steady_clock::now();
     auto const seen    = std::tuple{culprit, member_.moved.load(std::memory_order_relaxed),
@@ -114,7 +123,8 @@ class HostSeat {
                                     other.step.load(std::memory_order_relaxed)};
     if (seen != vain.seen) vain = {seen, now, false};
     auto const quiet = now - vain.since;
-    if (quiet >= hub_.limits.stuck)
+    auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
+    if (quiet >= hub_.limits.stuck * (waits ? 2 : 1))
       give_up(tag, what, Fault::peer_stalled, culprit,
               "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck));
     if (quiet < hub_.limits.warn_stuck || vain.warned) return;
@@ -140,6 +150,14 @@ class HostSeat {
     auto accusation      = loss(fault, culprit, announced(tag).sequence, why + "; rank " + std::to_string(rank_) +
                                                                              " waited for it");
     accusation.operation = described_wait(tag, what);
+    give_up(accusation);
+  }
+
+  [[noreturn]] void give_up(Loss const& accusation) {
+    if (hub_.is_apart()) {
+      hub_.part(rank_, accusation);
+      hub_.check_apart(rank_, accusation.rank);
+    }
     hub_.accuse(rank_, HostHub::Witness::rank, accusation);
     hub_.throw_verdict(rank_);
   }

@@ -107,7 +107,9 @@ class HostWatcher {
   }
 
   void accuse(Other const& other, Fault fault, std::string reason) {
-    hub_.accuse(hub_.local.front(), HostHub::Witness::watcher, hub_.last_words(other.rank, fault, std::move(reason)));
+    auto const loss = hub_.last_words(other.rank, fault, std::move(reason));
+    if (!hub_.is_apart()) return hub_.accuse(hub_.local.front(), HostHub::Witness::watcher, loss);
+    for (Rank const rank : hub_.local) hub_.part(rank, loss);
   }
 
   /// Milliseconds until the next look; short where the kernel does not tell about the end of a process.

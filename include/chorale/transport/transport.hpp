@@ -101,11 +101,14 @@ concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag
 /// An endpoint that lets a rank read what lies in another's memory(), when a message has said where. See
 /// SharedMemoryTransport, ParameterClient.
 ///
-/// keeps   memory_of() outlives the other rank's process; what lies there is the other's, who says when it may be read
+/// keeps   memory_of() outlives the other rank's process. It is read when the other has said so, while the reader holds,
+///         and has then seen that the other is not lost
 template <class E>
-concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer) {
+concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t bytes) {
   { at.memory() }        -> std::same_as<Bytes>;
   { at.memory_of(peer) } -> std::same_as<ConstBytes>;
+  { at.lost(peer) }      -> std::same_as<bool>;
+  at.hold(bytes);
 };
 
 /// An endpoint whose ranks are no threads: the transport runs a body on each of them, in turns, in the calling thread.
