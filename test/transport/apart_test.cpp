@@ -273,6 +273,26 @@ TEMPLATE_TEST_CASE("wait_any ends with the first message of any peer, and with t
   CHECK(std::chrono::steady_clock::now() - begin < 15s);                   // no wait_any took its 20 s
 }
 
+TEMPLATE_TEST_CASE("wait_any does not wait while there is more of a long message to take", "[transport][apart]",
+                   LocalTransport, SharedMemoryTransport, TcpTransport) {
+  auto const ended = on_ranks(2, 0, [&](auto& at, auto&) {
+    auto x      = std::uint64_t{0};
+    auto longer = std::vector<std::byte>(1 << 19);
+    if (at.rank() == 0) {
+      at.send(1, Tag{1}, longer).wait();
+      at.recv(1, Tag{2}, in(x)).wait();
+      return;
+    }
+    auto pending = at.recv(0, Tag{1}, longer);
+    std::this_thread::sleep_for(50ms);                                     // until it has begun
+    pending.done();
+    std::this_thread::sleep_for(50ms);                                     // until as much has come as has room
+    while (!pending.done()) expect(at.wait_any(5s), "it waited in vain, though there was something to take");
+    at.send(0, Tag{2}, out(x)).wait();
+  }, apart<TestType>());
+  for (auto const& rank : ended) CHECK(rank.error == "");
+}
+
 TEMPLATE_TEST_CASE("wait_any ends when a rank is lost", "[transport][apart]", LocalTransport, SharedMemoryTransport,
                    TcpTransport) {
   auto const begin = std::chrono::steady_clock::now();

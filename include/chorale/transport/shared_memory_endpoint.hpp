@@ -69,6 +69,7 @@ class HostEndpoint {
   /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
   /// or the time is over; then false.
   bool wait_any(std::chrono::nanoseconds longest) {
+    if (std::exchange(here_->rank.may_go_on, false)) return true;
     auto& heard = here_->rank.heard;
     return hub().wait_for_bell(rank(), heard, longest, [this] { return hub().failed() || lost(rank()); });
   }
@@ -156,7 +157,7 @@ class HostEndpoint::pending {
 
   bool look() {
     if (kind_ == Kind::expose || kind_ == Kind::leave) return met();
-    if (kind_ == Kind::recv && rank_->inbox(peer_).look()) seat().has_moved();   // first: it is the most likely
+    if (kind_ == Kind::recv && rank_->inbox(peer_).look()) rank_->has_moved();   // first: it is the most likely
     if (is_over()) return true;
     rank_->progress();
     return is_over();

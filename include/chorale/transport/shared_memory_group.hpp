@@ -42,7 +42,7 @@ struct HostRank {
       }
     }
     if (moved) {
-      seat.has_moved();
+      has_moved();
       in_vain = 0;
     } else if (++in_vain % 1'024 == 0) {
       for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
@@ -50,11 +50,17 @@ struct HostRank {
     }
   }
 
+  void has_moved() {
+    seat.has_moved();
+    may_go_on = true;
+  }
+
   HostSeat seat;
   std::vector<HostOutbox> outboxes;                                   // [peer]
   std::vector<HostInbox> inboxes;                                     // [peer]
   std::array<bool, host_slots> in_use{};                              // windows that peers may still need
   std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
+  bool may_go_on = false;                                             // something moved since, and more may at once
   unsigned in_vain = 0;                                               // calls of progress() since something moved
 };
 

@@ -63,7 +63,8 @@ struct HostHub {
           std::array<HostProcess, max_host_ranks> const& all)
       : mapping{std::move(mapped)}, file{mapping.base(), layout}, limits{job.limits}, failures{job.failures},
         size{layout.world},
-        spins{share_cores() ? 20 : 2'000},
+        shares_cores{static_cast<unsigned>(size) > std::thread::hardware_concurrency()},
+        spins{shares_cores ? 20 : 2'000},
         local{std::move(ranks)}, processes{all}, host{host_name()} {}
 
   HostMember& member(Rank rank) const { return file.member(rank); }
@@ -110,12 +111,11 @@ struct HostHub {
       if (std::exchange(heard, rung) != rung || lost()) return true;
       if (deadline.passed()) return false;
       if (turns < spins) relax();
-      else if (turns < spins + (share_cores() ? 20 : Patience::many_yields)) std::this_thread::yield();
+      else if (turns < spins + (shares_cores ? 20 : Patience::many_yields)) std::this_thread::yield();
       else sleep_until_rung(mine, rung, deadline.at - std::chrono::steady_clock::now());
     }
   }
 
-  bool share_cores() const { return static_cast<unsigned>(size) > std::thread::hardware_concurrency(); }
   bool is_apart() const { return failures == Failures::apart; }
 
   /// Where failures are apart: is there nothing that one of them can have of the other any more?
@@ -250,7 +250,8 @@ struct HostHub {
   Limits const limits;
   Failures const failures;
   int const size;
-  int const spins;                                                    // few when ranks share cores
+  bool const shares_cores;                                            // more ranks than cores: asking takes a file
+  int const spins;                                                    // few then
   std::vector<Rank> const local;
   std::array<HostProcess, max_host_ranks> const processes;            // [rank]
   std::string const host;

@@ -50,9 +50,8 @@ class HostSeat {
   void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
 
   /// That something of this rank has moved: for those who wait for it.
-  void has_moved() {
-    member_.moved.store(member_.moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  void has_moved() { member_.moved.store(moves() + 1, std::memory_order_relaxed); }
+  std::uint64_t moves() const { return member_.moved.load(std::memory_order_relaxed); }
 
   /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
   [[noreturn]] void mismatch(Rank peer, Tag tag, HostAnnounced theirs, HostAnnounced ours) {
@@ -87,11 +86,14 @@ class HostSeat {
   template <class Done, class Whom>
   void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
     if (done()) return;
-    auto patience = Patience{hub_.spins};
-    auto vain     = Vain{};
+    auto patience    = Patience{hub_.spins};
+    auto vain        = Vain{};
+    auto moved       = moves();
+    auto const going = [&] { return moves() != moved; };                    // a piece of a long message: more may follow
     for (auto turn = 0; !done(); ++turn) {
-      if (!patience.asleep()) patience.pause();
-      else if (hub_.sleep(rank_, done)) break;
+      if (going()) moved = moves();
+      else if (!patience.asleep()) patience.pause();
+      else hub_.sleep(rank_, [&] { return done() || going(); });
       if (!patience.slow() || (!patience.asleep() && turn % 64 != 0)) continue;
       member_.waits_for.store(1 + whom(), std::memory_order_relaxed);
       look_around(vain, tag, what, whom(), done);
@@ -110,15 +112,14 @@ class HostSeat {
   template <class Done>
   void look_around(Vain& vain, Tag tag, char const* what, Rank peer, Done&& done) {
     if (hub_.member(peer).gone.load(std::memory_order_acquire) != 0) {      // what it sent before may still be there
-      auto const moved = member_.moved.load(std::memory_order_relaxed);
-      if (done() || member_.moved.load(std::memory_order_relaxed) != moved) return;
+      auto const moved = moves();
+      if (done() || moves() != moved) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
     }
     auto const culprit = hub_.is_apart() ? peer : last_of_chain(peer);
     auto const& other  = hub_.member(culprit);
     auto const now     = std::chrono::steady_clock::now();
-    auto const seen    = std::tuple{culprit, member_.moved.load(std::memory_order_relaxed),
-                                    other.moved.load(std::memory_order_relaxed),
+    auto const seen    = std::tuple{culprit, moves(), other.moved.load(std::memory_order_relaxed),
                                     other.sequence.load(std::memory_order_relaxed),
                                     other.step.load(std::memory_order_relaxed)};
     if (seen != vain.seen) vain = {seen, now, false};
