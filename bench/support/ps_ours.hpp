@@ -105,6 +105,8 @@ Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& wha
 }
 
 /// Microseconds of a call when both workers call at once.
+///
+/// transport   whose ranks fail apart, as ParameterServerStrategy has it
 template <class Transport>
 double our_ps(PsCase const& what, int servers, Transport const& transport) {
   using namespace chorale;
@@ -130,12 +132,13 @@ double our_ps(PsCase const& what, int servers, Transport const& transport) {
 
 inline double ps_over_tcp(PsCase const& what, int servers) {
   auto const addresses = chorale::free_loopback_addresses(ps_workers + servers);
-  return our_ps(what, servers, chorale::TcpTransport{.addresses = addresses});
+  return our_ps(what, servers, chorale::TcpTransport{.addresses = addresses, .failures = chorale::Failures::apart});
 }
 
 inline double ps_over_shared_memory(PsCase const& what, int servers) {
   auto const name = "bench-ps-" + std::to_string(getpid());
-  return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20});
+  return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20,
+                                                              .failures = chorale::Failures::apart});
 }
 
 /// The same bytes over sockets by hand, between two workers and one that takes or gives them: the medium's limit.

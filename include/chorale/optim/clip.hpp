@@ -10,12 +10,14 @@ namespace chorale::optim {
 
 /// The factor that brings gradients · scale to a global norm of at most `limit`; 1 when they are below it.
 ///
-/// gradients    of all variables together, reduced: every replica finds the same factor
-/// source       Pascanu et al., ICML 2013; tf.clip_by_global_norm
+/// squared_norm    of the gradients of all variables together
+/// source          Pascanu et al., ICML 2013; tf.clip_by_global_norm
 inline float clip_factor(double squared_norm, float scale, float limit) {
   auto const norm = std::sqrt(squared_norm) * static_cast<double>(scale);
   return norm > static_cast<double>(limit) ? static_cast<float>(static_cast<double>(limit) / norm) : 1.0F;
 }
+
+/// The same for gradients of all variables together, reduced: every replica finds the same factor.
 template <class D>
 float clip_factor(Span<float const> gradients, float scale, float limit) {
   return clip_factor(Kernels<D>::squared_norm(gradients), scale, limit);

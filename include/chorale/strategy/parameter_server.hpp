@@ -195,7 +195,7 @@ class ParameterService {
   void complete(Rank w, Session& s) {
     if constexpr (ReadsInPlace<E>) {
       if (s.request.place != 0) {
-        auto const held = at_->hold(s.request.place);
+        auto const held = at_->hold(shard_.size() * sizeof(float));
         return at_->lost(rank_of(w)) ? lose(w) : take(w, s);
       }
     }

@@ -42,6 +42,8 @@ class HostEndpoint {
 
   /// This rank's part of the shared memory, for what is to be exposed, and for messages that are to be copied once.
   Bytes memory() const { return hub().file.arena(rank()); }
+
+  /// Another rank's part. What lies there is that rank's, who says when it may be read.
   ConstBytes memory_of(Rank peer) const {
     expect_rank(peer);
     return hub().file.arena(peer);
@@ -70,8 +72,7 @@ class HostEndpoint {
   /// or the time is over; then false.
   bool wait_any(std::chrono::nanoseconds longest) {
     if (std::exchange(here_->rank.may_go_on, false)) return true;
-    auto& heard = here_->rank.heard;
-    return hub().wait_for_bell(rank(), heard, longest, [this] { return hub().failed() || lost(rank()); });
+    return hub().wait_for_bell(rank(), here_->rank.heard, longest, [this] { return lost(rank()); });
   }
 
   void announce(Operation const& operation) { seat().announce(operation); }

@@ -106,12 +106,12 @@ struct HostHub {
     auto& mine = member(me);
     if (mine.listens.exchange(1) == 0) return true;                   // nobody has rung so far
     auto const deadline = Deadline::after(longest);
-    for (int turns = 0;; ++turns) {
+    auto patience       = Patience{spins, shares_cores ? rests : Patience::many_yields};
+    for (;;) {
       auto const rung = mine.bell.load(std::memory_order_acquire);
       if (std::exchange(heard, rung) != rung || lost()) return true;
       if (deadline.passed()) return false;
-      if (turns < spins) relax();
-      else if (turns < spins + (shares_cores ? 20 : Patience::many_yields)) std::this_thread::yield();
+      if (!patience.asleep()) patience.pause();
       else sleep_until_rung(mine, rung, deadline.at - std::chrono::steady_clock::now());
     }
   }
@@ -258,6 +258,7 @@ struct HostHub {
 
  private:
   static constexpr std::uint32_t waiting = 1, listening = 2;          // how a rank is asleep
+  static constexpr int rests             = 20;                        // yields before it sleeps, listening
 
   void ring_if_asleep(Rank rank) const {
     auto& other       = member(rank);
