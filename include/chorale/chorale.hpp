@@ -35,6 +35,7 @@
 #include <chorale/data/idx.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/clip.hpp>
+#include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/placement/placement.hpp>

@@ -58,10 +58,10 @@ struct Flat : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn:
 struct Dropped : nn::Sequential<nn::Input<64>, nn::Dropout<50>, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
 
 /// Everything that some steps leave, with batches of 5 and of 3 rows in turn.
-template <class Net, class Ready, class Device>
-std::vector<float> after_steps(Device const& device, Ready ready, int steps) {
+template <class Net, class Ready, class Device, class Optimizer = optim::Adam>
+std::vector<float> after_steps(Device const& device, Ready ready, int steps, Optimizer const& optimizer = {}) {
   auto const scope = typename Device::Scope{device};
-  auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
   auto copy        = model.instantiate(device, 3);
   auto all         = std::vector<float>{};
   for (int step = 0; step < steps; ++step) {
@@ -133,6 +133,9 @@ TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]")
     CHECK(same_bits(after_steps<Net>(gpu->replaying(), in_between, 9), launched));
   };
   check(Cnn{}), check(Flat{}), check(Dropped{});
+  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};          // another scale: recorded anew
+  CHECK(same_bits(after_steps<Flat>(gpu->replaying(), LooksAtEnd{}, 9, scaled),
+                  after_steps<Flat>(*gpu, in_between, 9, scaled)));
 }
 
 TEST_CASE("the host comes by in the first two steps of a number of rows", "[tensor][cuda]") {

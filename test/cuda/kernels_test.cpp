@@ -4,6 +4,7 @@
 // and updates are compared. Skipped where there is no GPU.
 #include "test/cuda/device.hpp"
 #include "test/cuda/same.hpp"
+#include "test/support/tiny.hpp"
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/conv2d.hpp>
@@ -14,6 +15,7 @@
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/optim/adam.hpp>
+#include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 
@@ -41,16 +43,18 @@ struct Uneven : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<4, 3, nn::Same>, n
                                nn::Flatten, nn::Dense<3>> {};
 
 /// Gradients on a GPU whose products round their factors, against those of the CPU in float.
-template <class Net, Products P>
-void check_rounded(Cuda const& gpu, double most) {
+template <class Net, Products P, class Optimizer = optim::SGD>
+void check_rounded(Cuda const& gpu, double most, Optimizer const& optimizer = {}) {
   auto const scope  = Cuda::Scope{gpu};
   auto const learn  = [](auto model) {
     auto const data = test::Rows<int>{Net::input::size, 1};
     model.value_and_gradient(data.batch(), 0, [](std::size_t) {}, Together{});
-    return std::vector<float>(model.gradients().values.begin(), model.gradients().values.end());
+    auto g = std::vector<float>(model.gradients().values.begin(), model.gradients().values.end());
+    for (auto& x : g) x /= model.optimizer.loss_scale.value;
+    return g;
   };
   auto const loss = loss::SparseCrossEntropy{};
-  auto const got  = learn(nn::compile<nn::WithProducts<Net, P>>(loss, optim::SGD{}).instantiate(gpu, 3));
+  auto const got  = learn(nn::compile<nn::WithProducts<Net, P>>(loss, optimizer).instantiate(gpu, 3));
   auto const want = learn(nn::compile<Net>(loss, optim::SGD{}).instantiate(Cpu{}, 3));
   for (auto const& variable : Net::plan.variables) {
     INFO(std::string_view{variable.name});
@@ -68,6 +72,28 @@ TEST_CASE("products that round on a GPU are the CPU's to two digits", "[tensor][
   check_rounded<Plain, Products::bf16>(*gpu, 2e-2);
   check_rounded<Even, Products::tf32>(*gpu, 2e-3);
   check_rounded<Even, Products::bf16>(*gpu, 2e-2);
+  check_rounded<Plain, Products::fp16>(*gpu, 2e-3, optim::LossScaled{optim::SGD{}, 1'024});
+  check_rounded<Even, Products::fp16>(*gpu, 2e-3, optim::LossScaled{optim::SGD{}, 1'024});
+}
+
+TEST_CASE("gradients that fp16 would round to zero stay, where the loss is scaled", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("gradients that fp16 would round to zero stay, where the loss is scaled");
+  if (!gpu) return;
+  struct One : nn::Sequential<nn::Input<16>, nn::Dense<8>> {};
+  auto const scope = Cuda::Scope{*gpu};
+  auto const loss  = loss::MeanSquaredError{};
+  using Halves     = nn::WithProducts<One, Products::fp16>;
+  auto ours        = nn::compile<Halves>(loss, optim::LossScaled{optim::SGD{}}).instantiate(*gpu, 3);
+  auto theirs      = nn::compile<One>(loss, optim::SGD{}).instantiate(Cpu{}, 3);
+  auto data        = tiny::batch<float>(16, 16, 8);
+  for (auto& y : data.y) y *= 3e-8F;
+  auto const learn = [&](auto& model) {
+    std::ranges::fill(model.net.variables().values, 0.0F);
+    model.value_and_gradient(data.view(), 0, [](std::size_t) {}, Together{});
+    model.optimizer.apply(model.net.variables(), model.gradients());
+    return model.net.variables()[0].value;
+  };
+  CHECK(test::apart(learn(ours), learn(theirs), 1e-30) < 2e-3);
 }
 
 TEST_CASE("products on a GPU are the CPU's, with bias, ReLU and gradients", "[tensor][cuda]") {

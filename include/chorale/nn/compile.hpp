@@ -3,6 +3,7 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/nn/instance.hpp>
+#include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 
 #include <array>
@@ -11,6 +12,13 @@
 #include <utility>
 
 namespace chorale::nn {
+
+namespace detail {
+
+template <class Net>
+concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
+
+}  // namespace detail
 
 /// A network with its loss, optimizer and metrics: a value that knows nothing of devices or replicas.
 ///
@@ -60,8 +68,15 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
       optim::Optimizer<Optimizer>,
       "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "
       "update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
+  static_assert(!detail::MultipliesHalves<Net> || optim::scales_loss<Optimizer>,
+                "chorale: under Products::fp16 small gradients round to zero, so the loss has to be scaled. Write "
+                "optim::LossScaled{optimizer}, or use Products::bf16");
   return {std::move(loss), std::move(optimizer), {std::move(metrics)...}};
 }
+
+/// Are its gradients those of a loss that optim::LossScaled multiplies?
+template <class M>
+concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
 
 /// A network with its loss, optimizer and metrics: what Keras calls a compiled model. See nn::compile.
 template <class M, class D>

@@ -90,6 +90,10 @@ class Instance {
                   "chorale: batch normalization does not run under ParameterServerStrategy, where nobody moves its "
                   "statistics. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
+    static_assert(!Rule::scales_loss,
+                  "chorale: optim::LossScaled does not run under ParameterServerStrategy, whose servers do not know by "
+                  "what a worker has scaled its loss. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
+                  "replica.value_and_gradient(model, batch)");
     return value_and_gradient(batch, first_row, std::forward<Ready>(ready), Together{});
   }
 
@@ -107,7 +111,8 @@ class Instance {
     auto& executor  = executor_for(batch);
     auto const now  = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                                   .first_row = first_row};
-    auto const pass = Pass{.training = true, .now = now, .together = together};
+    auto const pass =
+        Pass{.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value};
     auto const loss = [&] {
       if constexpr (QueuesWork<D>) return queue_gradients(batch, executor, pass, g, ready);
       else return compute_gradients(batch, executor, pass, g, ready);
@@ -210,11 +215,12 @@ class Instance {
     executor.read(batch.x.data());
     executor.forward(pass);
     write_header(batch, executor, g.values);
+    if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(), pass.loss_scale);
     auto const loss = g.loss();
     ready(plan::header);
     auto checked = plan::header;
     executor.backward(pass, [&](std::size_t end) {
-      if (optimizer.on_non_finite != NonFinite::allow) mark_non_finite(g, std::exchange(checked, end), end);
+      if (optimizer.checks()) mark_non_finite(g, std::exchange(checked, end), end);
       ready(end);                                                          // now they may change
     });
     return loss;
@@ -227,7 +233,7 @@ class Instance {
                         Ready&& ready) {
     auto step       = queued(batch, executor, pass);
     auto const loss =
-        device_.replays() ? step.replay(g, optimizer.on_non_finite) : step.learn(g, optimizer.on_non_finite, ready);
+        device_.replays() ? step.replay(g, optimizer.checks()) : step.learn(g, optimizer.checks(), ready);
     if (auto const variable = step.fault(g)) mark_fault(g, *variable);
     mark(g);
     return loss;

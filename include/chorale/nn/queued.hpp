@@ -42,9 +42,9 @@ class Queued {
   ///
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready>
-  float learn(Gradients const& g, NonFinite on_non_finite, Ready& ready) {
+  float learn(Gradients const& g, bool checks, Ready& ready) {
     if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
-      queue_all(g, on_non_finite);
+      queue_all(g, checks);
       return look(g);
     } else {
       constexpr bool follows = requires { requires Ready::follows_queue; };
@@ -55,9 +55,10 @@ class Queued {
       if constexpr (!follows || !all_metrics_queue()) loss = look(g);
       if constexpr (follows) step().keep(g.values.data());
       ready(plan::header);
+      scale_loss();
       auto checked = plan::header;
       executor_->backward(pass_, [&](std::size_t end) {
-        if (on_non_finite != NonFinite::allow) step().find_bad(g.values, std::exchange(checked, end), end);
+        if (checks) step().find_bad(g.values, std::exchange(checked, end), end);
         if constexpr (!follows) executor_->settle();
         ready(end);
       });
@@ -68,11 +69,11 @@ class Queued {
   }
 
   /// The same, recorded and replayed: nothing is ready before all is.
-  float replay(Gradients const& g, NonFinite on_non_finite) {
+  float replay(Gradients const& g, bool checks) {
     CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
                     "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
                     "Cuda without replaying(), or nn::BatchNorm");
-    step().replay(on_non_finite, [&] { queue_all(g, on_non_finite); });
+    step().replay({checks, pass_.loss_scale}, [&] { queue_all(g, checks); });
     return look(g);
   }
 
@@ -99,12 +100,13 @@ class Queued {
  private:
   auto& step() { return executor_->step(); }
 
-  void queue_all(Gradients const& g, NonFinite on_non_finite) {
+  void queue_all(Gradients const& g, bool checks) {
     step().begin(g.values);
     executor_->forward(pass_);
     queue_header(g.values);
+    scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
-    if (on_non_finite != NonFinite::allow) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
+    if (checks) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
     step().end();
   }
 
@@ -146,6 +148,11 @@ class Queued {
       if constexpr (queues<Metric>)
         metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&header[at]));
     });
+  }
+
+  void scale_loss() {
+    if (pass_.loss_scale != 1)
+      Kernels<D>::multiply(batch_->rows * width, executor_->d_output(), pass_.loss_scale);
   }
 
   template <class F>

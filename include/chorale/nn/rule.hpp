@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/optim/clip.hpp>
+#include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -28,7 +29,11 @@ class Rule {
     return n;
   }();
 
-  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots}, moved_(moving) {}
+  static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
+
+  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots}, moved_(moving) {
+    if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
+  }
 
   float rate() const { return rule_.rate(now); }
 
@@ -40,15 +45,19 @@ class Rule {
     return slots_.first(std::min(slots_.size(), n * Plan.body().size()));
   }
 
+  /// Does it want to know whether gradients are finite?
+  bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
+
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
   /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient.
   ///
   /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
   ///           replica and variable, and the variables are those of the step before
   void apply(Variables const& variables, Gradients const& gradients) {
+    auto const scaled_by = loss_scale.value;
     if (accepts(gradients)) {
       take_moving(variables, gradients);
-      rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients), now});
+      rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients, scaled_by), now});
       put_moving(variables);
     }
     if (gradients.rows() != 0) ++now.step;
@@ -61,19 +70,25 @@ class Rule {
   }
 
   optim::Moment now;                                                       // epoch is the trainer's to set
-  NonFinite on_non_finite = NonFinite::stop;  
+  NonFinite on_non_finite = NonFinite::stop;
   std::size_t skipped     = 0;                                             // steps whose update was left out
+  optim::LossScale loss_scale;                                             // of the next step: gradients are times it
 
  private:
   bool accepts(Gradients const& gradients) {
     if (gradients.rows() == 0) return false;
-    auto const fault = on_non_finite == NonFinite::allow ? std::string{} : non_finite(gradients);
-    if (!fault.empty() && on_non_finite == NonFinite::stop)
+    auto const fault = checks() ? non_finite(gradients) : std::string{};
+    if constexpr (scales_loss) {
+      if (fault.empty()) loss_scale.held(rule_.growth_steps);
+      else if (std::isfinite(gradients.loss()) && loss_scale.halve()) return ++skipped, false;
+    }
+    if (fault.empty() || on_non_finite == NonFinite::allow) return true;
+    if (on_non_finite == NonFinite::stop)
       throw NumericFault{fault + "; no variable was changed.",
                          "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
                          "FitOptions::on_non_finite."};
-    skipped += fault.empty() ? 0 : 1;
-    return fault.empty();
+    ++skipped;
+    return false;
   }
 
   /// What is not finite in reduced gradients; empty when all is. Every replica finds the same.
@@ -127,8 +142,8 @@ class Rule {
       }
   }
 
-  float scale(Gradients const& gradients) const {
-    auto const mean = 1.0F / gradients.rows();
+  float scale(Gradients const& gradients, float scaled_by) const {
+    auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
     return mean * optim::clip_factor<D>(gradients.body(), mean, rule_.global_clipnorm);
   }

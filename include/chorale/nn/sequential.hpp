@@ -161,6 +161,7 @@ struct Sequential<Input<D...>, Layers...> {
 /// A network whose products may round their factors; its variables are those of the network itself, also in files.
 ///
 ///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)
+///   nn::compile<nn::WithProducts<Net, Products::fp16>>(loss, optim::LossScaled{optimizer}, metrics...)
 template <class Net, Products P>
 struct WithProducts : Net {
   static constexpr auto products = P;

@@ -93,6 +93,9 @@ class Running<S, R, T> {
   auto create(Model const& model, Seed seed = {}) {
     static_assert(nn::ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs input, output and "
         "instantiate(device, seed). See nn::compile");
+    static_assert(!(keeps_residual<typename operation_of<R, endpoint>::type> && nn::ScalesLoss<Model>),
+        "chorale: optim::LossScaled does not fit a Reduce that leaves a part of the gradients for later steps, whose "
+        "scale may be another. Use RingAllReduce, or Products::bf16");
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {

@@ -92,6 +92,8 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
                  cudaStream_t queue);
 cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
+/// x *= factor
+cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
 
 /// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
 inline constexpr unsigned long long no_bad = ~0ULL;

@@ -20,6 +20,10 @@ namespace chorale::cpu {
 struct Loops {
   /// y = x, n numbers
   static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
+  /// x *= factor, n numbers
+  static void multiply(std::size_t n, float* x, float factor) {
+    for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
+  }
 
   /// Sum over rows of -log softmax(logits)[label], and its gradient by the logits.
   ///

@@ -60,6 +60,10 @@ cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue)
   return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
 }
 
+cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) { x[i] *= factor; });
+}
+
 cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
                      cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) {

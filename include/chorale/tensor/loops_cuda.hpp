@@ -26,6 +26,10 @@ struct Loops {
   static void copy(std::size_t n, float const* x, float* y) {
     cuda::copy(y, x, n * sizeof(float));
   }
+  /// x *= factor, n numbers
+  static void multiply(std::size_t n, float* x, float factor) {
+    expect(launch::multiply(n, x, factor, queue()), "multiply");
+  }
 
   static void sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                    float* d_logits, SumOfRows to) {

@@ -23,14 +23,15 @@ enum class Pool { max, average };
 enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu };
 
 /// What products of matrices and convolutions may round their factors to; they add up in float. Activations, variables
-/// and gradients are float under all of them, so none needs loss scaling. A device without a faster way is more exact.
+/// and gradients are float under all of them. A device without a faster way is more exact.
 ///
 ///   f32     the float that they are
 ///   tf32    11 bits of precision: GPUs
 ///   bf16    8 bits: GPUs, but for convolutions, which take tf32; CPUs with AMX
+///   fp16    11 bits, and of 6e-8 to 65504 alone, so the loss is scaled (optim::LossScaled): GPUs, but for convolutions
 ///
 /// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
-enum class Products { f32, tf32, bf16 };
+enum class Products { f32, tf32, bf16, fp16 };
 
 /// Whose rows batch normalization looks at: a replica's share, or the whole batch.
 enum class Normalize { over_share, over_batch };
@@ -68,6 +69,7 @@ struct Pass {
   StepNumbers now   = {};
   Together together = {};                                                  // of layers that need all replicas
   StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
+  float loss_scale  = 1;                                                   // by what gradients are multiplied
 };
 
 /// Where a sum over rows goes.
@@ -107,6 +109,7 @@ struct Ports {
 ///   sparse_cross_entropy, cross_entropy, squared_error
 ///               loss over rows and its gradient
 ///   copy        numbers from one place to another
+///   multiply    numbers by one number
 ///   Step        of a device that QueuesWork
 template <class D>
 struct Kernels;

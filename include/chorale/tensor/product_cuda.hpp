@@ -68,6 +68,7 @@ class Product {
       case Products::f32:  return CUBLAS_COMPUTE_32F;
       case Products::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
       case Products::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+      case Products::fp16: return CUBLAS_COMPUTE_32F_FAST_16F;
     }
     return CUBLAS_COMPUTE_32F;
   }

@@ -64,11 +64,18 @@ class Kernels<Cuda>::Step {
   /// Keeps a header of gradients before it is reduced.
   void keep(float const* header) { cuda::copy(there_->sums.data(), header, sizeof there_->sums); }
 
+  /// What of the host's is in the work of a step, and so in its record.
+  struct Kind {
+    bool checks;
+    float loss_scale;
+    bool operator==(Kind const&) const = default;
+  };
+
   /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
   ///
   /// kind    of the work: other work is recorded anew
   template <class Work>
-  void replay(NonFinite kind, Work&& work) {
+  void replay(Kind kind, Work&& work) {
     if (!has_run_) {
       has_run_ = true;
       return work();
@@ -99,7 +106,7 @@ class Kernels<Cuda>::Step {
   CudaCopies::block pinned_;
   Both* here_;
   bool has_run_       = false;
-  NonFinite recorded_ = {};
+  Kind recorded_      = {};
   cuda::Graph graph_;
 };
 

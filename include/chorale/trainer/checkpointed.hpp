@@ -117,6 +117,8 @@ class Checkpointed : public Copies<M, S, R, T> {
       }
       copy.optimizer.now.step = position.update;
       if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
+      if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it begins anew
+        copy.optimizer.loss_scale = {static_cast<float>(position.loss_scale), position.loss_scale_steps};
       totals = position.totals;
       if constexpr (lossy<R>) take_residual(replica, copy, rest);
     }, copies_, found, totals_, numbers, owed);
@@ -135,6 +137,7 @@ class Checkpointed : public Copies<M, S, R, T> {
       auto owed = Residuals{};                                             // nothing that servers would know
       position  = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
       if (position.found == 0) return;
+      position.loss_scale = 0;                                             // no worker of servers scales its loss
       replica.assign(copy.net.variables());
       replica.assign_slots(copy.optimizer.slots(), copy.gradients(), static_cast<std::uint64_t>(position.servers));
     }, copies_);
@@ -205,6 +208,10 @@ class Checkpointed : public Copies<M, S, R, T> {
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;
     position.rate     = rule.now.rate.value_or(0);
+    if (rule.scales_loss) {
+      position.loss_scale     = rule.loss_scale.value;
+      position.loss_scale_steps = rule.loss_scale.steps;
+    }
     saved.save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = step(), .begin = begin,

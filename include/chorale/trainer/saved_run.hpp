@@ -32,13 +32,17 @@ struct Position {
   std::int64_t has_rate = 0;                                               // 1: a callback set the learning rate
   double rate           = 0;
   Totals totals{};                                                         // of this epoch so far
+  double loss_scale             = 0;                                       // 0: losses are not scaled
+  std::int64_t loss_scale_steps = 0;                                       // since that last changed
 
-  /// All of it but `found`, as a checkpoint has it; whole numbers are exact up to 2^53.
+  /// All of it but `found`, as a checkpoint has it; whole numbers are exact up to 2^53. The last two only where losses
+  /// are scaled.
   std::vector<double> numbers() const {
     auto all = std::vector<double>{};
     for (auto const n : {update, epoch, steps, pass, batch, servers, has_rate}) all.push_back(static_cast<double>(n));
     all.push_back(rate);
     all.insert(all.end(), totals.sums.begin(), totals.sums.end());
+    if (loss_scale != 0) all.insert(all.end(), {loss_scale, static_cast<double>(loss_scale_steps)});
     return all;
   }
   static Position of(Span<double const> numbers) {
@@ -49,6 +53,9 @@ struct Position {
       *field = static_cast<std::int64_t>(*at++);
     position.rate = *at++;
     for (auto& sum : position.totals.sums) sum = *at++;
+    if (at == numbers.end()) return position;
+    position.loss_scale     = *at++;
+    position.loss_scale_steps = static_cast<std::int64_t>(*at);
     return position;
   }
 };
@@ -107,9 +114,14 @@ class SavedRun {
     auto numbers = Position{}.numbers();
     last->copy(Section::variables, slots_of(variables));
     last->copy(Section::optimizer, optimizer_slots(variables, slots));
-    auto wanted = std::vector<TensorSlot>{slot("position", Span<double>{numbers})};
+    auto wanted = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
     auto unused = std::list<std::vector<double>>{};                        // of callbacks that this fit does not have
+    auto const scaled = Position{.loss_scale = 1}.numbers().size();
     for (auto const& tensor : (*last)[Section::state]) {
+      if (tensor.name == position && tensor.bytes.size() == scaled * sizeof(double)) {
+        numbers.resize(scaled);
+        wanted[0] = slot(position, Span<double>{numbers});
+      }
       if (tensor.name == residual && tensor.dtype == Dtype::f32 && tensor.shape.size() == 2) {
         owed = {static_cast<std::size_t>(tensor.shape[0]), std::vector<float>(tensor.bytes.size() / sizeof(float))};
         wanted.push_back({residual, Dtype::f32, tensor.shape, std::as_writable_bytes(Span<float>{owed.values})});
@@ -128,17 +140,16 @@ class SavedRun {
     return Position::of(numbers);
   }
 
-  void save(Variables const& variables, Span<float> slots, Position const& position,
+  void save(Variables const& variables, Span<float> slots, Position const& at,
             std::vector<CallbackState> const& states, Residuals& owed) {
-    auto numbers = position.numbers();
+    auto numbers = at.numbers();
     auto state = CheckpointState{};
-    state.at   = {.step = static_cast<std::uint64_t>(position.update),
-                  .epoch = static_cast<std::uint64_t>(position.epoch),
-                  .batch = static_cast<std::uint64_t>(position.batch), .world = static_cast<std::uint64_t>(world_),
+    state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
+                  .batch = static_cast<std::uint64_t>(at.batch), .world = static_cast<std::uint64_t>(world_),
                   .plan = plan_};
     state.variables = tensors(slots_of(variables));
     state.optimizer = tensors(optimizer_slots(variables, slots));
-    auto of_run     = std::vector<TensorSlot>{slot("position", Span<double>{numbers})};
+    auto of_run     = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
     for (auto const& told : states) of_run.push_back(slot(told.name, told.numbers));
     if (owed.ranks != 0)
       of_run.push_back({residual, Dtype::f32, {owed.ranks, owed.values.size() / owed.ranks},
@@ -167,6 +178,7 @@ class SavedRun {
   void say_goes_on() { Ended::remove_from(checkpoints_.options().folder); }
 
  private:
+  static constexpr char const* position = "position";
   static constexpr char const* residual = "residual";
 
   static TensorSlot slot(std::string name, Span<double> numbers) {

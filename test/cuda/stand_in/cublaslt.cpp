@@ -4,6 +4,8 @@
 // runtime.cpp.
 #include "test/cuda/stand_in/queue.hpp"
 
+#include <chorale/core/half.hpp>
+
 #include <cublasLt.h>
 
 #include <bit>
@@ -19,7 +21,7 @@ struct Matrix {
   std::int64_t leading;
 };
 struct Work {
-  int cut;                                                 // last bits of a factor that are rounded away
+  cublasComputeType_t compute;
   std::int32_t turn_a, turn_b;
   cublasLtEpilogue_t after;
   float* bias;
@@ -34,9 +36,15 @@ auto& as(void const* p) {
   return *static_cast<T*>(const_cast<void*>(p));
 }
 
-float rounded(float x, int cut) {
-  auto const half = cut == 0 ? 0U : 1U << (cut - 1);
-  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + half) >> cut << cut);
+/// A factor as it is multiplied.
+float rounded(float x, cublasComputeType_t compute) {
+  switch (compute) {
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+      return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000U) & ~0x1fffU);
+    case CUBLAS_COMPUTE_32F_FAST_16BF: return chorale::bf16{x};
+    case CUBLAS_COMPUTE_32F_FAST_16F:  return chorale::fp16{x};
+    default: return x;
+  }
 }
 
 void multiply(Work const& w, void const* a, Matrix const& x, void const* b, Matrix const& y, void* to,
@@ -52,8 +60,8 @@ void multiply(Work const& w, void const* a, Matrix const& x, void const* b, Matr
     for (std::uint64_t j = 0; j < z.columns; ++j) {
       auto sum = 0.0F;
       for (std::uint64_t l = 0; l < k; ++l)
-        sum += rounded(w.turn_a ? at(a, x, l, i) : at(a, x, i, l), w.cut) *
-               rounded(w.turn_b ? at(b, y, j, l) : at(b, y, l, j), w.cut);
+        sum += rounded(w.turn_a ? at(a, x, l, i) : at(a, x, i, l), w.compute) *
+               rounded(w.turn_b ? at(b, y, j, l) : at(b, y, l, j), w.compute);
       if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) sum += w.bias[i];
       if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
       static_cast<float*>(to)[j * static_cast<std::uint64_t>(z.leading) + i] = sum;
@@ -76,9 +84,14 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
   return delete &as<Matrix>(l), CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute, cudaDataType) {
-  auto const cut = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 13 : compute == CUBLAS_COMPUTE_32F_FAST_16BF ? 16 : 0;
-  create(d, Work{cut, 0, 0, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
-  return cut != 0 || compute == CUBLAS_COMPUTE_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  create(d, Work{compute, 0, 0, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
+  switch (compute) {
+    case CUBLAS_COMPUTE_32F:
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+    case CUBLAS_COMPUTE_32F_FAST_16F:  return CUBLAS_STATUS_SUCCESS;
+    default:                           return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete &as<Work>(d), CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t which,

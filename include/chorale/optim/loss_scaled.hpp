@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/optim/optimizer.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+
+namespace chorale::optim {
+
+/// By what the loss is multiplied before its gradients are computed, and how many steps it has held.
+///
+/// keeps   a power of two from 1 to `largest`: to multiply and to divide by it rounds nothing
+struct LossScale {
+  static constexpr float largest = 16'777'216;                             // 2^24
+
+  float value        = 1;
+  std::int64_t steps = 0;                                                  // since it last changed
+
+  /// After a step whose gradients are finite.
+  void held(std::int64_t growth_steps) {
+    if (++steps < growth_steps) return;
+    value = std::min(2 * value, largest);
+    steps = 0;
+  }
+  /// After one whose gradients are not. False: the scale is 1, and not to blame.
+  bool halve() {
+    if (value <= 1) return false;
+    value /= 2;
+    steps = 0;
+    return true;
+  }
+};
+
+/// An optimizer for products in half precision, where small gradients round to zero: the loss is scaled up, and the
+/// update divides by as much. A step whose gradients overflow on any replica is left out on all, and the scale halves;
+/// after `growth_steps` steps that do not it doubles. Gradients that are not finite at scale 1 are FitOptions' matter.
+///
+///   nn::compile<nn::WithProducts<Net, Products::fp16>>(loss, optim::LossScaled{optim::Adam{.learning_rate = 1e-3F}})
+///
+/// keeps    what it multiplies by is a power of two: unless a number overflows or is denormal, the bits are those of O
+/// source   Micikevicius et al., ICLR 2018; tf.keras.optimizers.LossScaleOptimizer
+template <Optimizer O>
+struct LossScaled : O {
+  /// scale     the first: a power of two, 1 to LossScale::largest
+  /// growth    steps until it doubles
+  explicit LossScaled(O const& rule, float scale = 32'768, std::int64_t growth = 2'000)
+      : O{rule}, initial_scale{scale}, growth_steps{growth} {
+    CHORALE_EXPECTS(scale >= 1 && scale <= LossScale::largest && (std::bit_cast<std::uint32_t>(scale) & 0x7f'ffffU) == 0,
+                    "a loss scale is a power of two from 1 to 16777216, got " + std::to_string(scale));
+    CHORALE_EXPECTS(growth >= 1, "a loss scale grows after 1 step or more, got " + std::to_string(growth));
+  }
+
+  float initial_scale;
+  std::int64_t growth_steps;
+};
+
+template <class O>
+inline constexpr bool scales_loss = false;
+template <class O>
+inline constexpr bool scales_loss<LossScaled<O>> = true;
+
+}  // namespace chorale::optim

@@ -1,0 +1,10 @@
+// halves_not_scaled.cpp   expect: chorale: under Products::fp16 small gradients round to zero, so the loss has to be scaled
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>> {};
+using Halves = nn::WithProducts<Net, Products::fp16>;
+
+auto model() { return nn::compile<Halves>(loss::SparseCrossEntropy{}, optim::SGD{}); }

@@ -1,0 +1,10 @@
+// halves_scaled.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>> {};
+using Halves = nn::WithProducts<Net, Products::fp16>;
+
+auto model() { return nn::compile<Halves>(loss::SparseCrossEntropy{}, optim::LossScaled{optim::SGD{}}); }

@@ -1,0 +1,20 @@
+// scaled_on_servers.cpp   expect: chorale: optim::LossScaled does not run under ParameterServerStrategy
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+#include <chorale/strategy/parameter_server_strategy.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
+auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::LossScaled{optim::SGD{}});
+
+auto connect() { return Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}}; }
+
+void learn(Batch const& batch) {
+  auto live   = connect();
+  auto copies = live.create(model);
+  live.run([&](auto& replica, auto& copy) {
+    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+    live.strategy().update(replica, copy, gradients);
+  }, copies);
+}
