@@ -7,12 +7,14 @@
 #include "test/support/tiny.hpp"
 
 #include <chorale/nn/activation.hpp>
+#include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/residual.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/loss_scaled.hpp>
@@ -41,6 +43,15 @@ struct Uneven : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<4, 3, nn::Same>, n
                                nn::Conv2D<5, 2, nn::Same, nn::Stride<2>>, nn::ELU, nn::Conv2D<6, 4, nn::Same>,
                                nn::MaxPool2D<3, nn::Same, nn::Stride<2>>, nn::AveragePool2D<2, nn::Same, nn::Stride<1>>,
                                nn::Flatten, nn::Dense<3>> {};
+
+struct Branched
+    : nn::Sequential<nn::Input<9, 9, 3>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,
+                     nn::Residual<nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,
+                                  nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>>, nn::ReLU,
+                     nn::Residual<nn::Conv2D<6, 3, nn::Stride<2>, nn::Pad<1>>, nn::Residual<nn::Tanh>,
+                                  nn::Shortcut<nn::Conv2D<6, 1, nn::Stride<2>, nn::NoBias>, nn::BatchNorm<>>>, nn::ReLU,
+                     nn::MaxPool2D<3, nn::Stride<2>, nn::Pad<1>>, nn::Flatten, nn::Residual<nn::Dense<54>>,
+                     nn::Dense<3>> {};
 
 /// Gradients on a GPU whose products round their factors, against those of the CPU in float.
 template <class Net, Products P, class Optimizer = optim::SGD>
@@ -119,6 +130,12 @@ TEST_CASE("windows with uneven pads, strides and overlaps on a GPU are the CPU's
   auto const gpu = gpu_or_skip("windows with uneven pads, strides and overlaps on a GPU are the CPU's");
   if (!gpu) return;
   check_same<Uneven>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+}
+
+TEST_CASE("residuals with and without shortcuts on a GPU are the CPU's", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("residuals with and without shortcuts on a GPU are the CPU's");
+  if (!gpu) return;
+  check_same<Branched>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
 }
 
 TEST_CASE("update rules on a GPU are the CPU's", "[tensor][cuda]") {

@@ -64,13 +64,13 @@ inline double difference(Span<PlannedVariable const> plan, Span<float const> val
   return worst;
 }
 
-template <class Trainer>
+template <class N = SyncNet, class Trainer>
 void check_like_one(Trainer trainer) {
-  static auto const one = reference<SyncNet>();
+  static auto const one = reference<N>();
   auto const fit = trainer.fit(uneven(), watched);
   CHECK(fit[0].scores.rows() == 234);
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
-  CHECK(difference(SyncNet::plan.variables, tiny::values_of(trainer), one.first) < 1e-5);
+  CHECK(difference(N::plan.variables, tiny::values_of(trainer), one.first) < 1e-5);
   CHECK(trainer.evaluate(uneven()).loss() == Approx(one.second).epsilon(1e-5));
 }
 

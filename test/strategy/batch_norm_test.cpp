@@ -4,6 +4,7 @@
 #include "test/strategy/batch_norm.hpp"
 #include "test/support/folder.hpp"
 
+#include <chorale/nn/residual.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
@@ -23,6 +24,24 @@ TEST_CASE("replicas that normalize together learn what one replica learns", "[st
   norm::check_like_one(learner<SyncNet>(MirroredStrategy{Cpu::logical(replicas)}));
   norm::check_like_one(learner<SyncNet>(MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}));
   norm::check_like_one(learner<SyncNet>(CentralStorageStrategy{Cpu::logical(replicas)}));
+}
+
+namespace {
+
+/// A ResNet of few numbers, whose statistics are those of all replicas.
+template <int Filters, int Step = 1, class... Over>
+using Basic = nn::Block<nn::Residual<nn::Conv2D<Filters, 3, nn::Stride<Step>, nn::Pad<1>, nn::NoBias>,
+                                     nn::SyncBatchNorm<>, nn::ReLU, nn::Conv2D<Filters, 3, nn::Pad<1>, nn::NoBias>,
+                                     nn::SyncBatchNorm<>, Over...>, nn::ReLU>;
+using Narrowed = nn::Shortcut<nn::Conv2D<6, 1, nn::Stride<2>, nn::NoBias>, nn::SyncBatchNorm<>>;
+struct SmallResNet : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::SyncBatchNorm<>,
+                                    nn::ReLU, Basic<4>, Basic<6, 2, Narrowed>, Basic<6>, nn::AveragePool2D<4>,
+                                    nn::Flatten, nn::Dense<3>> {};
+
+}  // namespace
+
+TEST_CASE("a ResNet over replicas that normalize together learns what one learns", "[strategy][batch_norm]") {
+  norm::check_like_one<SmallResNet>(learner<SmallResNet>(MirroredStrategy{Cpu::logical(3)}));
 }
 
 TEST_CASE("replicas that normalize their shares have equal copies, and learn another thing", "[strategy][batch_norm]") {

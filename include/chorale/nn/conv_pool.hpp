@@ -33,7 +33,7 @@ struct ConvPool {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::ConvPool{site.runtime, site.in, site.rows, Conv::template window_on<In>(), Conv::filters,
-                               Pool::template window_on<between<In>>(), Pool::kind, site.wants_dx} {}
+                               Pool::template window_on<between<In>>(), Pool::kind, site.wants_dx, Conv::biased} {}
   };
 };
 

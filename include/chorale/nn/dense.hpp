@@ -18,7 +18,8 @@ struct Dense {
   template <class In>
   static constexpr void check() {
     static_assert(Units > 0, "chorale: Dense<Units> needs at least one unit");
-    static_assert(detail::known_options<Options...>, "chorale: Dense takes a number of units and an initializer");
+    static_assert((detail::initializer_option<Options> && ...),
+                  "chorale: Dense takes a number of units and an initializer");
     static_assert(In::rank == 1, "chorale: Dense takes (B, In) but the layer before gives an image; "
                                  "put nn::Flatten before it");
   }
@@ -31,6 +32,7 @@ struct Dense {
     static constexpr std::array<VariableSpec, 2> variables{
         VariableSpec{"kernel", {inputs, Units}, 2, detail::init_or<Options...>(Init::glorot_uniform), inputs, Units},
         VariableSpec{"bias", {Units}, 1, Init::zeros, inputs, Units}};
+    static constexpr std::size_t products = In::size * Units;
   };
 
   template <class D, class In>

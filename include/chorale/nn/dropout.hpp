@@ -36,12 +36,12 @@ struct Dropout {
     void read_from(float const* x) { at_.x = const_cast<float*>(x); }      // only read: y is another buffer then
 
     void forward(Pass const& pass) const {
-      if (at_.y != at_.x) Kernels<D>::copy(size(), at_.x, at_.y);
+      if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);
       drop(at_.y, pass);
     }
     void backward(Pass const& pass) const {
       if (at_.dx == nullptr) return;
-      if (at_.dx != at_.dy) Kernels<D>::copy(size(), at_.dy, at_.dx);
+      if (at_.dx != at_.dy) Kernels<D>::copy(in_, at_.dy, at_.dx);
       drop(at_.dx, pass);                                                  // the same mask again
     }
 

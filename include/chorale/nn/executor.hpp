@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/nn/ends.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -20,14 +21,16 @@ namespace chorale::nn {
 ///   forward     x ─▶ stage 0 ─▶ y0 ─▶ stage 1 ─▶ ... ─▶ output()
 ///   backward    d_output() ─▶ ... ─▶ stage 0;  after each stage that has variables, `ready(end)`: the gradients
 ///               below `end` are final, and a bucket of them may leave while the stages before still compute
+///   branches    a sum reads what its second branch left, and the gradient by both is one buffer until the fork
 ///
-/// keeps   one buffer per activation (none for a stage that may overwrite its input) and two for their gradients
+/// keeps   one buffer per activation (none for a stage that may overwrite its input) and two for their gradients, and
+///         one more for each depth of branches
 /// cost    forward and backward allocate nothing
 /// order   where a device QueuesWork they queue it: settle() before the host reads what it wrote
 template <class D, class Net>
 class Executor {
   using K     = Kernels<D>;
-  using nodes = typename Net::nodes;
+  using nodes = typename detail::Ended<typename Net::nodes, typename Net::output>::type;
 
   template <class Nodes>
   struct StagesOf;
@@ -35,6 +38,7 @@ class Executor {
   struct StagesOf<detail::List<N...>> {
     using type = std::tuple<std::optional<typename N::layer::template stage<D, typename N::in>>...>;
     static constexpr std::array<std::size_t, sizeof...(N)> variables{N::variables...};
+    static constexpr std::array<detail::Branch, sizeof...(N)> branches{detail::branch_of<typename N::layer>()...};
   };
   using Stages = typename StagesOf<nodes>::type;
 
@@ -51,6 +55,10 @@ class Executor {
   };
 
   static constexpr auto variables_of    = StagesOf<nodes>::variables;
+  static constexpr auto branches        = StagesOf<nodes>::branches;
+  static constexpr auto wires           = detail::wires_of(branches);
+  static constexpr auto trains          = detail::trains_before(wires, variables_of);
+  static constexpr std::size_t depth    = detail::depth_of(branches);       // residuals within residuals, at most
   static constexpr std::size_t count    = nodes::size;
   static constexpr auto const& plan     = Net::plan;
   static constexpr std::size_t width_in = Net::input::size, width_out = Net::output::size;
@@ -58,11 +66,16 @@ class Executor {
   template <std::size_t I>
   using Stage = typename std::tuple_element_t<I, Stages>::value_type;
 
+  /// Is its y its x? Not where that is the user's batch, which is somewhere else in each step.
+  template <std::size_t I>
+  static constexpr bool renames() {
+    return I > 0 && (branches[I] == detail::Branch::fork || branches[I] == detail::Branch::turn);
+  }
   /// May stage I write over its input? Not over the user's batch, nor over what the stage before still reads.
   template <std::size_t I>
   static constexpr bool in_place() {
     if constexpr (I == 0) return false;
-    else return Stage<I>::overwrites && !Stage<I - 1>::keeps_y;
+    else return renames<I>() || (Stage<I>::overwrites && !Stage<wires.x[I]>::keeps_y);
   }
 
  public:
@@ -71,8 +84,9 @@ class Executor {
       : rows_{rows}, step_{static_cast<std::size_t>(rows)} {
     if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime_.rounds_to = Net::products;
     each([&]<std::size_t I>() {
-      std::get<I>(stages_).emplace(
-          Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()});
+      auto site = Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()};
+      if constexpr (branches[I] == detail::Branch::sum) site.other = std::get<wires.other[I]>(stages_)->out();
+      std::get<I>(stages_).emplace(site);
     });
 
     auto total    = std::size_t{0};
@@ -83,25 +97,44 @@ class Executor {
       auto const& stage = *std::get<I>(stages_);
       auto const size   = round_up(K::bytes(stage.out()));
       y_at[I]           = total;
-      if constexpr (in_place<I>()) y_at[I] = y_at[I - 1];
+      if constexpr (in_place<I>()) y_at[I] = y_at[wires.x[I]];
       else total += size;
       work_at[I] = total;
       total += round_up(stage.workspace());
       widest = std::max(widest, size);
     });
-    memory_           = device.allocate(total + 2 * widest);
+    memory_           = device.allocate(total + (2 + depth) * widest);
     auto* const base  = memory_.data();
     auto const floats = [&](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
 
-    output_   = floats(y_at[count - 1]);
-    d_output_ = floats(total);
-    auto* dy  = d_output_;
+    output_    = floats(y_at[count - 1]);
+    d_output_  = floats(total);
+    auto* dy   = d_output_;
+    auto held  = std::vector<float*>{};                                    // gradients that branches still read
+    auto spare = [&] {                                                     // a buffer of gradients that nobody reads
+      auto const is_held = [&](float* d) { return d == dy || std::ranges::find(held, d) != held.end(); };
+      auto at = total;
+      while (is_held(floats(at))) at += widest;
+      return floats(at);
+    };
     backwards([&]<std::size_t I>() {
+      constexpr auto branch = branches[I];
       auto ports = Ports{.y = floats(y_at[I]), .dy = dy, .workspace = base + work_at[I]};
-      if constexpr (I > 0) ports.x = floats(y_at[I - 1]);
-      if constexpr (I > 0) {
-        if (trains_before<I>())
-          ports.dx = in_place<I>() ? dy : floats(dy == floats(total) ? total + widest : total);
+      if constexpr (I > 0) ports.x = floats(y_at[wires.x[I]]);
+      if constexpr (branch == detail::Branch::sum) {
+        ports.other   = floats(y_at[wires.other[I]]);
+        ports.d_other = std::get<I>(stages_)->one_gradient() ? dy : spare();
+        held.push_back(ports.d_other);
+      }
+      if constexpr (branch == detail::Branch::turn) std::swap(dy, held.back());
+      if constexpr (branch == detail::Branch::fork) {
+        ports.d_other = held.back();
+        held.pop_back();
+      }
+      if constexpr (trains_before<I>() || branch == detail::Branch::turn) {
+        constexpr bool keeps_dy = branch != detail::Branch::none;          // fork, turn and sum leave it where it is
+        auto const free = keeps_dy || (in_place<I>() && std::ranges::find(held, dy) == held.end());
+        ports.dx        = free ? dy : spare();
       }
       if constexpr (variables_of[I] > 0) {
         auto const first = first_variable<I>();
@@ -173,13 +206,9 @@ class Executor {
  private:
   static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-  /// Does any stage before I have variables? If not, nobody needs the gradient by its input.
+  /// Does any stage have variables whose output reaches I? If not, nobody needs the gradient by its input.
   template <std::size_t I>
-  static constexpr bool trains_before() {
-    for (std::size_t i = 0; i < I; ++i)
-      if (variables_of[i] > 0) return true;
-    return false;
-  }
+  static constexpr bool trains_before() { return trains[I]; }
 
   template <std::size_t I>
   static constexpr bool joins() { return detail::joining_layer<typename detail::At<I, nodes>::type::layer>; }
@@ -201,7 +230,7 @@ class Executor {
 
   template <std::size_t I>
   typename K::layout layout_into() const {
-    if constexpr (I > 0) return std::get<I - 1>(stages_)->out();
+    if constexpr (I > 0) return std::get<wires.x[I]>(stages_)->out();
     else if constexpr (Net::input::rank == 3)
       return K::image(rows_, Net::input::dims[0], Net::input::dims[1], Net::input::dims[2]);
     else return K::matrix(rows_, static_cast<int>(width_in));

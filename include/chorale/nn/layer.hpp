@@ -20,6 +20,7 @@ struct Site {
   int rows;
   int layer;                                                               // position in the network, 0-based
   bool wants_dx;                                                           // does a layer before it train?
+  typename Kernels<D>::layout other = {};                                  // of what a sum of branches adds to x
 };
 
 /// One layer of a network: a type without state, a function from the shape of a row to the shape of a row.
@@ -32,6 +33,7 @@ struct Site {
 ///                                    a moving average has a momentum, and comes after the trained ones
 ///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
 ///                                    where it gives dx; see Together
+///   apply::products                  optional: multiplications of one row in forward, where it has a product
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
 ///                                    `overwrites`: may y be x? `keeps_y`: does backward read y?
@@ -58,8 +60,27 @@ struct Input {
 
 // Options of layers are types, in any order: Conv2D<32, 3, Same, Stride<2>, HeNormal>.
 
-struct Valid { static constexpr bool same = false; };                      // no padding (Keras: "valid")
-struct Same { static constexpr bool same = true; };                        // out = ceil(in / stride) (Keras: "same")
+namespace detail {
+
+/// Pixels around an image: so many on each side, or as many as give ceil(in / stride).
+struct Padding {
+  bool same  = false;
+  int pixels = 0;
+};
+
+}  // namespace detail
+
+struct Valid { static constexpr auto padding = detail::Padding{}; };             // no padding (Keras: "valid")
+struct Same { static constexpr auto padding = detail::Padding{.same = true}; };   // out = ceil(in / stride): "same"
+
+/// So many pixels on each side: what PyTorch calls padding=N.
+template <int N>
+struct Pad {
+  static_assert(N >= 0, "chorale: Pad<N> needs at least 0");
+  static constexpr auto padding = detail::Padding{.pixels = N};
+};
+
+struct NoBias { static constexpr bool biased = false; };                   // where batch normalization follows
 
 template <int S>
 struct Stride {
@@ -83,15 +104,16 @@ struct List {
   static constexpr std::size_t size = sizeof...(T);
 };
 
-template <class T> concept padding_option     = requires { T::same; };
+template <class T> concept padding_option     = requires { T::padding; };
+template <class T> concept bias_option        = requires { T::biased; };
 template <class T> concept stride_option      = requires { T::stride; };
 template <class T> concept initializer_option = requires { T::init; };
 
 template <class... Options>
-constexpr bool same_padding() {
-  bool same = false;
-  ([&] { if constexpr (padding_option<Options>) same = Options::same; }(), ...);
-  return same;
+constexpr Padding padding_of() {
+  auto padding = Padding{};
+  ([&] { if constexpr (padding_option<Options>) padding = Options::padding; }(), ...);
+  return padding;
 }
 
 template <class... Options>
@@ -108,16 +130,16 @@ constexpr Init init_or(Init fallback) {
   return init;
 }
 
-template <class... Options>
-inline constexpr bool known_options =
-    ((padding_option<Options> || stride_option<Options> || initializer_option<Options>) && ...);
+template <class Option>
+inline constexpr bool known_option = padding_option<Option> || stride_option<Option> || initializer_option<Option>;
 
-/// The window of a kernel over images of shape In, with the padding of Keras: the odd pixel goes below and right.
+/// The window of a kernel over images of shape In. Of Same the odd pixel goes below and right, as in Keras.
 template <class In>
-constexpr Window window(int kernel, int stride, bool same) {
+constexpr Window window(int kernel, int stride, Padding padding) {
   auto w =
       Window{.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel, .stride = stride};
-  if (same) {
+  w.pad_before = w.pad_after = w.pad_left = w.pad_right = padding.pixels;
+  if (padding.same) {
     auto const total = [&](int size) {
       auto const needed = ((size + stride - 1) / stride - 1) * stride + kernel - size;
       return needed > 0 ? needed : 0;
@@ -132,18 +154,21 @@ constexpr Window window(int kernel, int stride, bool same) {
 
 /// Shape of what comes out of a window; where the window does not fit, a shape that lets the one real error stand
 /// alone.
-template <class In, int Channels, int Kernel, int StrideOf, bool IsSame>
+template <class In, int Channels, int Kernel, int StrideOf, Padding Around>
 constexpr auto windowed() {
   if constexpr (In::rank != 3) return Shape<1, 1, Channels>{};
   else {
-    constexpr auto w = window<In>(Kernel, StrideOf, IsSame);
+    constexpr auto w = window<In>(Kernel, StrideOf, Around);
     if constexpr (w.out_height() < 1 || w.out_width() < 1) return Shape<1, 1, Channels>{};
     else return Shape<w.out_height(), w.out_width(), Channels>{};
   }
 }
 
-template <class In, int Kernel, bool IsSame>
-inline constexpr bool window_fits = In::rank != 3 || IsSame || (In::dims[0] >= Kernel && In::dims[1] >= Kernel);
+/// Does every window lie within the padded image, and none in the padding alone?
+template <class In, int Kernel, Padding Around>
+inline constexpr bool window_fits =
+    In::rank != 3 || Around.same ||
+    (Around.pixels < Kernel && In::dims[0] + 2 * Around.pixels >= Kernel && In::dims[1] + 2 * Around.pixels >= Kernel);
 
 }  // namespace detail
 }  // namespace chorale::nn

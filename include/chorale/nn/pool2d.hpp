@@ -7,33 +7,34 @@ namespace chorale::nn {
 
 namespace detail {
 
-/// What both pools are. x (B, H, W, C), y (B, H', W', C); options Valid or Same, Stride<n>, default Valid,
-/// Stride<Size>.
+/// What both pools are. x (B, H, W, C), y (B, H', W', C); options Valid, Same or Pad<n>, Stride<n>,
+/// default Valid, Stride<Size>.
 template <Pool P, int Size, class... Options>
 struct Pool2D {
-  static constexpr Pool kind  = P;
-  static constexpr bool same  = same_padding<Options...>();
-  static constexpr int stride = stride_or<Options...>(Size);
+  static constexpr Pool kind    = P;
+  static constexpr auto padding = padding_of<Options...>();
+  static constexpr int stride   = stride_or<Options...>(Size);
 
   template <class In>
   static constexpr void check() {
     static_assert(Size > 0, "chorale: a pool needs a window of at least 1");
-    static_assert(known_options<Options...>, "chorale: a pool takes a window size, then Valid or Same, and Stride<n>");
+    static_assert((known_option<Options> && ...),
+                  "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
     static_assert(In::rank == 3,
                   "chorale: a pool takes images (B, H, W, C) but the layer before gives rows of numbers");
-    static_assert(window_fits<In, Size, same>,
+    static_assert(window_fits<In, Size, padding>,
                   "chorale: the window of this pool is larger than the image; use a smaller one, or the option Same");
   }
 
   template <class In>
   struct apply {
     static constexpr int channels = In::dims.empty() ? 1 : In::dims.back();
-    using type = decltype(windowed<In, channels, Size, stride, same>());
+    using type = decltype(windowed<In, channels, Size, stride, padding>());
     static constexpr std::array<VariableSpec, 0> variables{};
   };
 
   template <class In>
-  static constexpr Window window_on() { return window<In>(Size, stride, same); }
+  static constexpr Window window_on() { return window<In>(Size, stride, padding); }
 
   template <class D, class In>
   struct stage : Kernels<D>::Pool2D {

@@ -3,6 +3,7 @@
 
 #include <chorale/nn/conv_pool.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/residual.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <array>
@@ -62,6 +63,19 @@ constexpr std::size_t first_joining(List<N...>) {
   return i;
 }
 
+/// Layers in the order in which they compute: blocks taken apart, activations behind pools, pools with convolutions.
+template <class Moved>
+struct Simplified;
+template <class... L>
+struct Simplified<List<L...>> : Fused<List<>, L...> {};
+template <class Plain>
+struct Ordered;
+template <class... L>
+struct Ordered<List<L...>> : Simplified<typename Reordered<List<>, L...>::type> {};
+template <class... L>
+using ordered = typename Ordered<typename Flat<List<>, L...>::type>::type;
+
+/// Nodes for layers that follow one another from shape In on, and the shape that comes out.
 template <class Done, class In, class... Rest>
 struct Chain;
 template <class... Done, class In>
@@ -73,15 +87,40 @@ template <class... Done, class In, class L, class... Rest>
 struct Chain<List<Done...>, In, L, Rest...>
     : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
 
-template <class L>
-struct Simplified;
-template <class... L>
-struct Simplified<List<L...>> : Fused<List<>, L...> {};
-
-template <class In, class L>
+template <class In, class Layers>
 struct ChainOf;
 template <class In, class... L>
 struct ChainOf<In, List<L...>> : Chain<List<>, In, L...> {};
+
+template <class In, class Layers>
+struct OrderedChain;
+template <class In, class... L>
+struct OrderedChain<In, List<L...>> : ChainOf<In, ordered<L...>> {};
+
+/// | fork | layers | sum |, or | fork | layers | turn | shortcut | sum |
+template <class... Done, class In, class... L, class... Rest>
+struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
+ private:
+  using branches = Branches<List<>, L...>;
+  using main     = OrderedChain<In, typename branches::main>;
+  using shortcut = OrderedChain<In, typename branches::shortcut>;
+  static_assert(branches::main::size > 0, "chorale: a Residual needs at least one layer before its Shortcut");
+
+  template <class A, class B>
+  struct Rejoined;
+  template <class... A, class... B>
+  struct Rejoined<List<A...>, List<B...>>
+      : Chain<List<Done..., Node<Fork, In>, A..., Node<Turn<In>, typename main::output>, B...>,
+              typename shortcut::output, Sum<typename main::output>, Rest...> {};
+  template <class... A>
+  struct Rejoined<List<A...>, List<>>
+      : Chain<List<Done..., Node<Fork, In>, A...>, typename main::output, Sum<In>, Rest...> {};
+  using all = Rejoined<typename main::nodes, typename shortcut::nodes>;
+
+ public:
+  using nodes  = typename all::nodes;
+  using output = typename all::output;
+};
 
 /// "dense", then "dense_1": the first free name, as Keras numbers them. `before`: layers of that name so far.
 constexpr Name numbered(std::string_view layer, int before, std::string_view variable) {
@@ -109,24 +148,48 @@ struct PlanOf<List<N...>> {
     auto specs  = std::array<VariableSpec, count>{};
     auto names  = std::array<Name, count>{};
     auto layers = std::array<int, count>{};
-    auto all    = std::array<std::string_view, sizeof...(N)>{N::layer::name...};
+    auto seen   = std::array<Seen, sizeof...(N)>{};
     auto i      = std::size_t{0};
     auto layer  = std::size_t{0};
-    auto const add = [&](auto const& variables) {
-      int before = 0;
-      for (std::size_t k = 0; k < layer; ++k) before += all[k] == all[layer] ? 1 : 0;
+    auto const add = [&](std::string_view name, auto const& variables) {
+      auto const before = variables.empty() ? 0 : times_before(seen, name);
       for (auto const& spec : variables) {
         specs[i]  = spec;
-        names[i]  = numbered(all[layer], before, spec.name);
+        names[i]  = numbered(name, before, spec.name);
         layers[i] = static_cast<int>(layer);
         ++i;
       }
       ++layer;
     };
-    (add(N::apply::variables), ...);
+    (add(N::layer::name, N::apply::variables), ...);
     auto made = make_plan<count, sizeof...(N)>(specs, names, layers);
-    made.activations_per_row = (std::size_t{0} + ... + N::out::size);
+    made.activations_per_row = (std::size_t{0} + ... + written<N>());
+    made.products_per_row    = (std::size_t{0} + ... + products<N>());
     return made;
+  }
+
+ private:
+  struct Seen {
+    std::string_view name;
+    int times = 0;
+  };
+  /// How often a name came before. Compilers count the steps of a constant, so names that came are kept once each.
+  static constexpr int times_before(std::array<Seen, sizeof...(N)>& seen, std::string_view name) {
+    std::size_t k = 0;
+    while (seen[k].times > 0 && seen[k].name != name) ++k;
+    seen[k].name = name;
+    return seen[k].times++;
+  }
+
+  template <class One>
+  static constexpr std::size_t written() {
+    constexpr auto branch = branch_of<typename One::layer>();
+    return branch == Branch::fork || branch == Branch::turn ? 0 : One::out::size;
+  }
+  template <class One>
+  static constexpr std::size_t products() {
+    if constexpr (requires { One::apply::products; }) return One::apply::products;
+    else return 0;
   }
 };
 
@@ -150,8 +213,7 @@ template <int... D, class... Layers>
   requires(sizeof...(Layers) > 0)
 struct Sequential<Input<D...>, Layers...> {
   using input  = Shape<D...>;                                              // one row
-  using chain  = detail::ChainOf<
-      input, typename detail::Simplified<typename detail::Reordered<detail::List<>, Layers...>::type>::type>;
+  using chain  = detail::OrderedChain<input, detail::List<Layers...>>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;
 

@@ -19,19 +19,19 @@ namespace chorale {
 ///   rows      0 .. 7 | 8 .. 15 | ...       slice by slice: convolution, pool; backward: pool, convolution
 ///
 /// x, y      (B, H, W, C), (B, H'', W'', Filters), in any layout with the batch outermost
-/// kernel    (K, K, C, Filters); bias (Filters)
+/// kernel    (K, K, C, Filters); bias (Filters), or none
 class Kernels<Cpu>::ConvPool {
  public:
   ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,
-           bool wants_dx = true)
+           bool wants_dx = true, bool biased = true)
       : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
-        bias_(static_cast<std::size_t>(filters)) {
+        bias_(biased ? static_cast<std::size_t>(filters) : 0) {
     bool const rounded = rt.factors() != onednn::f32 &&                    // then each slice would keep its own x
-                         Conv2D{rt, in, rows, conv, filters, wants_dx}.rounds();
+                         Conv2D{rt, in, rows, conv, filters, wants_dx, biased}.rounds();
     auto const count   = rounded ? 1 : slices(rows, conv, filters);
     auto const n       = rows / count;
-    auto const own     = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx}.in();
-    auto of_slice    = Conv2D{rt, own, n, conv, filters, wants_dx};
+    auto const own     = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx, biased}.in();
+    auto of_slice    = Conv2D{rt, own, n, conv, filters, wants_dx, biased};
     auto pooled      = Pool2D{rt, of_slice.out(), n, pool, kind};
     own_             = onednn::with_rows(own, rows);
     slices_.assign(static_cast<std::size_t>(count), Slice{std::move(of_slice), std::move(pooled)});

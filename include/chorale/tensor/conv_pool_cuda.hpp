@@ -61,11 +61,11 @@ class Kernels<Cuda>::Pool2D {
 /// which stay in the second cache.
 ///
 /// x, y      (B, H, W, C), (B, H'', W'', Filters)
-/// kernel    (K, K, C, Filters); bias (Filters)
+/// kernel    (K, K, C, Filters); bias (Filters), or none
 class Kernels<Cuda>::ConvPool {
  public:
   ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,
-           bool /*wants_dx*/ = true)
+           bool /*wants_dx*/ = true, bool /*biased*/ = true)
       : conv_{rt, in, rows, conv, filters}, pool_{rt, conv_.out(), rows, pool, kind} {}
 
   layout out() const { return pool_.out(); }

@@ -22,13 +22,14 @@ namespace chorale {
 /// y = convolution of x with a square kernel, plus bias, and max(y, 0) at once where a ReLU follows in place.
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters)
-/// kernel    (K, K, C, Filters), turned for cuDNN to (Filters, K, K, C) in each forward; bias (Filters)
+/// kernel    (K, K, C, Filters), turned for cuDNN to (Filters, K, K, C) in each forward; bias (Filters), or none
 /// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
 /// order     the same bits every time, unless cuDNN has no such algorithm for a shape
 /// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
 class Kernels<Cuda>::Conv2D {
  public:
-  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true)
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true,
+         bool /*biased*/ = true)
       : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters}, window_{w} {
     even_ = w.pad_before == w.pad_after && w.pad_left == w.pad_right;
     if (!even_) {
@@ -50,7 +51,7 @@ class Kernels<Cuda>::Conv2D {
     auto cut = cuda::Cutter{p.workspace};
     at_      = place(cut);
     p_       = p;
-    relu_    = rt_->take_relu(p.y);
+    relu_    = p.bias == nullptr ? 0 : rt_->take_relu(p.y);
   }
 
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
@@ -61,7 +62,9 @@ class Kernels<Cuda>::Conv2D {
     cuda::expect(cudnnConvolutionForward(rt_->images(), &one, x_.get(), x(), kernel_.get(), at_.kernel, how_.get(),
                                          forward_, at_.scratch, forward_bytes_, &zero, y_.get(), p_.y),
                  "cudnnConvolutionForward");
-    cuda::expect(cuda::launch::add_bias(out_.pixels(), filters(), p_.bias, p_.y, relu_, cuda::queue()), "add_bias");
+    if (p_.bias != nullptr)
+      cuda::expect(cuda::launch::add_bias(out_.pixels(), filters(), p_.bias, p_.y, relu_, cuda::queue()),
+                   "add_bias");
   }
 
   void backward(Pass const&) const {
@@ -70,8 +73,9 @@ class Kernels<Cuda>::Conv2D {
                                                 at_.d_kernel),
                  "cudnnConvolutionBackwardFilter");
     turn(filters(), patch(), at_.d_kernel, p_.d_kernel);
-    cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), p_.dy, at_.sums, p_.d_bias, cuda::queue()),
-                 "column_sums");
+    if (p_.bias != nullptr)
+      cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), p_.dy, at_.sums, p_.d_bias, cuda::queue()),
+                   "column_sums");
     if (p_.dx == nullptr) return;
     auto* const dx = even_ ? p_.dx : at_.x;                                // x is not needed any more
     cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,

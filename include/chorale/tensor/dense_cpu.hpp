@@ -212,6 +212,43 @@ class Kernels<Cpu>::Softmax {
   onednn::Call run_forward_, run_backward_;
 };
 
+/// y = x + other, in the layout of x; x and y may be one buffer.
+///
+/// x, other  of one shape
+/// cost      where the layouts of the two differ, a pass over other, and over its gradient
+class Kernels<Cpu>::Sum {
+ public:
+  Sum(runtime& rt, layout const& in, layout const& other) : rt_{&rt}, in_{in}, other_{other} {}
+
+  layout out() const { return in_; }
+  std::size_t workspace() const { return one_gradient() ? 0 : bytes(in_); }
+  /// Is the gradient by other the one by x? Then d_other is dy.
+  bool one_gradient() const { return in_ == other_; }
+
+  void bind(Ports const& p) {
+    p_ = p;
+    if (one_gradient()) return;
+    p_.other = reinterpret_cast<float*>(p.workspace);
+    there_   = onednn::reorder(*rt_, other_, p.other, in_, p_.other);
+    back_    = onednn::reorder(*rt_, in_, p.dy, other_, p.d_other);
+  }
+
+  void read_from(float const*) {}                                          // never the first layer
+  void forward(Pass const&) const {
+    if (there_) there_();
+    sum(bytes(in_) / sizeof(float), p_.x, p_.other, p_.y);
+  }
+  void backward(Pass const&) const {                                       // dx is dy
+    if (back_) back_();
+  }
+
+ private:
+  runtime* rt_;
+  layout in_, other_;
+  Ports p_{};
+  onednn::Call there_, back_;
+};
+
 /// y = x as plain rows: an image in any layout becomes (B, H · W · C), in that order.
 class Kernels<Cpu>::ToRows {
  public:

@@ -132,6 +132,36 @@ class Kernels<Cuda>::Softmax {
   Ports p_{};
 };
 
+/// y = x + other, and max(y, 0) at once where a ReLU follows in place; x and y may be one buffer.
+///
+/// x, other  of one shape
+class Kernels<Cuda>::Sum {
+ public:
+  Sum(runtime& rt, layout const& in, layout const& /*other*/) : rt_{&rt}, in_{in} {}
+
+  layout out() const { return in_; }
+  std::size_t workspace() const { return 0; }
+  /// Is the gradient by other the one by x? It always is here: all layouts are plain.
+  bool one_gradient() const { return true; }
+
+  void bind(Ports const& p) {
+    p_    = p;
+    relu_ = rt_->take_relu(p.y);
+  }
+
+  void read_from(float const*) {}                                          // never the first layer
+  void forward(Pass const&) const {
+    cuda::expect(cuda::launch::add(in_.size(), p_.x, p_.other, p_.y, relu_, cuda::queue()), "add");
+  }
+  void backward(Pass const&) const {}                                      // dx is dy, and so is d_other
+
+ private:
+  runtime* rt_;
+  layout in_;
+  int relu_ = 0;
+  Ports p_{};
+};
+
 /// y = x as rows: (B, H, W, C) becomes (B, H · W · C), which are the same bytes.
 ///
 /// cost      one copy each way

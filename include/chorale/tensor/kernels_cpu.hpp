@@ -6,6 +6,7 @@
 #include <chorale/tensor/onednn.hpp>
 #include <chorale/tensor/ops.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace chorale {
@@ -19,6 +20,10 @@ struct Kernels<Cpu> : cpu::Loops {
   static layout matrix(int rows, int columns) { return onednn::matrix(rows, columns); }
   static std::size_t bytes(layout const& l) { return l.get_size(); }
 
+  /// y = x, and y += x, both in one layout
+  static void copy(layout const& l, float const* x, float* y) { std::copy_n(x, bytes(l) / sizeof(float), y); }
+  static void add(layout const& l, float const* x, float* y) { sum(bytes(l) / sizeof(float), y, x, y); }
+
   class Conv2D;
   class Pool2D;
   class ConvPool;
@@ -26,6 +31,7 @@ struct Kernels<Cpu> : cpu::Loops {
   class Activate;
   class Softmax;
   class BatchNorm;
+  class Sum;
   class ToRows;
 };
 

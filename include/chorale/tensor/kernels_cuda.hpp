@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chorale/device/cuda.hpp>
+#include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/loops_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/runtime_cuda.hpp>
@@ -21,6 +23,12 @@ struct Kernels<Cuda> : cuda::Loops {
   static layout matrix(int rows, int columns) { return {rows, 1, 1, columns}; }
   static std::size_t bytes(layout const& l) { return l.bytes(); }
 
+  /// y = x, and y += x, both in one layout
+  static void copy(layout const& l, float const* x, float* y) { cuda::copy(y, x, l.bytes()); }
+  static void add(layout const& l, float const* x, float* y) {
+    cuda::expect(cuda::launch::add(l.size(), y, x, y, 0, cuda::queue()), "add");
+  }
+
   class Conv2D;
   class Pool2D;
   class ConvPool;
@@ -28,6 +36,7 @@ struct Kernels<Cuda> : cuda::Loops {
   class Activate;
   class Softmax;
   class BatchNorm;
+  class Sum;
   class ToRows;
   class Step;
 };

@@ -49,6 +49,9 @@ cudaError_t pool(Pool kind, Window const& w, std::size_t images, float const* x,
 cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float const* dy, int const* winners, float* dx,
                       cudaStream_t queue);
 
+/// y = a + b, then max(y, 0) where `relu` is 1; y may be a or b.
+cudaError_t add(std::size_t n, float const* a, float const* b, float* y, int relu, cudaStream_t queue);
+
 cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue);
 cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
                          cudaStream_t queue);

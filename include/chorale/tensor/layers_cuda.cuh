@@ -165,6 +165,13 @@ cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float cons
   });
 }
 
+cudaError_t add(std::size_t n, float const* a, float const* b, float* y, int relu, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const sum = a[i] + b[i];
+    y[i] = relu != 0 && sum < 0 ? 0 : sum;
+  });
+}
+
 cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue) {
   return detail::each(rows, queue, [=] __device__(std::size_t r) {
     detail::softmax_of(classes, x + r * classes, y + r * classes);

@@ -18,8 +18,10 @@
 namespace chorale::cpu {
 
 struct Loops {
-  /// y = x, n numbers
-  static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
+  /// y = a + b, n numbers; y may be a or b
+  static void sum(std::size_t n, float const* a, float const* b, float* y) {
+    for (std::size_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+  }
   /// x *= factor, n numbers
   static void multiply(std::size_t n, float* x, float factor) {
     for (std::size_t i = 0; i < n; ++i) x[i] *= factor;

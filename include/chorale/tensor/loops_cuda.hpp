@@ -22,10 +22,6 @@ namespace chorale::cuda {
 /// cost    losses, hits and dropout return at once. Update rules return when all that was queued is done, because the
 ///         host may read variables next
 struct Loops {
-  /// y = x, n numbers; x may be the host's
-  static void copy(std::size_t n, float const* x, float* y) {
-    cuda::copy(y, x, n * sizeof(float));
-  }
   /// x *= factor, n numbers
   static void multiply(std::size_t n, float* x, float factor) {
     expect(launch::multiply(n, x, factor, queue()), "multiply");

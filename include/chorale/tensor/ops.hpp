@@ -95,6 +95,8 @@ struct Ports {
   float* variance = nullptr;
   float* d_mean = nullptr;                                                 // and, times rows, what they move towards
   float* d_variance = nullptr;
+  float* other = nullptr;                                                  // of a sum: what it adds to x
+  float* d_other = nullptr;                                                // and, of a fork too, the gradient by it
   std::byte* workspace = nullptr;                                          // workspace() bytes, 64-byte aligned
 };
 
@@ -102,13 +104,13 @@ struct Ports {
 ///
 ///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
 ///   runtime     what the kernels of one replica share: an engine and a queue, and `rounds_to`
-///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, BatchNorm, ToRows
+///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, BatchNorm, Sum, ToRows
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
 ///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours
 ///   sgd, adam   update rules over flat arrays
 ///   sparse_cross_entropy, cross_entropy, squared_error
 ///               loss over rows and its gradient
-///   copy        numbers from one place to another
+///   copy, add   an activation to another place, or onto another one
 ///   multiply    numbers by one number
 ///   Step        of a device that QueuesWork
 template <class D>

@@ -103,6 +103,7 @@ struct Plan {
   std::size_t elements   = 0;                                           // of one arena part, padding included
   std::size_t parameters = 0;                                              // trainable numbers
   std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
+  std::size_t products_per_row    = 0;                                     // its multiplications in matrix products
   std::uint64_t hash     = 0;                                        // equal plans, and nothing else, have equal hashes
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
@@ -125,14 +126,17 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
   auto made   = Plan<N, Layers>{};
   auto offset = plan::header;
   auto bucket_begin = std::size_t{0};
+  auto end          = N;                                                   // of the variables of one layer
   for (std::size_t layer = Layers; layer-- > 0;) {
-    for (std::size_t i = 0; i < N; ++i) {
-      if (layers[i] != static_cast<int>(layer)) continue;
+    auto begin = end;
+    while (begin > 0 && layers[begin - 1] == static_cast<int>(layer)) --begin;
+    for (std::size_t i = begin; i < end; ++i) {
       auto const size   = specs[i].size();
       made.variables[i] = {names[i], specs[i], layers[i], offset, size};
       made.parameters += specs[i].trained() ? size : 0;
       offset += (size + plan::align - 1) / plan::align * plan::align;
     }
+    end               = begin;
     made.ready[layer] = offset;
     if (layer == 0) offset += plan::trailer;
     if ((offset - bucket_begin) * sizeof(float) >= plan::bucket_bytes || layer == 0) {

@@ -103,10 +103,10 @@ class Runtime {
 
   /// A ReLU in place asks whoever writes y to do it at once. Stages are bound from the last one, so it asks in time.
   void ask_relu(float const* y) { relus_.push_back({y, false}); }
-  /// For whoever writes y: 1 when it is to write max(y, 0).
+  /// For whoever writes y last: 1 when it is to write max(y, 0).
   int take_relu(float const* y) {
     for (auto& relu : relus_)
-      if (relu.y == y) return (relu.taken = true, 1);
+      if (relu.y == y && !relu.taken) return (relu.taken = true, 1);
     return 0;
   }
   bool is_taken(float const* y) const {

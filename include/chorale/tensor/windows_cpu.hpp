@@ -18,16 +18,18 @@ namespace chorale {
 /// y = convolution of x with a square kernel, plus bias.
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters), in any layout
-/// kernel    (K, K, C, Filters); bias (Filters)
+/// kernel    (K, K, C, Filters); bias (Filters), or none
 /// cost      where factors are rounded, one pass more over x, and over dy
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
   /// wants_dx    does backward compute the gradient by x?
-  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool wants_dx = true)
+  /// biased      is there a bias?
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool wants_dx = true,
+         bool biased = true)
       : rt_{&rt}, in_{in},
         plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
-        bias_{{filters}, onednn::f32, onednn::tag::x} {
+        bias_{biased ? layout{{filters}, onednn::f32, onednn::tag::x} : layout{}} {
     // What forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
     for (factors_ = rt.factors();; factors_ = onednn::f32) {
       describe(rows, w, filters, onednn::tag::any);

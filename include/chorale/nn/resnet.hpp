@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optional: chorale.hpp does not include it.
+#pragma once
+
+#include <chorale/nn/activation.hpp>
+#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/conv2d.hpp>
+#include <chorale/nn/dense.hpp>
+#include <chorale/nn/flatten.hpp>
+#include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/residual.hpp>
+#include <chorale/nn/sequential.hpp>
+
+namespace chorale::nn::resnet {
+
+using Norm = BatchNorm<Momentum<90>, Epsilon<10>>;
+
+/// A convolution of `Size` by `Size` pixels, as large as its input over `Step`, and its normalization.
+template <int Filters, int Size, int Step = 1>
+using Conv = Block<Conv2D<Filters, Size, Stride<Step>, Pad<Size / 2>, NoBias, HeNormal>, Norm>;
+
+/// Three convolutions around which x goes. x (B, H, W, C), y (B, H / Step, W / Step, 4 Width); C = 4 Width and Step = 1
+/// without a Shortcut.
+template <int Width, int Step = 1, class... Around>
+using Bottleneck =
+    Block<Residual<Conv<Width, 1>, ReLU, Conv<Width, 3, Step>, ReLU, Conv<4 * Width, 1>, Around...>, ReLU>;
+
+/// `Blocks` of them; the first changes the shape.
+template <int Width, int Blocks, int Step>
+using Stage = Block<Bottleneck<Width, Step, Shortcut<Conv<4 * Width, 1, Step>>>, Repeat<Blocks - 1, Bottleneck<Width>>>;
+
+/// Images of 224 by 224 pixels, normalized, and logits: 25 557 032 parameters for 1000 classes.
+///
+/// source  He et al., CVPR 2016; the 3 by 3 convolution has the stride, as in torchvision's and MLPerf's ResNet-50 v1.5
+template <int Classes = 1000>
+struct ResNet50 : Sequential<Input<224, 224, 3>,                           // (B, 224, 224, 3)
+                             Conv<64, 7, 2>, ReLU,                         // (B, 112, 112, 64)
+                             MaxPool2D<3, Stride<2>, Pad<1>>,              // (B, 56, 56, 64)
+                             Stage<64, 3, 1>,                              // (B, 56, 56, 256)
+                             Stage<128, 4, 2>,                             // (B, 28, 28, 512)
+                             Stage<256, 6, 2>,                             // (B, 14, 14, 1024)
+                             Stage<512, 3, 2>,                             // (B, 7, 7, 2048)
+                             AveragePool2D<7>, Flatten, Dense<Classes>> {};
+
+}  // namespace chorale::nn::resnet
