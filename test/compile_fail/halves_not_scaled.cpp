@@ -1,4 +1,4 @@
-// halves_not_scaled.cpp   expect: chorale: under Products::fp16 small gradients round to zero, so the loss has to be scaled
+// halves_not_scaled.cpp   expect: chorale: in fp16 small gradients round to zero, so the loss has to be scaled
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

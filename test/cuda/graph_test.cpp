@@ -95,7 +95,7 @@ TEST_CASE("a graph runs what was recorded, as often as it is launched, and not b
   auto graph       = cuda::Graph{};
   CHECK_FALSE(graph);
   graph.record(cuda::queue(), [&] {
-    cuda::expect(cuda::launch::activate(Activation::softplus, 0, 4, x.data(), x.data(), cuda::queue()), "activate");
+    cuda::expect(cuda::launch::activate(Activation::softplus, 0, 4, {x.data()}, {x.data()}, cuda::queue()), "activate");
   });
   gpu->synchronize();
   CHECK(graph);
@@ -136,6 +136,18 @@ TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]")
   auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};          // another scale: recorded anew
   CHECK(same_bits(after_steps<Flat>(gpu->replaying(), LooksAtEnd{}, 9, scaled),
                   after_steps<Flat>(*gpu, in_between, 9, scaled)));
+}
+
+TEST_CASE("a replayed step of a network that keeps halves leaves the bits of a launched one", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a replayed step of a network that keeps halves leaves the bits of a launched one");
+  if (!gpu) return;
+  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};          // doubles every other step
+  using Bf16        = nn::WithPrecision<Cnn, nn::Precision<bf16>>;
+  using Fp16        = nn::WithPrecision<Cnn, nn::Precision<fp16>>;
+  CHECK(same_bits(after_steps<Bf16>(gpu->replaying(), LooksAtEnd{}, 9), after_steps<Bf16>(*gpu, LooksAtEnd{}, 9)));
+  CHECK(same_bits(after_steps<Fp16>(gpu->replaying(), LooksAtEnd{}, 9, scaled),
+                  after_steps<Fp16>(*gpu, LooksAtEnd{}, 9, scaled)));
+  CHECK_FALSE(same_bits(after_steps<Bf16>(*gpu, LooksAtEnd{}, 9), after_steps<Cnn>(*gpu, LooksAtEnd{}, 9)));
 }
 
 TEST_CASE("the host comes by in the first two steps of a number of rows", "[tensor][cuda]") {

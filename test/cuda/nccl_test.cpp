@@ -129,7 +129,7 @@ TEST_CASE("an all-reduce that was started begins when what was queued before is 
   CHECK(under_way.done());
   for (int turn = 1; turn < 3; ++turn) {
     auto const front = x.first(n / 2);
-    cuda::expect(cuda::launch::activate(Activation::softplus, 0, n, x.data(), x.data(), cuda::queue()), "activate");
+    cuda::expect(cuda::launch::activate(Activation::softplus, 0, n, {x.data()}, {x.data()}, cuda::queue()), "activate");
     endpoints[0].start_all_reduce(front, Op::sum, under_way);
     under_way.wait();
     CHECK(under_way.done());

@@ -19,9 +19,9 @@ using test::gpu_or_skip, test::through_host;
 namespace {
 
 /// The mean loss of the fourth epoch over 48 rows that can be learned by heart.
-template <class S, class R, class T>
-double learned(S strategy, R reduce, T transport) {
-  auto trainer = Trainer{nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+template <class P = nn::Precision<float>, class S, class R, class T, class Optimizer = optim::Adam>
+double learned(S strategy, R reduce, T transport, Optimizer optimizer = {}) {
+  auto trainer = Trainer{nn::compile<tiny::LeNet, P>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{}),
                          std::move(strategy), reduce, std::move(transport), 7};
   auto const data    = tiny::Batches<int>{tiny::batch<int>(48, 784, 1), {16, 16, 16}};
   auto const history = trainer.fit(data, {.epochs = 4, .show = Show::nothing});
@@ -41,6 +41,17 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
   CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, through_host()) == Approx(cpu).margin(0.05));
   CHECK(learned(MirroredStrategy{gpus}, NativeAllReduce{}, NcclTransport<>{.devices = gpus}) ==
         Approx(cpu).margin(0.05));
+}
+
+TEST_CASE("a Trainer on a GPU that keeps halves learns what one in float does", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("a Trainer on a GPU that keeps halves learns what one in float does");
+  if (!gpu) return;
+  auto const gpus = std::vector{gpu->replaying(), *gpu};
+  auto const cpu  = learned(MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, LocalTransport{});
+  CHECK(learned<nn::Precision<bf16>>(MirroredStrategy{gpus}, RingAllReduce{}, through_host()) ==
+        Approx(cpu).margin(0.05));
+  CHECK(learned<nn::Precision<fp16>>(MirroredStrategy{gpus}, RingAllReduce{}, through_host(),
+                                     optim::LossScaled{optim::Adam{}}) == Approx(cpu).margin(0.05));
 }
 
 TEST_CASE("two replicas that share a GPU learn what one does", "[trainer][cuda]") {

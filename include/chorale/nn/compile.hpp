@@ -15,6 +15,11 @@ namespace chorale::nn {
 
 namespace detail {
 
+template <class P>
+concept PrecisionPolicy = requires {
+  P::products;
+  P::activations;
+};
 template <class Net>
 concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
 
@@ -69,9 +74,15 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
       "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "
       "update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
   static_assert(!detail::MultipliesHalves<Net> || optim::scales_loss<Optimizer>,
-                "chorale: under Products::fp16 small gradients round to zero, so the loss has to be scaled. Write "
-                "optim::LossScaled{optimizer}, or use Products::bf16");
+                "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
+                "optim::LossScaled{optimizer}, or use bf16");
   return {std::move(loss), std::move(optimizer), {std::move(metrics)...}};
+}
+
+/// The same of a network that computes in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, ...).
+template <class Net, detail::PrecisionPolicy P, class Loss, class Optimizer, class... Metrics>
+auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
+  return compile<WithPrecision<Net, P>>(std::move(loss), std::move(optimizer), std::move(metrics)...);
 }
 
 /// Are its gradients those of a loss that optim::LossScaled multiplies?

@@ -46,10 +46,9 @@ struct Dropout {
     }
 
    private:
-    std::size_t size() const { return Kernels<D>::bytes(in_) / sizeof(float); }
     void drop(float* x, Pass const& pass) const {
       if (pass.training && Percent > 0)
-        Kernels<D>::dropout(rows_, size() / rows_, x, static_cast<float>(Percent) / 100.0F, pass, stream_);
+        Kernels<D>::dropout(rows_, in_, x, static_cast<float>(Percent) / 100.0F, pass, stream_);
     }
 
     typename Kernels<D>::layout in_;

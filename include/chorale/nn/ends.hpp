@@ -11,21 +11,54 @@
 namespace chorale::nn::detail {
 
 /// What comes out, as users read it: float, channels last.
-struct Plain : Flatten {
+struct Plain {
   static constexpr std::string_view name = "plain";
+
+  template <class In>
+  static constexpr void check() {}
+  template <class In>
+  using apply = Flatten::apply<In>;
+  template <class D, class In>
+  using stage = Flatten::stage_of<typename Kernels<D>::ToPlain, D, In>;
+};
+
+/// What goes in, as the network keeps activations.
+struct Rounded {
+  static constexpr std::string_view name = "rounded";
+
+  template <class In>
+  static constexpr void check() {}
+  template <class In>
+  using apply = SameShape<In>;
+  template <class D, class In>
+  struct stage : Kernels<D>::Rounded {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site) : Kernels<D>::Rounded{site.runtime, site.in} {}
+  };
+};
+
+/// Are activations halves there?
+template <class D, class Net>
+inline constexpr bool keeps_halves = requires {
+  requires Kernels<D>::keeps_halves;
+  requires Net::activations != Elements::f32;
 };
 
 /// The layers of a network as a device computes them.
-template <class Nodes, class Output>
+template <bool Halves, class Net, class Nodes = typename Net::nodes>
 struct Ended;
-template <class... N, class Output>
-struct Ended<List<N...>, Output> {
+template <class Net, class... N>
+struct Ended<false, Net, List<N...>> {
   using type = List<N...>;
 };
-template <class... N, class Output>
-  requires(Output::rank == 3)
-struct Ended<List<N...>, Output> {
-  using type = List<N..., Node<Plain, Output>>;
+template <class Net, class... N>
+  requires(Net::output::rank == 3)
+struct Ended<false, Net, List<N...>> {
+  using type = List<N..., Node<Plain, typename Net::output>>;
+};
+template <class Net, class... N>
+struct Ended<true, Net, List<N...>> {
+  using type = List<Node<Rounded, typename Net::input>, N..., Node<Plain, typename Net::output>>;
 };
 
 }  // namespace chorale::nn::detail

@@ -30,7 +30,10 @@ namespace chorale::nn {
 template <class D, class Net>
 class Executor {
   using K     = Kernels<D>;
-  using nodes = typename detail::Ended<typename Net::nodes, typename Net::output>::type;
+
+  static constexpr bool halves      = detail::keeps_halves<D, Net>;
+  static constexpr std::size_t lead = halves ? 1 : 0;                      // stages before the network's own
+  using nodes                       = typename detail::Ended<halves, Net>::type;
 
   template <class Nodes>
   struct StagesOf;
@@ -69,13 +72,20 @@ class Executor {
   /// Is its y its x? Not where that is the user's batch, which is somewhere else in each step.
   template <std::size_t I>
   static constexpr bool renames() {
-    return I > 0 && (branches[I] == detail::Branch::fork || branches[I] == detail::Branch::turn);
+    constexpr bool same_bytes = requires { requires Stage<I>::renames; };
+    return I > 0 && (same_bytes || branches[I] == detail::Branch::fork || branches[I] == detail::Branch::turn);
+  }
+  /// Does anything read its y later but the stage after it?
+  template <std::size_t I>
+  static constexpr bool keeps_y() {
+    if constexpr (renames<I>() && !Stage<I>::keeps_y) return keeps_y<wires.x[I]>();
+    else return Stage<I>::keeps_y;
   }
   /// May stage I write over its input? Not over the user's batch, nor over what the stage before still reads.
   template <std::size_t I>
   static constexpr bool in_place() {
     if constexpr (I == 0) return false;
-    else return renames<I>() || (Stage<I>::overwrites && !Stage<wires.x[I]>::keeps_y);
+    else return renames<I>() || (Stage<I>::overwrites && !keeps_y<wires.x[I]>());
   }
 
  public:
@@ -83,8 +93,9 @@ class Executor {
   Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients)
       : rows_{rows}, step_{static_cast<std::size_t>(rows)} {
     if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime_.rounds_to = Net::products;
+    if constexpr (halves) runtime_.activations = Net::activations;
     each([&]<std::size_t I>() {
-      auto site = Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I), trains_before<I>()};
+      auto site = Site<D>{runtime_, layout_into<I>(), rows, static_cast<int>(I - lead), trains_before<I>()};
       if constexpr (branches[I] == detail::Branch::sum) site.other = std::get<wires.other[I]>(stages_)->out();
       std::get<I>(stages_).emplace(site);
     });
@@ -132,8 +143,8 @@ class Executor {
         held.pop_back();
       }
       if constexpr (trains_before<I>() || branch == detail::Branch::turn) {
-        constexpr bool keeps_dy = branch != detail::Branch::none;          // fork, turn and sum leave it where it is
-        auto const free = keeps_dy || (in_place<I>() && std::ranges::find(held, dy) == held.end());
+        constexpr bool same = renames<I>() || branch != detail::Branch::none;      // it leaves dy as it is
+        auto const free = same || (in_place<I>() && std::ranges::find(held, dy) == held.end());
         ports.dx        = free ? dy : spare();
       }
       if constexpr (variables_of[I] > 0) {
@@ -199,7 +210,7 @@ class Executor {
   void backward(Pass const& pass, Ready&& ready) {
     backwards([&]<std::size_t I>() {
       if constexpr (variables_of[I] > 0 || trains_before<I>()) std::get<I>(stages_)->backward(pass);
-      if constexpr (variables_of[I] > 0) ready(plan.ready[I]);
+      if constexpr (variables_of[I] > 0) ready(plan.ready[I - lead]);
     });
   }
 

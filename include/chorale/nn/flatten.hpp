@@ -20,11 +20,11 @@ struct Flatten {
     static constexpr std::array<VariableSpec, 0> variables{};
   };
 
-  template <class D, class In>
-  struct stage : Kernels<D>::ToRows {
+  template <class Kernel, class D, class In>
+  struct stage_of : Kernel {
     static constexpr bool overwrites = false, keeps_y = false;
-    explicit stage(Site<D> const& site)
-        : Kernels<D>::ToRows{site.runtime, site.in, plain(site.rows), site.rows, static_cast<int>(In::size)} {}
+    explicit stage_of(Site<D> const& site)
+        : Kernel{site.runtime, site.in, plain(site.rows), site.rows, static_cast<int>(In::size)} {}
 
    private:
     static auto plain(int rows) {
@@ -32,6 +32,8 @@ struct Flatten {
       else return Kernels<D>::matrix(rows, static_cast<int>(In::size));
     }
   };
+  template <class D, class In>
+  using stage = stage_of<typename Kernels<D>::ToRows, D, In>;
 };
 
 }  // namespace chorale::nn

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/half.hpp>
 #include <chorale/nn/conv_pool.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/residual.hpp>
@@ -227,6 +228,30 @@ struct Sequential<Input<D...>, Layers...> {
 template <class Net, Products P>
 struct WithProducts : Net {
   static constexpr auto products = P;
+};
+
+/// In what a network computes: T is float, bf16 or fp16. Under the latter two products round their factors to it, and
+/// activations and their gradients lie in memory in it, where a device has that: GPUs. Variables, their gradients,
+/// sums, statistics of normalizations and the loss are float always.
+///
+///   nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...)
+///   nn::compile<Net, nn::Precision<fp16>>(loss, optim::LossScaled{optimizer}, metrics...)
+///
+/// source  Micikevicius et al., "Mixed Precision Training", ICLR 2018; torch.autocast
+template <class T>
+struct Precision {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>,
+                "chorale: Precision<T> takes float, bf16 or fp16");
+  static constexpr bool is_bf16    = std::is_same_v<T, bf16>, is_fp16 = std::is_same_v<T, fp16>;
+  static constexpr auto products    = is_bf16 ? Products::bf16 : is_fp16 ? Products::fp16 : Products::f32;
+  static constexpr auto activations = is_bf16 ? Elements::bf16 : is_fp16 ? Elements::fp16 : Elements::f32;
+};
+
+/// A network under a Precision; its variables are those of the network itself, also in files.
+template <class Net, class P>
+struct WithPrecision : Net {
+  static constexpr auto products    = P::products;
+  static constexpr auto activations = P::activations;
 };
 
 }  // namespace chorale::nn

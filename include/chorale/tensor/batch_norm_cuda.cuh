@@ -5,34 +5,88 @@
 
 #include <chorale/tensor/each_cuda.cuh>
 #include <chorale/tensor/launch_cuda.hpp>
+#include <chorale/tensor/typed_cuda.cuh>
 
 #include <cmath>
 #include <cstddef>
 
 namespace chorale::cuda::launch {
 
-cudaError_t channel_sums(std::size_t pixels, std::size_t channels, float const* v, float const* x, float const* mean,
+namespace detail {
+
+template <class T>
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, T const* v, T const* x, float const* mean,
                          double* scratch, double* sums, cudaStream_t queue) {
   auto const per  = (pixels + partials - 1) / partials;
-  auto const code = detail::each(partials * channels, queue, [=] __device__(std::size_t i) {
+  auto const code = each(partials * channels, queue, [=] __device__(std::size_t i) {
     auto const c      = i % channels;
     auto const first  = i / channels * per, end = first + per < pixels ? first + per : pixels;
     auto const middle = mean == nullptr ? 0 : mean[c];
     auto plain = 0.0, times = 0.0;
     for (auto p = first; p < end; ++p) {
-      auto const value = static_cast<double>(v[p * channels + c]);
+      auto const value = static_cast<double>(static_cast<float>(v[p * channels + c]));
       plain += value;
-      times += value * static_cast<double>(x[p * channels + c] - middle);
+      times += value * static_cast<double>(static_cast<float>(x[p * channels + c]) - middle);
     }
     auto* const to = scratch + i / channels * 2 * channels + c;
     to[0]          = plain;
     to[channels]   = times;
   });
   if (code != cudaSuccess) return code;
-  return detail::each(2 * channels, queue, [=] __device__(std::size_t column) {
+  return each(2 * channels, queue, [=] __device__(std::size_t column) {
     auto sum = 0.0;
     for (unsigned part = 0; part < partials; ++part) sum += scratch[part * 2 * channels + column];
     sums[column] = sum;
+  });
+}
+
+template <class T>
+cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Moments of, float const* gamma,
+                      float const* beta, T* y, int relu, cudaStream_t queue) {
+  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
+    auto const c     = i % channels;
+    auto const value = (static_cast<float>(x[i]) - of.mean[c]) * (gamma[c] * of.inverse[c]) + beta[c];
+    y[i] = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
+  });
+}
+
+template <class T>
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x, Moments of, float const* gamma,
+                           double const* sums, double count, float* slopes, T const* dy, T* dx,
+                           cudaStream_t queue) {
+  auto const code = each(channels, queue, [=] __device__(std::size_t c) {
+    slopes[c]            = static_cast<float>(sums[c] / count);
+    slopes[channels + c] = static_cast<float>(sums[channels + c] / count) * of.inverse[c];
+  });
+  if (code != cudaSuccess) return code;
+  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
+    auto const c = i % channels;
+    auto const from_mean = static_cast<float>(x[i]) - of.mean[c];
+    dx[i] = static_cast<T>(gamma[c] * of.inverse[c] *
+                           (static_cast<float>(dy[i]) - slopes[c] - slopes[channels + c] * from_mean));
+  });
+}
+
+}  // namespace detail
+
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values v, Values x, float const* mean,
+                         double* scratch, double* sums, cudaStream_t queue) {
+  return detail::typed(v.of, [&]<class T>(T) {
+    return detail::channel_sums(pixels, channels, v.as<T const>(), x.as<T const>(), mean, scratch, sums, queue);
+  });
+}
+cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
+                      float const* beta, Values y, int relu, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::normalize(pixels, channels, x.as<T const>(), of, gamma, beta, y.as<T>(), relu, queue);
+  });
+}
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
+                           double const* sums, double count, float* slopes, Values dy, Values dx,
+                           cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::normalize_back(pixels, channels, x.as<T const>(), of, gamma, sums, count, slopes, dy.as<T const>(),
+                                  dx.as<T>(), queue);
   });
 }
 
@@ -55,14 +109,6 @@ cudaError_t moving_moments(std::size_t channels, float const* mean, float const*
     to.inverse[c] = static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + static_cast<double>(epsilon)));
   });
 }
-cudaError_t normalize(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
-                      float const* beta, float* y, int relu, cudaStream_t queue) {
-  return detail::each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c     = i % channels;
-    auto const value = (x[i] - of.mean[c]) * (gamma[c] * of.inverse[c]) + beta[c];
-    y[i] = relu != 0 && value < 0 ? 0 : value;
-  });
-}
 
 cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float* d_gamma, float* d_beta,
                            cudaStream_t queue) {
@@ -70,19 +116,6 @@ cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float
     sums[channels + c] *= static_cast<double>(of.inverse[c]);
     d_beta[c]  = static_cast<float>(sums[c]);
     d_gamma[c] = static_cast<float>(sums[channels + c]);
-  });
-}
-cudaError_t normalize_back(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
-                           double const* sums, double count, float* slopes, float const* dy, float* dx,
-                           cudaStream_t queue) {
-  auto const code = detail::each(channels, queue, [=] __device__(std::size_t c) {
-    slopes[c]            = static_cast<float>(sums[c] / count);
-    slopes[channels + c] = static_cast<float>(sums[channels + c] / count) * of.inverse[c];
-  });
-  if (code != cudaSuccess) return code;
-  return detail::each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c = i % channels;
-    dx[i] = gamma[c] * of.inverse[c] * (dy[i] - slopes[c] - slopes[channels + c] * (x[i] - of.mean[c]));
   });
 }
 

@@ -48,8 +48,8 @@ class Kernels<Cuda>::BatchNorm {
     if (pass.training) measure(pass);
     else cuda::expect(cuda::launch::moving_moments(channels_, p_.mean, p_.variance, epsilon_, at_.of, cuda::queue()),
                       "moving_moments");
-    cuda::expect(cuda::launch::normalize(pixels(), channels_, p_.x, at_.of, p_.kernel, p_.bias, p_.y, relu_,
-                                         cuda::queue()), "normalize");
+    cuda::expect(cuda::launch::normalize(pixels(), channels_, in_.at(p_.x), at_.of, p_.kernel, p_.bias, in_.at(p_.y),
+                                         relu_, cuda::queue()), "normalize");
   }
 
   /// After a forward in training. The gradients of gamma and beta are sums over this share alone.
@@ -62,8 +62,9 @@ class Kernels<Cuda>::BatchNorm {
       rt_->synchronize();
       pass.together({at_.sums, 2 * channels_});
     }
-    cuda::expect(cuda::launch::normalize_back(pixels(), channels_, p_.x, at_.of, p_.kernel, at_.sums, count_,
-                                              at_.slopes, p_.dy, p_.dx, cuda::queue()), "normalize_back");
+    cuda::expect(cuda::launch::normalize_back(pixels(), channels_, in_.at(p_.x), at_.of, p_.kernel, at_.sums, count_,
+                                              at_.slopes, in_.at(p_.dy), in_.at(p_.dx), cuda::queue()),
+                 "normalize_back");
   }
 
  private:
@@ -83,8 +84,8 @@ class Kernels<Cuda>::BatchNorm {
   }
 
   void add_up(float const* values, float const* mean) const {
-    cuda::expect(cuda::launch::channel_sums(pixels(), channels_, values, p_.x, mean, at_.scratch, at_.sums,
-                                            cuda::queue()), "channel_sums");
+    cuda::expect(cuda::launch::channel_sums(pixels(), channels_, in_.at(values), in_.at(p_.x), mean, at_.scratch,
+                                            at_.sums, cuda::queue()), "channel_sums");
   }
 
   /// Mean and variance of what is normalized.

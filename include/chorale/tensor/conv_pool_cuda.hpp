@@ -26,7 +26,7 @@ class Kernels<Cuda>::Pool2D {
   Pool2D(runtime& rt, layout const& in, int rows, Window const& w, Pool kind)
       : rt_{&rt}, in_{in}, rows_{rows}, window_{w}, kind_{kind} {}
 
-  layout out() const { return image(rows_, window_.out_height(), window_.out_width(), window_.channels); }
+  layout out() const { return {rows_, window_.out_height(), window_.out_width(), window_.channels, in_.of}; }
   std::size_t workspace() const { return kind_ == Pool::max ? out().size() * sizeof(int) : 0; }
 
   void bind(Ports const& p) {
@@ -36,12 +36,13 @@ class Kernels<Cuda>::Pool2D {
 
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
   void forward(Pass const&) const {
-    cuda::expect(cuda::launch::pool(kind_, window_, images(), p_.x, p_.y, winners(), relu_, cuda::queue()), "pool");
+    cuda::expect(cuda::launch::pool(kind_, window_, images(), in_.at(p_.x), in_.at(p_.y), winners(), relu_,
+                                    cuda::queue()), "pool");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr) return;
-    cuda::expect(cuda::launch::pool_back(kind_, window_, images(), p_.dy, winners(), p_.dx, cuda::queue()),
-                 "pool_back");
+    cuda::expect(cuda::launch::pool_back(kind_, window_, images(), in_.at(p_.dy), winners(), in_.at(p_.dx),
+                                         cuda::queue()), "pool_back");
   }
 
  private:
@@ -79,10 +80,10 @@ class Kernels<Cuda>::ConvPool {
     auto cut          = cuda::Cutter{p.workspace};
     auto const at     = place(cut);
     auto of_conv      = p;
-    of_conv.y         = at.between;
-    of_conv.dy        = at.d_between;
+    of_conv.y         = reinterpret_cast<float*>(at.between);
+    of_conv.dy        = reinterpret_cast<float*>(at.d_between);
     of_conv.workspace = at.of_conv;
-    pool_.bind({.x = at.between, .y = p.y, .dx = at.d_between, .dy = p.dy, .workspace = at.of_pool});
+    pool_.bind({.x = of_conv.y, .y = p.y, .dx = of_conv.dy, .dy = p.dy, .workspace = at.of_pool});
     conv_.bind(of_conv);
   }
 
@@ -98,11 +99,10 @@ class Kernels<Cuda>::ConvPool {
 
  private:
   struct Places {
-    float *between, *d_between;
-    std::byte *of_conv, *of_pool;
+    std::byte *between, *d_between, *of_conv, *of_pool;
   };
   Places place(cuda::Cutter& cut) const {
-    return {cut.take_floats(conv_.out().size()), cut.take_floats(conv_.out().size()), cut.take(conv_.workspace()),
+    return {cut.take(conv_.out().bytes()), cut.take(conv_.out().bytes()), cut.take(conv_.workspace()),
             cut.take(pool_.workspace())};
   }
 

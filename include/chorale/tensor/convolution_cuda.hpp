@@ -22,7 +22,8 @@ namespace chorale {
 /// y = convolution of x with a square kernel, plus bias, and max(y, 0) at once where a ReLU follows in place.
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters)
-/// kernel    (K, K, C, Filters), turned for cuDNN to (Filters, K, K, C) in each forward; bias (Filters), or none
+/// kernel    (K, K, C, Filters); for cuDNN each forward turns it to (Filters, K, K, C), of elements as x has them.
+///           bias (Filters), or none
 /// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
 /// order     the same bits every time, unless cuDNN has no such algorithm for a shape
 /// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
@@ -30,7 +31,7 @@ class Kernels<Cuda>::Conv2D {
  public:
   Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true,
          bool /*biased*/ = true)
-      : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters}, window_{w} {
+      : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters, in.of}, window_{w} {
     even_ = w.pad_before == w.pad_after && w.pad_left == w.pad_right;
     if (!even_) {
       own_.height += w.pad_before + w.pad_after;
@@ -58,12 +59,12 @@ class Kernels<Cuda>::Conv2D {
 
   void forward(Pass const&) const {
     if (!even_) shift(in_, p_.x, window_.pad_before, window_.pad_left, own_, at_.x);
-    turn(patch(), filters(), p_.kernel, at_.kernel);
+    turn(patch(), filters(), {p_.kernel}, half(at_.kernel));
     cuda::expect(cudnnConvolutionForward(rt_->images(), &one, x_.get(), x(), kernel_.get(), at_.kernel, how_.get(),
                                          forward_, at_.scratch, forward_bytes_, &zero, y_.get(), p_.y),
                  "cudnnConvolutionForward");
     if (p_.bias != nullptr)
-      cuda::expect(cuda::launch::add_bias(out_.pixels(), filters(), p_.bias, p_.y, relu_, cuda::queue()),
+      cuda::expect(cuda::launch::add_bias(out_.pixels(), filters(), p_.bias, out_.at(p_.y), relu_, cuda::queue()),
                    "add_bias");
   }
 
@@ -72,12 +73,12 @@ class Kernels<Cuda>::Conv2D {
                                                 filter_, at_.scratch, filter_bytes_, &zero, kernel_.get(),
                                                 at_.d_kernel),
                  "cudnnConvolutionBackwardFilter");
-    turn(filters(), patch(), at_.d_kernel, p_.d_kernel);
+    turn(filters(), patch(), half(at_.d_kernel), {p_.d_kernel});
     if (p_.bias != nullptr)
-      cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), p_.dy, at_.sums, p_.d_bias, cuda::queue()),
-                   "column_sums");
+      cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), out_.at(p_.dy), at_.sums, p_.d_bias,
+                                             cuda::queue()), "column_sums");
     if (p_.dx == nullptr) return;
-    auto* const dx = even_ ? p_.dx : at_.x;                                // x is not needed any more
+    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;            // x is not needed any more
     cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,
                                               how_.get(), data_, at_.scratch, data_bytes_, &zero, x_.get(), dx),
                  "cudnnConvolutionBackwardData");
@@ -89,34 +90,44 @@ class Kernels<Cuda>::Conv2D {
   static constexpr std::size_t most_scratch = std::size_t{256} << 20;      // bytes
 
   struct Places {
-    float *x, *kernel, *d_kernel, *sums;                                   // x: padded
+    std::byte *x, *kernel, *d_kernel;                                      // as elements of x are; x: padded
+    float* sums;
     std::byte* scratch;
   };
   Places place(cuda::Cutter& cut) const {
-    return {even_ ? nullptr : cut.take_floats(own_.size()), cut.take_floats(patch() * filters()),
-            cut.take_floats(patch() * filters()), cut.take_floats(cuda::launch::partials * filters()),
+    return {even_ ? nullptr : cut.take(own_.bytes()), cut.take_values(patch() * filters(), in_.of),
+            cut.take_values(patch() * filters(), in_.of), cut.take_floats(cuda::launch::partials * filters()),
             cut.take(std::max({forward_bytes_, filter_bytes_, data_bytes_}))};
   }
 
   std::size_t filters() const { return static_cast<std::size_t>(out_.channels); }
   std::size_t patch() const { return static_cast<std::size_t>(window_.kernel * window_.kernel * window_.channels); }
-  float const* x() const { return even_ ? p_.x : at_.x; }
+  void const* x() const { return even_ ? static_cast<void const*>(p_.x) : at_.x; }
+  cuda::launch::Values half(std::byte* kernel) const { return {kernel, in_.of}; }
 
-  static void turn(std::size_t rows, std::size_t columns, float const* from, float* to) {
+  static void turn(std::size_t rows, std::size_t columns, cuda::launch::Values from, cuda::launch::Values to) {
     cuda::expect(cuda::launch::transpose(rows, columns, from, to, cuda::queue()), "transpose");
   }
-  static void shift(layout const& from, float const* x, int down, int right, layout const& to, float* y) {
-    cuda::expect(cuda::launch::shift(static_cast<std::size_t>(from.rows), from.channels, {from.height, from.width}, x,
-                                     down, right, {to.height, to.width}, y, cuda::queue()), "shift");
+  static void shift(layout const& from, void const* x, int down, int right, layout const& to, void* y) {
+    cuda::expect(cuda::launch::shift(static_cast<std::size_t>(from.rows), from.channels, {from.height, from.width},
+                                     from.at(x), down, right, {to.height, to.width}, to.at(y), cuda::queue()), "shift");
   }
 
   using Tensor = cuda::Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 
+  static cudnnDataType_t type(Elements of) {
+    switch (of) {
+      case Elements::f32:  return CUDNN_DATA_FLOAT;
+      case Elements::bf16: return CUDNN_DATA_BFLOAT16;
+      case Elements::fp16: return CUDNN_DATA_HALF;
+    }
+    return CUDNN_DATA_FLOAT;
+  }
   static Tensor tensor(layout const& l) {
     cudnnTensorDescriptor_t made = nullptr;
     cuda::expect(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor");
     auto owned = Tensor{made};
-    cuda::expect(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, l.rows, l.channels, l.height,
+    cuda::expect(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type(l.of), l.rows, l.channels, l.height,
                                             l.width), "cudnnSetTensor4dDescriptor");
     return owned;
   }
@@ -127,7 +138,7 @@ class Kernels<Cuda>::Conv2D {
     cudnnFilterDescriptor_t kernel = nullptr;
     cuda::expect(cudnnCreateFilterDescriptor(&kernel), "cudnnCreateFilterDescriptor");
     kernel_.reset(kernel);
-    cuda::expect(cudnnSetFilter4dDescriptor(kernel, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, filters, window_.channels,
+    cuda::expect(cudnnSetFilter4dDescriptor(kernel, type(in_.of), CUDNN_TENSOR_NHWC, filters, window_.channels,
                                             window_.kernel, window_.kernel), "cudnnSetFilter4dDescriptor");
     cudnnConvolutionDescriptor_t how = nullptr;
     cuda::expect(cudnnCreateConvolutionDescriptor(&how), "cudnnCreateConvolutionDescriptor");
@@ -135,7 +146,8 @@ class Kernels<Cuda>::Conv2D {
     cuda::expect(cudnnSetConvolution2dDescriptor(how, even_ ? window_.pad_before : 0, even_ ? window_.pad_left : 0,
                                                  window_.stride, window_.stride, 1, 1, CUDNN_CROSS_CORRELATION,
                                                  CUDNN_DATA_FLOAT), "cudnnSetConvolution2dDescriptor");
-    auto const math = rt_->rounds_to == Products::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;       // which is TF32
+    auto const whole = rt_->rounds_to == Products::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;      // which is TF32
+    auto const math  = in_.of == Elements::f32 ? whole : CUDNN_TENSOR_OP_MATH;
     cuda::expect(cudnnSetConvolutionMathType(how, math), "cudnnSetConvolutionMathType");
   }
 

@@ -19,32 +19,40 @@ namespace chorale {
 /// y = x W + b, and max(y, 0) at once where a ReLU follows in place.
 ///
 /// x, y      (B, In), (B, Units); kernel (In, Units), bias (Units), all plain
-/// cost      three products; bias, ReLU and the bias' gradient are in them, where cuBLASLt can
+/// cost      three products; bias, ReLU and the bias' gradient are in them, where cuBLASLt can. Where activations are
+///           halves, forward rounds kernel and bias to such once
 /// source    tf.keras.layers.Dense; cublasLtMatmul with CUBLASLT_EPILOGUE_RELU_BIAS and BGRADA
 class Kernels<Cuda>::Dense {
  public:
-  Dense(runtime& rt, layout const&, int rows, int inputs, int units)
-      : rt_{&rt}, rows_{rows}, inputs_{inputs}, units_{units} {}
+  Dense(runtime& rt, layout const& in, int rows, int inputs, int units)
+      : rt_{&rt}, in_{in}, rows_{rows}, inputs_{inputs}, units_{units} {}
 
-  layout out() const { return matrix(rows_, units_); }
-  std::size_t workspace() const {                                          // for the bias' gradient by itself
-    return cuda::launch::partials * static_cast<std::size_t>(units_) * sizeof(float);
+  layout out() const { return {rows_, 1, 1, units_, in_.of}; }
+  std::size_t workspace() const {
+    auto cut = cuda::Cutter{};
+    place(cut);
+    return cut.used();
   }
 
   void bind(Ports const& p) {
     using Product     = cuda::Product;
+    auto cut          = cuda::Cutter{p.workspace};
+    at_               = place(cut);
     p_                = p;
-    auto const x      = Product::Factor{p.x, inputs_, rows_};              // each as cuBLAS sees it: turned
-    auto const w      = Product::Factor{p.kernel, units_, inputs_};
-    auto const dy     = Product::Factor{p.dy, units_, rows_};
+    auto const of     = in_.of;
+    auto const x      = Product::Factor{{p.x, of}, inputs_, rows_};        // each as cuBLAS sees it: turned
+    auto const w      = Product::Factor{rounds() ? half(at_.kernel) : Values{p.kernel}, units_, inputs_};
+    auto const dy     = Product::Factor{{p.dy, of}, units_, rows_};
     auto const turned = [](Product::Factor f) { return Product::Factor{f.data, f.rows, f.columns, CUBLAS_OP_T}; };
     auto const end    = rt_->take_relu(p.y) != 0 ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+    auto* const bias  = rounds() ? static_cast<void*>(at_.bias) : p.bias;
+    auto const d_w    = Values{p.d_kernel};
 
-    forward_ = {*rt_, w, x, p.y, units_, rows_, {end, p.bias}};            // (Units, In) x (In, B) -> (Units, B)
-    weights_ = {*rt_, dy, turned(x), p.d_kernel, units_, inputs_, {CUBLASLT_EPILOGUE_BGRADA, p.d_bias}};
+    forward_ = {*rt_, w, x, {p.y, of}, units_, rows_, {end, bias}};        // (Units, In) x (In, B) -> (Units, B)
+    weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {CUBLASLT_EPILOGUE_BGRADA, p.d_bias}};
     sums_apart_ = !weights_;
-    if (sums_apart_) weights_ = {*rt_, dy, turned(x), p.d_kernel, units_, inputs_, {}};
-    if (p.dx != nullptr) data_ = {*rt_, turned(w), dy, p.dx, inputs_, rows_, {}};   // (In, Units) x (Units, B)
+    if (sums_apart_) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {}};
+    if (p.dx != nullptr) data_ = {*rt_, turned(w), dy, {p.dx, of}, inputs_, rows_, {}};   // (In, Units) x (Units, B)
     CHORALE_ENSURES(forward_ && weights_ && (p.dx == nullptr || data_), "cuBLASLt has no kernel for this Dense");
   }
 
@@ -52,19 +60,45 @@ class Kernels<Cuda>::Dense {
     forward_.point_b(x);
     weights_.point_b(x);
   }
-  void forward(Pass const&) const { forward_(); }
+  void forward(Pass const&) const {
+    if (rounds()) {
+      round(static_cast<std::size_t>(inputs_) * static_cast<std::size_t>(units_), p_.kernel, at_.kernel);
+      round(static_cast<std::size_t>(units_), p_.bias, at_.bias);
+    }
+    forward_();
+  }
   void backward(Pass const&) const {
     weights_();
     if (sums_apart_)
-      cuda::expect(cuda::launch::column_sums(static_cast<std::size_t>(rows_), static_cast<std::size_t>(units_), p_.dy,
-                                             reinterpret_cast<float*>(p_.workspace), p_.d_bias, cuda::queue()),
-                   "column_sums");
+      cuda::expect(cuda::launch::column_sums(static_cast<std::size_t>(rows_), static_cast<std::size_t>(units_),
+                                             {p_.dy, in_.of}, at_.sums, p_.d_bias, cuda::queue()), "column_sums");
     if (data_) data_();
   }
 
  private:
+  using Values = cuda::launch::Values;
+
+  struct Places {
+    float* sums;                                                           // for the bias' gradient by itself
+    std::byte *kernel, *bias;                                              // as halves
+  };
+  Places place(cuda::Cutter& cut) const {
+    auto const units = static_cast<std::size_t>(units_);
+    auto* const sums = cut.take_floats(cuda::launch::partials * units);
+    if (!rounds()) return {sums, nullptr, nullptr};
+    return {sums, cut.take_values(static_cast<std::size_t>(inputs_) * units, in_.of), cut.take_values(units, in_.of)};
+  }
+
+  bool rounds() const { return in_.of != Elements::f32; }
+  Values half(std::byte* memory) const { return {memory, in_.of}; }
+  void round(std::size_t n, float* from, std::byte* to) const {
+    cuda::expect(cuda::launch::convert(n, {from}, half(to), cuda::queue()), "convert");
+  }
+
   runtime* rt_;
+  layout in_;
   int rows_, inputs_, units_;
+  Places at_{};
   Ports p_{};
   cuda::Product forward_, weights_, data_;
   bool sums_apart_ = false;
@@ -88,12 +122,13 @@ class Kernels<Cuda>::Activate {
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
   void forward(Pass const&) const {
     if (rt_->is_taken(p_.y)) return;                                       // whoever wrote y has done it
-    cuda::expect(cuda::launch::activate(f_, alpha_, in_.size(), p_.x, p_.y, cuda::queue()), "activate");
+    cuda::expect(cuda::launch::activate(f_, alpha_, in_.size(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "activate");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr) return;
     auto* const of = differentiates_from_y(f_) ? p_.y : p_.x;
-    cuda::expect(cuda::launch::activate_back(f_, alpha_, in_.size(), of, p_.dy, p_.dx, cuda::queue()), "activate_back");
+    cuda::expect(cuda::launch::activate_back(f_, alpha_, in_.size(), in_.at(of), in_.at(p_.dy), in_.at(p_.dx),
+                                             cuda::queue()), "activate_back");
   }
 
  private:
@@ -118,11 +153,12 @@ class Kernels<Cuda>::Softmax {
   void bind(Ports const& p) { p_ = p; }
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
   void forward(Pass const&) const {
-    cuda::expect(cuda::launch::softmax(in_.pixels(), width(), p_.x, p_.y, cuda::queue()), "softmax");
+    cuda::expect(cuda::launch::softmax(in_.pixels(), width(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "softmax");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr) return;
-    cuda::expect(cuda::launch::softmax_back(in_.pixels(), width(), p_.y, p_.dy, p_.dx, cuda::queue()), "softmax_back");
+    cuda::expect(cuda::launch::softmax_back(in_.pixels(), width(), in_.at(p_.y), in_.at(p_.dy), in_.at(p_.dx),
+                                            cuda::queue()), "softmax_back");
   }
 
  private:
@@ -151,7 +187,8 @@ class Kernels<Cuda>::Sum {
 
   void read_from(float const*) {}                                          // never the first layer
   void forward(Pass const&) const {
-    cuda::expect(cuda::launch::add(in_.size(), p_.x, p_.other, p_.y, relu_, cuda::queue()), "add");
+    cuda::expect(cuda::launch::add(in_.size(), in_.at(p_.x), in_.at(p_.other), in_.at(p_.y), relu_, cuda::queue()),
+                 "add");
   }
   void backward(Pass const&) const {}                                      // dx is dy, and so is d_other
 
@@ -164,26 +201,71 @@ class Kernels<Cuda>::Sum {
 
 /// y = x as rows: (B, H, W, C) becomes (B, H · W · C), which are the same bytes.
 ///
-/// cost      one copy each way
+/// cost      none; as the first layer of a network, one copy
 class Kernels<Cuda>::ToRows {
  public:
-  ToRows(runtime&, layout const& in, layout const&, int rows, int columns) : in_{in}, out_{matrix(rows, columns)} {}
+  static constexpr bool renames = true;                                    // y may be x, and dx dy
+
+  ToRows(runtime&, layout const& in, layout const&, int rows, int columns)
+      : in_{in}, out_{rows, 1, 1, columns, in.of} {}
 
   layout out() const { return out_; }
   std::size_t workspace() const { return 0; }
 
   void bind(Ports const& p) { p_ = p; }
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
-  void forward(Pass const&) const { copy(p_.x, p_.y); }
+  void forward(Pass const&) const {
+    if (p_.y != p_.x) copy(in_, p_.x, p_.y);
+  }
   void backward(Pass const&) const {
-    if (p_.dx != nullptr) copy(p_.dy, p_.dx);
+    if (p_.dx != nullptr && p_.dx != p_.dy) copy(in_, p_.dy, p_.dx);
   }
 
  private:
-  void copy(float const* from, float* to) const {
-    cuda::copy(to, from, in_.bytes());
+  layout in_, out_;
+  Ports p_{};
+};
+
+/// y = x as rows of float: what a loss reads.
+class Kernels<Cuda>::ToPlain {
+ public:
+  ToPlain(runtime&, layout const& in, layout const&, int rows, int columns) : in_{in}, out_{matrix(rows, columns)} {}
+
+  layout out() const { return out_; }
+  std::size_t workspace() const { return 0; }
+
+  void bind(Ports const& p) { p_ = p; }
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void forward(Pass const&) const { convert(in_.at(p_.x), out_.at(p_.y)); }
+  void backward(Pass const&) const {
+    if (p_.dx != nullptr) convert(out_.at(p_.dy), in_.at(p_.dx));
   }
 
+ private:
+  void convert(cuda::launch::Values from, cuda::launch::Values to) const {
+    cuda::expect(cuda::launch::convert(in_.size(), from, to, cuda::queue()), "convert");
+  }
+
+  layout in_, out_;
+  Ports p_{};
+};
+
+/// y = x as the runtime keeps activations; nobody asks for the gradient by a batch.
+class Kernels<Cuda>::Rounded {
+ public:
+  Rounded(runtime& rt, layout const& in) : in_{in}, out_{in} { out_.of = rt.activations; }
+
+  layout out() const { return out_; }
+  std::size_t workspace() const { return 0; }
+
+  void bind(Ports const& p) { p_ = p; }
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void forward(Pass const&) const {
+    cuda::expect(cuda::launch::convert(in_.size(), in_.at(p_.x), out_.at(p_.y), cuda::queue()), "convert");
+  }
+  void backward(Pass const&) const {}
+
+ private:
   layout in_, out_;
   Ports p_{};
 };

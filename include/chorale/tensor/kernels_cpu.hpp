@@ -24,6 +24,12 @@ struct Kernels<Cpu> : cpu::Loops {
   static void copy(layout const& l, float const* x, float* y) { std::copy_n(x, bytes(l) / sizeof(float), y); }
   static void add(layout const& l, float const* x, float* y) { sum(bytes(l) / sizeof(float), y, x, y); }
 
+  using cpu::Loops::dropout;
+  /// The same of an activation in any layout.
+  static void dropout(std::size_t rows, layout const& l, float* x, float rate, Pass const& pass, std::uint64_t stream) {
+    cpu::Loops::dropout(rows, bytes(l) / sizeof(float) / rows, x, rate, pass, stream);
+  }
+
   class Conv2D;
   class Pool2D;
   class ConvPool;
@@ -33,6 +39,7 @@ struct Kernels<Cpu> : cpu::Loops {
   class BatchNorm;
   class Sum;
   class ToRows;
+  using ToPlain = ToRows;
 };
 
 }  // namespace chorale

@@ -19,6 +19,8 @@ struct Kernels<Cuda> : cuda::Loops {
   using layout  = cuda::Layout;
   using runtime = cuda::Runtime;
 
+  static constexpr bool keeps_halves = true;                               // activations may be Elements other than f32
+
   static layout image(int rows, int h, int w, int c) { return {rows, h, w, c}; }
   static layout matrix(int rows, int columns) { return {rows, 1, 1, columns}; }
   static std::size_t bytes(layout const& l) { return l.bytes(); }
@@ -26,7 +28,7 @@ struct Kernels<Cuda> : cuda::Loops {
   /// y = x, and y += x, both in one layout
   static void copy(layout const& l, float const* x, float* y) { cuda::copy(y, x, l.bytes()); }
   static void add(layout const& l, float const* x, float* y) {
-    cuda::expect(cuda::launch::add(l.size(), y, x, y, 0, cuda::queue()), "add");
+    cuda::expect(cuda::launch::add(l.size(), l.at(y), l.at(x), l.at(y), 0, cuda::queue()), "add");
   }
 
   class Conv2D;
@@ -38,6 +40,8 @@ struct Kernels<Cuda> : cuda::Loops {
   class BatchNorm;
   class Sum;
   class ToRows;
+  class ToPlain;
+  class Rounded;
   class Step;
 };
 

@@ -15,51 +15,63 @@
 /// (B, H, W, C). Where numbers are added up, the order is fixed: the same bits for the same numbers.
 namespace chorale::cuda::launch {
 
+/// Numbers of the device: an activation, a gradient by one, or a copy of variables in their type.
+struct Values {
+  void* at    = nullptr;
+  Elements of = Elements::f32;
+
+  template <class T>
+  T* as() const { return static_cast<T*>(at); }
+};
+
+/// y = x, rounded to the nearest
+cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
+
 /// Rows of scratch that column_sums and squared_norm add up into first.
 inline constexpr unsigned partials = 128;
 
-/// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x.
-cudaError_t activate(Activation f, float alpha, std::size_t n, float const* x, float* y, cudaStream_t queue);
-cudaError_t activate_back(Activation f, float alpha, std::size_t n, float const* of, float const* dy, float* dx,
+/// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x. Here and below
+/// all values that a function takes have one type of elements, where it does not say that it rounds.
+cudaError_t activate(Activation f, float alpha, std::size_t n, Values x, Values y, cudaStream_t queue);
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, Values of, Values dy, Values dx,
                           cudaStream_t queue);
 
 /// y (rows, width) += bias (width), then max(y, 0) where `relu` is 1
-cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, float* y, int relu, cudaStream_t queue);
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Values y, int relu, cudaStream_t queue);
 /// sums (width) = the sum of the rows of x (rows, width)
 ///
 /// scratch   (partials, width)
-cudaError_t column_sums(std::size_t rows, std::size_t width, float const* x, float* scratch, float* sums,
+cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
                         cudaStream_t queue);
-/// y (columns, rows) = x (rows, columns), turned
-cudaError_t transpose(std::size_t rows, std::size_t columns, float const* x, float* y, cudaStream_t queue);
+/// y (columns, rows) = x (rows, columns), turned, and rounded to what y has
+cudaError_t transpose(std::size_t rows, std::size_t columns, Values x, Values y, cudaStream_t queue);
 
 struct Extent {
   int height, width;
 };
 /// y[b, i, j] = x[b, i - down, j - right], and 0 where x has no such pixel.
-cudaError_t shift(std::size_t images, int channels, Extent from, float const* x, int down, int right, Extent to,
-                  float* y, cudaStream_t queue);
+cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int down, int right, Extent to,
+                  Values y, cudaStream_t queue);
 
 /// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
 ///
 /// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest
-cudaError_t pool(Pool kind, Window const& w, std::size_t images, float const* x, float* y, int* winners, int relu,
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, Values x, Values y, int* winners, int relu,
                  cudaStream_t queue);
 /// order     each dx adds up its windows from the top left: no two threads write one number
-cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float const* dy, int const* winners, float* dx,
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, Values dy, int const* winners, Values dx,
                       cudaStream_t queue);
 
 /// y = a + b, then max(y, 0) where `relu` is 1; y may be a or b.
-cudaError_t add(std::size_t n, float const* a, float const* b, float* y, int relu, cudaStream_t queue);
+cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStream_t queue);
 
-cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue);
-cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
-                         cudaStream_t queue);
+cudaError_t softmax(std::size_t rows, std::size_t classes, Values x, Values y, cudaStream_t queue);
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values dy, Values dx, cudaStream_t queue);
 
 /// sums (2 C) = for each channel the sum of v (pixels, C), then of v · (x - mean); mean is 0 where it is null.
 ///
 /// scratch   (partials, 2 C)
-cudaError_t channel_sums(std::size_t pixels, std::size_t channels, float const* v, float const* x, float const* mean,
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values v, Values x, float const* mean,
                          double* scratch, double* sums, cudaStream_t queue);
 /// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
 struct Moments {
@@ -71,8 +83,8 @@ cudaError_t moments(std::size_t channels, double const* sums, double count, floa
 cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,
                            cudaStream_t queue);
 /// y = gamma · (x - mean) · inverse + beta, then max(y, 0) where `relu` is 1.
-cudaError_t normalize(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
-                      float const* beta, float* y, int relu, cudaStream_t queue);
+cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
+                      float const* beta, Values y, int relu, cudaStream_t queue);
 /// From the sums of dy and of dy · (x - mean) the gradients of beta and gamma; the latter sums are then times inverse.
 cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float* d_gamma, float* d_beta,
                            cudaStream_t queue);
@@ -80,8 +92,8 @@ cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float
 ///   dx = gamma · inverse · (dy - mean of dy - u · mean of dy · u)
 ///
 /// slopes    (2 C): scratch
-cudaError_t normalize_back(std::size_t pixels, std::size_t channels, float const* x, Moments of, float const* gamma,
-                           double const* sums, double count, float* slopes, float const* dy, float* dx,
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
+                           double const* sums, double count, float* slopes, Values dy, Values dx,
                            cudaStream_t queue);
 
 /// What Kernels<Cpu> has under these names, with the loss of each row; `total` adds them up.
@@ -115,7 +127,7 @@ struct Adam {
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue);
 
 /// now    of the device, too
-cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, StepNumbers const* now,
+cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,
                     std::uint64_t stream, cudaStream_t queue);
 
 /// What gradients begin with, before anything is known of them: rows in the header, and a trailer of one replica's.

@@ -9,6 +9,7 @@
 #include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/softmax_cuda.cuh>
+#include <chorale/tensor/typed_cuda.cuh>
 
 #include <cfloat>
 #include <cstddef>
@@ -70,83 +71,99 @@ __device__ inline int inside(Window const& w, int top, int left) {
   return count(top, w.height) * count(left, w.width);
 }
 
-}  // namespace detail
-
-cudaError_t activate(Activation f, float alpha, std::size_t n, float const* x, float* y, cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) { y[i] = detail::value_of(f, alpha, x[i]); });
-}
-cudaError_t activate_back(Activation f, float alpha, std::size_t n, float const* of, float const* dy, float* dx,
-                          cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) { dx[i] = dy[i] * detail::slope_of(f, alpha, of[i]); });
+template <class X, class Y>
+cudaError_t convert(std::size_t n, X const* x, Y* y, cudaStream_t queue) {
+  return each(n, queue, [=] __device__(std::size_t i) { y[i] = static_cast<Y>(static_cast<float>(x[i])); });
 }
 
-cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, float* y, int relu, cudaStream_t queue) {
-  return detail::each(rows * width, queue, [=] __device__(std::size_t i) {
-    auto const sum = y[i] + bias[i % width];
-    y[i] = relu != 0 && sum < 0 ? 0 : sum;
+template <class T>
+cudaError_t activate(Activation f, float alpha, std::size_t n, T const* x, T* y, cudaStream_t queue) {
+  return each(n, queue, [=] __device__(std::size_t i) {
+    y[i] = static_cast<T>(value_of(f, alpha, static_cast<float>(x[i])));
   });
 }
-cudaError_t column_sums(std::size_t rows, std::size_t width, float const* x, float* scratch, float* sums,
+template <class T>
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, T const* of, T const* dy, T* dx,
+                          cudaStream_t queue) {
+  return each(n, queue, [=] __device__(std::size_t i) {
+    dx[i] = static_cast<T>(static_cast<float>(dy[i]) * slope_of(f, alpha, static_cast<float>(of[i])));
+  });
+}
+
+template <class T>
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, T* y, int relu, cudaStream_t queue) {
+  return each(rows * width, queue, [=] __device__(std::size_t i) {
+    auto const sum = static_cast<float>(y[i]) + bias[i % width];
+    y[i] = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
+  });
+}
+template <class T>
+cudaError_t column_sums(std::size_t rows, std::size_t width, T const* x, float* scratch, float* sums,
                         cudaStream_t queue) {
   auto const per  = (rows + partials - 1) / partials;
-  auto const code = detail::each(partials * width, queue, [=] __device__(std::size_t i) {
+  auto const code = each(partials * width, queue, [=] __device__(std::size_t i) {
     auto const first = i / width * per, end = first + per < rows ? first + per : rows;
     auto sum         = 0.0F;
-    for (auto r = first; r < end; ++r) sum += x[r * width + i % width];
+    for (auto r = first; r < end; ++r) sum += static_cast<float>(x[r * width + i % width]);
     scratch[i] = sum;
   });
   if (code != cudaSuccess) return code;
-  return detail::each(width, queue, [=] __device__(std::size_t column) {
+  return each(width, queue, [=] __device__(std::size_t column) {
     auto sum = 0.0F;
     for (unsigned part = 0; part < partials; ++part) sum += scratch[part * width + column];
     sums[column] = sum;
   });
 }
-cudaError_t transpose(std::size_t rows, std::size_t columns, float const* x, float* y, cudaStream_t queue) {
-  return detail::each(rows * columns, queue, [=] __device__(std::size_t i) {
-    y[i] = x[i % rows * columns + i / rows];                               // writes are in a row; x is small
+template <class X, class Y>
+cudaError_t transpose(std::size_t rows, std::size_t columns, X const* x, Y* y, cudaStream_t queue) {
+  return each(rows * columns, queue, [=] __device__(std::size_t i) {
+    y[i] = static_cast<Y>(static_cast<float>(x[i % rows * columns + i / rows]));     // writes are in a row; x is small
   });
 }
 
-cudaError_t shift(std::size_t images, int channels, Extent from, float const* x, int down, int right, Extent to,
-                  float* y, cudaStream_t queue) {
+template <class T>
+cudaError_t shift(std::size_t images, int channels, Extent from, T const* x, int down, int right, Extent to,
+                  T* y, cudaStream_t queue) {
   auto const n = images * static_cast<std::size_t>(to.height) * to.width * channels;
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
+  return each(n, queue, [=] __device__(std::size_t i) {
     auto const channel = static_cast<int>(i % channels), column = static_cast<int>(i / channels % to.width) - right,
                row     = static_cast<int>(i / channels / to.width % to.height) - down;
     auto const image   = i / channels / to.width / to.height;
     auto const there   = row >= 0 && row < from.height && column >= 0 && column < from.width;
-    y[i] = there ? x[((image * from.height + row) * from.width + column) * channels + channel] : 0;
+    y[i] = there ? x[((image * from.height + row) * from.width + column) * channels + channel] : T{};
   });
 }
 
-cudaError_t pool(Pool kind, Window const& w, std::size_t images, float const* x, float* y, int* winners, int relu,
+template <class T>
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, T const* x, T* y, int* winners, int relu,
                  cudaStream_t queue) {
   auto const height = w.out_height(), width = w.out_width();
   auto const n      = images * static_cast<std::size_t>(height) * width * w.channels;
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
-    auto const p = detail::Place{w, height, width, i};
+  return each(n, queue, [=] __device__(std::size_t i) {
+    auto const p = Place{w, height, width, i};
     auto top = -FLT_MAX, sum = 0.0F;
     auto winner = -1;
     for (int r = 0; r < w.kernel; ++r)
       for (int c = 0; c < w.kernel; ++c) {
         if (p.top + r < 0 || p.top + r >= w.height || p.left + c < 0 || p.left + c >= w.width) continue;
-        auto const value = x[detail::at(w, p.image, p.top + r, p.left + c, p.channel)];
+        auto const value = static_cast<float>(x[at(w, p.image, p.top + r, p.left + c, p.channel)]);
         sum += value;
         if (winner >= 0 && !(value > top) && value == value) continue;     // a NaN wins
         top    = value;
         winner = r * w.kernel + c;
       }
-    auto const result = kind == Pool::max ? top : sum / static_cast<float>(detail::inside(w, p.top, p.left));
-    y[i] = relu != 0 && result < 0 ? 0 : result;
+    auto const result = kind == Pool::max ? top : sum / static_cast<float>(inside(w, p.top, p.left));
+    y[i] = static_cast<T>(relu != 0 && result < 0 ? 0 : result);
     if (kind == Pool::max) winners[i] = winner;
   });
 }
-cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float const* dy, int const* winners,
-                      float* dx, cudaStream_t queue) {
+
+template <class T>
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, T const* dy, int const* winners,
+                      T* dx, cudaStream_t queue) {
   auto const height = w.out_height(), width = w.out_width();
   auto const n      = images * static_cast<std::size_t>(w.height) * w.width * w.channels;
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
+  return each(n, queue, [=] __device__(std::size_t i) {
     auto const channel = static_cast<int>(i % w.channels), column = static_cast<int>(i / w.channels % w.width),
                row     = static_cast<int>(i / w.channels / w.width % w.height);
     auto const image   = i / w.channels / w.width / w.height;
@@ -157,47 +174,137 @@ cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, float cons
       for (int c = first(padded_column); c < width && c * w.stride <= padded_column; ++c) {
         auto const k  = ((image * height + r) * width + c) * w.channels + channel;
         auto const me = (padded_row - r * w.stride) * w.kernel + padded_column - c * w.stride;
-        if (kind == Pool::average)
-          sum += dy[k] / static_cast<float>(detail::inside(w, r * w.stride - w.pad_before, c * w.stride - w.pad_left));
-        else if (winners[k] == me) sum += dy[k];
+        if (kind == Pool::max && winners[k] != me) continue;
+        auto const pixels = kind == Pool::max ? 1 : inside(w, r * w.stride - w.pad_before, c * w.stride - w.pad_left);
+        sum += static_cast<float>(dy[k]) / static_cast<float>(pixels);
       }
-    dx[i] = sum;
+    dx[i] = static_cast<T>(sum);
   });
 }
 
-cudaError_t add(std::size_t n, float const* a, float const* b, float* y, int relu, cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
-    auto const sum = a[i] + b[i];
-    y[i] = relu != 0 && sum < 0 ? 0 : sum;
+template <class T>
+cudaError_t add(std::size_t n, T const* a, T const* b, T* y, int relu, cudaStream_t queue) {
+  return each(n, queue, [=] __device__(std::size_t i) {
+    auto const sum = static_cast<float>(a[i]) + static_cast<float>(b[i]);
+    y[i] = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
   });
 }
 
-cudaError_t softmax(std::size_t rows, std::size_t classes, float const* x, float* y, cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
-    detail::softmax_of(classes, x + r * classes, y + r * classes);
+template <class T>
+cudaError_t softmax(std::size_t rows, std::size_t classes, T const* x, T* y, cudaStream_t queue) {
+  return each(rows, queue, [=] __device__(std::size_t r) {
+    softmax_of(classes, x + r * classes, y + r * classes);
   });
 }
-cudaError_t softmax_back(std::size_t rows, std::size_t classes, float const* y, float const* dy, float* dx,
+
+template <class T>
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, T const* y, T const* dy, T* dx,
                          cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+  return each(rows, queue, [=] __device__(std::size_t r) {
     auto const at = r * classes;
     auto dot      = 0.0F;
-    for (auto i = at; i < at + classes; ++i) dot += y[i] * dy[i];
-    for (auto i = at; i < at + classes; ++i) dx[i] = y[i] * (dy[i] - dot);
+    for (auto i = at; i < at + classes; ++i) dot += static_cast<float>(y[i]) * static_cast<float>(dy[i]);
+    for (auto i = at; i < at + classes; ++i) {
+      dx[i] = static_cast<T>(static_cast<float>(y[i]) * (static_cast<float>(dy[i]) - dot));
+    }
   });
 }
 
-cudaError_t dropout(std::size_t rows, std::size_t width, float* x, float rate, StepNumbers const* now,
+template <class T>
+cudaError_t dropout(std::size_t rows, std::size_t width, T* x, float rate, StepNumbers const* now,
                     std::uint64_t stream, cudaStream_t queue) {
   auto const blocks = (width + 3) / 4;                                     // Philox gives four words at a time
   auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
-  return detail::each(rows * blocks, queue, [=] __device__(std::size_t i) {
+  return each(rows * blocks, queue, [=] __device__(std::size_t i) {
     auto const row   = i / blocks, b = i % blocks;
     auto const words = Random{now->drawn(), stream}.words((now->first_row + row) * blocks + b);
     for (std::size_t k = 4 * b; k < 4 * b + 4 && k < width; ++k) {
       auto& value = x[row * width + k];
-      value       = words[k % 4] < limit ? 0 : value * (1 / (1 - rate));
+      value       = static_cast<T>(words[k % 4] < limit ? 0 : static_cast<float>(value) * (1 / (1 - rate)));
     }
+  });
+}
+
+}  // namespace detail
+
+cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class X>(X) {
+    return detail::typed(y.of, [&]<class Y>(Y) { return detail::convert(n, x.as<X const>(), y.as<Y>(), queue); });
+  });
+}
+
+cudaError_t activate(Activation f, float alpha, std::size_t n, Values x, Values y, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::activate(f, alpha, n, x.as<T const>(), y.as<T>(), queue);
+  });
+}
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, Values of, Values dy, Values dx,
+                          cudaStream_t queue) {
+  return detail::typed(of.of, [&]<class T>(T) {
+    return detail::activate_back(f, alpha, n, of.as<T const>(), dy.as<T const>(), dx.as<T>(), queue);
+  });
+}
+
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Values y, int relu, cudaStream_t queue) {
+  return detail::typed(y.of, [&]<class T>(T) {
+    return detail::add_bias(rows, width, bias, y.as<T>(), relu, queue);
+  });
+}
+cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
+                        cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::column_sums(rows, width, x.as<T const>(), scratch, sums, queue);
+  });
+}
+cudaError_t transpose(std::size_t rows, std::size_t columns, Values x, Values y, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class X>(X) {
+    return detail::typed(y.of, [&]<class Y>(Y) {
+      return detail::transpose(rows, columns, x.as<X const>(), y.as<Y>(), queue);
+    });
+  });
+}
+
+cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int down, int right, Extent to, Values y,
+                  cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::shift(images, channels, from, x.as<T const>(), down, right, to, y.as<T>(), queue);
+  });
+}
+
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, Values x, Values y, int* winners, int relu,
+                 cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::pool(kind, w, images, x.as<T const>(), y.as<T>(), winners, relu, queue);
+  });
+}
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, Values dy, int const* winners, Values dx,
+                      cudaStream_t queue) {
+  return detail::typed(dy.of, [&]<class T>(T) {
+    return detail::pool_back(kind, w, images, dy.as<T const>(), winners, dx.as<T>(), queue);
+  });
+}
+
+cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStream_t queue) {
+  return detail::typed(a.of, [&]<class T>(T) {
+    return detail::add(n, a.as<T const>(), b.as<T const>(), y.as<T>(), relu, queue);
+  });
+}
+
+cudaError_t softmax(std::size_t rows, std::size_t classes, Values x, Values y, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::softmax(rows, classes, x.as<T const>(), y.as<T>(), queue);
+  });
+}
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values dy, Values dx, cudaStream_t queue) {
+  return detail::typed(y.of, [&]<class T>(T) {
+    return detail::softmax_back(rows, classes, y.as<T const>(), dy.as<T const>(), dx.as<T>(), queue);
+  });
+}
+
+cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,
+                    std::uint64_t stream, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::dropout(rows, width, x.as<T>(), rate, now, stream, queue);
   });
 }
 

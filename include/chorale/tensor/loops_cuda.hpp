@@ -88,10 +88,9 @@ struct Loops {
   }
 
   /// The mask is the one of the CPU, number for number.
-  static void dropout(std::size_t rows, std::size_t width, float* x, float rate, Pass const& pass,
-                      std::uint64_t stream) {
+  static void dropout(std::size_t rows, Layout const& l, float* x, float rate, Pass const& pass, std::uint64_t stream) {
     CHORALE_EXPECTS(pass.on_device != nullptr, "dropout on Cuda needs Pass::on_device, which it reads in each step");
-    expect(launch::dropout(rows, width, x, rate, pass.on_device, stream, queue()), "dropout");
+    expect(launch::dropout(rows, l.size() / rows, l.at(x), rate, pass.on_device, stream, queue()), "dropout");
   }
 
  private:

@@ -33,6 +33,10 @@ enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, si
 /// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
 enum class Products { f32, tf32, bf16, fp16 };
 
+/// What activations and their gradients lie in memory as, between the layers of a network. Variables, their gradients
+/// and the output are float under all of them. A device that rounds products alone keeps float.
+enum class Elements { f32, bf16, fp16 };
+
 /// Whose rows batch normalization looks at: a replica's share, or the whole batch.
 enum class Normalize { over_share, over_batch };
 
@@ -110,6 +114,7 @@ struct Ports {
 ///   sgd, adam   update rules over flat arrays
 ///   sparse_cross_entropy, cross_entropy, squared_error
 ///               loss over rows and its gradient
+///   ToPlain     a class as those, from any layout to rows of float; Rounded, of a device that keeps halves, the way back
 ///   copy, add   an activation to another place, or onto another one
 ///   multiply    numbers by one number
 ///   Step        of a device that QueuesWork

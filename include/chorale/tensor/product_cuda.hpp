@@ -11,7 +11,8 @@
 
 namespace chorale::cuda {
 
-/// D (m, n) = A (m, k) · B (k, n) in float, and what follows it in the same kernel; made once, then queued every step.
+/// D (m, n) = A (m, k) · B (k, n), added up in float, and what follows it in the same kernel; made once, then queued
+/// every step. A and B have one type of elements; D may be float where they are halves.
 ///
 /// All are column-major, as cuBLAS has them: a row-major (B, N) here is (N, B).
 ///
@@ -19,23 +20,23 @@ namespace chorale::cuda {
 class Product {
  public:
   struct Factor {
-    float const* data;
+    launch::Values data;
     int rows, columns;                                                     // as it lies in memory
     cublasOperation_t turn = CUBLAS_OP_N;
   };
-  /// bias    (m): read by EPILOGUE_BIAS and RELU_BIAS, written by BGRADA
+  /// bias    (m): read by EPILOGUE_BIAS and RELU_BIAS, written by BGRADA; elements as D has them
   struct After {
     cublasLtEpilogue_t what = CUBLASLT_EPILOGUE_DEFAULT;
-    float const* bias       = nullptr;
+    void const* bias        = nullptr;
   };
 
   Product() = default;
-  Product(Runtime& rt, Factor a, Factor b, float* d, int m, int n, After after)
-      : rt_{&rt}, a_{a.data}, b_{b.data}, d_{d} {
+  Product(Runtime& rt, Factor a, Factor b, launch::Values d, int m, int n, After after)
+      : rt_{&rt}, a_{a.data.at}, b_{b.data.at}, d_{d.at} {
     describe(a, b, after);
-    layout_a_ = layout(a.rows, a.columns);
-    layout_b_ = layout(b.rows, b.columns);
-    layout_d_ = layout(m, n);
+    layout_a_ = layout(a.data.of, a.rows, a.columns);
+    layout_b_ = layout(b.data.of, b.rows, b.columns);
+    layout_d_ = layout(d.of, m, n);
     choose();
   }
 
@@ -50,15 +51,23 @@ class Product {
   }
 
   /// From now on reads one factor elsewhere.
-  void point_a(float const* data) { a_ = data; }
-  void point_b(float const* data) { b_ = data; }
+  void point_a(void const* data) { a_ = data; }
+  void point_b(void const* data) { b_ = data; }
 
  private:
   using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
-  static Layout layout(int rows, int columns) {
+  static cudaDataType type(Elements of) {
+    switch (of) {
+      case Elements::f32:  return CUDA_R_32F;
+      case Elements::bf16: return CUDA_R_16BF;
+      case Elements::fp16: return CUDA_R_16F;
+    }
+    return CUDA_R_32F;
+  }
+  static Layout layout(Elements of, int rows, int columns) {
     cublasLtMatrixLayout_t made = nullptr;
-    expect(cublasLtMatrixLayoutCreate(&made, CUDA_R_32F, static_cast<std::uint64_t>(rows),
+    expect(cublasLtMatrixLayoutCreate(&made, type(of), static_cast<std::uint64_t>(rows),
                                       static_cast<std::uint64_t>(columns), rows), "cublasLtMatrixLayoutCreate");
     return Layout{made};
   }
@@ -75,7 +84,8 @@ class Product {
 
   void describe(Factor a, Factor b, After after) {
     cublasLtMatmulDesc_t made = nullptr;
-    expect(cublasLtMatmulDescCreate(&made, compute(rt_->rounds_to), CUDA_R_32F), "cublasLtMatmulDescCreate");
+    expect(cublasLtMatmulDescCreate(&made, a.data.of == Elements::f32 ? compute(rt_->rounds_to) : CUBLAS_COMPUTE_32F,
+                                    CUDA_R_32F), "cublasLtMatmulDescCreate");
     product_.reset(made);
     auto const set = [&](cublasLtMatmulDescAttributes_t which, auto const& value) {
       expect(cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -108,9 +118,9 @@ class Product {
   }
 
   Runtime* rt_    = nullptr;
-  float const* a_ = nullptr;
-  float const* b_ = nullptr;
-  float* d_       = nullptr;
+  void const* a_  = nullptr;
+  void const* b_  = nullptr;
+  void* d_        = nullptr;
   bool found_     = false;
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product_;
   Layout layout_a_, layout_b_, layout_d_;

@@ -7,6 +7,7 @@
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
 
 #include <algorithm>
@@ -38,13 +39,20 @@ inline void expect(cudnnStatus_t code, std::string const& call, char const* file
                 "CUDNN_LOGLEVEL_DBG=2, which says why; a device with more free memory."};
 }
 
+/// Bytes of so many elements.
+constexpr std::size_t bytes_of(std::size_t n, Elements of) { return n * (of == Elements::f32 ? 4 : 2); }
+
 /// How one activation lies in memory: always plain, channels last. Rows of numbers have one pixel.
 struct Layout {
   int rows = 0, height = 1, width = 1, channels = 0;
+  Elements of = Elements::f32;
 
   std::size_t pixels() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(height * width); }
   std::size_t size() const { return pixels() * static_cast<std::size_t>(channels); }
-  std::size_t bytes() const { return size() * sizeof(float); }
+  std::size_t bytes() const { return bytes_of(size(), of); }
+
+  /// An activation of this layout.
+  launch::Values at(void const* memory) const { return {const_cast<void*>(memory), of}; }
 };
 
 /// Deals out one block of workspace in pieces aligned to 256 bytes, as cuDNN likes them: first to add up what is
@@ -60,6 +68,7 @@ class Cutter {
     used_ += (bytes + 255) / 256 * 256;
     return piece;
   }
+  std::byte* take_values(std::size_t n, Elements of) { return take(bytes_of(n, of)); }
   float* take_floats(std::size_t n) { return reinterpret_cast<float*>(take(n * sizeof(float))); }
   template <class T>
   T* take_some(std::size_t n) { return reinterpret_cast<T*>(take(n * sizeof(T))); }
@@ -91,7 +100,8 @@ class Runtime {
   cudnnHandle_t    images() const { return images_.get(); }
   void* product_scratch() { return scratch_.take(product_bytes); }
 
-  Products rounds_to = Products::f32;                                      // set before kernels are made
+  Products rounds_to   = Products::f32;                                    // both are set before kernels are made
+  Elements activations = Elements::f32;
 
   /// Copies a batch to the device, in the queue: for one number of rows always to the same place.
   ///

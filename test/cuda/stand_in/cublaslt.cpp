@@ -2,6 +2,7 @@
 //
 // In place of cuBLASLt: those of its calls that the library makes, as loops on the CPU, after their documentation. See
 // runtime.cpp.
+#include "test/cuda/stand_in/numbers.hpp"
 #include "test/cuda/stand_in/queue.hpp"
 
 #include <chorale/core/half.hpp>
@@ -19,12 +20,13 @@ namespace {
 struct Matrix {
   std::uint64_t rows, columns;
   std::int64_t leading;
+  chorale::Elements of;
 };
 struct Work {
   cublasComputeType_t compute;
   std::int32_t turn_a, turn_b;
   cublasLtEpilogue_t after;
-  float* bias;
+  void* bias;
 };
 
 template <class T, class Handle>
@@ -51,20 +53,21 @@ void multiply(Work const& w, void const* a, Matrix const& x, void const* b, Matr
               Matrix const& z) {
   auto const k  = w.turn_a ? x.rows : x.columns;
   auto const at = [](void const* data, Matrix const& l, std::uint64_t row, std::uint64_t column) {
-    return static_cast<float const*>(data)[column * static_cast<std::uint64_t>(l.leading) + row];
+    return stand_in::get(data, l.of, column * static_cast<std::uint64_t>(l.leading) + row);
   };
   for (std::uint64_t i = 0; i < z.rows; ++i) {
     auto sum_of_a = 0.0F;
     for (std::uint64_t l = 0; l < k; ++l) sum_of_a += w.turn_a ? at(a, x, l, i) : at(a, x, i, l);
-    if (w.after == CUBLASLT_EPILOGUE_BGRADA) w.bias[i] = sum_of_a;
+    if (w.after == CUBLASLT_EPILOGUE_BGRADA) stand_in::put(w.bias, z.of, i, sum_of_a);
     for (std::uint64_t j = 0; j < z.columns; ++j) {
       auto sum = 0.0F;
       for (std::uint64_t l = 0; l < k; ++l)
         sum += rounded(w.turn_a ? at(a, x, l, i) : at(a, x, i, l), w.compute) *
                rounded(w.turn_b ? at(b, y, j, l) : at(b, y, l, j), w.compute);
-      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) sum += w.bias[i];
+      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) 
+        sum += stand_in::get(w.bias, z.of, i);
       if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
-      static_cast<float*>(to)[j * static_cast<std::uint64_t>(z.leading) + i] = sum;
+      stand_in::put(to, z.of, j * static_cast<std::uint64_t>(z.leading) + i, sum);
     }
   }
 }
@@ -76,9 +79,16 @@ extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return create(h, 0), CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return delete &as<int>(h), CUBLAS_STATUS_SUCCESS; }
 char const* cublasLtGetStatusName(cublasStatus_t) { return "?"; }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType, std::uint64_t rows,
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t leading) {
-  return create(l, Matrix{rows, columns, leading}), CUBLAS_STATUS_SUCCESS;
+  using chorale::Elements;
+  auto const make = [&](Elements of) { return create(l, Matrix{rows, columns, leading, of}), CUBLAS_STATUS_SUCCESS; };
+  switch (type) {
+    case CUDA_R_32F:  return make(Elements::f32);
+    case CUDA_R_16BF: return make(Elements::bf16);
+    case CUDA_R_16F:  return make(Elements::fp16);
+    default:          return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
   return delete &as<Matrix>(l), CUBLAS_STATUS_SUCCESS;
@@ -121,7 +131,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
   return bytes == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/// Does the shape of each factor fit the result? BGRADA is refused for results of an odd number of rows, so that both
+/// Does the shape of each factor fit the result, and do types: factors of one, and float or the same in the result? BGRADA is refused for results of an odd number of rows, so that both
 /// ways to a bias' gradient are tested.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
@@ -132,6 +142,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   auto const m = w.turn_a ? x.columns : x.rows, k = w.turn_a ? x.rows : x.columns;
   auto const n = w.turn_b ? y.rows : y.columns, k_of_b = w.turn_b ? y.columns : y.rows;
   if (m != z.rows || n != z.columns || k != k_of_b) return CUBLAS_STATUS_INVALID_VALUE;
+  if (x.of != y.of || (z.of != x.of && z.of != chorale::Elements::f32)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *count = w.after == CUBLASLT_EPILOGUE_BGRADA && m % 2 == 1 ? 0 : 1;
   return *count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 }
