@@ -4,5 +4,5 @@
 # the stand-in everywhere.
 root=$TEST_TMPDIR/root                                                    # files, where Bazel has links to them
 mkdir -p "$root"
-cp -RL bench include test tools "$root/"
+cp -RL bench examples include test tools "$root/"
 CHORALE_GPU_FOLDER=$TEST_TMPDIR JOBS=1 "$root/tools/gpu" --stand-in

@@ -40,6 +40,7 @@ def _cuda(ctx):
         else:
             build += _ABSENT.format(name = name, sentence = _MISSING.format(what = header, home = home))
     ctx.file("BUILD", build)
+    ctx.file("toolkit.bzl", "HOME = \"%s\"\n" % home)
 
 _cuda_toolkit = repository_rule(
     implementation = _cuda,

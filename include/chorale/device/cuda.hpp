@@ -20,7 +20,7 @@ namespace chorale {
 
 /// One NVIDIA GPU, by its number among those that this process may see.
 ///
-///   MirroredStrategy{Cuda::visible()}               every GPU
+///   MirroredStrategy{Cuda::all()}                   every GPU
 ///   MirroredStrategy{std::vector{Cuda{0}, Cuda{2}}} these
 ///   OneDeviceStrategy{Cuda{0}.replaying()}          the first, with steps that are recorded and replayed
 ///
@@ -92,6 +92,15 @@ class Cuda {
   static std::vector<Cuda> visible() {
     auto devices = std::vector<Cuda>{};
     for (int i = 0, n = count(); i < n; ++i) devices.emplace_back(i);
+    return devices;
+  }
+
+  /// The same, of which there is at least one.
+  ///
+  /// throws  BadArgument, which says why there is none
+  static std::vector<Cuda> all() {
+    auto devices = visible();
+    if (devices.empty()) devices.emplace_back();                           // throws
     return devices;
   }
 
