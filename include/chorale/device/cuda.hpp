@@ -142,6 +142,19 @@ class Cuda {
     return block{bytes};
   }
 
+  /// Says of a part of a block that the host touches it in every step: its pages stay in the host's memory, and the
+  /// device reads and writes them over the bus, in place of one move of a page each way.
+  void keep_near_host(std::byte const* part, std::size_t bytes) const {
+#if CUDART_VERSION >= 13000
+    auto const host   = cudaMemLocation{cudaMemLocationTypeHost, {}};
+    auto const device = cudaMemLocation{cudaMemLocationTypeDevice, index_};
+#else
+    auto const host = cudaCpuDeviceId, device = index_;
+#endif
+    cuda::expect(cudaMemAdvise(part, bytes, cudaMemAdviseSetPreferredLocation, host), "cudaMemAdvise");
+    cuda::expect(cudaMemAdvise(part, bytes, cudaMemAdviseSetAccessedBy, device), "cudaMemAdvise");
+  }
+
   /// Returns when the work of all threads on this device is done.
   void synchronize() const {
     auto const here = Scope{*this};

@@ -64,6 +64,7 @@ class Instance {
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, seed_{seed},
         arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)}, net{part(0, 1)},
         optimizer{rule, part(2, Optimizer::slots)} {
+    keep_ends_near_host();
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }
@@ -76,6 +77,7 @@ class Instance {
         arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
         net{owner.net.variables().values}, optimizer{owner.optimizer} {
     optimizer.forget_slots();
+    keep_ends_near_host();
   }
 
   /// Forward, loss and backward of one share of a batch, which may be empty.
@@ -179,6 +181,13 @@ class Instance {
    private:
     Span<float> values_;
   };
+
+  /// Of gradients the host reads and writes header and trailer in every step, and nothing else.
+  void keep_ends_near_host() const {
+    if constexpr (requires { device_.keep_near_host(arena_.data(), 1); })
+      for (auto const end : {gradients().values.first(plan::header), gradients().trailer()})
+        device_.keep_near_host(reinterpret_cast<std::byte const*>(end.data()), end.size_bytes());
+  }
 
   enum class Targets { needed, ignored };
 

@@ -31,7 +31,7 @@ class Rule {
 
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
-  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots}, moved_(moving) {
+  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots} {
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
   }
 
@@ -59,6 +59,7 @@ class Rule {
       take_moving(variables, gradients);
       rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients, scaled_by), now});
       put_moving(variables);
+      if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
   }
@@ -116,31 +117,41 @@ class Rule {
 
   /// Where moving averages go to, kept from the update rule, which may shrink what has no gradient.
   void take_moving(Variables const& variables, Gradients const& gradients) {
-    each_moving([&](std::size_t i, float momentum, std::size_t at) {
-      auto const value = variables[i].value, towards = gradients[i];
-      for (std::size_t k = 0; k < value.size(); ++k) {
-        moved_[at + k] = momentum * value[k] + (1.0F - momentum) * (towards[k] / gradients.rows());
-        towards[k]     = 0;
-      }
+    each_moving([&](Range range, float momentum, std::size_t at) {
+      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], gradients.rows(),
+                       momentum, moved_.take(padded_moving) + at);
     });
   }
-  void put_moving(Variables const& variables) const {
-    each_moving([&](std::size_t i, float, std::size_t at) {
-      auto const value = variables[i].value;
-      std::copy_n(moved_.data() + at, value.size(), value.data());
+  void put_moving(Variables const& variables) {
+    each_moving([&](Range range, float, std::size_t at) {
+      Kernels<D>::copy(range.size(), moved_.take(padded_moving) + at, &variables.values[range.begin]);
     });
   }
 
-  /// f(which variable, its momentum, where it is among all moving numbers).
+  /// f(a range of the plan, its momentum, where it is among all moving numbers); neighbours are one range.
   template <class F>
   static void each_moving(F&& f) {
     if constexpr (moving > 0)
       for (std::size_t i = 0, at = 0; i < Plan.variables.size(); ++i) {
-        if (Plan.variables[i].spec.trained()) continue;
-        f(i, Plan.variables[i].spec.momentum, at);
-        at += Plan.variables[i].size;
+        auto const& first = Plan.variables[i];
+        if (first.spec.trained()) continue;
+        auto range = Range{first.offset, first.end()};
+        for (; i + 1 < Plan.variables.size(); ++i) {
+          auto const& next = Plan.variables[i + 1];
+          if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
+          range.end = next.end();
+        }
+        f(range, first.spec.momentum, at);
+        at += range.size();
       }
   }
+
+  /// All of them, with what is between neighbours.
+  static constexpr std::size_t padded_moving = [] {
+    auto n = std::size_t{0};
+    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : plan::aligned(v.size);
+    return n;
+  }();
 
   float scale(Gradients const& gradients, float scaled_by) const {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
@@ -150,7 +161,7 @@ class Rule {
 
   Optimizer rule_;
   Span<float> slots_;
-  std::vector<float> moved_;                                               // the next values, one after the other
+  typename Kernels<D>::Scratch moved_;                                     // the next values, one after the other
 };
 
 }  // namespace chorale::nn

@@ -5,7 +5,7 @@
 
 #include <chorale/tensor/each_cuda.cuh>
 #include <chorale/tensor/launch_cuda.hpp>
-#include <chorale/tensor/typed_cuda.cuh>
+#include <chorale/tensor/elements_cuda.cuh>
 
 #include <cmath>
 #include <cstddef>
@@ -17,34 +17,31 @@ namespace detail {
 template <class T>
 cudaError_t channel_sums(std::size_t pixels, std::size_t channels, T const* v, T const* x, float const* mean,
                          double* scratch, double* sums, cudaStream_t queue) {
-  auto const per  = (pixels + partials - 1) / partials;
-  auto const code = each(partials * channels, queue, [=] __device__(std::size_t i) {
-    auto const c      = i % channels;
-    auto const first  = i / channels * per, end = first + per < pixels ? first + per : pixels;
-    auto const middle = mean == nullptr ? 0 : mean[c];
-    auto plain = 0.0, times = 0.0;
-    for (auto p = first; p < end; ++p) {
-      auto const value = static_cast<double>(static_cast<float>(v[p * channels + c]));
-      plain += value;
-      times += value * static_cast<double>(static_cast<float>(x[p * channels + c]) - middle);
-    }
-    auto* const to = scratch + i / channels * 2 * channels + c;
-    to[0]          = plain;
-    to[channels]   = times;
-  });
+  auto const parts = partials_of(channels);
+  auto const code  = add_columns<2>(pixels, channels, parts, queue,
+      [=] __device__(std::size_t p, std::size_t c, double* sum) {
+        auto const value  = static_cast<double>(static_cast<float>(v[p * channels + c]));
+        auto const middle = mean == nullptr ? 0 : mean[c];
+        sum[0] += value;
+        sum[1] += value * static_cast<double>(static_cast<float>(x[p * channels + c]) - middle);
+      },
+      [=] __device__(std::size_t part, std::size_t c, double const* sum) {
+        scratch[part * 2 * channels + c]            = sum[0];
+        scratch[part * 2 * channels + channels + c] = sum[1];
+      });
   if (code != cudaSuccess) return code;
-  return each(2 * channels, queue, [=] __device__(std::size_t column) {
-    auto sum = 0.0;
-    for (unsigned part = 0; part < partials; ++part) sum += scratch[part * 2 * channels + column];
-    sums[column] = sum;
-  });
+  return add_columns<1>(parts, 2 * channels, 1, queue,
+      [=] __device__(std::size_t part, std::size_t column, double* sum) {
+        sum[0] += scratch[part * 2 * channels + column];
+      },
+      [=] __device__(std::size_t, std::size_t column, double const* sum) { sums[column] = sum[0]; });
 }
 
 template <class T>
 cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Moments of, float const* gamma,
                       float const* beta, T* y, int relu, cudaStream_t queue) {
   return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c     = i % channels;
+    auto const c     = Divided{i, channels}.rest;
     auto const value = (static_cast<float>(x[i]) - of.mean[c]) * (gamma[c] * of.inverse[c]) + beta[c];
     y[i] = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
   });
@@ -60,7 +57,7 @@ cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x,
   });
   if (code != cudaSuccess) return code;
   return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c = i % channels;
+    auto const c = Divided{i, channels}.rest;
     auto const from_mean = static_cast<float>(x[i]) - of.mean[c];
     dx[i] = static_cast<T>(gamma[c] * of.inverse[c] *
                            (static_cast<float>(dy[i]) - slopes[c] - slopes[channels + c] * from_mean));

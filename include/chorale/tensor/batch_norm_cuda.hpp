@@ -74,7 +74,8 @@ class Kernels<Cuda>::BatchNorm {
     float* slopes;                                                         // 2 C
   };
   Places place(cuda::Cutter& cut) const {
-    return {cut.take_some<double>(2 * channels_ + 1), cut.take_some<double>(cuda::launch::partials * 2 * channels_),
+    auto const parts = cuda::launch::partials_of(channels_);
+    return {cut.take_some<double>(2 * channels_ + 1), cut.take_some<double>(parts * 2 * channels_),
             {cut.take_floats(channels_), cut.take_floats(channels_)}, cut.take_floats(2 * channels_)};
   }
 

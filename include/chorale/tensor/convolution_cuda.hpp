@@ -95,8 +95,9 @@ class Kernels<Cuda>::Conv2D {
     std::byte* scratch;
   };
   Places place(cuda::Cutter& cut) const {
+    auto const parts = cuda::launch::partials_of(filters());
     return {even_ ? nullptr : cut.take(own_.bytes()), cut.take_values(patch() * filters(), in_.of),
-            cut.take_values(patch() * filters(), in_.of), cut.take_floats(cuda::launch::partials * filters()),
+            cut.take_values(patch() * filters(), in_.of), cut.take_floats(parts * filters()),
             cut.take(std::max({forward_bytes_, filter_bytes_, data_bytes_}))};
   }
 

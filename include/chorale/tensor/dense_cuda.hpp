@@ -84,7 +84,7 @@ class Kernels<Cuda>::Dense {
   };
   Places place(cuda::Cutter& cut) const {
     auto const units = static_cast<std::size_t>(units_);
-    auto* const sums = cut.take_floats(cuda::launch::partials * units);
+    auto* const sums = cut.take_floats(cuda::launch::partials_of(units) * units);
     if (!rounds()) return {sums, nullptr, nullptr};
     return {sums, cut.take_values(static_cast<std::size_t>(inputs_) * units, in_.of), cut.take_values(units, in_.of)};
   }

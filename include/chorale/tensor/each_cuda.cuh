@@ -55,6 +55,36 @@ cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queu
   return cudaGetLastError();
 }
 
+inline constexpr unsigned columns_of_block = 32, rows_of_block = threads / columns_of_block;
+
+template <int N, class F, class G>
+__global__ void run_columns(std::size_t rows, std::size_t columns, std::size_t per, F f, G g) {
+  auto const lane = threadIdx.x % columns_of_block, row_lane = threadIdx.x / columns_of_block;
+  auto const column = std::size_t{blockIdx.x} * columns_of_block + lane;
+  auto const first = std::size_t{blockIdx.y} * per, end = first + per < rows ? first + per : rows;
+  double mine[N]{};
+  if (column < columns)
+    for (auto row = first + row_lane; row < end; row += rows_of_block) f(row, column, mine);
+  __shared__ double lanes[N][threads];
+  for (int n = 0; n < N; ++n) lanes[n][threadIdx.x] = mine[n];
+  __syncthreads();
+  if (row_lane != 0 || column >= columns) return;
+  for (unsigned other = 1; other < rows_of_block; ++other)
+    for (int n = 0; n < N; ++n) mine[n] += lanes[n][other * columns_of_block + lane];
+  g(std::size_t{blockIdx.y}, column, mine);
+}
+
+/// Adds up columns, in `parts` of so many rows each: f(row, column, sums) adds to N sums, in double; g(part, column,
+/// sums) takes them.
+template <int N, class F, class G>
+cudaError_t add_columns(std::size_t rows, std::size_t columns, std::size_t parts, cudaStream_t queue, F f, G g) {
+  if (rows == 0 || columns == 0) return cudaSuccess;
+  auto const blocks = dim3{static_cast<unsigned>((columns + columns_of_block - 1) / columns_of_block),
+                           static_cast<unsigned>(parts)};
+  run_columns<N><<<blocks, threads, 0, queue>>>(rows, columns, (rows + parts - 1) / parts, f, g);
+  return cudaGetLastError();
+}
+
 }  // namespace detail
 
 }  // namespace chorale::cuda::launch

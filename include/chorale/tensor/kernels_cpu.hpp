@@ -20,6 +20,7 @@ struct Kernels<Cpu> : cpu::Loops {
   static layout matrix(int rows, int columns) { return onednn::matrix(rows, columns); }
   static std::size_t bytes(layout const& l) { return l.get_size(); }
 
+  using cpu::Loops::copy;
   /// y = x, and y += x, both in one layout
   static void copy(layout const& l, float const* x, float* y) { std::copy_n(x, bytes(l) / sizeof(float), y); }
   static void add(layout const& l, float const* x, float* y) { sum(bytes(l) / sizeof(float), y, x, y); }

@@ -25,6 +25,7 @@ struct Kernels<Cuda> : cuda::Loops {
   static layout matrix(int rows, int columns) { return {rows, 1, 1, columns}; }
   static std::size_t bytes(layout const& l) { return l.bytes(); }
 
+  using cuda::Loops::copy;
   /// y = x, and y += x, both in one layout
   static void copy(layout const& l, float const* x, float* y) { cuda::copy(y, x, l.bytes()); }
   static void add(layout const& l, float const* x, float* y) {

@@ -27,8 +27,12 @@ struct Values {
 /// y = x, rounded to the nearest
 cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
 
-/// Rows of scratch that column_sums and squared_norm add up into first.
+/// Rows of scratch that squared_norm adds up into first.
 inline constexpr unsigned partials = 128;
+/// And those of column_sums and channel_sums, for so many columns: enough of them to fill a GPU.
+constexpr std::size_t partials_of(std::size_t columns) {
+  return columns > 4096 ? 8 : columns < 64 ? 512 : 32'768 / columns;
+}
 
 /// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x. Here and below
 /// all values that a function takes have one type of elements, where it does not say that it rounds.
@@ -40,7 +44,7 @@ cudaError_t activate_back(Activation f, float alpha, std::size_t n, Values of, V
 cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Values y, int relu, cudaStream_t queue);
 /// sums (width) = the sum of the rows of x (rows, width)
 ///
-/// scratch   (partials, width)
+/// scratch   (partials_of(width), width)
 cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
                         cudaStream_t queue);
 /// y (columns, rows) = x (rows, columns), turned, and rounded to what y has
@@ -70,7 +74,7 @@ cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values
 
 /// sums (2 C) = for each channel the sum of v (pixels, C), then of v · (x - mean); mean is 0 where it is null.
 ///
-/// scratch   (partials, 2 C)
+/// scratch   (partials_of(C), 2 C)
 cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values v, Values x, float const* mean,
                          double* scratch, double* sums, cudaStream_t queue);
 /// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
@@ -107,6 +111,9 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
                  cudaStream_t queue);
 cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
+/// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+                 cudaStream_t queue);
 /// x *= factor
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
 

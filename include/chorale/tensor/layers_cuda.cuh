@@ -9,7 +9,7 @@
 #include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
 #include <chorale/tensor/softmax_cuda.cuh>
-#include <chorale/tensor/typed_cuda.cuh>
+#include <chorale/tensor/elements_cuda.cuh>
 
 #include <cfloat>
 #include <cstddef>
@@ -53,9 +53,12 @@ struct Place {
   int channel, top, left, row, column;
   std::size_t image;
 
-  __device__ Place(Window const& w, int height, int width, std::size_t i)
-      : channel{static_cast<int>(i % w.channels)}, row{static_cast<int>(i / w.channels / width % height)},
-        column{static_cast<int>(i / w.channels % width)}, image{i / w.channels / width / height} {
+  __device__ Place(Window const& w, int height, int width, std::size_t i) {
+    auto const of_pixel = Divided{i, static_cast<std::size_t>(w.channels)};
+    auto const of_row   = Divided{of_pixel.quotient, static_cast<std::size_t>(width)};
+    auto const of_image = Divided{of_row.quotient, static_cast<std::size_t>(height)};
+    channel = static_cast<int>(of_pixel.rest), column = static_cast<int>(of_row.rest);
+    row = static_cast<int>(of_image.rest), image = of_image.quotient;
     top  = row * w.stride - w.pad_before;
     left = column * w.stride - w.pad_left;
   }
@@ -93,31 +96,35 @@ cudaError_t activate_back(Activation f, float alpha, std::size_t n, T const* of,
 template <class T>
 cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, T* y, int relu, cudaStream_t queue) {
   return each(rows * width, queue, [=] __device__(std::size_t i) {
-    auto const sum = static_cast<float>(y[i]) + bias[i % width];
+    auto const sum = static_cast<float>(y[i]) + bias[Divided{i, width}.rest];
     y[i] = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
   });
 }
 template <class T>
 cudaError_t column_sums(std::size_t rows, std::size_t width, T const* x, float* scratch, float* sums,
                         cudaStream_t queue) {
-  auto const per  = (rows + partials - 1) / partials;
-  auto const code = each(partials * width, queue, [=] __device__(std::size_t i) {
-    auto const first = i / width * per, end = first + per < rows ? first + per : rows;
-    auto sum         = 0.0F;
-    for (auto r = first; r < end; ++r) sum += static_cast<float>(x[r * width + i % width]);
-    scratch[i] = sum;
-  });
+  auto const parts = partials_of(width);
+  auto const code  = add_columns<1>(rows, width, parts, queue,
+      [=] __device__(std::size_t row, std::size_t column, double* sum) {
+        sum[0] += static_cast<double>(static_cast<float>(x[row * width + column]));
+      },
+      [=] __device__(std::size_t part, std::size_t column, double const* sum) {
+        scratch[part * width + column] = static_cast<float>(sum[0]);
+      });
   if (code != cudaSuccess) return code;
-  return each(width, queue, [=] __device__(std::size_t column) {
-    auto sum = 0.0F;
-    for (unsigned part = 0; part < partials; ++part) sum += scratch[part * width + column];
-    sums[column] = sum;
-  });
+  return add_columns<1>(parts, width, 1, queue,
+      [=] __device__(std::size_t part, std::size_t column, double* sum) {
+        sum[0] += static_cast<double>(scratch[part * width + column]);
+      },
+      [=] __device__(std::size_t, std::size_t column, double const* sum) {
+        sums[column] = static_cast<float>(sum[0]);
+      });
 }
 template <class X, class Y>
 cudaError_t transpose(std::size_t rows, std::size_t columns, X const* x, Y* y, cudaStream_t queue) {
   return each(rows * columns, queue, [=] __device__(std::size_t i) {
-    y[i] = static_cast<Y>(static_cast<float>(x[i % rows * columns + i / rows]));     // writes are in a row; x is small
+    auto const at = Divided{i, rows};
+    y[i] = static_cast<Y>(static_cast<float>(x[at.rest * columns + at.quotient]));   // writes are in a row; x is small
   });
 }
 
@@ -126,12 +133,27 @@ cudaError_t shift(std::size_t images, int channels, Extent from, T const* x, int
                   T* y, cudaStream_t queue) {
   auto const n = images * static_cast<std::size_t>(to.height) * to.width * channels;
   return each(n, queue, [=] __device__(std::size_t i) {
-    auto const channel = static_cast<int>(i % channels), column = static_cast<int>(i / channels % to.width) - right,
-               row     = static_cast<int>(i / channels / to.width % to.height) - down;
-    auto const image   = i / channels / to.width / to.height;
+    auto const p       = Place{Window{.channels = channels}, to.height, to.width, i};
+    auto const row     = p.row - down, column = p.column - right;
+    auto const image   = p.image;
+    auto const channel = p.channel;
     auto const there   = row >= 0 && row < from.height && column >= 0 && column < from.width;
     y[i] = there ? x[((image * from.height + row) * from.width + column) * channels + channel] : T{};
   });
+}
+
+/// The mean of all pixels: of images that are one window.
+template <class T>
+cudaError_t mean_pixel(std::size_t images, std::size_t pixels, std::size_t channels, T const* x, T* y, int relu,
+                       cudaStream_t queue) {
+  return add_columns<1>(images * pixels, channels, images, queue,
+      [=] __device__(std::size_t pixel, std::size_t channel, double* sum) {
+        sum[0] += static_cast<double>(static_cast<float>(x[pixel * channels + channel]));
+      },
+      [=] __device__(std::size_t image, std::size_t channel, double const* sum) {
+        auto const mean = static_cast<float>(sum[0] / static_cast<double>(pixels));
+        y[image * channels + channel] = static_cast<T>(relu != 0 && mean < 0 ? 0 : mean);
+      });
 }
 
 template <class T>
@@ -139,6 +161,9 @@ cudaError_t pool(Pool kind, Window const& w, std::size_t images, T const* x, T* 
                  cudaStream_t queue) {
   auto const height = w.out_height(), width = w.out_width();
   auto const n      = images * static_cast<std::size_t>(height) * width * w.channels;
+  if (kind == Pool::average && height == 1 && width == 1 && w.kernel == w.height && w.kernel == w.width)
+    return mean_pixel(images, static_cast<std::size_t>(w.height) * w.width, static_cast<std::size_t>(w.channels), x, y,
+                      relu, queue);
   return each(n, queue, [=] __device__(std::size_t i) {
     auto const p = Place{w, height, width, i};
     auto top = -FLT_MAX, sum = 0.0F;
@@ -164,9 +189,9 @@ cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, T const* d
   auto const height = w.out_height(), width = w.out_width();
   auto const n      = images * static_cast<std::size_t>(w.height) * w.width * w.channels;
   return each(n, queue, [=] __device__(std::size_t i) {
-    auto const channel = static_cast<int>(i % w.channels), column = static_cast<int>(i / w.channels % w.width),
-               row     = static_cast<int>(i / w.channels / w.width % w.height);
-    auto const image   = i / w.channels / w.width / w.height;
+    auto const p       = Place{w, w.height, w.width, i};
+    auto const channel = p.channel, row = p.row, column = p.column;
+    auto const image   = p.image;
     auto const first   = [&](int pixel) { return pixel < w.kernel ? 0 : (pixel - w.kernel) / w.stride + 1; };
     auto const padded_row = row + w.pad_before, padded_column = column + w.pad_left;
     auto sum = 0.0F;

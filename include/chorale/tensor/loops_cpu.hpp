@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace chorale::cpu {
 
@@ -22,6 +23,28 @@ struct Loops {
   static void sum(std::size_t n, float const* a, float const* b, float* y) {
     for (std::size_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
   }
+  /// y = x, n numbers
+  static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
+  /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
+  static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
+    for (std::size_t i = 0; i < n; ++i) {
+      next[i]    = momentum * x[i] + (1.0F - momentum) * (towards[i] / rows);
+      towards[i] = 0;
+    }
+  }
+  /// Memory that kernels alone read.
+  class Scratch {
+   public:
+    /// n numbers; the same ones as long as there are no more.
+    float* take(std::size_t n) {
+      if (numbers_.size() < n) numbers_.resize(n);
+      return numbers_.data();
+    }
+
+   private:
+    std::vector<float> numbers_;
+  };
+
   /// x *= factor, n numbers
   static void multiply(std::size_t n, float* x, float factor) {
     for (std::size_t i = 0; i < n; ++i) x[i] *= factor;

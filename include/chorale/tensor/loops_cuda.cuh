@@ -60,6 +60,13 @@ cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue)
   return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
 }
 
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+                 cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    next[i]    = momentum * x[i] + (1 - momentum) * (towards[i] / rows);
+    towards[i] = 0;
+  });
+}
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) { x[i] *= factor; });
 }

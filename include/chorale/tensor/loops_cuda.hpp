@@ -19,9 +19,31 @@ namespace chorale::cuda {
 
 /// The same functions as cpu::Loops, on the calling thread's device and in its queue. All memory is of the device.
 ///
-/// cost    losses, hits and dropout return at once. Update rules return when all that was queued is done, because the
-///         host may read variables next
+/// cost    all but finite and squared_norm return at once
 struct Loops {
+  /// Returns when what this thread has queued is done: the host may read it.
+  static void synchronize() { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
+
+  /// y = x, n numbers
+  static void copy(std::size_t n, float const* x, float* y) { cuda::copy(y, x, n * sizeof(float)); }
+  /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
+  static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
+    expect(launch::move(n, x, towards, rows, momentum, next, queue()), "move");
+  }
+  /// Memory that kernels alone read. A copy has its own, which begins empty.
+  class Scratch {
+   public:
+    Scratch() = default;
+    Scratch(Scratch const&) {}
+    Scratch& operator=(Scratch const&) { return *this; }
+
+    /// n numbers; the same ones as long as there are no more.
+    float* take(std::size_t n) { return static_cast<float*>(room_.take(n * sizeof(float))); }
+
+   private:
+    Room room_;
+  };
+
   /// x *= factor, n numbers
   static void multiply(std::size_t n, float* x, float factor) {
     expect(launch::multiply(n, x, factor, queue()), "multiply");
@@ -84,7 +106,6 @@ struct Loops {
     expect(launch::adam(w.size(), w.data(), g, m, v, {.rate = s.rate * s.correct_1, .scale = s.scale,
                         .beta_1 = s.beta_1, .beta_2 = s.beta_2, .epsilon = s.epsilon, .decay = s.decay,
                         .correct_2 = s.correct_2}, queue()), "adam");
-    expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize");
   }
 
   /// The mask is the one of the CPU, number for number.
@@ -118,7 +139,6 @@ struct Loops {
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {
     expect(launch::sgd(kind, w.size(), w.data(), g, velocity, s.rate, s.scale, s.momentum, queue()), "sgd");
-    expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize");
   }
 };
 

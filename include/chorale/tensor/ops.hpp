@@ -117,6 +117,7 @@ struct Ports {
 ///   ToPlain     a class as those, from any layout to rows of float; Rounded, of a device that keeps halves, the way back
 ///   copy, add   an activation to another place, or onto another one
 ///   multiply    numbers by one number
+///   move        moving averages; Scratch is memory that kernels alone read
 ///   Step        of a device that QueuesWork
 template <class D>
 struct Kernels;

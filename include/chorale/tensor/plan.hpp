@@ -76,6 +76,10 @@ inline constexpr std::size_t variable_at = 2;                              // an
 inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up;
 inline constexpr std::size_t marks_at    = 4;                              // a Mark of the variables' bits, or zeros;
 inline constexpr std::size_t asked_at    = 15;                             // how many replicas were asked to end
+
+/// The next element where a variable may begin.
+constexpr std::size_t aligned(std::size_t offset) { return (offset + align - 1) / align * align; }
+
 inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
 
 }  // namespace plan
@@ -134,7 +138,7 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
       auto const size   = specs[i].size();
       made.variables[i] = {names[i], specs[i], layers[i], offset, size};
       made.parameters += specs[i].trained() ? size : 0;
-      offset += (size + plan::align - 1) / plan::align * plan::align;
+      offset += plan::aligned(size);
     }
     end               = begin;
     made.ready[layer] = offset;

@@ -256,6 +256,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) { return *p = {}, cu
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = free_bytes, cudaSuccess; }
 cudaError_t cudaMallocManaged(void** p, std::size_t n, unsigned) { return memory().take(p, n, cudaMemoryTypeManaged); }
+cudaError_t cudaMemAdvise(void const* p, std::size_t, cudaMemoryAdvise, cudaMemLocation) {
+  return memory().type_of(p) == cudaMemoryTypeManaged ? cudaSuccess : cudaErrorInvalidValue;
+}
 cudaError_t cudaMalloc(void** p, std::size_t n) { return memory().take(p, n, cudaMemoryTypeDevice); }
 cudaError_t cudaHostAlloc(void** p, std::size_t n, unsigned) { return memory().take(p, n, cudaMemoryTypeHost); }
 cudaError_t cudaFree(void* p) { return memory().give(p); }

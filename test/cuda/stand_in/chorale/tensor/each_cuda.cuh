@@ -45,6 +45,20 @@ cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queu
   return cudaSuccess;
 }
 
+template <int N, class F, class G>
+cudaError_t add_columns(std::size_t rows, std::size_t columns, std::size_t parts, cudaStream_t queue, F f, G g) {
+  stand_in::put(queue, [=] {
+    auto const per = (rows + parts - 1) / parts;
+    for (std::size_t part = 0; part < parts; ++part)
+      for (std::size_t column = 0; column < columns; ++column) {
+        double sums[N]{};
+        for (auto row = part * per; row < min(rows, (part + 1) * per); ++row) f(row, column, sums);
+        g(part, column, sums);
+      }
+  });
+  return cudaSuccess;
+}
+
 }  // namespace detail
 
 }  // namespace chorale::cuda::launch
