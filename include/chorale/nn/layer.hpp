@@ -36,7 +36,8 @@ struct Site {
 ///   apply::products                  optional: multiplications of one row in forward, where it has a product
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
-///                                    `overwrites`: may y be x? `keeps_y`: does backward read y?
+///                                    `overwrites`: may y be x, and dx be dy? `keeps_y`: does backward read y?
+///                                    `renames`, optional: y is x and dx is dy, wherever it is not the first layer
 template <class L, class In>
 concept Layer = requires {
   { L::name }                                -> std::convertible_to<std::string_view>;
