@@ -5,6 +5,5 @@
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>> {};
-using Halves = nn::WithProducts<Net, Products::fp16>;
 
-auto model() { return nn::compile<Halves>(loss::SparseCrossEntropy{}, optim::SGD{}); }
+auto model() { return nn::compile<Net, nn::Precision<fp16>>(loss::SparseCrossEntropy{}, optim::SGD{}); }

@@ -3,6 +3,8 @@
 // Networks whose products round their factors, against the same in float.
 #include "test/support/tiny.hpp"
 
+#include <chorale/optim/loss_scaled.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -66,4 +68,22 @@ TEST_CASE("factors in bf16 are rounded where the CPU has a faster way for them",
   exact.value_and_gradient(batch.view(), 0, [](std::size_t) {});
   rounded.value_and_gradient(batch.view(), 0, [](std::size_t) {});
   CHECK(difference(Windows::plan, exact.gradients(), rounded.gradients()) > 1e-5);
+}
+
+TEMPLATE_TEST_CASE("a CPU keeps float under every Precision, and rounds the products of bf16", "[nn][products]", Denses,
+                   Windows) {
+  auto const batch    = tiny::batch<float>(33, TestType::input::size, TestType::output::size);
+  auto const gradient = [&](auto model) {
+    auto copy = model.instantiate(Cpu{}, 3);
+    copy.value_and_gradient(batch.view(), 0, [](std::size_t) {}, Together{});
+    for (auto& g : copy.gradients().values) g /= copy.optimizer.loss_scale.value;
+    return std::vector<float>(copy.gradients().body().begin(), copy.gradients().body().end());
+  };
+  auto const loss   = loss::MeanSquaredError{};
+  auto const scaled = optim::LossScaled{optim::SGD{}};
+  auto const plain  = gradient(compile<TestType>(loss, optim::SGD{}));
+  CHECK(gradient(compile<TestType, Precision<float>>(loss, optim::SGD{})) == plain);
+  CHECK(gradient(compile<TestType, Precision<fp16>>(loss, scaled)) == plain);
+  CHECK(gradient(compile<TestType, Precision<bf16>>(loss, optim::SGD{})) ==
+        gradient(compile<WithProducts<TestType, Products::bf16>>(loss, optim::SGD{})));
 }
