@@ -110,3 +110,23 @@ TEST_CASE("a mark is done when its queue has come to it", "[device][cuda]") {
   CHECK(after.since(before) >= 0);
   CHECK(room.take(16) == at);                                              // what is there is enough
 }
+
+TEST_CASE("devices are connected once, however often they are asked to be", "[device][cuda]") {
+  auto const gpus = test::two_gpus_or_skip("devices are connected once, however often they are asked to be");
+  if (gpus.empty()) return;
+  for (int i = 0; i < 2; ++i) CHECK_NOTHROW(Cuda::connect({gpus[0], gpus[1], gpus[0]}));
+  auto const at = [&](std::size_t i) {
+    auto const scope = Cuda::Scope{gpus[i]};
+    auto room        = cuda::Room{};
+    static_cast<void>(room.take(64 * sizeof(float)));
+    return room;
+  };
+  auto from = at(0), to = at(1);
+  auto sent = std::vector<float>(64), got = sent;
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<float>(i);
+  auto* const there = from.fetch(sent.data(), sent.size());
+  cuda::copy(to.take(64 * sizeof(float)), there, 64 * sizeof(float));
+  cuda::copy(got.data(), to.take(64 * sizeof(float)), 64 * sizeof(float));
+  gpus[0].synchronize();
+  CHECK(got == sent);
+}

@@ -155,6 +155,22 @@ class Cuda {
     cuda::expect(cudaMemAdvise(part, bytes, cudaMemAdviseSetAccessedBy, device), "cudaMemAdvise");
   }
 
+  /// From now on copies between these devices go over NVLink or PCIe, where the machine has such a way from one to the
+  /// other; elsewhere through the host, as before.
+  static void connect(std::vector<Cuda> const& devices) {
+    for (auto const& from : devices)
+      for (auto const& to : devices) {
+        int reaches = 0;
+        if (from.index_ == to.index_) continue;
+        cuda::expect(cudaDeviceCanAccessPeer(&reaches, from.index_, to.index_), "cudaDeviceCanAccessPeer");
+        if (reaches == 0) continue;
+        auto const here = Scope{from};
+        auto const code = cudaDeviceEnablePeerAccess(to.index_, 0);
+        if (code == cudaErrorPeerAccessAlreadyEnabled) static_cast<void>(cudaGetLastError());
+        else cuda::expect(code, "cudaDeviceEnablePeerAccess");
+      }
+  }
+
   /// Returns when the work of all threads on this device is done.
   void synchronize() const {
     auto const here = Scope{*this};

@@ -47,6 +47,7 @@ template <class D>
 class Team {
  public:
   explicit Team(std::vector<D> devices) : devices_{std::move(devices)}, failures_(devices_.size()) {
+    if constexpr (requires { D::connect(devices_); }) D::connect(devices_);
     for (std::size_t i = 1; i < devices_.size(); ++i)
       threads_.emplace_back("replica " + std::to_string(i), [this, i] { serve(i); });
   }

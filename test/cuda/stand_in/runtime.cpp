@@ -237,6 +237,15 @@ cudaError_t cudaSetDevice(int to) {
   if (to < 0 || to >= devices) return cudaErrorInvalidDevice;
   return device = to, cudaSuccess;
 }
+cudaError_t cudaDeviceCanAccessPeer(int* reaches, int from, int to) {
+  return *reaches = from != to ? 1 : 0, cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int to, unsigned flags) {
+  static bool enabled[devices][devices]{};
+  auto const lock = locked();
+  if (to < 0 || to >= devices || to == device || flags != 0) return cudaErrorInvalidDevice;
+  return std::exchange(enabled[device][to], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   if (refused()) return cudaErrorStreamCaptureUnsupported;
