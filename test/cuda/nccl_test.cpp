@@ -5,9 +5,11 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/transport/layered.hpp>
 #include <chorale/transport/nccl.hpp>
 
 #include <catch2/catch.hpp>
@@ -19,6 +21,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 using namespace chorale;
@@ -33,6 +36,9 @@ static_assert(ResumableReduce<NativeAllReduce, NcclTransport<>::endpoint>);
 static_assert(detail::follows_queue<NativeAllReduce, NcclTransport<>::endpoint>);
 static_assert(!detail::follows_queue<OwnThread<NativeAllReduce>, NcclTransport<>::endpoint>);
 static_assert(!detail::follows_queue<RingAllReduce, NcclTransport<>::endpoint>);
+using Nodes = Layered<NcclTransport<>, Staged<LocalTransport, CudaCopies>>::endpoint;
+static_assert(CollectiveEndpoint<Nodes::near_endpoint, float> && !CollectiveEndpoint<Nodes::far_endpoint, float>);
+static_assert(!ResumableReduce<HierarchicalAllReduce<>, Nodes>);
 
 namespace {
 
@@ -59,6 +65,12 @@ std::vector<std::uint64_t> learned(std::vector<Cuda> const& gpus, R reduce, T tr
 }
 
 auto over_nccl(std::vector<Cuda> const& gpus) { return NcclTransport<>{.devices = gpus}; }
+
+/// NCCL on each node, and messages through the host's memory between them.
+auto over_nodes(std::vector<Cuda> const& gpus_of_node, int ranks_per_node) {
+  using Between = decltype(through_host());
+  return Layered<NcclTransport<>, Between>{.near = over_nccl(gpus_of_node), .ranks_per_node = ranks_per_node};
+}
 
 }  // namespace
 
@@ -210,6 +222,53 @@ TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, 
   };
   check(loss::SparseCrossEntropy{});
   check(loss::CrossEntropy{});                                             // whose accuracy the host computes
+}
+
+TEST_CASE("NCCL within nodes and messages between them make the sum of all ranks", "[transport][cuda]") {
+  auto const gpus = two_gpus_or_skip("NCCL within nodes and messages between them make the sum of all ranks");
+  if (gpus.empty()) return;
+  auto endpoints     = over_nodes(gpus, 2).connect(Group::all_local(4));   // two nodes of two GPUs
+  auto const on_rank = [&](auto& at, std::size_t n) {
+    auto const scope  = Cuda::Scope{gpus[static_cast<std::size_t>(at.near().rank())]};
+    auto const memory = Cuda::block{n * sizeof(float)};
+    auto const x      = Span<float>{reinterpret_cast<float*>(memory.data()), n};
+    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i + 1) * static_cast<float>(1 << at.rank());
+    HierarchicalAllReduce<>{}.all_reduce(at, x, Op::sum, Tag{7});
+    auto on_host = std::vector<float>(n, 1.0F + static_cast<float>(at.rank()));
+    HierarchicalAllReduce<RingAllReduce>{}.all_reduce(at, Span<float>{on_host}, Op::max, Tag{7});
+    return std::pair{std::vector<float>(x.begin(), x.end()), on_host};
+  };
+  for (std::size_t const n : {1U, 6U, 1'001U}) {
+    auto all   = std::vector<std::pair<std::vector<float>, std::vector<float>>>(4);
+    auto ranks = std::vector<std::thread>{};
+    for (std::size_t r = 1; r < 4; ++r) ranks.emplace_back([&, r] { all[r] = on_rank(endpoints[r], n); });
+    all[0] = on_rank(endpoints[0], n);
+    for (auto& rank : ranks) rank.join();
+    for (auto const& one : all) CHECK(one == all[0]);
+    for (std::size_t i = 0; i < n; ++i) REQUIRE(all[0].first[i] == 15 * static_cast<float>(i + 1));
+    CHECK(all[0].second == std::vector<float>(n, 4));
+  }
+}
+
+TEST_CASE("nodes with NCCL inside learn what GPUs that send all by the host do", "[trainer][cuda]") {
+  auto const gpus = two_gpus_or_skip("nodes with NCCL inside learn what GPUs that send all by the host do");
+  if (gpus.empty()) return;
+  auto const four = std::vector{gpus[0], gpus[1], gpus[0], gpus[1]};
+  using Loss      = loss::SparseCrossEntropy;
+  using Messages  = decltype(through_host());
+  auto const want = learned<Loss>(four, HierarchicalAllReduce<>{},         // the same order of sums
+                                  Layered<Messages, Messages>{.ranks_per_node = 2});
+  CHECK(learned<Loss>(four, HierarchicalAllReduce<>{}, over_nodes(gpus, 2)) == want);
+  CHECK(learned<Loss>(four, OwnThread<HierarchicalAllReduce<>>{}, over_nodes(gpus, 2)) == want);
+}
+
+TEST_CASE("nodes of one GPU each learn over their layers what one GPU does", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("nodes of one GPU each learn over their layers what one GPU does");
+  if (!gpu) return;
+  using Loss      = loss::SparseCrossEntropy;
+  auto const both = std::vector{*gpu, *gpu};
+  CHECK(learned<Loss>(both, HierarchicalAllReduce<>{}, over_nodes({*gpu}, 1)) ==
+        learned<Loss>(both, RingAllReduce{}, through_host()));              // a + b has no order
 }
 
 TEST_CASE("a NaN on one of two GPUs is found by both over NCCL", "[trainer][cuda]") {

@@ -25,6 +25,14 @@ concept LayeredEndpoint = Endpoint<E> && requires(E& at) {
   requires std::is_lvalue_reference_v<decltype(at.far())> && Endpoint<std::remove_reference_t<decltype(at.far())>>;
 };
 
+namespace detail {
+
+template <class E, class T>
+concept near_collectives =
+    LayeredEndpoint<E> && CollectiveEndpoint<std::remove_reference_t<decltype(std::declval<E&>().near())>, T>;
+
+}  // namespace detail
+
 /// An all-reduce under way, first near, then far, then near. See HierarchicalAllReduce.
 template <class Far, LayeredEndpoint E, Reducible T>
 class HierarchicalOperation {
@@ -96,9 +104,12 @@ class HierarchicalOperation {
 ///                                     half 1 ------------ half 1
 ///   near: all-gather         all   -- all        all   -- all
 ///
+/// Where the near transport has collectives of its own, as NCCL, they are these; calls of theirs have one order on all
+/// ranks, so it then blocks, bucket by bucket. OwnThread<HierarchicalAllReduce<>> computes meanwhile.
+///
 /// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. Bytes in all are
 ///         those of a ring, and steps at most as many; Far's own where its bytes are more
-/// order   on each node as around a ring, then in the order of Far
+/// order   on each node as around a ring, or the near transport's; then in the order of Far
 template <class Far = HalvingDoublingAllReduce>
 struct HierarchicalAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
@@ -107,6 +118,7 @@ struct HierarchicalAllReduce {
   }
 
   template <LayeredEndpoint E, Reducible T>
+    requires(!detail::near_collectives<E, T>)
   HierarchicalOperation<Far, E, T> start(E& at, Span<T> x, Op op, Tag tag = {},
                                          CallSite where = CallSite::here()) const {
     auto operation = HierarchicalOperation<Far, E, T>{};
@@ -116,7 +128,32 @@ struct HierarchicalAllReduce {
 
   template <LayeredEndpoint E, Reducible T>
   void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
-    start(at, x, op, tag, where).finish();
+    if constexpr (!detail::near_collectives<E, T>) start(at, x, op, tag, where).finish();
+    else if (at.near().size() == 1) Far{}.all_reduce(at.far(), x, op, tag, where);
+    else all_reduce_by_collectives(at, x, op, tag, where);
+  }
+
+ private:
+  /// In equal parts, and by all ranks what is left over.
+  template <LayeredEndpoint E, class T>
+  static void all_reduce_by_collectives(E& at, Span<T> x, Op op, Tag tag, CallSite where) {
+    auto& near       = at.near();
+    auto const L     = static_cast<std::size_t>(near.size());
+    auto const each  = x.size() / L;
+    auto const parts = x.first(each * L), rest = x.subspan(each * L);
+    auto const mine  = x.subspan(static_cast<std::size_t>(near.rank()) * each, each);
+    auto const say   = [&](Collective what, std::size_t n) { announce(near, {what, op, element_of<T>, n, tag, where}); };
+    if (!rest.empty()) {
+      say(Collective::all_reduce, rest.size());
+      near.all_reduce(rest, op);
+      Far{}.all_reduce(at.far(), rest, op, tag, where);
+    }
+    if (each == 0) return;
+    say(Collective::reduce_scatter, parts.size());
+    near.reduce_scatter(Span<T const>{parts}, mine, op);
+    Far{}.all_reduce(at.far(), mine, op, tag, where);
+    say(Collective::all_gather, parts.size());
+    near.all_gather(Span<T const>{mine}, parts);
   }
 };
 

@@ -48,6 +48,21 @@ class NearEndpoint {
   }
   Bytes memory() requires requires(E& near) { near.memory(); } { return state_->near.memory(); }
 
+  // Of a transport that has its own. While they run, nothing else moves.
+
+  template <class T>
+  void all_reduce(Span<T> x, Op op) requires CollectiveEndpoint<E, T> {
+    state_->in_near([&] { state_->near.all_reduce(x, op); });
+  }
+  template <class T>
+  void reduce_scatter(Span<T const> x, Span<T> mine, Op op) requires CollectiveEndpoint<E, T> {
+    state_->in_near([&] { state_->near.reduce_scatter(x, mine, op); });
+  }
+  template <class T>
+  void all_gather(Span<T const> mine, Span<T> all) requires CollectiveEndpoint<E, T> {
+    state_->in_near([&] { state_->near.all_gather(mine, all); });
+  }
+
   void announce(Operation const& operation) { chorale::announce(state_->near, operation); }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->near, step); }
   void fail(std::string const& why) { state_->fail(why); }

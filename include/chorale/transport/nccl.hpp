@@ -175,7 +175,8 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     auto const copied_in  = !in.empty() && !is_of_device(in.data());
     auto const copied_out = !out.empty() && !is_of_device(out.data());
     if (copied_in) {
-      auto* const room = static_cast<T*>(take(queue_->in, in.size_bytes(), name));
+      auto const bytes = in_place ? std::max(in.size_bytes(), out.size_bytes()) : in.size_bytes();
+      auto* const room = static_cast<T*>(take(queue_->in, bytes, name));
       cuda::copy(room, in.data(), in.size_bytes(), stream);
       from = room;
       if (in_place) to = room;

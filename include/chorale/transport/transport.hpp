@@ -133,6 +133,16 @@ template <class T>
 concept CollectiveTransport =
     Transport<T> && requires(typename T::endpoint& at, Span<float> x, Op op) { at.all_reduce(x, op); };
 
+/// An endpoint with the collectives that make an all-reduce of two layers, for elements T. See HierarchicalAllReduce.
+///
+/// keeps   every rank calls the same ones in the same order; each returns when its result is there
+template <class E, class T>
+concept CollectiveEndpoint = Endpoint<E> && requires(E& at, Span<T const> in, Span<T> out, Op op) {
+  at.all_reduce(out, op);                                           // in place
+  at.reduce_scatter(in, out, op);                                   // out: the rank-th of size() equal parts of the sum
+  at.all_gather(in, out);                                           // in: the rank-th of size() equal parts of out
+};
+
 /// The transport can read and write the memory of the strategy's device.
 template <class T, class S>
 concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
