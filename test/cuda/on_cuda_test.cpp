@@ -62,8 +62,25 @@ TEST_CASE("batches on a GPU are those of the host, in their order", "[data][cuda
     CHECK_FALSE(stream.next(b));
   };
   check(on_gpu.stream(0));
+  check(data::on_cuda(on_host.prefetch(2), *gpu).stream(0));               // which makes batches in memory of its own
   check(on_gpu.prefetch(1).stream(0));
   check(on_gpu.prefetch(3).stream(0));
+}
+
+TEST_CASE("rows are gathered in memory that a GPU reads fast", "[data][cuda]") {
+  auto const gpu = gpu_or_skip("rows are gathered in memory that a GPU reads fast");
+  if (!gpu) return;
+  auto const kind = [&](auto const& batches) {
+    auto stream = data::on_cuda(batches, *gpu).stream(0);
+    auto batch  = Batch{};
+    auto what   = cudaPointerAttributes{};
+    REQUIRE(stream.next(batch));
+    cuda::expect(cudaPointerGetAttributes(&what, batch.y.data()), "cudaPointerGetAttributes");
+    return what.type;
+  };
+  CHECK(kind(rows().batch(8)) == cudaMemoryTypeHost);
+  CHECK(kind(rows().batch(8).repeat(2)) == cudaMemoryTypeHost);
+  CHECK(kind(rows().batch(8).prefetch(1)) == cudaMemoryTypeUnregistered);
 }
 
 TEST_CASE("a Trainer learns the same bits from batches that are on its GPU already", "[data][cuda]") {

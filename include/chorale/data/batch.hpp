@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,27 +17,45 @@
 
 namespace chorale::data {
 
-/// Memory for one batch, 64-byte aligned, that is used again for the next one.
+/// Memory for one batch, 64-byte aligned, that is used again for the next one. A copy would share it, so there is none.
 template <class X, class Y>
 class BatchBuffer {
   static_assert(std::is_trivially_copyable_v<X> && std::is_trivially_copyable_v<Y>,
                 "chorale: batches hold numbers, which are copied byte by byte.");
 
  public:
+  BatchBuffer() : BatchBuffer{std::type_identity<Cpu::block>{}} {}
+  /// Its memory is in blocks of a kind, such as those that a GPU reads fast.
+  template <class Block>
+  explicit BatchBuffer(std::type_identity<Block>) : make_{[](std::size_t bytes) {
+    auto block = std::make_shared<Block>(bytes);
+    return std::shared_ptr<std::byte>{block, block->data()};
+  }} {}
+  BatchBuffer(BatchBuffer&&)            = default;
+  BatchBuffer& operator=(BatchBuffer&&) = default;
+
   /// Makes room for rows of this width; what was in the buffer is lost when it grows.
   void reserve(std::size_t rows, std::size_t width, std::size_t targets) {
     grow(x_, rows * width * sizeof(X));
     grow(y_, rows * targets * sizeof(Y));
   }
-  X* x() const { return reinterpret_cast<X*>(x_.data()); }
-  Y* y() const { return reinterpret_cast<Y*>(y_.data()); }
+  X* x() const { return reinterpret_cast<X*>(x_.at.get()); }
+  Y* y() const { return reinterpret_cast<Y*>(y_.at.get()); }
 
  private:
-  static void grow(Cpu::block& block, std::size_t bytes) {
-    if (block.size() < bytes) block = Cpu::block{bytes};
+  struct Room {
+    std::shared_ptr<std::byte> at;
+    std::size_t bytes = 0;
+  };
+
+  void grow(Room& room, std::size_t bytes) {
+    if (room.bytes >= bytes) return;
+    room = {};
+    room = {make_(bytes), bytes};
   }
 
-  Cpu::block x_, y_;
+  std::shared_ptr<std::byte> (*make_)(std::size_t bytes);
+  Room x_, y_;
 };
 
 /// The memory that a stream can fill, or void.

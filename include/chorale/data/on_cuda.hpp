@@ -8,11 +8,14 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/prefetch.hpp>
 #include <chorale/device/cuda.hpp>
+#include <chorale/device/cuda_copies.hpp>
 #include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,8 +30,10 @@ namespace chorale::data {
 ///
 /// keeps   y stays on the host, where a loss looks whether labels are labels. The host cannot read x: prefetch is the
 ///         only stage there is here, and there is none behind that
-/// cost    one copy over the bus for each batch, and memory of the GPU for each that waits. A step copies x once more,
-///         on the GPU, to where its kernels read it. With several GPUs all but this one fetch their shares from it
+/// cost    one copy over the bus for each batch, and memory of the GPU for each that waits, and of the host as much: rows
+///         are gathered in pinned memory, where the stage before takes memory, as batch() does; else they are copied
+///         from where they are. A step copies x once more, on the GPU, to where its kernels read it. With several GPUs
+///         all but this one fetch their shares from it
 template <class D>
 class OnCuda {
  public:
@@ -39,12 +44,19 @@ class OnCuda {
   OnCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
 
   class Stream {
+    using X = typename decltype(element::x)::value_type;
     using Y = typename decltype(element::y)::value_type;
+
+    static constexpr bool gathers =
+        FillsBuffer<StreamOf<D>, element> && std::same_as<typename BufferOf<StreamOf<D>>::type, BatchBuffer<X, Y>>;
+    struct Gathered : BatchBuffer<X, Y> {
+      Gathered() : BatchBuffer<X, Y>{std::type_identity<CudaCopies::block>{}} {}
+    };
 
    public:
     struct buffer {
+      std::conditional_t<gathers, Gathered, std::vector<Y>> on_host;
       cuda::Room x;
-      std::vector<Y> y;
     };
 
     Stream(StreamOf<D> from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
@@ -54,12 +66,15 @@ class OnCuda {
     /// The next batch, in memory of the caller; it is there when this returns.
     bool next_into(buffer& to, element& out) {
       auto const here = Cuda::Scope{device_};
-      if (!from_.next(out)) return false;
-      auto* const x = to.x.fetch(out.x.data(), out.x.size());
-      to.y.assign(out.y.begin(), out.y.end());
+      if constexpr (gathers) {
+        if (!from_.next_into(to.on_host, out)) return false;
+      } else {
+        if (!from_.next(out)) return false;
+        to.on_host.assign(out.y.begin(), out.y.end());
+        out.y = to.on_host;
+      }
+      out.x = {to.x.fetch(out.x.data(), out.x.size()), out.x.size()};
       cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
-      out.x = {x, out.x.size()};
-      out.y = to.y;
       return true;
     }
 
