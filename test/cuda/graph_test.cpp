@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 using namespace chorale;
@@ -55,6 +56,8 @@ struct Passed {
 struct Cnn : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                             nn::Dense<16>, nn::SyncBatchNorm<>, nn::Tanh, nn::Dropout<30>, Passed, nn::Dense<3>> {};
 struct Flat : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
+struct Normed : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU,
+                               nn::Dense<3>> {};
 struct Dropped : nn::Sequential<nn::Input<64>, nn::Dropout<50>, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
 
 /// Everything that some steps leave, with batches of 5 and of 3 rows in turn.
@@ -148,6 +151,72 @@ TEST_CASE("a replayed step of a network that keeps halves leaves the bits of a l
   CHECK(same_bits(after_steps<Fp16>(gpu->replaying(), LooksAtEnd{}, 9, scaled),
                   after_steps<Fp16>(*gpu, LooksAtEnd{}, 9, scaled)));
   CHECK_FALSE(same_bits(after_steps<Bf16>(*gpu, LooksAtEnd{}, 9), after_steps<Cnn>(*gpu, LooksAtEnd{}, 9)));
+}
+
+TEST_CASE("an update that is queued behind backward leaves the bits of one that the host begins", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("an update that is queued behind backward leaves the bits of one that the host begins");
+  if (!gpu) return;
+  auto const after = [](auto const& device, auto at_end, auto const& optimizer, NonFinite on_non_finite) {
+    auto const scope = Cuda::Scope{device};
+    auto const model = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
+    auto copy = model.instantiate(device, 3);
+    copy.optimizer.on_non_finite = on_non_finite;
+    auto all = std::vector<float>{};
+    for (int step = 0; step < 9; ++step) {
+      auto data = tiny::batch<int>(step % 3 == 2 ? 3 : 5, 64, 1, static_cast<std::uint64_t>(step) + 1);
+      if (step % 4 == 3) data.x[70] = std::numeric_limits<float>::quiet_NaN();
+      auto const before = copy.hash();
+      auto const loss   = copy.value_and_gradient(data.view(), 0, at_end, Together{});
+      auto const queued = copy.hash() != before;
+      CHECK(queued == (std::is_same_v<decltype(at_end), UpdatesAtEnd> && step % 4 != 3));
+      copy.optimizer.apply(copy.net.variables(), copy.gradients());
+      all.insert(all.end(), {loss.value, static_cast<float>(copy.optimizer.skipped)});
+    }
+    CHECK(copy.optimizer.skipped == 2);
+    CHECK(copy.optimizer.now.step == 9);
+    for (auto const values : {copy.net.variables().values, copy.optimizer.slots()})
+      all.insert(all.end(), values.begin(), values.end());
+    return all;
+  };
+  auto const check = [&](auto const& optimizer, NonFinite on_non_finite = NonFinite::skip) {
+    auto const begun = after(*gpu, LooksAtEnd{}, optimizer, on_non_finite);
+    CHECK(same_bits(after(*gpu, UpdatesAtEnd{}, optimizer, on_non_finite), begun));
+    CHECK(same_bits(after(gpu->replaying(), UpdatesAtEnd{}, optimizer, on_non_finite), begun));
+  };
+  check(optim::SGD{}), check(optim::SGD{.momentum = 0.9F}), check(optim::Adam{}), check(optim::AdamW{});
+}
+
+TEST_CASE("an update that is the host's decision waits for it", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("an update that is the host's decision waits for it");
+  if (!gpu) return;
+  auto const scope = Cuda::Scope{*gpu};
+  auto const data  = tiny::batch<int>(5, 64, 1);
+  auto const check = [&](auto const& optimizer, auto at_end, NonFinite on_non_finite = NonFinite::stop) {
+    auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optimizer).instantiate(*gpu, 3);
+    copy.optimizer.on_non_finite = on_non_finite;
+    auto const before = copy.hash();
+    copy.value_and_gradient(data.view(), 0, at_end, Together{});
+    CHECK(copy.hash() == before);
+    copy.optimizer.apply(copy.net.variables(), copy.gradients());
+    CHECK(copy.hash() != before);
+  };
+  check(optim::SGD{}, LooksAtEnd{});
+  check(optim::SGD{.global_clipnorm = 1}, UpdatesAtEnd{});                 // by how much is its gradients' norm
+  check(optim::LossScaled{optim::SGD{}}, UpdatesAtEnd{}, NonFinite::allow);         // an overflow is left out, NaN is not
+}
+
+TEST_CASE("an update that was queued and not applied is none of the next gradients'", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("an update that was queued and not applied is none of the next gradients'");
+  if (!gpu) return;
+  auto const scope = Cuda::Scope{*gpu};
+  auto const data  = tiny::batch<int>(5, 64, 1);
+  auto copy        = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(*gpu, 3);
+  copy.value_and_gradient(data.view(), 0, UpdatesAtEnd{}, Together{});
+  auto const queued = copy.hash();
+  copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
+  CHECK(copy.hash() == queued);
+  copy.optimizer.apply(copy.net.variables(), copy.gradients());
+  CHECK(copy.hash() != queued);
 }
 
 TEST_CASE("the host comes by in the first two steps of a number of rows", "[tensor][cuda]") {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -240,11 +241,18 @@ class Instance {
   template <class Batch, class Ready>
   float queue_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
                         Ready&& ready) {
-    auto step       = queued(batch, executor, pass);
-    auto const loss =
-        device_.replays() ? step.replay(g, optimizer.checks()) : step.learn(g, optimizer.checks(), ready);
+    constexpr bool updates = std::is_same_v<std::remove_cvref_t<Ready>, UpdatesAtEnd>;
+    auto step              = queued(batch, executor, pass);
+    auto const checks      = optimizer.checks();
+    auto const update      = [&] {
+      if constexpr (updates)
+        optimizer.queue(net.variables(), g, static_cast<float>(batch.rows), executor.step().bad());
+      else optimizer.forget_queued();
+    };
+    auto const loss = device_.replays() ? step.replay(g, checks, update) : step.learn(g, checks, ready, update);
     if (auto const variable = step.fault(g)) mark_fault(g, *variable);
-    mark(g);
+    if constexpr (updates) mark_asked(g);                                  // its variables are new, and nobody else's
+    else mark(g);
     return loss;
   }
 
@@ -267,9 +275,12 @@ class Instance {
 
   /// Says in the trailer whether this replica was asked to end, and, every `compare_every` steps, what the variables are.
   void mark(Gradients const& g) const {
-    g.trailer()[plan::asked_at] = asked_to_end != nullptr && asked_to_end->load() ? 1.0F : 0.0F;
+    mark_asked(g);
     if (compare_every > 0 && optimizer.now.step % compare_every == 0)
       Mark::write(hash(), g.trailer().subspan(plan::marks_at, Mark::size));
+  }
+  void mark_asked(Gradients const& g) const {
+    g.trailer()[plan::asked_at] = asked_to_end != nullptr && asked_to_end->load() ? 1.0F : 0.0F;
   }
 
   template <class Batch>

@@ -40,11 +40,13 @@ class Queued {
   /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue;
   /// then also after forward for a metric that only the host computes.
   ///
+  /// update    queues what comes behind them where the caller LooksAtEnd, before the wait
   /// returns   the sum of losses, as it was before `ready` let it be reduced
-  template <class Ready>
-  float learn(Gradients const& g, bool checks, Ready& ready) {
-    if constexpr (std::is_same_v<std::remove_const_t<Ready>, LooksAtEnd>) {
+  template <class Ready, class Update>
+  float learn(Gradients const& g, bool checks, Ready& ready, Update&& update) {
+    if constexpr (std::is_base_of_v<LooksAtEnd, Ready>) {
       queue_all(g, checks);
+      update();
       return look(g);
     } else {
       constexpr bool follows = requires { requires Ready::follows_queue; };
@@ -69,11 +71,13 @@ class Queued {
   }
 
   /// The same, recorded and replayed: nothing is ready before all is.
-  float replay(Gradients const& g, bool checks) {
+  template <class Update>
+  float replay(Gradients const& g, bool checks, Update&& update) {
     CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
                     "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
                     "Cuda without replaying(), or nn::BatchNorm");
     step().replay({checks, pass_.loss_scale}, [&] { queue_all(g, checks); });
+    update();
     return look(g);
   }
 
@@ -106,7 +110,10 @@ class Queued {
     queue_header(g.values);
     scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
-    if (checks) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
+    if (checks) {
+      step().find_bad_loss(&g.values[plan::loss_at]);
+      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
+    }
     step().end();
   }
 

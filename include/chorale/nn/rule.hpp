@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace chorale::nn {
@@ -48,6 +49,23 @@ class Rule {
   /// Does it want to know whether gradients are finite?
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
 
+  /// Queues the next apply() of these gradients, which are not complete yet: that changes no variable any more. Where
+  /// the update needs a decision of the host's, it is left to apply().
+  ///
+  /// rows    of the gradients
+  /// bad     as the device finds it before
+  template <class Bad>
+  void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
+    auto const decides = rule_.global_clipnorm > 0 || (scales_loss && on_non_finite == NonFinite::allow);
+    if constexpr (optim::QueuesUpdates<Optimizer>) queued_ = !decides;
+    if (!queued_) return;
+    typename Kernels<D>::Unless const here{checks() ? bad : nullptr};
+    update(variables, gradients, rows, 1 / (rows * loss_scale.value));
+  }
+
+  /// The next apply() is of other gradients than those of the last queue().
+  void forget_queued() { queued_ = false; }
+
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
   /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient.
   ///
@@ -55,10 +73,9 @@ class Rule {
   ///           replica and variable, and the variables are those of the step before
   void apply(Variables const& variables, Gradients const& gradients) {
     auto const scaled_by = loss_scale.value;
-    if (accepts(gradients)) {
-      take_moving(variables, gradients);
-      rule_.template update<D>({variables.body(), gradients.body(), slots_, scale(gradients, scaled_by), now});
-      put_moving(variables);
+    auto const is_done   = std::exchange(queued_, false);
+    if (accepts(gradients) && !is_done) {
+      update(variables, gradients, gradients.rows(), scale(gradients, scaled_by));
       if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
@@ -115,11 +132,17 @@ class Rule {
     return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
   }
 
+  void update(Variables const& variables, Gradients const& gradients, float rows, float scale) {
+    take_moving(variables, gradients, rows);
+    rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now});
+    put_moving(variables);
+  }
+
   /// Where moving averages go to, kept from the update rule, which may shrink what has no gradient.
-  void take_moving(Variables const& variables, Gradients const& gradients) {
+  void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
     each_moving([&](Range range, float momentum, std::size_t at) {
-      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], gradients.rows(),
-                       momentum, moved_.take(padded_moving) + at);
+      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, momentum,
+                       moved_.take(padded_moving) + at);
     });
   }
   void put_moving(Variables const& variables) {
@@ -161,6 +184,7 @@ class Rule {
 
   Optimizer rule_;
   Span<float> slots_;
+  bool queued_ = false;                                                    // the update that apply() is about to make
   typename Kernels<D>::Scratch moved_;                                     // the next values, one after the other
 };
 

@@ -33,6 +33,7 @@ void adam_update(O const& o, Update const& u, float decay) {
 /// source  Kingma & Ba, ICLR 2015, algorithm 1; defaults of tf.keras.optimizers.Adam
 struct Adam {
   static constexpr int slots = 2;
+  static constexpr bool queues = true;
 
   Rate learning_rate    = 1e-3F;
   float beta_1          = 0.9F;
@@ -51,6 +52,7 @@ struct Adam {
 /// source  Loshchilov & Hutter, ICLR 2019; tf.keras.optimizers.AdamW
 struct AdamW {
   static constexpr int slots = 2;
+  static constexpr bool queues = true;
 
   Rate learning_rate    = 1e-3F;
   float weight_decay    = 4e-3F;

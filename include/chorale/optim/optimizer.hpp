@@ -35,4 +35,9 @@ concept Optimizer = requires(O const& optimizer, Update const& update) {
   { optimizer.global_clipnorm }       -> std::convertible_to<float>;       // 0: gradients are not clipped
 };
 
+/// Does O change variables and slots by update rules of Kernels<D> alone? Then, where a device QueuesWork, they may be
+/// queued behind gradients that nobody has seen: these rules leave all as it is where the device finds a NaN.
+template <class O>
+concept QueuesUpdates = requires { requires O::queues; };
+
 }  // namespace chorale::optim

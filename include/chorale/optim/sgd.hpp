@@ -12,6 +12,7 @@ struct SGD {
   enum class Momentum { classic, nesterov };
 
   static constexpr int slots = 1;
+  static constexpr bool queues = true;
 
   Rate learning_rate    = 0.01F;
   float momentum        = 0;

@@ -80,9 +80,9 @@ class BucketLane {
 
   /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
   ///         order, however many buckets are under way and whichever thread sends them
-  template <class Model, class Batch>
-  Sum<float> compute_ahead(Model& model, Batch const& batch, Together together) {
-    if (at_->size() == 1) return compute(model, batch, together);
+  template <class Model, class Batch, class AtEnd>
+  Sum<float> compute_ahead(Model& model, Batch const& batch, AtEnd at_end, Together together) {
+    if (at_->size() == 1) return learn(model, batch, at_end, together);
     CHORALE_EXPECTS(!begun_, "gradients of this model are on their way: all_reduce them before its next "
                              "value_and_gradient_ahead");
     reducer_.begin();
@@ -187,7 +187,7 @@ class ShardLane {
     });
   }
   template <class Model, class Batch>
-  Sum<float> compute_ahead(Model& model, Batch const& batch, Together together) {
+  Sum<float> compute_ahead(Model& model, Batch const& batch, LooksAtEnd, Together together) {
     return compute(model, batch, together);
   }
 

@@ -23,7 +23,7 @@ class MirroredStrategy {
  public:
   using device    = D;
   using placement = chorale::placement::Mirrored;
-  static constexpr bool reduces_every_step = true;
+  static constexpr bool reduces_every_step = true, applies_sums = true;
 
   explicit MirroredStrategy(std::vector<D> devices = D::visible()) : devices_{std::move(devices)} {
     CHORALE_EXPECTS(!devices_.empty(), "MirroredStrategy got a list of 0 devices; a replica needs one");

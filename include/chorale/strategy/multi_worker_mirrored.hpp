@@ -67,7 +67,7 @@ class MultiWorkerMirroredStrategy {
  public:
   using device    = D;
   using placement = chorale::placement::Mirrored;
-  static constexpr bool reduces_every_step = true;
+  static constexpr bool reduces_every_step = true, applies_sums = true;
 
   explicit MultiWorkerMirroredStrategy(Cluster cluster)
       : MultiWorkerMirroredStrategy{cluster, detail::devices_of<D>(cluster)} {}

@@ -18,7 +18,7 @@ template <Device D = DefaultDevice>
 struct OneDeviceStrategy {
   using device      = D;
   using placement   = chorale::placement::OnOne;
-  static constexpr bool reduces_every_step = true;
+  static constexpr bool reduces_every_step = true, applies_sums = true;
 
   D on = first();
 

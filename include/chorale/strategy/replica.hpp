@@ -55,10 +55,13 @@ class Replica {
   }
 
   /// The same, and each bucket of gradients leaves as soon as it is complete. all_reduce(gradients) must follow.
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient_ahead(Model& model, Batch const& batch) {
+  ///
+  /// at_end    UpdatesAtEnd: and then model.optimizer.apply() of these gradients as they are, so that a GPU which is
+  ///           alone has it in its queue already
+  template <class Model, class Batch, class AtEnd = LooksAtEnd>
+  ValueAndGradient value_and_gradient_ahead(Model& model, Batch const& batch, AtEnd at_end = {}) {
     variables_      = model.net.variables();
-    auto const loss = lane_of(model.gradients()).compute_ahead(model, batch, together<Model>());
+    auto const loss = lane_of(model.gradients()).compute_ahead(model, batch, at_end, together<Model>());
     return {loss, model.gradients()};
   }
 

@@ -62,6 +62,11 @@ struct DeviceOf<S> {
 template <class S>
 concept ReducesEveryStep = requires { requires S::reduces_every_step; };
 
+/// Is update() of S an all_reduce() of the gradients, then apply() of the model's optimizer with what that gave? Then a
+/// GPU which is alone queues the update behind backward.
+template <class S>
+concept AppliesSums = ReducesEveryStep<S> && requires { requires S::applies_sums; };
+
 /// Does R give sums as they are? Others round, leave out, or find their gradients by themselves.
 template <class R>
 inline constexpr bool gives_plain_sums = !requires { typename R::exact; } && !requires { R::logical_shards; };

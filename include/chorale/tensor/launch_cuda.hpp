@@ -111,27 +111,36 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
                  cudaStream_t queue);
 cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
-/// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0
-cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
-                 cudaStream_t queue);
 /// x *= factor
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
 
-/// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
+/// The first of what is infinite or NaN in a step.
 inline constexpr unsigned long long no_bad = ~0ULL;
+struct FirstBad {
+  unsigned long long gradient = no_bad, loss = no_bad;
+
+  constexpr bool none() const { return gradient == no_bad && loss == no_bad; }
+};
+/// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
 cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
                      cudaStream_t queue);
 /// scratch   (partials)
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
 
-/// One launch over everything that is trained.
+/// One launch over everything that is trained, or moved.
+///
+/// bad       of the device: nothing changes where it has anything. Null: all does
 enum class Momentum { none, classic, nesterov };
 cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
-                float momentum, cudaStream_t queue);
+                float momentum, FirstBad const* bad, cudaStream_t queue);
 struct Adam {
   float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is corrected already
 };
-cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue);
+cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
+                 cudaStream_t queue);
+/// next = momentum · x + (1 - momentum) · towards / rows, or x where anything is bad, and towards = 0
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+                 FirstBad const* bad, cudaStream_t queue);
 
 /// now    of the device, too
 cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,

@@ -60,13 +60,6 @@ cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue)
   return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
 }
 
-cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
-                 cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
-    next[i]    = momentum * x[i] + (1 - momentum) * (towards[i] / rows);
-    towards[i] = 0;
-  });
-}
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) { x[i] *= factor; });
 }
@@ -93,8 +86,9 @@ cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStrea
 }
 
 cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
-                float momentum, cudaStream_t queue) {
+                float momentum, FirstBad const* bad, cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) {
+    if (bad != nullptr && !bad->none()) return;
     auto const step = rate * (g[i] * scale);
     if (kind == Momentum::none) {
       w[i] -= step;
@@ -105,14 +99,24 @@ cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* v
     w[i] += kind == Momentum::classic ? v : momentum * v - step;
   });
 }
-cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, cudaStream_t queue) {
+cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
+                 cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) {
+    if (bad != nullptr && !bad->none()) return;
     auto const grad = g[i] * s.scale;
     auto const mean   = s.beta_1 * m[i] + (1 - s.beta_1) * grad;
     auto const square = s.beta_2 * v[i] + (1 - s.beta_2) * (grad * grad);
     m[i] = mean;
     v[i] = square;
     w[i] = w[i] * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
+  });
+}
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+                 FirstBad const* bad, cudaStream_t queue) {
+  return detail::each(n, queue, [=] __device__(std::size_t i) {
+    auto const moves = bad == nullptr || bad->none();
+    next[i]          = moves ? momentum * x[i] + (1 - momentum) * (towards[i] / rows) : x[i];
+    towards[i]       = 0;
   });
 }
 

@@ -28,8 +28,19 @@ struct Loops {
   static void copy(std::size_t n, float const* x, float* y) { cuda::copy(y, x, n * sizeof(float)); }
   /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
   static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
-    expect(launch::move(n, x, towards, rows, momentum, next, queue()), "move");
+    expect(launch::move(n, x, towards, rows, momentum, next, bad(), queue()), "move");
   }
+  /// While it lives, values stay as they are in the update rules that this thread queues, and moving averages too,
+  /// where the device has found before that the step is bad.
+  ///
+  /// bad    of the device; null: nobody looks
+  class Unless {
+   public:
+    explicit Unless(launch::FirstBad const* bad) { Loops::bad() = bad; }
+    ~Unless() { Loops::bad() = nullptr; }
+    Unless(Unless const&)            = delete;
+    Unless& operator=(Unless const&) = delete;
+  };
   /// Memory that kernels alone read. A copy has its own, which begins empty.
   class Scratch {
    public:
@@ -74,10 +85,10 @@ struct Loops {
 
   /// Waits, for a caller who goes on by the answer. Step::find_bad does not.
   static bool finite(Span<float const> x) {
-    auto* const bad = static_cast<unsigned long long*>(scratch().take(sizeof launch::no_bad));
-    expect(cudaMemsetAsync(bad, 0xFF, sizeof *bad, queue()), "cudaMemsetAsync");
-    expect(launch::find_bad(0, x.size(), x.data(), bad, queue()), "find_bad");
-    return value(bad) == launch::no_bad;
+    auto* const first = static_cast<unsigned long long*>(scratch().take(sizeof launch::no_bad));
+    expect(cudaMemsetAsync(first, 0xFF, sizeof *first, queue()), "cudaMemsetAsync");
+    expect(launch::find_bad(0, x.size(), x.data(), first, queue()), "find_bad");
+    return value(first) == launch::no_bad;
   }
 
   /// Sum of squares in double: the same bits for the same values. Waits, too.
@@ -105,7 +116,7 @@ struct Loops {
   static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s) {
     expect(launch::adam(w.size(), w.data(), g, m, v, {.rate = s.rate * s.correct_1, .scale = s.scale,
                         .beta_1 = s.beta_1, .beta_2 = s.beta_2, .epsilon = s.epsilon, .decay = s.decay,
-                        .correct_2 = s.correct_2}, queue()), "adam");
+                        .correct_2 = s.correct_2}, bad(), queue()), "adam");
   }
 
   /// The mask is the one of the CPU, number for number.
@@ -115,6 +126,11 @@ struct Loops {
   }
 
  private:
+  static launch::FirstBad const*& bad() {
+    thread_local launch::FirstBad const* of_step = nullptr;
+    return of_step;
+  }
+
   /// Device memory of this thread, for one function at a time.
   static Room& scratch() {
     thread_local auto rooms = std::vector<Room>{};
@@ -138,7 +154,8 @@ struct Loops {
   }
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {
-    expect(launch::sgd(kind, w.size(), w.data(), g, velocity, s.rate, s.scale, s.momentum, queue()), "sgd");
+    expect(launch::sgd(kind, w.size(), w.data(), g, velocity, s.rate, s.scale, s.momentum, bad(), queue()),
+           "sgd");
   }
 };
 

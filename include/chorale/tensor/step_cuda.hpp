@@ -58,9 +58,14 @@ class Kernels<Cuda>::Step {
   Span<float> own_sums() { return there_->sums; }
   /// Looks at values[begin, end).
   void find_bad(Span<float const> values, std::size_t begin, std::size_t end) {
-    cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->first_bad, cuda::queue()),
-                 "find_bad");
+    cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->bad.gradient,
+                                        cuda::queue()), "find_bad");
   }
+  void find_bad_loss(float const* loss) {
+    cuda::expect(cuda::launch::find_bad(0, 1, loss, &there_->bad.loss, cuda::queue()), "find_bad");
+  }
+  /// What kernels behind it find where they were looked for.
+  cuda::launch::FirstBad const* bad() const { return &there_->bad; }
   /// Keeps a header of gradients before it is reduced.
   void keep(float const* header) { cuda::copy(there_->sums.data(), header, sizeof there_->sums); }
 
@@ -84,11 +89,12 @@ class Kernels<Cuda>::Step {
     recorded_ = kind;
     graph_.launch(cuda::queue());
   }
-  void end() { cuda::copy(&here_->first_bad, &there_->first_bad, sizeof(Both) - offsetof(Both, first_bad)); }
+  void end() { cuda::copy(&here_->bad, &there_->bad, sizeof(Both) - offsetof(Both, bad)); }
 
-  /// After a wait: the first element that is infinite or NaN, if there is one.
+  /// After a wait: the first gradient that is infinite or NaN, if there is one.
   std::optional<std::size_t> first_bad() const {
-    return here_->first_bad == cuda::launch::no_bad ? std::nullopt : std::optional<std::size_t>{here_->first_bad};
+    auto const first = here_->bad.gradient;
+    return first == cuda::launch::no_bad ? std::nullopt : std::optional<std::size_t>{first};
   }
   Span<float const> sums() const { return here_->sums; }
 
@@ -96,7 +102,7 @@ class Kernels<Cuda>::Step {
   /// Of the device, and pinned memory of the host.
   struct Both {
     StepNumbers now;
-    unsigned long long first_bad = cuda::launch::no_bad;
+    cuda::launch::FirstBad bad;
     std::array<float, plan::header> sums{};
   };
 

@@ -55,6 +55,10 @@ struct LooksAtEnd {
   void operator()(std::size_t) const {}
 };
 
+/// The same, and what follows is the model's update with these gradients, as they are: where a device QueuesWork, it is
+/// queued behind them.
+struct UpdatesAtEnd : LooksAtEnd {};
+
 /// What a step does when a loss or a gradient is not finite, on any replica. All replicas do the same.
 enum class NonFinite {
   stop,                                                                    // NumericFault; no variable was changed

@@ -202,10 +202,11 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
                  Parts<Sink>& parts, Speed* speed) const {
     auto const begin = speed != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
+    using AtEnd = std::conditional_t<AppliesSums<S>, UpdatesAtEnd, LooksAtEnd>;
     decltype(auto) watched = watch(replica, parts);
     auto result = [&] {
       if constexpr (ReducesEveryStep<S>)
-        if (held.empty()) return replica.value_and_gradient_ahead(copy, batch);
+        if (held.empty()) return replica.value_and_gradient_ahead(copy, batch, AtEnd{});
       return replica.value_and_gradient(copy, held.behind(batch));
     }();
     if (speed != nullptr) {
