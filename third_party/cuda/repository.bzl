@@ -39,8 +39,10 @@ def _cuda(ctx):
             build += _FOUND.format(name = name, home = home)
         else:
             build += _ABSENT.format(name = name, sentence = _MISSING.format(what = header, home = home))
+    needed = ["bin/nvcc"] + ["include/" + header for header in ctx.attr.parts.values()]
+    complete = all([ctx.path(home + "/" + file).exists for file in needed])
     ctx.file("BUILD", build)
-    ctx.file("toolkit.bzl", "HOME = \"%s\"\n" % home)
+    ctx.file("toolkit.bzl", "HOME = \"%s\"\nIS_COMPLETE = %s\n" % (home, complete))
 
 _cuda_toolkit = repository_rule(
     implementation = _cuda,
