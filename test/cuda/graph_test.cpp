@@ -3,6 +3,7 @@
 // Steps that are recorded as a CUDA graph and replayed, beside the same steps launched kernel by kernel.
 #include "test/cuda/device.hpp"
 #include "test/strategy/batch_norm.hpp"
+#include "test/support/folder.hpp"
 
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
@@ -10,11 +11,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -82,6 +87,12 @@ std::vector<float> after_steps(Device const& device, Ready ready, int steps, Opt
   all.insert(all.end(), values.begin(), values.end());
   return all;
 }
+
+/// Whoever looks at each step has it complete.
+struct Looks {
+  int steps = 0;
+  void on_step_end(auto&, StepEnd const&) { ++steps; }
+};
 
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -217,6 +228,134 @@ TEST_CASE("an update that was queued and not applied is none of the next gradien
   CHECK(copy.hash() == queued);
   copy.optimizer.apply(copy.net.variables(), copy.gradients());
   CHECK(copy.hash() != queued);
+}
+
+TEST_CASE("steps of a host that runs ahead leave the bits of those it waits for", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("steps of a host that runs ahead leave the bits of those it waits for");
+  if (!gpu) return;
+  auto const after = [](auto const& device, bool ahead, auto const& optimizer, NonFinite on_non_finite) {
+    auto const scope = Cuda::Scope{device};
+    auto const model = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
+    auto copy = model.instantiate(device, 3);
+    auto all  = std::vector<float>{};
+    copy.optimizer.on_non_finite = on_non_finite;
+    auto const keep = [&](auto const& header) { all.insert(all.end(), header.begin(), header.end()); };
+    for (int step = 0; step < 12; ++step) {
+      auto data = tiny::batch<int>(step % 6 == 4 ? 3 : 5, 64, 1, static_cast<std::uint64_t>(step) + 1);
+      if (step == 7 && on_non_finite == NonFinite::skip) data.x[70] = std::numeric_limits<float>::infinity();
+      if (ahead) {
+        if (auto const before = copy.step_ahead(data.view())) keep(*before);
+        std::ranges::fill(data.x, -1.0F);                                  // its memory is another batch's now
+      } else {
+        copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
+        keep(copy.gradients().values.template first<plan::header>());
+        copy.optimizer.apply(copy.net.variables(), copy.gradients());
+      }
+    }
+    if (auto const last = copy.finish_ahead()) keep(*last);
+    CHECK_FALSE(copy.finish_ahead());
+    CHECK(copy.optimizer.skipped == (on_non_finite == NonFinite::skip ? 1 : 0));
+    CHECK(copy.optimizer.now.step == 12);
+    for (auto const values : {copy.net.variables().values, copy.optimizer.slots()}) keep(values);
+    return all;
+  };
+  for (auto const on_non_finite : {NonFinite::stop, NonFinite::skip, NonFinite::allow}) {
+    auto const waited = after(*gpu, false, optim::Adam{}, on_non_finite);
+    CHECK(same_bits(after(*gpu, true, optim::Adam{}, on_non_finite), waited));
+    CHECK(same_bits(after(gpu->replaying(), true, optim::Adam{}, on_non_finite), waited));
+  }
+}
+
+TEST_CASE("a host that runs ahead is told of a NaN a step late, and nothing has changed since", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a host that runs ahead is told of a NaN a step late, and nothing has changed since");
+  if (!gpu) return;
+  for (auto const& device : {*gpu, gpu->replaying()})
+    for (int const bad : {0, 1, 4}) {
+      auto const scope = Cuda::Scope{device};
+      auto copy = nn::compile<Normed>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
+      REQUIRE(copy.may_run_ahead());
+      auto const batch = [&](int step) {
+        auto data = tiny::batch<int>(5, 64, 1, static_cast<std::uint64_t>(step) + 1);
+        if (step == bad) data.x[70] = std::numeric_limits<float>::quiet_NaN();
+        return data;
+      };
+      for (int step = 0; step < bad; ++step) copy.step_ahead(batch(step).view());
+      copy.finish_ahead();
+      auto const before = copy.hash();
+      CHECK_FALSE(copy.step_ahead(batch(bad).view()));
+      CHECK_THROWS_WITH(copy.step_ahead(batch(bad + 1).view()), Contains("step " + std::to_string(bad) + " "));
+      CHECK_FALSE(copy.finish_ahead());
+      CHECK(copy.hash() == before);
+      CHECK(copy.optimizer.now.step == bad);
+      copy.step_ahead(batch(bad + 1).view());                              // its caller knows what to do about it
+      CHECK(copy.finish_ahead());
+      CHECK(copy.hash() != before);
+    }
+}
+
+TEST_CASE("a Trainer that runs ahead has the bits and totals of one that is looked at", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("a Trainer that runs ahead has the bits and totals of one that is looked at");
+  if (!gpu) return;
+  auto const fit = [&](bool ahead, NonFinite on_non_finite, bool bad) {
+    auto trainer = norm::learner<norm::LocalNet>(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host());
+    auto data    = norm::uneven();
+    if (bad) data.rows.x[7] = std::numeric_limits<float>::quiet_NaN();
+    auto looks   = Looks{};
+    auto options = norm::watched;
+    options.on_non_finite = on_non_finite;
+    auto said = std::string{};
+    auto all  = std::vector<double>{};
+    try {
+      auto const history = ahead ? trainer.fit(data, options) : trainer.fit(data, options, looks);
+      for (auto const& epoch : history)
+        all.insert(all.end(), {epoch.scores.loss(), static_cast<double>(epoch.scores.rows()),
+                               static_cast<double>(epoch.steps), static_cast<double>(epoch.skipped)});
+    } catch (NumericFault const& fault) {
+      said = fault.what();
+    }
+    CHECK((ahead || !said.empty()) == (looks.steps == 0));
+    CHECK(ahead == (trainer.copies()[0].gradients().rows() == 0));         // its sums are elsewhere
+    all.push_back(static_cast<double>(trainer.step()));
+    return std::tuple{trainer.hashes(), all, said};
+  };
+  for (bool const bad : {false, true}) {
+    CHECK(fit(true, NonFinite::stop, bad) == fit(false, NonFinite::stop, bad));
+    CHECK(fit(true, NonFinite::skip, bad) == fit(false, NonFinite::skip, bad));
+  }
+}
+
+TEST_CASE("a Trainer that runs ahead has nothing under way when it ends early, and goes on from there", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("a Trainer that runs ahead has nothing under way when it ends early, and goes on from ..");
+  if (!gpu) return;
+  auto const make  = [&] {
+    return norm::learner<norm::LocalNet>(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host());
+  };
+  auto const after = [&](std::size_t steps) {
+    auto one     = make();
+    auto options = norm::watched;
+    options.steps_per_epoch = steps;
+    one.fit(norm::uneven(), options);
+    return one.hashes();
+  };
+  auto bad = norm::uneven();
+  bad.rows.y[31 + 5] = 3;                                                  // of the fourth batch; there are 3 classes
+  auto stopped = make();
+  CHECK_THROWS_AS(stopped.fit(bad, norm::watched), BadArgument);
+  CHECK(stopped.step() == 3);
+  CHECK(stopped.hashes() == after(3));
+
+  auto const folder = test::Folder{};
+  auto asked        = std::atomic<bool>{true};
+  auto options      = norm::watched;
+  options.checkpoints.folder = folder.path;
+  options.asked_to_end       = &asked;
+  auto ended = make();
+  CHECK_THROWS_AS(ended.fit(norm::uneven(), options), Preempted);
+  CHECK(ended.hashes() == after(static_cast<std::size_t>(ended.step())));
+  asked   = false;
+  auto on = make();
+  CHECK(on.fit(norm::uneven(), options).at(0).scores.rows() == 234);       // those before the checkpoint, too
+  CHECK(on.hashes() == after(18));
 }
 
 TEST_CASE("the host comes by in the first two steps of a number of rows", "[tensor][cuda]") {

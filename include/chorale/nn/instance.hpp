@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -60,6 +61,11 @@ class Instance {
     else return std::size_t{0};
   }();
   static constexpr bool joins = joins_below != 0;
+
+  /// May the host be a step ahead of the device? Not where it computes a metric, or the next step waits for what is found
+  /// in this one.
+  static constexpr bool runs_ahead = QueuesWork<D> && optim::QueuesUpdates<Optimizer> &&
+                                     !optim::scales_loss<Optimizer> && detail::queues_metrics<D, target, Metrics...>;
 
   Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, seed_{seed},
@@ -112,16 +118,71 @@ class Instance {
       return {};
     }
     auto& executor  = executor_for(batch);
-    auto const now  = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                                  .first_row = first_row};
-    auto const pass =
-        Pass{.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value};
+    auto const pass = training_pass(first_row, together);
     auto const loss = [&] {
       if constexpr (QueuesWork<D>) return queue_gradients(batch, executor, pass, g, ready);
       else return compute_gradients(batch, executor, pass, g, ready);
     }();
     ready(g.values.size());
     return {loss, static_cast<std::int64_t>(batch.rows)};
+  }
+
+  /// The header of Gradients.
+  using Header = std::array<float, plan::header>;
+
+  /// A whole step of a replica that is alone, with its update: it is queued, and the one before is waited for. So the
+  /// device always has work, and what a step came to is known when the next one is under way.
+  ///
+  /// order     finish_ahead() before anything else is asked of the instance
+  /// batch     not without rows; it may change when this returns
+  /// returns   the header of the step before, if that was under way
+  /// throws    as value_and_gradient and apply do, a step late: where gradients that are not finite stop, neither the bad
+  ///           step nor this one has changed a variable
+  template <class Batch>
+  std::optional<Header> step_ahead(Batch const& batch)
+    requires runs_ahead
+  {
+    auto& executor = executor_for(batch);
+    auto before    = std::optional<Header>{};
+    if (under_way_ && under_way_->executor != &executor) before = finish_ahead();
+    auto& step           = executor.step();
+    auto const turn      = step.turn();
+    auto const bad_stays = optimizer.on_non_finite == NonFinite::stop;
+    if (bad_stays && !under_way_) step.forget_bad();
+    queued(batch, executor, training_pass(batch.first_row, {}))
+        .run_ahead(gradients(), optimizer.checks(), bad_stays, device_.replays(), [&] {
+          optimizer.queue(net.variables(), gradients(), static_cast<float>(batch.rows), step.bad());
+          optimizer.forget_queued();
+        });
+    auto const last = std::exchange(under_way_, Ahead{&executor, turn, batch.rows, optimizer.now.step++});
+    if (last) before = finish(*last);
+    step.wait_copied();
+    return before;
+  }
+
+  /// May step_ahead() be called, with these options?
+  bool may_run_ahead() const {
+    if constexpr (runs_ahead) return optimizer.queues();
+    else return false;
+  }
+
+  /// Waits for the step that is under way, if there is one, and returns its header.
+  ///
+  /// throws    as step_ahead() does
+  std::optional<Header> finish_ahead() {
+    auto const last = std::exchange(under_way_, {});
+    return last ? std::optional<Header>{finish(*last)} : std::nullopt;
+  }
+
+  /// The same, and nobody looks at what it came to.
+  void abandon_ahead() {
+    if (auto const last = std::exchange(under_way_, {})) last->executor->settle();
+  }
+
+  /// Was any replica asked to end, as far as the last step knows?
+  bool was_asked() const {
+    if (under_way_) return is_asked();
+    return gradients().trailer()[plan::asked_at] != 0;
   }
 
   /// Forward and loss, without gradients.
@@ -190,6 +251,42 @@ class Instance {
         device_.keep_near_host(reinterpret_cast<std::byte const*>(end.data()), end.size_bytes());
   }
 
+  /// A step that was queued, and not waited for.
+  struct Ahead {
+    Executor<D, Net>* executor;
+    std::size_t turn, rows;
+    std::int64_t step;
+  };
+
+  Pass training_pass(std::size_t first_row, Together together) const {
+    auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
+                                 .first_row = first_row};
+    return {.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value};
+  }
+
+  /// Waits for it, and counts it as apply() would.
+  Header finish(Ahead const& last) {
+    auto header = Header{};
+    if constexpr (runs_ahead) {
+      auto& step = last.executor->step();
+      step.wait_ended(last.turn);
+      std::ranges::copy(step.sums(last.turn), header.begin());
+      header[plan::rows_at] = static_cast<float>(last.rows);
+      auto ends    = std::array<float, plan::header + plan::trailer>{};    // all that there is of gradients to look at
+      auto const g = Gradients{ends, plan.variables, {}, number_};
+      std::ranges::copy(header, ends.begin());
+      g.trailer()[plan::summed_at] = 1;
+      mark_fault(g, step.first_bad(last.turn));
+      try {
+        optimizer.settle(g, last.step);
+      } catch (...) {
+        abandon_ahead();                                                   // the one behind it has done nothing either
+        throw;
+      }
+    }
+    return header;
+  }
+
   enum class Targets { needed, ignored };
 
   Span<float> part(std::size_t first, int parts) const {
@@ -250,7 +347,7 @@ class Instance {
       else optimizer.forget_queued();
     };
     auto const loss = device_.replays() ? step.replay(g, checks, update) : step.learn(g, checks, ready, update);
-    if (auto const variable = step.fault(g)) mark_fault(g, *variable);
+    mark_fault(g, executor.step().first_bad());
     if constexpr (updates) mark_asked(g);                                  // its variables are new, and nobody else's
     else mark(g);
     return loss;
@@ -265,9 +362,14 @@ class Instance {
   void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
     if (g.trailer()[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
     for (std::size_t i = 0; i < g.plan.size(); ++i)
-      if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_fault(g, i);
+      if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_variable(g, i);
   }
-  void mark_fault(Gradients const& g, std::size_t variable) const {
+  /// The same of the variable that has this element, if there is one.
+  void mark_fault(Gradients const& g, std::optional<std::size_t> bad) const {
+    for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
+      if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return mark_variable(g, i);
+  }
+  void mark_variable(Gradients const& g, std::size_t variable) const {
     g.trailer()[plan::faults_at]   = 1;
     g.trailer()[plan::rank_at]     = static_cast<float>(rank);
     g.trailer()[plan::variable_at] = static_cast<float>(variable);
@@ -279,9 +381,8 @@ class Instance {
     if (compare_every > 0 && optimizer.now.step % compare_every == 0)
       Mark::write(hash(), g.trailer().subspan(plan::marks_at, Mark::size));
   }
-  void mark_asked(Gradients const& g) const {
-    g.trailer()[plan::asked_at] = asked_to_end != nullptr && asked_to_end->load() ? 1.0F : 0.0F;
-  }
+  void mark_asked(Gradients const& g) const { g.trailer()[plan::asked_at] = is_asked() ? 1.0F : 0.0F; }
+  bool is_asked() const { return asked_to_end != nullptr && asked_to_end->load(); }
 
   template <class Batch>
   void write_header(Batch const& batch, Executor<D, Net>& executor, Span<float> header) {
@@ -303,6 +404,7 @@ class Instance {
   std::uint64_t number_ = detail::next_number();                                  // in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
   std::vector<std::unique_ptr<Executor<D, Net>>> executors_;               // one for each number of rows seen so far
+  std::optional<Ahead> under_way_;
 
  public:
   Network net;

@@ -16,6 +16,19 @@
 
 namespace chorale::nn {
 
+namespace detail {
+
+template <class D, class Metric, class Target>
+concept queues_metric = requires(Metric const& m, float const* y, Target const* wanted, SumOfRows to) {
+  m.template queue<D>(1, 1, y, wanted, to);
+};
+
+/// Does the host compute none of them?
+template <class D, class Target, class... Metrics>
+inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...);
+
+}  // namespace detail
+
 /// One batch on a device that QueuesWork: what is put into its queue, and what the host finds in memory when it has
 /// waited.
 ///
@@ -81,12 +94,21 @@ class Queued {
     return look(g);
   }
 
-  /// After a wait: the variable with the first gradient that is infinite or NaN, if there is one.
-  std::optional<std::size_t> fault(Gradients const& g) {
-    auto const bad = step().first_bad();
-    for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
-      if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return i;
-    return {};
+  /// The step of a replica that is alone, without a wait: its sums stay with the device until it has ended.
+  ///
+  /// bad_stays   where a step before is bad, this one is too
+  template <class Update>
+  void run_ahead(Gradients const& g, bool checks, bool bad_stays, bool replays, Update&& update) {
+    step().mark_copied();
+    auto const work = [&] {
+      if (bad_stays) step().begin_behind();
+      else step().begin();
+      queue_step(g, checks, step().own_sums());
+    };
+    if (replays) step().replay({checks, pass_.loss_scale, true, bad_stays}, work);
+    else work();
+    update();
+    step().mark_ended();
   }
 
   /// Forward and header alone, and a wait.
@@ -106,12 +128,16 @@ class Queued {
 
   void queue_all(Gradients const& g, bool checks) {
     step().begin(g.values);
+    queue_step(g, checks, g.values);
+  }
+
+  void queue_step(Gradients const& g, bool checks, Span<float> header) {
     executor_->forward(pass_);
-    queue_header(g.values);
+    queue_header(header);
     scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
     if (checks) {
-      step().find_bad_loss(&g.values[plan::loss_at]);
+      step().find_bad_loss(&header[plan::loss_at]);
       step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
     }
     step().end();
@@ -133,13 +159,11 @@ class Queued {
   }
 
   template <class Metric>
-  static constexpr bool queues = requires(Metric const& m, float const* y, target const* wanted, SumOfRows to) {
-    m.template queue<D>(1, width, y, wanted, to);
-  };
+  static constexpr bool queues = detail::queues_metric<D, Metric, target>;
 
   static constexpr bool all_metrics_queue() {
     return []<class... Metric>(std::tuple<Metric...> const*) {
-      return (queues<Metric> && ...);
+      return detail::queues_metrics<D, target, Metric...>;
     }(static_cast<Metrics const*>(nullptr));
   }
 

@@ -49,15 +49,20 @@ class Rule {
   /// Does it want to know whether gradients are finite?
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
 
-  /// Queues the next apply() of these gradients, which are not complete yet: that changes no variable any more. Where
-  /// the update needs a decision of the host's, it is left to apply().
+  /// May an update be queued behind gradients that nobody has seen? Not where it needs a decision of the host's.
+  bool queues() const {
+    return optim::QueuesUpdates<Optimizer> && rule_.global_clipnorm <= 0 &&
+           !(scales_loss && on_non_finite == NonFinite::allow);
+  }
+
+  /// Queues the next apply() of these gradients, which are not complete yet: that changes no variable any more. Does
+  /// nothing where updates are not queued.
   ///
   /// rows    of the gradients
   /// bad     as the device finds it before
   template <class Bad>
   void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
-    auto const decides = rule_.global_clipnorm > 0 || (scales_loss && on_non_finite == NonFinite::allow);
-    if constexpr (optim::QueuesUpdates<Optimizer>) queued_ = !decides;
+    queued_ = queues();
     if (!queued_) return;
     typename Kernels<D>::Unless const here{checks() ? bad : nullptr};
     update(variables, gradients, rows, 1 / (rows * loss_scale.value));
@@ -79,6 +84,15 @@ class Rule {
       if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
+  }
+
+  /// Counts a step behind which others have been queued already: `now` is theirs.
+  ///
+  /// step      its number; `now` is there again when this throws
+  void settle(Gradients const& gradients, std::int64_t step) {
+    auto const next = std::exchange(now.step, step);
+    static_cast<void>(accepts(gradients));
+    now.step = next;
   }
 
   /// Counts a step that another instance applies to the variables: the same checks, no update.

@@ -64,8 +64,9 @@ class Checkpointed : public Copies<M, S, R, T> {
     auto const due = options.checkpoint_every != 0 && step() % options.checkpoint_every == 0;
     auto asked     = false;
     if constexpr (HasServers<S>) asked = due && any_asked(options);
-    else if constexpr (ReducesEveryStep<S>) asked = copies_[0].gradients().trailer()[plan::asked_at] != 0;
+    else if constexpr (ReducesEveryStep<S>) asked = was_asked(copies_[0]);
     if (!due && !asked) return;
+    this->catch_up();
     if (asked && saved) saved->finish();                                   // else it might be skipped for an older one
     if (!options.checkpoints.folder.empty())
       save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
@@ -74,6 +75,11 @@ class Checkpointed : public Copies<M, S, R, T> {
   }
 
  private:
+  static bool was_asked(instance const& copy) {
+    if constexpr (requires { copy.was_asked(); }) return copy.was_asked();
+    else return copy.gradients().trailer()[plan::asked_at] != 0;
+  }
+
   /// Was a process with workers asked to end? All of them call it together.
   bool any_asked(FitOptions const& options)
     requires HasServers<S>

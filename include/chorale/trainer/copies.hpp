@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,6 +22,10 @@
 #include <vector>
 
 namespace chorale::detail {
+
+/// A model whose host may be a step ahead of its device.
+template <class Model>
+concept RunsAhead = requires { requires Model::runs_ahead; };
 
 /// The part of a Trainer that holds the replicas of the model, and what everybody may ask about them.
 template <class M, class S, class R, class T>
@@ -136,6 +141,18 @@ class Copies {
   Live<S, R, T>& live() { return live_; }
 
  protected:
+  /// What a replica has queued and not looked at is done, and counted.
+  void catch_up() {
+    if constexpr (RunsAhead<instance>)
+      for (std::size_t i = 0; i < copies_.size(); ++i)
+        if (auto const header = copies_[i].finish_ahead()) count(totals_[i], copies_[i], *header);
+  }
+
+  /// Adds what a step came to, unless its update was left out.
+  static void count(Totals& totals, instance const& copy, Span<float const> header) {
+    if (std::isfinite(header[plan::loss_at]) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
+  }
+
   /// Is there no replica in this process? Then it serves those of others, until they have ended.
   bool only_serves() {
     if constexpr (HasServers<S>) {

@@ -14,10 +14,11 @@
 #include <chorale/trainer/parts.hpp>
 #include <chorale/trainer/saved_run.hpp>
 
+#include <gsl/util>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,7 +44,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
 
  protected:
   using Base::copies_, Base::live_, Base::totals_;
-  using Base::forget_totals, Base::only_serves, Base::look_after, Base::resume, Base::save_after;
+  using Base::catch_up, Base::count, Base::forget_totals, Base::only_serves, Base::look_after, Base::resume, Base::save_after;
   using typename Base::Shown;
 
  public:
@@ -136,6 +137,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     auto const skipped_before = copies_[0].optimizer.skipped;
     auto const accumulate     = static_cast<std::size_t>(options.accumulate);
     if (at.found == 0) forget_totals();
+    auto const leave = gsl::finally([this] { abandon(); });
     auto held         = PerReplica<HeldGradients>(copies_.size());
     auto speeds       = PerReplica<Speed>(copies_.size());
     auto begin        = time_for<Sink>();
@@ -155,7 +157,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (is_last) live_.run(update, copies_, *share, held, totals_, speeds);
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
-      if (line != nullptr) {
+      if (line != nullptr && totals_[0].sums[plan::rows_at] != 0) {
         auto const shown = Shown{Epoch{.scores = Scores{M::metric_names, totals_[0]}}};
         line->update(done.steps, shown.scores());
       }
@@ -168,6 +170,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       auto nothing = PerReplica<Batch>(copies_.size());
       live_.run(update, copies_, nothing, held, totals_, speeds);
     }
+    catch_up();
     if constexpr (!HasServers<S>)
       if (options.deal == Deal::by_speed) live_.set_shares(Shares::by(live_.gather(speeds)));
     done.scores = Scores{M::metric_names, this->totals_of_all()};
@@ -187,6 +190,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       audience.step_ended(StepEnd{.step = step_of_epoch, .scores = Scores{M::metric_names, totals_[0]}});
     if constexpr (Told::sees_scalars && ReducesEveryStep<S>) {             // elsewhere one replica's are not those of all
       if (!updated || options.summary_every == 0 || step() % options.summary_every != 0) return;
+      catch_up();
       auto const shown = Shown{Epoch{.scores        = Scores{M::metric_names, totals_[0]},
                                      .learning_rate = copies_[0].optimizer.rate()}};
       audience.take(Scalars{.step = step(), .values = shown.all()});
@@ -202,6 +206,13 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
                  Parts<Sink>& parts, Speed* speed) const {
     auto const begin = speed != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
+    if constexpr (RunsAhead<instance> && AppliesSums<S> && !sharded<R> && !observed<Sink> && !Sink::sees_steps) {
+      auto const ahead  = replica.num_replicas() == 1 && held.empty() && batch.rows != 0 && speed == nullptr &&
+                          copy.may_run_ahead();
+      auto const before = ahead ? copy.step_ahead(batch) : copy.finish_ahead();
+      if (before) count(totals, copy, *before);
+      if (ahead) return;
+    }
     using AtEnd = std::conditional_t<AppliesSums<S>, UpdatesAtEnd, LooksAtEnd>;
     decltype(auto) watched = watch(replica, parts);
     auto result = [&] {
@@ -221,7 +232,13 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     live_.strategy().update(watched, copy, result.gradients);
     parts.end("update", Category::compute);
     if constexpr (ReducesEveryStep<S>) look();
-    if (std::isfinite(header[plan::loss_at]) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
+    count(totals, copy, header);
+  }
+
+  /// After what ended an epoch early: nothing is under way.
+  void abandon() {
+    if constexpr (RunsAhead<instance>)
+      for (auto& copy : copies_) copy.abandon_ahead();
   }
 
   bool stopped_ = false;
