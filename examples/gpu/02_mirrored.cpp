@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MNIST on every NVIDIA GPU: one replica per GPU, each with a copy of every variable, in step. Three lines differ from
-// ../02_mirrored: the devices, how gradients combine, and in what it computes, which is chosen when it is built.
+// MNIST on every NVIDIA GPU: one replica per GPU, each with a copy of every variable, in step. Four lines differ from
+// ../02_mirrored: the devices, where batches wait, how gradients combine, and in what it computes, which is chosen when
+// it is built.
 //
 //   bazel run --config=cuda //examples/gpu:02_mirrored -- --data $PWD/data/mnist        float
 //   bazel run --config=cuda //examples/gpu:02_mirrored_bf16                             bf16
@@ -10,6 +11,7 @@
 //   test: loss 0.0279 accuracy 0.9926 (5000 images)
 #include "../support/options.hpp"
 
+#include <chorale/data/on_cuda.hpp>
 #include <chorale/device/cuda.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
@@ -35,7 +37,7 @@ int main(int argc, char** argv) {
 
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
       auto digits = rows.map(data::scale).cache().map(example::shifted(o));
-      auto train  = digits.shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
+      auto train  = data::on_cuda(digits.shuffle(10'000, o.seed).batch(o.batch), Cuda{0}).prefetch(2);
       auto test   = test_rows.map(data::scale).batch(256);
 
       auto model   = nn::compile<LeNet, nn::Precision<PRECISION>>(

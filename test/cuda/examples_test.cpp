@@ -5,6 +5,7 @@
 #include "test/cuda/device.hpp"
 
 #include <chorale/cluster/from_env.hpp>
+#include <chorale/data/on_cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
 #include <chorale/tensor/ops_cuda.hpp>
 #include <chorale/transport/nccl.hpp>
