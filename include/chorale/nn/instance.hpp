@@ -174,9 +174,15 @@ class Instance {
     return last ? std::optional<Header>{finish(*last)} : std::nullopt;
   }
 
-  /// The same, and nobody looks at what it came to.
-  void abandon_ahead() {
-    if (auto const last = std::exchange(under_way_, {})) last->executor->settle();
+  /// The same, and nobody looks at what it came to, because something else has failed.
+  void abandon_ahead() noexcept {
+    if constexpr (runs_ahead) {
+      auto const last = std::exchange(under_way_, {});
+      try {
+        if (last) last->executor->step().wait_ended(last->turn);
+      } catch (Error const&) {                                             // the next call says it again
+      }
+    }
   }
 
   /// Was any replica asked to end, as far as the last step knows?

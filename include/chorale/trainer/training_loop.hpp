@@ -44,7 +44,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
 
  protected:
   using Base::copies_, Base::live_, Base::totals_;
-  using Base::catch_up, Base::count, Base::forget_totals, Base::only_serves, Base::look_after, Base::resume, Base::save_after;
+  using Base::catch_up, Base::count, Base::forget_totals, Base::only_serves;
+  using Base::look_after, Base::resume, Base::save_after;
   using typename Base::Shown;
 
  public:
