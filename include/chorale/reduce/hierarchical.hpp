@@ -143,17 +143,18 @@ struct HierarchicalAllReduce {
     auto const parts = x.first(each * L), rest = x.subspan(each * L);
     auto const mine  = x.subspan(static_cast<std::size_t>(near.rank()) * each, each);
     auto const say   = [&](Collective what, std::size_t n) { announce(near, {what, op, element_of<T>, n, tag, where}); };
+    if (each != 0) {
+      say(Collective::reduce_scatter, parts.size());
+      near.reduce_scatter(Span<T const>{parts}, mine, op);
+      Far{}.all_reduce(at.far(), mine, op, tag, where);
+      say(Collective::all_gather, parts.size());
+      near.all_gather(Span<T const>{mine}, parts);
+    }
     if (!rest.empty()) {
       say(Collective::all_reduce, rest.size());
       near.all_reduce(rest, op);
       Far{}.all_reduce(at.far(), rest, op, tag, where);
     }
-    if (each == 0) return;
-    say(Collective::reduce_scatter, parts.size());
-    near.reduce_scatter(Span<T const>{parts}, mine, op);
-    Far{}.all_reduce(at.far(), mine, op, tag, where);
-    say(Collective::all_gather, parts.size());
-    near.all_gather(Span<T const>{mine}, parts);
   }
 };
 

@@ -131,10 +131,26 @@ class NcclEndpoint : public WrappedEndpoint<E> {
   }
 
  private:
+  /// Memory for copies. What was too small stays until the end, because cudaFree waits for a device, without a deadline,
+  /// and so for ranks that may wait for this one. Twice as much each time: all of it is at most twice the last.
+  class Rooms {
+   public:
+    void* take(std::size_t bytes) {
+      if (all_.empty() || all_.back().size() < bytes) {
+        auto const twice = all_.empty() ? 0 : 2 * all_.back().size();
+        all_.emplace_back().take(std::max(bytes, twice));
+      }
+      return all_.back().take(bytes);
+    }
+
+   private:
+    std::vector<cuda::Room> all_;
+  };
+
   struct Queue {
     cuda::Stream stream;
     cuda::Event begin, end;
-    cuda::Room in, out;
+    Rooms in, out;
   };
 
   void expect_rank(Rank rank) const {
@@ -176,23 +192,14 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     auto const copied_out = !out.empty() && !is_of_device(out.data());
     if (copied_in) {
       auto const bytes = in_place ? std::max(in.size_bytes(), out.size_bytes()) : in.size_bytes();
-      auto* const room = static_cast<T*>(take(queue_->in, bytes, name));
+      auto* const room = static_cast<T*>(queue_->in.take(bytes));
       cuda::copy(room, in.data(), in.size_bytes(), stream);
       from = room;
       if (in_place) to = room;
     }
-    if (copied_out && !in_place) to = static_cast<T*>(take(queue_->out, out.size_bytes(), name));
+    if (copied_out && !in_place) to = static_cast<T*>(queue_->out.take(out.size_bytes()));
     comms_->await(local_, call(from, to, comms_->comm(local_), stream), name);
     if (copied_out) cuda::copy(out.data(), to, out.size_bytes(), stream);
-  }
-
-  /// Room grows when nothing of NCCL's is under way: cudaFree would wait for that without a deadline.
-  void* take(cuda::Room& room, std::size_t bytes, std::string const& name) {
-    if (bytes > room.size()) {
-      queue_->end.record(queue_->stream.get());
-      comms_->await(local_, queue_->end, name);
-    }
-    return room.take(bytes);
   }
 
   /// Returns when every rank has come to this operation.
