@@ -42,6 +42,14 @@ TEST_CASE("the CNN's gradients on a GPU are the CPU's", "[tensor][cuda]") {
   check_same<Even>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
 }
 
+TEST_CASE("a convolution with its pool in one pass on a GPU is the CPU's", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("a convolution with its pool in one pass on a GPU is the CPU's");
+  if (!gpu) return;
+  check_same<OnePass>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+  check_same<OnePassBare>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+  check_same<TwoPasses>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+}
+
 TEST_CASE("windows with uneven pads, strides and overlaps on a GPU are the CPU's", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("windows with uneven pads, strides and overlaps on a GPU are the CPU's");
   if (!gpu) return;

@@ -11,6 +11,7 @@
 #include <chorale/tensor/runtime_cuda.hpp>
 
 #include <cstddef>
+#include <optional>
 
 #if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
 
@@ -31,7 +32,7 @@ class Kernels<Cuda>::Pool2D {
 
   void bind(Ports const& p) {
     p_    = p;
-    relu_ = rt_->take_relu(p.y);
+    relu_ = rt_->take_relu(p.y, kind_ == Pool::max ? runtime::Takes::both : runtime::Takes::y);
   }
 
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
@@ -47,7 +48,7 @@ class Kernels<Cuda>::Pool2D {
 
  private:
   std::size_t images() const { return static_cast<std::size_t>(rows_); }
-  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }    // which pixel of each window was the largest
+  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }    // which pixel of each window y grows with
 
   runtime* rt_;
   layout in_;
@@ -58,56 +59,95 @@ class Kernels<Cuda>::Pool2D {
   Ports p_{};
 };
 
-/// y = pool(convolution of x + bias). Memory of the device holds what lies between: of 64 images of MNIST, 5.5 MB,
-/// which stay in the second cache.
+/// y = pool(convolution of x + bias).
 ///
 /// x, y      (B, H, W, C), (B, H'', W'', Filters)
 /// kernel    (K, K, C, Filters); bias (Filters), or none
+/// cost      one pass over x and y each way, where launch::ConvPool fits and nobody needs dx; it adds up in float, from
+///           variables of float. Else the two, and memory of the device holds what lies between
 class Kernels<Cuda>::ConvPool {
  public:
   ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,
-           bool /*wants_dx*/ = true, bool /*biased*/ = true)
-      : conv_{rt, in, rows, conv, filters}, pool_{rt, conv_.out(), rows, pool, kind} {}
+           bool wants_dx = true, bool /*biased*/ = true)
+      : rt_{&rt}, in_{in}, out_{rows, pool.out_height(), pool.out_width(), filters, in.of}, both_{conv, pool, filters} {
+    if (wants_dx || !both_.fits(kind)) apart_.emplace(rt, in, rows, conv, filters, pool, kind);
+  }
 
-  layout out() const { return pool_.out(); }
+  layout out() const { return out_; }
   std::size_t workspace() const {
     auto cut = cuda::Cutter{};
-    place(cut);
+    if (apart_) apart_->place(cut);
+    else place(cut);
     return cut.used();
   }
 
   void bind(Ports const& p) {
-    auto cut          = cuda::Cutter{p.workspace};
-    auto const at     = place(cut);
-    auto of_conv      = p;
-    of_conv.y         = reinterpret_cast<float*>(at.between);
-    of_conv.dy        = reinterpret_cast<float*>(at.d_between);
-    of_conv.workspace = at.of_conv;
-    pool_.bind({.x = of_conv.y, .y = p.y, .dx = of_conv.dy, .dy = p.dy, .workspace = at.of_pool});
-    conv_.bind(of_conv);
+    auto cut = cuda::Cutter{p.workspace};
+    if (apart_) return apart_->bind(p, cut);
+    at_   = place(cut);
+    p_    = p;
+    relu_ = rt_->take_relu(p.y, runtime::Takes::both);
   }
 
-  void read_from(float const* x) { conv_.read_from(x); }
+  void read_from(float const* x) {
+    p_.x = const_cast<float*>(x);                                          // only read
+    if (apart_) apart_->conv.read_from(x);
+  }
   void forward(Pass const& pass) const {
-    conv_.forward(pass);
-    pool_.forward(pass);
+    if (apart_) return apart_->forward(pass);
+    cuda::expect(cuda::launch::conv_pool(both_, images(), in_.at(p_.x), p_.kernel, p_.bias, out_.at(p_.y), at_.winners,
+                                         relu_, cuda::queue()), "conv_pool");
   }
   void backward(Pass const& pass) const {
-    pool_.backward(pass);
-    conv_.backward(pass);
+    if (apart_) return apart_->backward(pass);
+    cuda::expect(cuda::launch::conv_pool_back(both_, images(), in_.at(p_.x), out_.at(p_.dy), at_.winners, at_.scratch,
+                                              p_.d_kernel, p_.d_bias, cuda::queue()), "conv_pool_back");
   }
 
  private:
+  struct Apart {
+    struct Places {
+      std::byte *between, *d_between, *of_conv, *of_pool;
+    };
+
+    Apart(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind)
+        : conv{rt, in, rows, conv, filters}, pool{rt, this->conv.out(), rows, pool, kind} {}
+
+    Places place(cuda::Cutter& cut) const {
+      return {cut.take(conv.out().bytes()), cut.take(conv.out().bytes()), cut.take(conv.workspace()),
+              cut.take(pool.workspace())};
+    }
+    void bind(Ports const& p, cuda::Cutter& cut) {
+      auto const at     = place(cut);
+      auto of_conv      = p;
+      of_conv.y         = reinterpret_cast<float*>(at.between);
+      of_conv.dy        = reinterpret_cast<float*>(at.d_between);
+      of_conv.workspace = at.of_conv;
+      pool.bind({.x = of_conv.y, .y = p.y, .dx = of_conv.dy, .dy = p.dy, .workspace = at.of_pool});
+      conv.bind(of_conv);
+    }
+    void forward(Pass const& pass) const { conv.forward(pass), pool.forward(pass); }
+    void backward(Pass const& pass) const { pool.backward(pass), conv.backward(pass); }
+
+    Conv2D conv;
+    Pool2D pool;
+  };
   struct Places {
-    std::byte *between, *d_between, *of_conv, *of_pool;
+    unsigned char* winners;                                                // (B, H'', W'', Filters)
+    float* scratch;
   };
   Places place(cuda::Cutter& cut) const {
-    return {cut.take(conv_.out().bytes()), cut.take(conv_.out().bytes()), cut.take(conv_.workspace()),
-            cut.take(pool_.workspace())};
+    return {cut.take_some<unsigned char>(out_.size()), cut.take_floats(both_.scratch(images()))};
   }
+  std::size_t images() const { return static_cast<std::size_t>(out_.rows); }
 
-  Conv2D conv_;
-  Pool2D pool_;
+  runtime* rt_;
+  layout in_, out_;
+  cuda::launch::ConvPool both_;
+  std::optional<Apart> apart_;
+  Places at_{};
+  int relu_ = 0;
+  Ports p_{};
 };
 
 }  // namespace chorale

@@ -125,7 +125,7 @@ class Kernels<Cuda>::Activate {
     cuda::expect(cuda::launch::activate(f_, alpha_, in_.size(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "activate");
   }
   void backward(Pass const&) const {
-    if (p_.dx == nullptr) return;
+    if (p_.dx == nullptr || (p_.dx == p_.dy && rt_->is_taken(p_.y, runtime::Takes::both))) return;
     auto* const of = differentiates_from_y(f_) ? p_.y : p_.x;
     cuda::expect(cuda::launch::activate_back(f_, alpha_, in_.size(), in_.at(of), in_.at(p_.dy), in_.at(p_.dx),
                                              cuda::queue()), "activate_back");

@@ -59,12 +59,49 @@ cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int d
 
 /// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
 ///
-/// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest
+/// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest; -1 where y does not grow
+///           with it, for the ReLU
 cudaError_t pool(Pool kind, Window const& w, std::size_t images, Values x, Values y, int* winners, int relu,
                  cudaStream_t queue);
 /// order     each dx adds up its windows from the top left: no two threads write one number
 cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, Values dy, int const* winners, Values dx,
                       cudaStream_t queue);
+
+/// A convolution and the pool after it that are computed in one pass: of images with one channel, as a network begins.
+struct ConvPool {
+  Window conv, pool;
+  int filters;
+
+  static constexpr unsigned char nobody = 4;                               // of four pixels
+
+  constexpr bool fits(Pool kind) const {
+    auto const pads = pool.pad_before + pool.pad_after + pool.pad_left + pool.pad_right;
+    return conv.channels == 1 && conv.kernel == 3 && conv.stride == 1 && kind == Pool::max && pool.kernel == 2 &&
+           pool.stride == 2 && pads == 0;
+  }
+  /// Rows of y.
+  constexpr std::size_t strips(std::size_t images) const {
+    return images * static_cast<std::size_t>(pool.out_height());
+  }
+  /// In how many parts gradients are added up first: enough to fill a GPU, and eight rows each where there are fewer.
+  constexpr std::size_t parts(std::size_t images) const {
+    return (strips(images) + 7) / 8 < 512 ? (strips(images) + 7) / 8 : 512;
+  }
+  constexpr std::size_t scratch(std::size_t images) const {
+    return parts(images) * 10 * static_cast<std::size_t>(filters);
+  }
+};
+/// y = the largest of each window of the convolution plus bias (null: none), then max(y, 0) where `relu` is 1.
+///
+/// winners   (B, H'', W'', Filters): which of the four was the first of the largest; `nobody` where y does not grow
+///           with it, for the ReLU
+cudaError_t conv_pool(ConvPool const& of, std::size_t images, Values x, float const* kernel, float const* bias,
+                      Values y, unsigned char* winners, int relu, cudaStream_t queue);
+/// d_kernel and d_bias (null: nobody asks) from dy, which has not gone through the ReLU
+///
+/// scratch   of.scratch(images)
+cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, Values x, Values dy, unsigned char const* winners,
+                           float* scratch, float* d_kernel, float* d_bias, cudaStream_t queue);
 
 /// y = a + b, then max(y, 0) where `relu` is 1; y may be a or b.
 cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStream_t queue);

@@ -179,7 +179,7 @@ cudaError_t pool(Pool kind, Window const& w, std::size_t images, T const* x, T* 
       }
     auto const result = kind == Pool::max ? top : sum / static_cast<float>(inside(w, p.top, p.left));
     y[i] = static_cast<T>(relu != 0 && result < 0 ? 0 : result);
-    if (kind == Pool::max) winners[i] = winner;
+    if (kind == Pool::max) winners[i] = relu != 0 && !(result > 0) ? -1 : winner;
   });
 }
 

@@ -6,5 +6,6 @@
 #pragma once
 
 #include <chorale/tensor/batch_norm_cuda.cuh>
+#include <chorale/tensor/conv_pool_cuda.cuh>
 #include <chorale/tensor/layers_cuda.cuh>
 #include <chorale/tensor/loops_cuda.cuh>

@@ -112,21 +112,25 @@ class Runtime {
   void synchronize() const { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
 
   /// A ReLU in place asks whoever writes y to do it at once. Stages are bound from the last one, so it asks in time.
-  void ask_relu(float const* y) { relus_.push_back({y, false}); }
+  void ask_relu(float const* y) { relus_.push_back({y}); }
+  /// What of it is done by who takes it: y alone, or what goes back through dy too, by whoever remembers where y is 0.
+  enum class Takes { y, both };
   /// For whoever writes y last: 1 when it is to write max(y, 0).
-  int take_relu(float const* y) {
+  int take_relu(float const* y, Takes what = Takes::y) {
     for (auto& relu : relus_)
-      if (relu.y == y && !relu.taken) return (relu.taken = true, 1);
+      if (relu.y == y && !relu.taken) return (relu.taken = true, relu.both = what == Takes::both, 1);
     return 0;
   }
-  bool is_taken(float const* y) const {
-    return std::any_of(relus_.begin(), relus_.end(), [y](Relu const& relu) { return relu.y == y && relu.taken; });
+  bool is_taken(float const* y, Takes what = Takes::y) const {
+    return std::any_of(relus_.begin(), relus_.end(), [=](Relu const& relu) {
+      return relu.y == y && (what == Takes::both ? relu.both : relu.taken);
+    });
   }
 
  private:
   struct Relu {
     float const* y;
-    bool taken;
+    bool taken = false, both = false;
   };
 
   Owned<cublasLtHandle_t, cublasLtDestroy> products_;
