@@ -100,6 +100,8 @@ class Ours {
     return bench::seconds_since(begin) / steps;
   }
 
+  std::size_t nodes() const { return copy_.nodes(y_.size()); }
+
  private:
   static auto model() { return nn::compile<Net, P>(loss::SparseCrossEntropy{}, optim::Adam{}); }
 
@@ -135,7 +137,8 @@ void step(Bench& all, std::string const& name, std::size_t rows, int steps) {
   auto const floor   = std::max((weights + between) / all.copied, work);
   auto row = bench::Row{what + (halves ? ", bf16" : "")};
   for (auto const& [mode, times] : took) row.add(mode + "_us", bench::median(times) * 1e6);
-  row.add("floor_us", floor * 1e6).add("over_floor", ours / floor).add("mb_moved", (weights + between) / 1e6);
+  row.add("floor_us", floor * 1e6).add("over_floor", ours / floor).add("mb_moved", (weights + between) / 1e6)
+      .add("nodes", static_cast<double>(replayed.nodes()));                // kernels and copies of a step, but for Adam
   if (took.contains("eager")) row.add("times_eager", median("eager") / ours);
   auto best = 0.0;
   for (auto const* const mode : {"compiled", "graph"})

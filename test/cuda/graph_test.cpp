@@ -113,6 +113,7 @@ TEST_CASE("a graph runs what was recorded, as often as it is launched, and not b
   });
   gpu->synchronize();
   CHECK(graph);
+  CHECK(graph.nodes() == 1);
   CHECK(x[3] == 0);
   for (int i = 0; i < 2; ++i) graph.launch(cuda::queue());
   gpu->synchronize();

@@ -72,6 +72,38 @@ TEST_CASE("update rules on a GPU are the CPU's", "[tensor][cuda]") {
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::AdamW{.epsilon = 1e-3F});
 }
 
+TEST_CASE("losses of few rows and of many on a GPU are the CPU's", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("losses of few rows and of many on a GPU are the CPU's");
+  if (!gpu) return;
+  auto const scope      = Cuda::Scope{*gpu};
+  constexpr auto width  = std::size_t{10};
+  for (std::size_t const rows : {300U, 1'024U, 1'025U, 3'000U}) {          // from 1025 on, sums are a launch of their own
+    auto const n      = rows * width;
+    auto const memory = gpu->allocate((4 * n + 3 * rows) * sizeof(float));
+    auto* const y     = reinterpret_cast<float*>(memory.data());
+    auto* const labels = reinterpret_cast<int*>(y + 4 * n);
+    auto const wanted = Span<float>{y + n, n}, got = Span<float>{y + 2 * n, n}, want = Span<float>{y + 3 * n, n};
+    auto const to     = SumOfRows{.of_row = y + 4 * n + rows, .sum = y + 4 * n + 2 * rows};
+    for (std::size_t i = 0; i < n; ++i) y[i] = Random{9, 0}.uniform(i, -2, 2), wanted[i] = Random{9, 1}.uniform(i);
+    for (std::size_t r = 0; r < rows; ++r) labels[r] = static_cast<int>(r * 7 % width);
+    auto const check  = [&](float loss) {
+      gpu->synchronize();
+      CHECK(*to.sum == Approx(loss).epsilon(1e-5));
+      CHECK(test::apart(got, want) < 1e-5);
+    };
+    INFO(rows << " rows");
+    Kernels<Cuda>::sparse_cross_entropy(rows, width, y, labels, got.data(), to);
+    check(Kernels<Cpu>::sparse_cross_entropy(rows, width, y, labels, want.data()));
+    Kernels<Cuda>::cross_entropy(rows, width, y, wanted.data(), got.data(), to);
+    check(Kernels<Cpu>::cross_entropy(rows, width, y, wanted.data(), want.data()));
+    Kernels<Cuda>::squared_error(rows, width, y, wanted.data(), got.data(), to);
+    check(Kernels<Cpu>::squared_error(rows, width, y, wanted.data(), want.data()));
+    Kernels<Cuda>::hits(rows, width, y, labels, to);
+    gpu->synchronize();
+    CHECK(*to.sum == metric::Accuracy{}.sum(rows, width, y, labels));
+  }
+}
+
 TEST_CASE("checks over flat memory on a GPU are the CPU's", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("checks over flat memory on a GPU are the CPU's");
   if (!gpu) return;

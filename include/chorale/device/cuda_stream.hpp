@@ -102,7 +102,11 @@ class Graph {
     cudaGraphExec_t made = nullptr;
     expect(cudaGraphInstantiate(&made, recorded.get(), 0), "cudaGraphInstantiate");
     runs_.reset(made);
+    expect(cudaGraphGetNodes(recorded.get(), nullptr, &nodes_), "cudaGraphGetNodes");
   }
+
+  /// Kernels and copies in it.
+  std::size_t nodes() const { return nodes_; }
 
   void launch(cudaStream_t queue) const { expect(cudaGraphLaunch(runs_.get(), queue), "cudaGraphLaunch"); }
 
@@ -116,6 +120,7 @@ class Graph {
   }
 
   Owned<cudaGraphExec_t, cudaGraphExecDestroy> runs_;
+  std::size_t nodes_ = 0;
 };
 
 /// Queues a copy between any two memories.

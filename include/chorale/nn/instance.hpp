@@ -185,6 +185,15 @@ class Instance {
     }
   }
 
+  /// Kernels and copies in the record of a step of so many rows; 0 where there is none.
+  std::size_t nodes(std::size_t rows) const
+    requires QueuesWork<D>
+  {
+    for (auto const& executor : executors_)
+      if (executor->rows() == static_cast<int>(rows)) return executor->step().nodes();
+    return 0;
+  }
+
   /// Was any replica asked to end, as far as the last step knows?
   bool was_asked() const {
     if (under_way_) return is_asked();

@@ -136,10 +136,8 @@ class Queued {
     queue_header(header);
     scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
-    if (checks) {
-      step().find_bad_loss(&header[plan::loss_at]);
-      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer);
-    }
+    if (checks)
+      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &header[plan::loss_at]);
     step().end();
   }
 

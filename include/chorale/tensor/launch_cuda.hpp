@@ -137,17 +137,16 @@ cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, M
                            double const* sums, double count, float* slopes, Values dy, Values dx,
                            cudaStream_t queue);
 
-/// What Kernels<Cpu> has under these names, with the loss of each row; `total` adds them up.
+/// What Kernels<Cpu> has under these names. Where rows are few, it is one launch with the sum.
 cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
-                                 float* d_logits, float* losses, cudaStream_t queue);
+                                 float* d_logits, SumOfRows to, cudaStream_t queue);
 cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
-                          float* d_logits, float* losses, cudaStream_t queue);
+                          float* d_logits, SumOfRows to, cudaStream_t queue);
 cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
-                          float* d_outputs, float* losses, cudaStream_t queue);
-/// hits[r] = 1 where the first of the largest outputs of row r is the label, else 0.
-cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
+                          float* d_outputs, SumOfRows to, cudaStream_t queue);
+/// The sum of 1 for each row of whose outputs the first of the largest is the label.
+cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
                  cudaStream_t queue);
-cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue);
 /// x *= factor
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
 
@@ -158,8 +157,9 @@ struct FirstBad {
 
   constexpr bool none() const { return gradient == no_bad && loss == no_bad; }
 };
-/// Makes *first_bad the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN.
-cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
+/// Makes found->gradient the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN; and
+/// found->loss 0 where the loss is, if there is one to look at (null: none). n is not 0.
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
                      cudaStream_t queue);
 /// scratch   (partials)
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);

@@ -12,18 +12,33 @@
 
 namespace chorale::cuda::launch {
 
+namespace detail {
+
+/// f(r) for each row, kept in `of_row` where one block would be slow, and their sum. Bits are the same either way.
+template <class F>
+cudaError_t sum_rows(std::size_t rows, std::size_t width, SumOfRows to, cudaStream_t queue, F f) {
+  constexpr auto one_block = std::size_t{10'240};                          // numbers, of so many rows as have ten
+  auto const add = [&](auto value) { return sum_each(1, rows, to.sum, queue, value); };
+  if (rows * width <= one_block) return add([=] __device__(std::size_t r) { return static_cast<double>(f(r)); });
+  auto const code = each(rows, queue, [=] __device__(std::size_t r) { to.of_row[r] = f(r); });
+  if (code != cudaSuccess) return code;
+  return add([=] __device__(std::size_t r) { return static_cast<double>(to.of_row[r]); });
+}
+
+}  // namespace detail
+
 cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
-                                 float* d_logits, float* losses, cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+                                 float* d_logits, SumOfRows to, cudaStream_t queue) {
+  return detail::sum_rows(rows, classes, to, queue, [=] __device__(std::size_t r) {
     auto const label = r * classes + static_cast<std::size_t>(labels[r]);
     auto const log_z = detail::softmax_of(classes, logits + r * classes, d_logits + r * classes);
-    losses[r]        = log_z - logits[label];
     d_logits[label] -= 1;
+    return log_z - logits[label];
   });
 }
 cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
-                          float* d_logits, float* losses, cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+                          float* d_logits, SumOfRows to, cudaStream_t queue) {
+  return detail::sum_rows(rows, classes, to, queue, [=] __device__(std::size_t r) {
     auto const at    = r * classes;
     auto const log_z = detail::softmax_of(classes, logits + at, d_logits + at);
     auto loss        = 0.0F;
@@ -31,12 +46,12 @@ cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* lo
       loss += targets[i] * (log_z - logits[i]);
       d_logits[i] -= targets[i];
     }
-    losses[r] = loss;
+    return loss;
   });
 }
 cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
-                          float* d_outputs, float* losses, cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+                          float* d_outputs, SumOfRows to, cudaStream_t queue) {
+  return detail::sum_rows(rows, width, to, queue, [=] __device__(std::size_t r) {
     auto const scale = 1 / static_cast<float>(width);
     auto loss        = 0.0F;
     for (auto i = r * width; i < (r + 1) * width; ++i) {
@@ -44,30 +59,28 @@ cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outp
       loss += difference * difference * scale;
       d_outputs[i] = 2 * difference * scale;
     }
-    losses[r] = loss;
+    return loss;
   });
 }
-cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, float* hits,
+cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
                  cudaStream_t queue) {
-  return detail::each(rows, queue, [=] __device__(std::size_t r) {
+  return detail::sum_rows(rows, classes, to, queue, [=] __device__(std::size_t r) {
     auto const* const y = outputs + r * classes;
     auto top            = std::size_t{0};
     for (std::size_t c = 1; c < classes; ++c) top = y[c] > y[top] ? c : top;
-    hits[r] = static_cast<int>(top) == labels[r] ? 1 : 0;
+    return static_cast<int>(top) == labels[r] ? 1.0F : 0.0F;
   });
-}
-cudaError_t total(std::size_t n, float const* x, float* sum, cudaStream_t queue) {
-  return detail::sum_each(1, n, sum, queue, [=] __device__(std::size_t i) { return static_cast<double>(x[i]); });
 }
 
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) { x[i] *= factor; });
 }
 
-cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, unsigned long long* first_bad,
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
                      cudaStream_t queue) {
   return detail::each(n, queue, [=] __device__(std::size_t i) {
-    if (!isfinite(x[i])) atomicMin(first_bad, static_cast<unsigned long long>(first + i));
+    if (!isfinite(x[i])) atomicMin(&found->gradient, static_cast<unsigned long long>(first + i));
+    if (i == 0 && loss != nullptr && !isfinite(*loss)) found->loss = 0;
   });
 }
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {

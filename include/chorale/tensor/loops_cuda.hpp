@@ -62,33 +62,28 @@ struct Loops {
 
   static void sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                    float* d_logits, SumOfRows to) {
-    expect(launch::sparse_cross_entropy(rows, classes, logits, labels, d_logits, to.of_row, queue()),
-           "sparse_cross_entropy");
-    add_up(rows, to);
+    expect(launch::sparse_cross_entropy(rows, classes, logits, labels, d_logits, to, queue()), "sparse_cross_entropy");
   }
   static void cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
                             float* d_logits, SumOfRows to) {
-    expect(launch::cross_entropy(rows, classes, logits, targets, d_logits, to.of_row, queue()), "cross_entropy");
-    add_up(rows, to);
+    expect(launch::cross_entropy(rows, classes, logits, targets, d_logits, to, queue()), "cross_entropy");
   }
   static void squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
                             float* d_outputs, SumOfRows to) {
-    expect(launch::squared_error(rows, width, outputs, targets, d_outputs, to.of_row, queue()), "squared_error");
-    add_up(rows, to);
+    expect(launch::squared_error(rows, width, outputs, targets, d_outputs, to, queue()), "squared_error");
   }
 
   /// Rows whose largest output is the one that the label names.
   static void hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to) {
-    expect(launch::hits(rows, classes, outputs, labels, to.of_row, queue()), "hits");
-    add_up(rows, to);
+    expect(launch::hits(rows, classes, outputs, labels, to, queue()), "hits");
   }
 
   /// Waits, for a caller who goes on by the answer. Step::find_bad does not.
   static bool finite(Span<float const> x) {
-    auto* const first = static_cast<unsigned long long*>(scratch().take(sizeof launch::no_bad));
-    expect(cudaMemsetAsync(first, 0xFF, sizeof *first, queue()), "cudaMemsetAsync");
-    expect(launch::find_bad(0, x.size(), x.data(), first, queue()), "find_bad");
-    return value(first) == launch::no_bad;
+    auto* const found = static_cast<launch::FirstBad*>(scratch().take(sizeof(launch::FirstBad)));
+    expect(cudaMemsetAsync(found, 0xFF, sizeof *found, queue()), "cudaMemsetAsync");
+    expect(launch::find_bad(0, x.size(), x.data(), nullptr, found, queue()), "find_bad");
+    return value(found).none();
   }
 
   /// Sum of squares in double: the same bits for the same values. Waits, too.
@@ -147,10 +142,6 @@ struct Loops {
     cuda::copy(&here, at, sizeof here);
     expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize");
     return here;
-  }
-
-  static void add_up(std::size_t rows, SumOfRows to) {
-    expect(launch::total(rows, to.of_row, to.sum, queue()), "total");
   }
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {

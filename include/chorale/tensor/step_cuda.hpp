@@ -68,13 +68,10 @@ class Kernels<Cuda>::Step {
   SumOfRows sum_to(float* sum) { return {static_cast<float*>(losses_.take(rows_ * sizeof(float))), sum}; }
   /// Where the sums of a step go that has no gradients.
   Span<float> own_sums() { return there_->sums; }
-  /// Looks at values[begin, end).
-  void find_bad(Span<float const> values, std::size_t begin, std::size_t end) {
-    cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, &there_->bad.gradient,
-                                        cuda::queue()), "find_bad");
-  }
-  void find_bad_loss(float const* loss) {
-    cuda::expect(cuda::launch::find_bad(0, 1, loss, &there_->bad.loss, cuda::queue()), "find_bad");
+  /// Looks at values[begin, end), and at the loss, of the device, if there is one.
+  void find_bad(Span<float const> values, std::size_t begin, std::size_t end, float const* loss = nullptr) {
+    cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, loss, &there_->bad, cuda::queue()),
+                 "find_bad");
   }
   /// What kernels behind it find where they were looked for.
   cuda::launch::FirstBad const* bad() const { return &there_->bad; }
@@ -104,6 +101,9 @@ class Kernels<Cuda>::Step {
     turn.recorded = kind;
     turn.graph.launch(cuda::queue());
   }
+  /// Kernels and copies in what is replayed; 0 where nothing is.
+  std::size_t nodes() const { return turns_[now_].graph ? turns_[now_].graph.nodes() : 0; }
+
   void end() { cuda::copy(&mine().here->sums, &there_->sums, sizeof(Both) - offsetof(Both, sums)); }
 
   /// After a wait: the first gradient that is infinite or NaN, if there is one.

@@ -355,6 +355,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t run, cudaStream_t stream) {
            for (auto const& one : work) one();
          }), cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* n) {
+  return nodes == nullptr ? (*n = graph->work.size(), cudaSuccess) : cudaErrorInvalidValue;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t run) { return delete run, cudaSuccess; }
 
