@@ -14,84 +14,123 @@ namespace chorale::cuda::launch {
 
 namespace detail {
 
-template <class T>
-cudaError_t channel_sums(std::size_t pixels, std::size_t channels, T const* v, T const* x, float const* mean,
-                         double* scratch, double* sums, cudaStream_t queue) {
-  auto const parts = partials_of(channels);
-  auto const code  = add_columns<2>(pixels, channels, parts, queue,
-      [=] __device__(std::size_t p, std::size_t c, double* sum) {
-        auto const value  = static_cast<double>(static_cast<float>(v[p * channels + c]));
-        auto const middle = mean == nullptr ? 0 : mean[c];
-        sum[0] += value;
-        sum[1] += value * static_cast<double>(static_cast<float>(x[p * channels + c]) - middle);
-      },
+/// y before the ReLU. Backward finds the bits that forward found: it is not the compiler who chooses to multiply and
+/// add in one.
+__device__ inline float normalized(Normalization const& by, float x, std::size_t c) {
+  return fmaf(x - by.of.mean[c], by.gamma[c] * by.of.inverse[c], by.beta[c]);
+}
+/// dy as it comes back through the ReLU.
+__device__ inline float through_relu(Normalization const& of, float dy, float x, std::size_t c) {
+  return of.relu != 0 && !(normalized(of, x, c) > 0) ? 0 : dy;
+}
+
+/// add(at, channel, sums): what element `at` adds to the two sums of its channel
+template <class F>
+cudaError_t add_channels(std::size_t pixels, std::size_t channels, ChannelSums to, cudaStream_t queue, F add) {
+  return add_columns<2>(pixels, channels, to.parts, queue,
+      [=] __device__(std::size_t p, std::size_t c, double* sum) { add(p * channels + c, c, sum); },
       [=] __device__(std::size_t part, std::size_t c, double const* sum) {
-        scratch[part * 2 * channels + c]            = sum[0];
-        scratch[part * 2 * channels + channels + c] = sum[1];
+        to.at[part * 2 * channels + c]            = sum[0];
+        to.at[part * 2 * channels + channels + c] = sum[1];
       });
-  if (code != cudaSuccess) return code;
-  return add_columns<1>(parts, 2 * channels, 1, queue,
-      [=] __device__(std::size_t part, std::size_t column, double* sum) {
-        sum[0] += scratch[part * 2 * channels + column];
+}
+
+/// take(channel, sums) of both sums of each channel
+template <class F>
+cudaError_t take_channels(std::size_t channels, ChannelSums of, cudaStream_t queue, F take) {
+  return add_columns<2>(of.parts, channels, 1, queue,
+      [=] __device__(std::size_t part, std::size_t c, double* sum) {
+        sum[0] += of.at[part * 2 * channels + c];
+        sum[1] += of.at[part * 2 * channels + channels + c];
       },
-      [=] __device__(std::size_t, std::size_t column, double const* sum) { sums[column] = sum[0]; });
+      [=] __device__(std::size_t, std::size_t c, double const* sum) { take(c, sum); });
+}
+
+/// What normalize_back needs to know of two sums over `count` pixels.
+__device__ inline void write_slopes(std::size_t channels, std::size_t c, double sum, double sum_u, Moments of,
+                                    double count, float* slopes) {
+  slopes[c]            = static_cast<float>(sum / count);
+  slopes[channels + c] = static_cast<float>(sum_u / count) * of.inverse[c];
 }
 
 template <class T>
-cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Moments of, float const* gamma,
-                      float const* beta, T* y, int relu, cudaStream_t queue) {
-  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c     = Divided{i, channels}.rest;
-    auto const value = (static_cast<float>(x[i]) - of.mean[c]) * (gamma[c] * of.inverse[c]) + beta[c];
-    y[i] = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, T const* x, ChannelSums to, cudaStream_t queue) {
+  return add_channels(pixels, channels, to, queue, [=] __device__(std::size_t at, std::size_t, double* sum) {
+    auto const value = static_cast<double>(static_cast<float>(x[at]));
+    sum[0] += value;
+    sum[1] += value * value;
   });
 }
 
 template <class T>
-cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x, Moments of, float const* gamma,
-                           double const* sums, double count, float* slopes, T const* dy, T* dx,
-                           cudaStream_t queue) {
-  auto const code = each(channels, queue, [=] __device__(std::size_t c) {
-    slopes[c]            = static_cast<float>(sums[c] / count);
-    slopes[channels + c] = static_cast<float>(sums[channels + c] / count) * of.inverse[c];
+cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, T const* x, Normalization const& of,
+                              T const* dy, ChannelSums to, cudaStream_t queue) {
+  return add_channels(pixels, channels, to, queue, [=] __device__(std::size_t at, std::size_t c, double* sum) {
+    auto const here = static_cast<float>(x[at]);
+    auto const d    = static_cast<double>(through_relu(of, static_cast<float>(dy[at]), here, c));
+    sum[0] += d;
+    sum[1] += d * static_cast<double>(here - of.of.mean[c]);
   });
-  if (code != cudaSuccess) return code;
+}
+
+template <class T>
+cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Normalization const& by, T* y,
+                      cudaStream_t queue) {
   return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c = Divided{i, channels}.rest;
-    auto const from_mean = static_cast<float>(x[i]) - of.mean[c];
-    dx[i] = static_cast<T>(gamma[c] * of.inverse[c] *
-                           (static_cast<float>(dy[i]) - slopes[c] - slopes[channels + c] * from_mean));
+    auto const value = normalized(by, static_cast<float>(x[i]), Divided{i, channels}.rest);
+    y[i] = static_cast<T>(by.relu != 0 && value < 0 ? 0 : value);
+  });
+}
+
+template <class T>
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x, Normalization const& of,
+                           float const* slopes, T const* dy, T* dx, cudaStream_t queue) {
+  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
+    auto const c    = Divided{i, channels}.rest;
+    auto const here = static_cast<float>(x[i]);
+    auto const d    = through_relu(of, static_cast<float>(dy[i]), here, c);
+    dx[i] = static_cast<T>(of.gamma[c] * of.of.inverse[c] *
+                           (d - slopes[c] - slopes[channels + c] * (here - of.of.mean[c])));
   });
 }
 
 }  // namespace detail
 
-cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values v, Values x, float const* mean,
-                         double* scratch, double* sums, cudaStream_t queue) {
-  return detail::typed(v.of, [&]<class T>(T) {
-    return detail::channel_sums(pixels, channels, v.as<T const>(), x.as<T const>(), mean, scratch, sums, queue);
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values x, ChannelSums to, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::channel_sums(pixels, channels, x.as<T const>(), to, queue);
   });
 }
-cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
-                      float const* beta, Values y, int relu, cudaStream_t queue) {
+cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of, Values dy,
+                              ChannelSums to, cudaStream_t queue) {
   return detail::typed(x.of, [&]<class T>(T) {
-    return detail::normalize(pixels, channels, x.as<T const>(), of, gamma, beta, y.as<T>(), relu, queue);
+    return detail::channel_sums_back(pixels, channels, x.as<T const>(), of, dy.as<T const>(), to, queue);
   });
 }
-cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
-                           double const* sums, double count, float* slopes, Values dy, Values dx,
-                           cudaStream_t queue) {
+cudaError_t sum_parts(std::size_t channels, ChannelSums of, double* sums, cudaStream_t queue) {
+  return detail::take_channels(channels, of, queue, [=] __device__(std::size_t c, double const* sum) {
+    sums[c]            = sum[0];
+    sums[channels + c] = sum[1];
+  });
+}
+cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Normalization const& by, Values y,
+                      cudaStream_t queue) {
   return detail::typed(x.of, [&]<class T>(T) {
-    return detail::normalize_back(pixels, channels, x.as<T const>(), of, gamma, sums, count, slopes, dy.as<T const>(),
-                                  dx.as<T>(), queue);
+    return detail::normalize(pixels, channels, x.as<T const>(), by, y.as<T>(), queue);
+  });
+}
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of,
+                           float const* slopes, Values dy, Values dx, cudaStream_t queue) {
+  return detail::typed(x.of, [&]<class T>(T) {
+    return detail::normalize_back(pixels, channels, x.as<T const>(), of, slopes, dy.as<T const>(), dx.as<T>(), queue);
   });
 }
 
-cudaError_t moments(std::size_t channels, double const* sums, double count, float rows, float epsilon, Moments to,
+cudaError_t moments(std::size_t channels, ChannelSums sums, double count, float rows, float epsilon, Moments to,
                     float* d_mean, float* d_variance, cudaStream_t queue) {
-  return detail::each(channels, queue, [=] __device__(std::size_t c) {
-    auto const mean   = sums[c] / count;
-    auto const rest   = sums[channels + c] / count - mean * mean;
+  return detail::take_channels(channels, sums, queue, [=] __device__(std::size_t c, double const* sum) {
+    auto const mean   = sum[0] / count;
+    auto const rest   = sum[1] / count - mean * mean;
     auto const spread = rest > 0 ? rest : 0;
     to.mean[c]    = static_cast<float>(mean);
     to.inverse[c] = static_cast<float>(1 / sqrt(spread + static_cast<double>(epsilon)));
@@ -107,12 +146,21 @@ cudaError_t moving_moments(std::size_t channels, float const* mean, float const*
   });
 }
 
-cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float* d_gamma, float* d_beta,
-                           cudaStream_t queue) {
+cudaError_t normalize_sums(std::size_t channels, ChannelSums of, Moments moments, double count, double* sums,
+                           float* slopes, float* d_gamma, float* d_beta, cudaStream_t queue) {
+  return detail::take_channels(channels, of, queue, [=] __device__(std::size_t c, double const* sum) {
+    auto const sum_u   = sum[1] * static_cast<double>(moments.inverse[c]);
+    sums[c]            = sum[0];
+    sums[channels + c] = sum_u;
+    d_beta[c]          = static_cast<float>(sum[0]);
+    d_gamma[c]         = static_cast<float>(sum_u);
+    detail::write_slopes(channels, c, sum[0], sum_u, moments, count, slopes);
+  });
+}
+cudaError_t slopes(std::size_t channels, double const* sums, Moments of, double count, float* slopes,
+                   cudaStream_t queue) {
   return detail::each(channels, queue, [=] __device__(std::size_t c) {
-    sums[channels + c] *= static_cast<double>(of.inverse[c]);
-    d_beta[c]  = static_cast<float>(sums[c]);
-    d_gamma[c] = static_cast<float>(sums[channels + c]);
+    detail::write_slopes(channels, c, sums[c], sums[channels + c], of, count, slopes);
   });
 }
 

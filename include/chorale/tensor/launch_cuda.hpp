@@ -29,7 +29,7 @@ cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
 
 /// Rows of scratch that squared_norm adds up into first.
 inline constexpr unsigned partials = 128;
-/// And those of column_sums and channel_sums, for so many columns: enough of them to fill a GPU.
+/// And those of column_sums and ChannelSums, for so many columns: enough of them to fill a GPU.
 constexpr std::size_t partials_of(std::size_t columns) {
   return columns > 4096 ? 8 : columns < 64 ? 512 : 32'768 / columns;
 }
@@ -109,33 +109,47 @@ cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStrea
 cudaError_t softmax(std::size_t rows, std::size_t classes, Values x, Values y, cudaStream_t queue);
 cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values dy, Values dx, cudaStream_t queue);
 
-/// sums (2 C) = for each channel the sum of v (pixels, C), then of v · (x - mean); mean is 0 where it is null.
-///
-/// scratch   (partials_of(C), 2 C)
-cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values v, Values x, float const* mean,
-                         double* scratch, double* sums, cudaStream_t queue);
 /// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
 struct Moments {
   float *mean, *inverse;
 };
-/// From the sums of x and of x · x over `count` pixels; d_mean and d_variance get mean and variance times rows.
-cudaError_t moments(std::size_t channels, double const* sums, double count, float rows, float epsilon, Moments to,
+/// y = gamma · (x - mean) · inverse + beta, then max(y, 0) where `relu` is 1.
+struct Normalization {
+  Moments of;
+  float const *gamma, *beta;
+  int relu;
+};
+/// Sums over pixels, in parts of them: (parts, 2 C). Whoever reads them adds up the parts.
+struct ChannelSums {
+  double* at;
+  std::size_t parts;
+};
+/// to = for each channel the sum of x (pixels, C), then of x · x. to.parts is partials_of(C).
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values x, ChannelSums to, cudaStream_t queue);
+/// The same of d, then of d · (x - mean), where d is dy as it comes back through the ReLU.
+cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of, Values dy,
+                              ChannelSums to, cudaStream_t queue);
+/// sums (2 C) = all parts, one order
+cudaError_t sum_parts(std::size_t channels, ChannelSums of, double* sums, cudaStream_t queue);
+/// From the sums of x over `count` pixels; d_mean and d_variance get mean and variance times rows.
+cudaError_t moments(std::size_t channels, ChannelSums sums, double count, float rows, float epsilon, Moments to,
                     float* d_mean, float* d_variance, cudaStream_t queue);
 cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,
                            cudaStream_t queue);
-/// y = gamma · (x - mean) · inverse + beta, then max(y, 0) where `relu` is 1.
-cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
-                      float const* beta, Values y, int relu, cudaStream_t queue);
-/// From the sums of dy and of dy · (x - mean) the gradients of beta and gamma; the latter sums are then times inverse.
-cudaError_t normalize_sums(std::size_t channels, Moments of, double* sums, float* d_gamma, float* d_beta,
-                           cudaStream_t queue);
-/// dx from those sums over `count` pixels, with u = (x - mean) · inverse:
-///   dx = gamma · inverse · (dy - mean of dy - u · mean of dy · u)
+cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Normalization const& by, Values y,
+                      cudaStream_t queue);
+/// From the sums of channel_sums_back the gradients of beta and gamma, and sums (2 C): theirs, for other replicas.
 ///
-/// slopes    (2 C): scratch
-cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Moments of, float const* gamma,
-                           double const* sums, double count, float* slopes, Values dy, Values dx,
-                           cudaStream_t queue);
+/// slopes    (2 C): what normalize_back needs of them over `count` pixels
+cudaError_t normalize_sums(std::size_t channels, ChannelSums of, Moments moments, double count, double* sums,
+                           float* slopes, float* d_gamma, float* d_beta, cudaStream_t queue);
+/// The same slopes, where the sums of other replicas have come to them.
+cudaError_t slopes(std::size_t channels, double const* sums, Moments of, double count, float* slopes,
+                   cudaStream_t queue);
+/// dx, with u = (x - mean) · inverse and d as above:
+///   dx = gamma · inverse · (d - mean of d - u · mean of d · u)
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of,
+                           float const* slopes, Values dy, Values dx, cudaStream_t queue);
 
 /// What Kernels<Cpu> has under these names. Where rows are few, it is one launch with the sum.
 cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
