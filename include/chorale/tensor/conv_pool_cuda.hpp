@@ -110,8 +110,8 @@ class Kernels<Cuda>::ConvPool {
       std::byte *between, *d_between, *of_conv, *of_pool;
     };
 
-    Apart(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind)
-        : conv{rt, in, rows, conv, filters}, pool{rt, this->conv.out(), rows, pool, kind} {}
+    Apart(runtime& rt, layout const& in, int rows, Window const& of_conv, int filters, Window const& of_pool, Pool kind)
+        : conv{rt, in, rows, of_conv, filters}, pool{rt, conv.out(), rows, of_pool, kind} {}
 
     Places place(cuda::Cutter& cut) const {
       return {cut.take(conv.out().bytes()), cut.take(conv.out().bytes()), cut.take(conv.workspace()),
