@@ -7,6 +7,7 @@
 #include <barrier>
 #include <cstddef>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -64,6 +65,62 @@ TEST_CASE("a grid looks at every element once, however many there are", "[tensor
     launch({3}, [&] { run_each(n, [&](std::size_t i) { ++seen[i]; }); });
     CHECK(seen == std::vector<int>(n, 1));
   }
+}
+
+TEST_CASE("a grid maps every element of arrays once, by itself or with its neighbours", "[tensor]") {
+  auto const check = [](auto width, std::size_t rows, std::size_t columns) {
+    constexpr auto N = decltype(width)::value;
+    auto const n     = columns == 0 ? rows : rows * columns;
+    auto x = std::vector<float>(n), y = x, z = x, want_y = x, want_z = x;
+    auto of_columns  = std::vector<float>(columns + N);
+    for (std::size_t c = 0; c < columns; ++c) of_columns[c] = static_cast<float>(c) / 8;
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<float>(value(i)), y[i] = static_cast<float>(i);
+      want_y[i] = y[i] + (columns == 0 ? 0 : of_columns[i % columns]);
+      want_z[i] = x[i] * 2 + static_cast<float>(i);
+    }
+    launch({2}, [&] {
+      run_map<N>(n, columns, [](float from, float& change, float& to, float of_column, std::size_t i) {
+        change += of_column;
+        to = from * 2 + static_cast<float>(i);
+      }, read(x.data()), changed(y.data()), written(z.data()), of_column(of_columns.data()), index_of_each);
+    });
+    INFO(N << " side by side, " << rows << " of " << columns);
+    CHECK(y == want_y);
+    CHECK(z == want_z);
+  };
+  using One = std::integral_constant<unsigned, 1>;
+  using Four = std::integral_constant<unsigned, 4>;
+  for (std::size_t const n : {1U, 3U, 4U, 2'047U, 2'048U, 2'050U, 5'003U}) check(One{}, n, 0), check(Four{}, n, 0);
+  for (std::size_t const rows : {1U, 7U, 300U})                            // 512 threads; of 24 columns, 508 work
+    for (std::size_t const columns : {4U, 12U, 24U, 500U}) check(One{}, rows, columns), check(Four{}, rows, columns);
+  for (std::size_t const rows : {1U, 500U}) check(One{}, rows, 5), check(Four{}, rows, 2'048);
+}
+
+TEST_CASE("memory of floats lies for four, or does not; of halves it is eight", "[tensor]") {
+  alignas(16) float x[8]{};
+  CHECK(widest<decltype(read(x)), decltype(index_of_each)>() == 4);
+  CHECK(widest<decltype(read(x)), Array<Use::write, short>>() == 4);
+  CHECK(widest<Array<Use::write, short>, decltype(of_column(x))>() == 8);
+  CHECK(lies_for<4>(read(x)));
+  CHECK(lies_for<4>(read(x + 4)));
+  CHECK_FALSE(lies_for<4>(read(x + 2)));
+  CHECK(lies_for<1>(read(x + 1)));
+}
+
+TEST_CASE("blocks turn a matrix tile by tile", "[tensor]") {
+  for (std::size_t const rows : {1U, 31U, 32U, 70U})
+    for (std::size_t const columns : {1U, 9U, 64U, 65U}) {
+      auto turned = std::vector<float>(rows * columns, -1), want = turned;
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t c = 0; c < columns; ++c) want[c * rows + r] = static_cast<float>(value(r * columns + c));
+      auto const tiles = [](std::size_t n) { return static_cast<unsigned>((n + side_of_tile - 1) / side_of_tile); };
+      launch({tiles(columns), tiles(rows)}, [&] {
+        run_turn(rows, columns, [](std::size_t i) { return static_cast<float>(value(i)); },
+                 [&](std::size_t i, float to) { turned[i] = to; });
+      });
+      CHECK(turned == want);
+    }
 }
 
 TEST_CASE("blocks add up their parts of all elements", "[tensor]") {

@@ -16,13 +16,7 @@ namespace detail {
 
 /// y before the ReLU. Backward finds the bits that forward found: it is not the compiler who chooses to multiply and
 /// add in one.
-__device__ inline float normalized(Normalization const& by, float x, std::size_t c) {
-  return fmaf(x - by.of.mean[c], by.gamma[c] * by.of.inverse[c], by.beta[c]);
-}
-/// dy as it comes back through the ReLU.
-__device__ inline float through_relu(Normalization const& of, float dy, float x, std::size_t c) {
-  return of.relu != 0 && !(normalized(of, x, c) > 0) ? 0 : dy;
-}
+__device__ inline float normalized(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
 
 /// add(at, channel, sums): what element `at` adds to the two sums of its channel
 template <class F>
@@ -66,32 +60,40 @@ template <class T>
 cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, T const* x, Normalization const& of,
                               T const* dy, ChannelSums to, cudaStream_t queue) {
   return add_channels(pixels, channels, to, queue, [=] __device__(std::size_t at, std::size_t c, double* sum) {
-    auto const here = static_cast<float>(x[at]);
-    auto const d    = static_cast<double>(through_relu(of, static_cast<float>(dy[at]), here, c));
+    auto const mean = of.of.mean[c], here = static_cast<float>(x[at]), back = static_cast<float>(dy[at]);
+    auto const cut  = of.relu != 0 && !(normalized(here, mean, of.gamma[c] * of.of.inverse[c], of.beta[c]) > 0);
+    auto const d    = static_cast<double>(cut ? 0 : back);
     sum[0] += d;
-    sum[1] += d * static_cast<double>(here - of.of.mean[c]);
+    sum[1] += d * static_cast<double>(here - mean);
   });
 }
 
 template <class T>
 cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Normalization const& by, T* y,
                       cudaStream_t queue) {
-  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const value = normalized(by, static_cast<float>(x[i]), Divided{i, channels}.rest);
-    y[i] = static_cast<T>(by.relu != 0 && value < 0 ? 0 : value);
-  });
+  auto const relu = by.relu;
+  return map_rows(pixels * channels, channels, queue,
+      [=] __device__(T here, T& to, float mean, float inverse, float gamma, float beta) {
+        auto const value = normalized(static_cast<float>(here), mean, gamma * inverse, beta);
+        to = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
+      },
+      read(x), written(y), of_column(by.of.mean), of_column(by.of.inverse), of_column(by.gamma), of_column(by.beta));
 }
 
 template <class T>
 cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x, Normalization const& of,
                            float const* slopes, T const* dy, T* dx, cudaStream_t queue) {
-  return each(pixels * channels, queue, [=] __device__(std::size_t i) {
-    auto const c    = Divided{i, channels}.rest;
-    auto const here = static_cast<float>(x[i]);
-    auto const d    = through_relu(of, static_cast<float>(dy[i]), here, c);
-    dx[i] = static_cast<T>(of.gamma[c] * of.of.inverse[c] *
-                           (d - slopes[c] - slopes[channels + c] * (here - of.of.mean[c])));
-  });
+  auto const relu = of.relu;
+  return map_rows(pixels * channels, channels, queue,
+      [=] __device__(T at, T back, T& to, float mean, float inverse, float gamma, float beta, float of_sum,
+                     float of_product) {
+        auto const here = static_cast<float>(at), scale = gamma * inverse;
+        auto const cut  = relu != 0 && !(normalized(here, mean, scale, beta) > 0);
+        auto const d    = cut ? 0 : static_cast<float>(back);
+        to = static_cast<T>(scale * (d - of_sum - of_product * (here - mean)));
+      },
+      read(x), read(dy), written(dx), of_column(of.of.mean), of_column(of.of.inverse), of_column(of.gamma),
+      of_column(of.beta), of_column(slopes), of_column(slopes + channels));
 }
 
 }  // namespace detail

@@ -3,6 +3,8 @@
 // What the threads of a block do together. No header of CUDA's is included: a test reads this file on the CPU.
 #pragma once
 
+#include <chorale/tensor/map_cuda.cuh>
+
 #include <cstddef>
 
 namespace chorale::cuda::launch::detail {
@@ -13,6 +15,12 @@ template <class F>
 __global__ void run_each(std::size_t n, F f) {
   auto const step = std::size_t{gridDim.x} * blockDim.x;
   for (auto i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
+template <unsigned N, class F, class... A>
+__global__ void run_map(std::size_t n, std::size_t columns, F f, A... arrays) {
+  auto const all = std::size_t{gridDim.x} * blockDim.x;
+  map_part<N>(std::size_t{blockIdx.x} * blockDim.x + threadIdx.x, all, n, columns, f, arrays...);
 }
 
 /// The sum of what all threads of a block have, in thread 0; as a tree, so that its order does not change.
@@ -34,6 +42,22 @@ __global__ void run_sum(std::size_t n, Sum* sums, F f) {
   for (auto i = std::size_t{blockIdx.x} * threads + threadIdx.x; i < n; i += step) mine += f(i);
   auto const sum = sum_of_block(mine);
   if (threadIdx.x == 0) sums[blockIdx.x] = static_cast<Sum>(sum);
+}
+
+inline constexpr unsigned side_of_tile = 32;
+
+/// to(place in turned rows, from(place in rows)): a block turns a tile, so that neighbours read and write neighbours.
+template <class From, class To>
+__global__ void run_turn(std::size_t rows, std::size_t columns, From from, To to) {
+  constexpr auto side = side_of_tile;
+  __shared__ float tile[side][side + 1];                                   // a column lies in all banks
+  auto const lane = threadIdx.x % side, first = threadIdx.x / side;
+  auto const row = std::size_t{blockIdx.y} * side, column = std::size_t{blockIdx.x} * side;
+  for (auto r = first; r < side; r += threads / side)
+    if (row + r < rows && column + lane < columns) tile[r][lane] = from((row + r) * columns + column + lane);
+  __syncthreads();
+  for (auto c = first; c < side; c += threads / side)
+    if (row + lane < rows && column + c < columns) to((column + c) * rows + row + lane, tile[lane][c]);
 }
 
 inline constexpr unsigned columns_of_block = 32, rows_of_block = threads / columns_of_block;

@@ -28,7 +28,7 @@ struct Values {
 cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
 
 /// Rows of scratch that squared_norm adds up into first.
-inline constexpr unsigned partials = 128;
+inline constexpr unsigned partials = 1024;
 /// And those of column_sums and ChannelSums, for so many columns: enough of them to fill a GPU.
 constexpr std::size_t partials_of(std::size_t columns) {
   return columns > 4096 ? 8 : columns < 64 ? 512 : 32'768 / columns;

@@ -76,7 +76,8 @@ __device__ inline int inside(Window const& w, int top, int left) {
 
 template <class X, class Y>
 cudaError_t convert(std::size_t n, X const* x, Y* y, cudaStream_t queue) {
-  return each(n, queue, [=] __device__(std::size_t i) { y[i] = static_cast<Y>(static_cast<float>(x[i])); });
+  return map(n, queue, [=] __device__(X from, Y& to) { to = static_cast<Y>(static_cast<float>(from)); }, read(x),
+             written(y));
 }
 
 template <class T>
@@ -95,10 +96,10 @@ cudaError_t activate_back(Activation f, float alpha, std::size_t n, T const* of,
 
 template <class T>
 cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, T* y, int relu, cudaStream_t queue) {
-  return each(rows * width, queue, [=] __device__(std::size_t i) {
-    auto const sum = static_cast<float>(y[i]) + bias[Divided{i, width}.rest];
-    y[i] = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
-  });
+  return map_rows(rows * width, width, queue, [=] __device__(T& value, float shift) {
+    auto const sum = static_cast<float>(value) + shift;
+    value = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
+  }, changed(y), of_column(bias));
 }
 template <class T>
 cudaError_t column_sums(std::size_t rows, std::size_t width, T const* x, float* scratch, float* sums,
@@ -122,10 +123,8 @@ cudaError_t column_sums(std::size_t rows, std::size_t width, T const* x, float* 
 }
 template <class X, class Y>
 cudaError_t transpose(std::size_t rows, std::size_t columns, X const* x, Y* y, cudaStream_t queue) {
-  return each(rows * columns, queue, [=] __device__(std::size_t i) {
-    auto const at = Divided{i, rows};
-    y[i] = static_cast<Y>(static_cast<float>(x[at.rest * columns + at.quotient]));   // writes are in a row; x is small
-  });
+  return turn(rows, columns, queue, [=] __device__(std::size_t i) { return static_cast<float>(x[i]); },
+              [=] __device__(std::size_t i, float value) { y[i] = static_cast<Y>(value); });
 }
 
 template <class T>
@@ -209,10 +208,10 @@ cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, T const* d
 
 template <class T>
 cudaError_t add(std::size_t n, T const* a, T const* b, T* y, int relu, cudaStream_t queue) {
-  return each(n, queue, [=] __device__(std::size_t i) {
-    auto const sum = static_cast<float>(a[i]) + static_cast<float>(b[i]);
-    y[i] = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
-  });
+  return map(n, queue, [=] __device__(T one, T other, T& to) {
+    auto const sum = static_cast<float>(one) + static_cast<float>(other);
+    to = static_cast<T>(relu != 0 && sum < 0 ? 0 : sum);
+  }, read(a), read(b), written(y));
 }
 
 template <class T>
@@ -241,7 +240,8 @@ cudaError_t dropout(std::size_t rows, std::size_t width, T* x, float rate, StepN
   auto const blocks = (width + 3) / 4;                                     // Philox gives four words at a time
   auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
   return each(rows * blocks, queue, [=] __device__(std::size_t i) {
-    auto const row   = i / blocks, b = i % blocks;
+    auto const place = Divided{i, blocks};
+    auto const row   = place.quotient, b = place.rest;
     auto const words = Random{now->drawn(), stream}.words((now->first_row + row) * blocks + b);
     for (std::size_t k = 4 * b; k < 4 * b + 4 && k < width; ++k) {
       auto& value = x[row * width + k];

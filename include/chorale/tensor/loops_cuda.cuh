@@ -73,19 +73,23 @@ cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, in
 }
 
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) { x[i] *= factor; });
+  return detail::map(n, queue, [=] __device__(float& value) { value *= factor; }, detail::changed(x));
 }
 
 cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
                      cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
-    if (!isfinite(x[i])) atomicMin(&found->gradient, static_cast<unsigned long long>(first + i));
+  return detail::map(n, queue, [=] __device__(std::size_t i, float value) {
+    if (!isfinite(value)) atomicMin(&found->gradient, static_cast<unsigned long long>(first + i));
     if (i == 0 && loss != nullptr && !isfinite(*loss)) found->loss = 0;
-  });
+  }, detail::index_of_each, detail::read(x));
 }
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {
-  auto const code = detail::sum_each(partials, n, scratch, queue, [=] __device__(std::size_t i) {
-    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  auto const quarter = (n + 3) / 4;                                        // a thread has four loads under way
+  auto const code    = detail::sum_each(partials, quarter, scratch, queue, [=] __device__(std::size_t i) {
+    double four[4], sum = 0;
+    for (int k = 0; k < 4; ++k) four[k] = i + k * quarter < n ? x[i + k * quarter] : 0;
+    for (auto const value : four) sum += value * value;
+    return sum;
   });
   if (code != cudaSuccess) return code;
   return detail::sum_each(1, partials, norm, queue, [=] __device__(std::size_t i) { return scratch[i]; });
@@ -100,37 +104,36 @@ cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStrea
 
 cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
                 float momentum, FirstBad const* bad, cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
+  using detail::map, detail::changed, detail::read;
+  if (kind == Momentum::none)
+    return map(n, queue, [=] __device__(float& weight, float grad) {
+      if (bad != nullptr && !bad->none()) return;
+      weight -= rate * (grad * scale);
+    }, changed(w), read(g));
+  return map(n, queue, [=] __device__(float& weight, float& moves, float grad) {
     if (bad != nullptr && !bad->none()) return;
-    auto const step = rate * (g[i] * scale);
-    if (kind == Momentum::none) {
-      w[i] -= step;
-      return;
-    }
-    auto const v = momentum * velocity[i] - step;
-    velocity[i]  = v;
-    w[i] += kind == Momentum::classic ? v : momentum * v - step;
-  });
+    auto const step = rate * (grad * scale);
+    moves = momentum * moves - step;
+    weight += kind == Momentum::classic ? moves : momentum * moves - step;
+  }, changed(w), changed(velocity), read(g));
 }
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
                  cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
+  return detail::map(n, queue, [=] __device__(float& weight, float& mean, float& square, float gradient) {
     if (bad != nullptr && !bad->none()) return;
-    auto const grad = g[i] * s.scale;
-    auto const mean   = s.beta_1 * m[i] + (1 - s.beta_1) * grad;
-    auto const square = s.beta_2 * v[i] + (1 - s.beta_2) * (grad * grad);
-    m[i] = mean;
-    v[i] = square;
-    w[i] = w[i] * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
-  });
+    auto const grad = gradient * s.scale;
+    mean   = s.beta_1 * mean + (1 - s.beta_1) * grad;
+    square = s.beta_2 * square + (1 - s.beta_2) * (grad * grad);
+    weight = weight * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
+  }, detail::changed(w), detail::changed(m), detail::changed(v), detail::read(g));
 }
 cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
                  FirstBad const* bad, cudaStream_t queue) {
-  return detail::each(n, queue, [=] __device__(std::size_t i) {
+  return detail::map(n, queue, [=] __device__(float now, float& to, float& then) {
     auto const moves = bad == nullptr || bad->none();
-    next[i]          = moves ? momentum * x[i] + (1 - momentum) * (towards[i] / rows) : x[i];
-    towards[i]       = 0;
-  });
+    then = moves ? momentum * now + (1 - momentum) * (to / rows) : now;
+    to   = 0;
+  }, detail::read(x), detail::changed(towards), detail::written(next));
 }
 
 }  // namespace chorale::cuda::launch

@@ -14,6 +14,7 @@
 
 #undef __device__
 #define __device__
+#include <chorale/tensor/map_cuda.cuh>
 
 namespace chorale::cuda::launch {
 
@@ -33,6 +34,24 @@ cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
   return cudaSuccess;
 }
 
+template <class F, class... A>
+cudaError_t map_rows(std::size_t n, std::size_t columns, cudaStream_t queue, F f, A... arrays) {
+  constexpr auto wide = widest<A...>();
+  auto const all      = std::max(columns, std::size_t{7});                 // threads, each of which has several packs
+  auto const side_by_side = columns % wide == 0 && (lies_for<wide>(arrays) && ...);
+  stand_in::put(queue, [=] {
+    for (std::size_t me = 0; me < all; ++me) {
+      if (side_by_side) map_part<wide>(me, all, n, columns, f, arrays...);
+      else map_part<1>(me, all, n, columns, f, arrays...);
+    }
+  });
+  return cudaSuccess;
+}
+template <class F, class... A>
+cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
+  return map_rows(n, 0, queue, f, arrays...);
+}
+
 template <class Sum, class F>
 cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
   stand_in::put(queue, [=] {
@@ -41,6 +60,15 @@ cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queu
       for (std::size_t i = part; i < n; i += parts) sum += f(i);
       sums[part] = static_cast<Sum>(sum);
     }
+  });
+  return cudaSuccess;
+}
+
+template <class From, class To>
+cudaError_t turn(std::size_t rows, std::size_t columns, cudaStream_t queue, From from, To to) {
+  stand_in::put(queue, [=] {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) to(c * rows + r, from(r * columns + c));
   });
   return cudaSuccess;
 }
