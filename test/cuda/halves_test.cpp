@@ -139,6 +139,7 @@ TEST_CASE("gradients through activations of halves on a GPU are the CPU's, as fa
   // CNN is 2 to 7 hundredths off, of MNIST or noise.
   check_halves<Even>(*gpu, Digits{64}.batch(), 0.06);
   check_halves<Uneven>(*gpu, test::Rows<int>{Uneven::input::size, 1}.batch(), 0.2);
+  check_halves<Pixelwise>(*gpu, test::Rows<int>{Pixelwise::input::size, 1}.batch(), 0.06);
   check_halves<Branched>(*gpu, test::Rows<int>{Branched::input::size, 1}.batch(), 0.2);
 }
 

@@ -56,6 +56,12 @@ TEST_CASE("windows with uneven pads, strides and overlaps on a GPU are the CPU's
   check_same<Uneven>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
 }
 
+TEST_CASE("convolutions of single pixels on a GPU are the CPU's", "[tensor][cuda]") {
+  auto const gpu = gpu_or_skip("convolutions of single pixels on a GPU are the CPU's");
+  if (!gpu) return;
+  check_same<Pixelwise>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+}
+
 TEST_CASE("residuals with and without shortcuts on a GPU are the CPU's", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("residuals with and without shortcuts on a GPU are the CPU's");
   if (!gpu) return;

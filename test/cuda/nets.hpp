@@ -37,6 +37,11 @@ struct OnePassBare : nn::Sequential<nn::Input<8, 10, 1>, nn::Conv2D<5, 3, nn::Sa
 struct TwoPasses : nn::Sequential<nn::Input<8, 8, 2>, nn::Conv2D<5, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                                   nn::Dense<3>> {};
 
+/// Kernels of one pixel: with bias and ReLU, as the first layer; of an odd number without bias; and odd with it.
+struct Pixelwise : nn::Sequential<nn::Input<5, 6, 3>, nn::Conv2D<4, 1>, nn::ReLU, nn::Conv2D<7, 1, nn::NoBias>,
+                                  nn::ReLU, nn::Residual<nn::Conv2D<7, 1, nn::Same>>, nn::Conv2D<4, 1, nn::Stride<2>>,
+                                  nn::Flatten, nn::Dense<3>> {};
+
 struct Branched
     : nn::Sequential<nn::Input<9, 9, 3>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,
                      nn::Residual<nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions on a GPU, by cuDNN; empty where the compiler does not find it.
+// Convolutions on a GPU, by cuDNN or as products; empty where the compiler does not find cuBLAS and cuDNN.
 #pragma once
 
 #include <chorale/core/error.hpp>
 #include <chorale/device/cuda_stream.hpp>
+#include <chorale/tensor/dense_cuda.hpp>
 #include <chorale/tensor/kernels_cuda.hpp>
 #include <chorale/tensor/launch_cuda.hpp>
 #include <chorale/tensor/ops.hpp>
@@ -14,23 +15,21 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <variant>
 
 #if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
 
 namespace chorale {
 
-/// y = convolution of x with a square kernel, plus bias, and max(y, 0) at once where a ReLU follows in place.
+/// A convolution by cuDNN, of any kernel, stride and pads: see Conv2D.
 ///
-/// x, y      (B, H, W, C), (B, H', W', Filters)
-/// kernel    (K, K, C, Filters); for cuDNN each forward turns it to (Filters, K, K, C), of elements as x has them.
-///           bias (Filters), or none
+/// kernel    for cuDNN each forward turns it to (Filters, K, K, C), of elements as x has them
 /// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
 /// order     the same bits every time, unless cuDNN has no such algorithm for a shape
-/// source    tf.keras.layers.Conv2D; cudnnConvolutionForward, BackwardFilter, BackwardData
-class Kernels<Cuda>::Conv2D {
+/// source    cudnnConvolutionForward, BackwardFilter, BackwardData
+class Kernels<Cuda>::Windows {
  public:
-  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true,
-         bool /*biased*/ = true)
+  Windows(runtime& rt, layout const& in, int rows, Window const& w, int filters)
       : rt_{&rt}, in_{in}, own_{in}, out_{rows, w.out_height(), w.out_width(), filters, in.of}, window_{w} {
     even_ = w.pad_before == w.pad_after && w.pad_left == w.pad_right;
     if (!even_) {
@@ -214,6 +213,41 @@ class Kernels<Cuda>::Conv2D {
   std::size_t forward_bytes_ = 0, filter_bytes_ = 0, data_bytes_ = 0;
   Places at_{};
   Ports p_{};
+};
+
+/// y = convolution of x with a square kernel, plus bias, and max(y, 0) at once where a ReLU follows in place.
+///
+/// x, y      (B, H, W, C), (B, H', W', Filters)
+/// kernel    (K, K, C, Filters); bias (Filters), or none
+/// cost      with a kernel of one pixel that goes to every pixel: the products of a Dense of (B · H · W, C), in which
+///           nothing is turned. Else that of Windows
+/// source    tf.keras.layers.Conv2D
+class Kernels<Cuda>::Conv2D {
+ public:
+  Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool /*wants_dx*/ = true,
+         bool /*biased*/ = true)
+      : out_{rows, w.out_height(), w.out_width(), filters, in.of}, by_{choose(rt, in, rows, w, filters)} {}
+
+  layout out() const { return out_; }
+  std::size_t workspace() const { return std::visit([](auto& by) { return by.workspace(); }, by_); }
+
+  void bind(Ports const& p) { std::visit([&](auto& by) { by.bind(p); }, by_); }
+  void read_from(float const* x) { std::visit([&](auto& by) { by.read_from(x); }, by_); }
+  void forward(Pass const& pass) const { std::visit([&](auto& by) { by.forward(pass); }, by_); }
+  void backward(Pass const& pass) const { std::visit([&](auto& by) { by.backward(pass); }, by_); }
+
+ private:
+  using By = std::variant<Dense, Windows>;
+
+  static By choose(runtime& rt, layout const& in, int rows, Window const& w, int filters) {
+    auto const pads = w.pad_before + w.pad_after + w.pad_left + w.pad_right;
+    if (w.kernel == 1 && w.stride == 1 && pads == 0)
+      return Dense{rt, in, static_cast<int>(in.pixels()), w.channels, filters};
+    return Windows{rt, in, rows, w, filters};
+  }
+
+  layout out_;
+  By by_;
 };
 
 }  // namespace chorale

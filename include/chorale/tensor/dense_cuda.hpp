@@ -18,7 +18,7 @@ namespace chorale {
 
 /// y = x W + b, and max(y, 0) at once where a ReLU follows in place.
 ///
-/// x, y      (B, In), (B, Units); kernel (In, Units), bias (Units), all plain
+/// x, y      (B, In), (B, Units); kernel (In, Units), bias (Units) or none, all plain
 /// cost      three products; bias, ReLU and the bias' gradient are in them, where cuBLASLt can. Where activations are
 ///           halves, forward rounds kernel and bias to such once
 /// source    tf.keras.layers.Dense; cublasLtMatmul with CUBLASLT_EPILOGUE_RELU_BIAS and BGRADA
@@ -44,14 +44,12 @@ class Kernels<Cuda>::Dense {
     auto const w      = Product::Factor{rounds() ? half(at_.kernel) : Values{p.kernel}, units_, inputs_};
     auto const dy     = Product::Factor{{p.dy, of}, units_, rows_};
     auto const turned = [](Product::Factor f) { return Product::Factor{f.data, f.rows, f.columns, CUBLAS_OP_T}; };
-    auto const end    = rt_->take_relu(p.y) != 0 ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-    auto* const bias  = rounds() ? static_cast<void*>(at_.bias) : p.bias;
     auto const d_w    = Values{p.d_kernel};
 
-    forward_ = {*rt_, w, x, {p.y, of}, units_, rows_, {end, bias}};        // (Units, In) x (In, B) -> (Units, B)
-    weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {CUBLASLT_EPILOGUE_BGRADA, p.d_bias}};
-    sums_apart_ = !weights_;
-    if (sums_apart_) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {}};
+    forward_ = {*rt_, w, x, {p.y, of}, units_, rows_, end()};              // (Units, In) x (In, B) -> (Units, B)
+    if (biased()) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {CUBLASLT_EPILOGUE_BGRADA, p.d_bias}};
+    sums_apart_ = biased() && !weights_;
+    if (!weights_) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {}};
     if (p.dx != nullptr) data_ = {*rt_, turned(w), dy, {p.dx, of}, inputs_, rows_, {}};   // (In, Units) x (Units, B)
     CHORALE_ENSURES(forward_ && weights_ && (p.dx == nullptr || data_), "cuBLASLt has no kernel for this Dense");
   }
@@ -63,7 +61,7 @@ class Kernels<Cuda>::Dense {
   void forward(Pass const&) const {
     if (rounds()) {
       round(static_cast<std::size_t>(inputs_) * static_cast<std::size_t>(units_), p_.kernel, at_.kernel);
-      round(static_cast<std::size_t>(units_), p_.bias, at_.bias);
+      if (biased()) round(static_cast<std::size_t>(units_), p_.bias, at_.bias);
     }
     forward_();
   }
@@ -89,6 +87,14 @@ class Kernels<Cuda>::Dense {
     return {sums, cut.take_values(static_cast<std::size_t>(inputs_) * units, in_.of), cut.take_values(units, in_.of)};
   }
 
+  /// What follows y in the same kernel.
+  cuda::Product::After end() const {
+    auto const relu = rt_->take_relu(p_.y) != 0;
+    if (!biased()) return {relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT};
+    return {relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS,
+            rounds() ? static_cast<void const*>(at_.bias) : p_.bias};
+  }
+  bool biased() const { return p_.bias != nullptr; }
   bool rounds() const { return in_.of != Elements::f32; }
   Values half(std::byte* memory) const { return {memory, in_.of}; }
   void round(std::size_t n, float* from, std::byte* to) const {

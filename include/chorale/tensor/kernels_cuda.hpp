@@ -32,6 +32,7 @@ struct Kernels<Cuda> : cuda::Loops {
     cuda::expect(cuda::launch::add(l.size(), l.at(y), l.at(x), l.at(y), 0, cuda::queue()), "add");
   }
 
+  class Windows;
   class Conv2D;
   class Pool2D;
   class ConvPool;

@@ -64,9 +64,9 @@ void multiply(Work const& w, void const* a, Matrix const& x, void const* b, Matr
       for (std::uint64_t l = 0; l < k; ++l)
         sum += rounded(w.turn_a ? at(a, x, l, i) : at(a, x, i, l), w.compute) *
                rounded(w.turn_b ? at(b, y, j, l) : at(b, y, l, j), w.compute);
-      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) 
+      if (w.after == CUBLASLT_EPILOGUE_BIAS || w.after == CUBLASLT_EPILOGUE_RELU_BIAS)
         sum += stand_in::get(w.bias, z.of, i);
-      if (w.after == CUBLASLT_EPILOGUE_RELU_BIAS && sum < 0) sum = 0;
+      if ((w.after == CUBLASLT_EPILOGUE_RELU || w.after == CUBLASLT_EPILOGUE_RELU_BIAS) && sum < 0) sum = 0;
       stand_in::put(to, z.of, j * static_cast<std::uint64_t>(z.leading) + i, sum);
     }
   }
@@ -131,8 +131,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
   return bytes == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/// Does the shape of each factor fit the result, and do types: factors of one, and float or the same in the result? BGRADA is refused for results of an odd number of rows, so that both
-/// ways to a bias' gradient are tested.
+/// Does the shape of each factor fit the result, and do types: factors of one, and float or the same in the result?
+/// BGRADA is refused for results of an odd number of rows, so that both ways to a bias' gradient are tested.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t to, cublasLtMatmulPreference_t, int,
