@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <vector>
 
 using namespace chorale;
@@ -125,6 +126,19 @@ TEST_CASE("checks over flat memory on a GPU are the CPU's", "[tensor][cuda]") {
   CHECK_FALSE(Kernels<Cuda>::finite(x));
   x[n - 1] = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(Kernels<Cuda>::finite(x));
+
+  auto const place  = gpu->allocate(sizeof(cuda::launch::FirstBad));
+  auto& found       = *new (place.data()) cuda::launch::FirstBad{};
+  auto const look   = [&](std::size_t begin) {
+    cuda::expect(cuda::launch::find_bad(begin, n - begin, x.data() + begin, nullptr, &found, cuda::queue()), "find_bad");
+    gpu->synchronize();
+    return found.gradient;
+  };
+  x[60'001] = -std::numeric_limits<float>::infinity();
+  CHECK(look(60'002) == n - 1);                                            // from here on none lies for four at once
+  CHECK(look(16) == 60'001);
+  CHECK(look(60'002) == 60'001);                                           // the first stays
+
   auto* const labels = reinterpret_cast<int*>(x.data() + 6);
   labels[0] = 1, labels[1] = 0;
   std::copy_n(std::vector<float>{0, 3, 3, 5, 4, 5}.begin(), 6, x.begin());
