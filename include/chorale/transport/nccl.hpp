@@ -189,7 +189,7 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     auto* to              = out.data();
     auto const in_place   = from == to;
     auto const copied_in  = !in.empty() && !is_of_device(in.data());
-    auto const copied_out = !out.empty() && !is_of_device(out.data());
+    auto const copied_out = in_place && !in.empty() ? copied_in : !out.empty() && !is_of_device(out.data());
     if (copied_in) {
       auto const bytes = in_place ? std::max(in.size_bytes(), out.size_bytes()) : in.size_bytes();
       auto* const room = static_cast<T*>(queue_->in.take(bytes));
