@@ -27,8 +27,8 @@ enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, si
 ///
 ///   f32     the float that they are
 ///   tf32    11 bits of precision: GPUs
-///   bf16    8 bits: GPUs, but for convolutions, which take tf32; CPUs with AMX
-///   fp16    11 bits, and of 6e-8 to 65504 alone, so the loss is scaled (optim::LossScaled): GPUs, but for convolutions
+///   bf16    8 bits: GPUs, but for convolutions of more than one pixel, which take tf32; CPUs with AMX
+///   fp16    11 bits, and of 6e-8 to 65504 alone, so the loss is scaled (optim::LossScaled): GPUs, but for the same
 ///
 /// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
 enum class Products { f32, tf32, bf16, fp16 };
