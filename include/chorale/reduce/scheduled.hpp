@@ -74,7 +74,9 @@ class ScheduledOperation {
     rounded_     = !coded || total_ == 0;
     planned_     = false;
     auto const n = element_of<T> == Element::byte ? job.x.size_bytes() : job.x.size();
-    announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where});
+    auto const rooted = job.collective == Collective::broadcast || job.collective == Collective::reduce;
+    announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where, rooted ? job.root : no_root,
+                  job.ends.empty() ? 0 : fingerprint_of(job.ends)});
     poll();
   }
 

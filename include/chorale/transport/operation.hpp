@@ -49,16 +49,37 @@ struct CallSite {
   }
 };
 
+/// Root of an operation that has none.
+inline constexpr Rank no_root = -1;
+
+/// Fingerprint of numbers that all ranks of an operation must pass alike, such as the counts of an all_gather.
+/// FNV-1a over 8 bytes of each; never 0, which stands for no such numbers.
+///
+/// numbers  a range of integers
+constexpr std::uint32_t fingerprint_of(auto const& numbers) {
+  auto hash = std::uint32_t{2'166'136'261U};
+  for (auto const number : numbers)
+    for (int i = 0; i < 8; ++i)
+      hash = (hash ^ static_cast<std::uint8_t>(static_cast<std::uint64_t>(number) >> 8 * i)) * 16'777'619U;
+  return hash == 0 ? 1 : hash;
+}
+
 /// One collective operation as all of its ranks must describe it alike. Its fingerprint travels with every message.
 ///
 ///   {Collective::all_reduce, Op::sum, Element::f32, 400, Tag{7}, CallSite::here()}
+///
+/// count      elements; 0 where ranks may differ
+/// root       the rank that sends a broadcast or gets a reduce, numbered as in the operation's group; else no_root
+/// arguments  fingerprint_of() everything else that must agree, e.g. counts, or the ranks of a sub-group; 0 for nothing
 struct Operation {
   Collective collective = Collective::message;
   Op op                 = Op::sum;
   Element element       = Element::byte;
-  std::uint64_t count   = 0;                                               // elements; 0 where ranks may differ
+  std::uint64_t count   = 0;
   Tag tag               = {};
   CallSite where        = {};
+  Rank root             = no_root;
+  std::uint32_t arguments = 0;
 
   /// FNV-1a over all of the above.
   constexpr std::uint32_t fingerprint() const {
@@ -73,6 +94,8 @@ struct Operation {
     add(static_cast<std::uint32_t>(tag), 4);
     for (char const c : where.file) add(static_cast<std::uint8_t>(c), 1);
     add(where.line, 4);
+    add(static_cast<std::uint32_t>(root), 4);
+    add(arguments, 4);
     return hash;
   }
 
@@ -83,6 +106,7 @@ struct Operation {
         collective == Collective::reduce_scatter)
       s += " (" + std::string{name(op)} + ")";
     s += " of " + std::to_string(count) + " " + std::string{name(element)};
+    if (root != no_root) s += (collective == Collective::broadcast ? " from rank " : " to rank ") + std::to_string(root);
     s += ", tag " + std::to_string(static_cast<std::uint32_t>(tag));
     if (!where.file.empty()) s += ", at " + std::string{where.file} + ":" + std::to_string(where.line);
     return s;
