@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Microseconds of an all-reduce over threads, shared memory and TCP, beside Gloo, Open MPI and bare loops.
+// Microseconds of an all-reduce over threads, shared memory and TCP, beside Gloo, MPI and bare loops.
 //
 //   tools/run bench/reduce --json
 //
@@ -12,15 +12,18 @@
 // by its calls, the slowest rank's, the median over blocks, after a quarter as many blocks of warm-up. Before that each
 // rank checks one sum element by element. The timed buffers hold zeros and are not filled again.
 //
-//   threads         buffers anywhere in one process      limit: the same two meetings and one pass, by hand
-//   shared_memory   buffers in memory that is shared     limit: the same, in processes; peer: Open MPI, any buffers
-//   tcp             loopback                             limit: ring or exchange over sockets, by hand
+//   threads            buffers anywhere in one process     limit: the same two meetings and one pass, by hand
+//   shared_memory      buffers in the transport's arena    limit: the same, in processes; peer: MPI, its own buffers
+//   shared_memory_own  buffers of the program's own        limit: copied in, summed and copied out by hand; peer: MPI
+//   tcp                buffers anywhere, over loopback     limit: ring or exchange over sockets, by hand; peer: both
 //
-// Peers need Debian's libgloo-dev, libopenmpi-dev and openmpi-bin. Without one the program says so and leaves it out.
+// Gloo needs Debian's libgloo-dev. MPI is every library whose mpirun CHORALE_MPI lists (paths with colons between them),
+// or else the mpirun of PATH: Open MPI, MPICH, Intel MPI, from Debian, PyPI or by hand. The program compiles
+// bench/support/mpi_peer.cpp for each. What is missing is named and left out.
 #include "support/bare_direct.hpp"
 #include "support/bare_sockets.hpp"
 #include "support/gloo_reduce.hpp"
-#include "support/mpi_reduce.hpp"
+#include "support/mpi_peers.hpp"
 #include "support/our_reduce.hpp"
 
 #include <CLI/CLI.hpp>
@@ -40,8 +43,8 @@ struct Contender {
   std::string transport;
   std::string name;                                                        // and its algorithm
   Kind kind;
-  Measured run;
-  std::function<std::string(int ranks)> launcher = {};                     // what stands before the program
+  Measured run;                                                            // by this program; else none
+  std::function<std::string(int ranks, std::size_t bytes)> command = {};   // by another program
 
   std::string key() const { return transport + "/" + name; }
 };
@@ -53,6 +56,13 @@ void add_ours_and_limits(std::vector<Contender>& all) {
 
   all.push_back({"shared_memory", "DirectAllReduce", Kind::ours, bench::over_shared_memory<DirectAllReduce>});
   all.push_back({"shared_memory", "loop", Kind::limit, bench::bare_direct_processes});
+
+  all.push_back({"shared_memory_own", "CopiedAllReduce", Kind::ours, bench::over_own_buffers<CopiedAllReduce>});
+  all.push_back({"shared_memory_own", "RingAllReduce", Kind::ours, bench::over_own_buffers<RingAllReduce>});
+  all.push_back({"shared_memory_own", "RecursiveDoublingAllReduce", Kind::ours,
+                 bench::over_own_buffers<RecursiveDoublingAllReduce>});
+  all.push_back({"shared_memory_own", "PairwiseAllReduce", Kind::ours, bench::over_own_buffers<PairwiseAllReduce>});
+  all.push_back({"shared_memory_own", "copies", Kind::limit, bench::bare_copies_processes});
 
   all.push_back({"tcp", "RingAllReduce", Kind::ours, bench::over_tcp<RingAllReduce>});
   all.push_back({"tcp", "RecursiveDoublingAllReduce", Kind::ours, bench::over_tcp<RecursiveDoublingAllReduce>});
@@ -66,29 +76,22 @@ void add_ours_and_limits(std::vector<Contender>& all) {
                    }});
 }
 
-void add_peers([[maybe_unused]] std::vector<Contender>& all) {
+void add_peers(std::vector<Contender>& all, bench::MpiPeers const& mpi) {
 #ifdef CHORALE_HAVE_GLOO
   for (auto const& algorithm : bench::gloo_algorithms)
     all.push_back({"tcp", "gloo " + algorithm, Kind::peer, [=](int ranks, std::size_t bytes) {
                      return bench::gloo_reduce(algorithm, ranks, bytes);
                    }});
 #endif
-#ifdef CHORALE_HAVE_MPI
-  for (std::string const transport : {"tcp", "shared_memory"})
-    for (auto const& entry : bench::mpi_algorithms)
-      all.push_back({transport, "mpi " + entry.first, Kind::peer,
-                     [](int, std::size_t bytes) { return bench::mpi_reduce(bytes); },
-                     [=, name = entry.first](int ranks) { return bench::mpirun(transport, name, ranks); }});
-#endif
+  for (std::string const transport : {"tcp", "shared_memory", "shared_memory_own"})
+    for (auto const& peer : mpi.over(transport))
+      all.push_back({transport, peer.name, Kind::peer, {},
+                     [peer](int ranks, std::size_t bytes) { return peer.command(ranks, bytes); }});
 }
 
 void say_what_is_missing() {
 #ifndef CHORALE_HAVE_GLOO
   std::fprintf(stderr, "SKIPPED: Gloo: it was absent when this was built. Try: apt-get install libgloo-dev\n");
-#endif
-#ifndef CHORALE_HAVE_MPI
-  std::fprintf(stderr, "SKIPPED: Open MPI: it was absent when this was built. "
-               "Try: apt-get install libopenmpi-dev openmpi-bin\n");
 #endif
 }
 
@@ -107,9 +110,10 @@ std::vector<double> in_turn(std::vector<Contender> const& contenders, int ranks,
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       auto const& who = contenders[i];
-      auto const text = bench::output_of((who.launcher ? who.launcher(ranks) : "") + "'" + bench::this_program() +
-                                         "' --measure '" + who.key() + "' --ranks " + std::to_string(ranks) +
-                                         " --bytes " + std::to_string(bytes));
+      auto const text = bench::output_of(
+          who.command ? who.command(ranks, bytes)
+                      : "'" + bench::this_program() + "' --measure '" + who.key() + "' --ranks " +
+                            std::to_string(ranks) + " --bytes " + std::to_string(bytes));
       times[i].push_back(bench::number_after(text, "microseconds"));
     }
   auto medians = std::vector<double>{};
@@ -150,7 +154,7 @@ void report(std::vector<Contender> const& all, Options const& options) {
   if (!options.json)
     std::printf("%s; all-reduce of float32 sums, %d rounds in turn, medians\n", bench::machine().c_str(),
                 options.rounds);
-  for (std::string const transport : {"threads", "shared_memory", "tcp"}) {
+  for (std::string const transport : {"threads", "shared_memory", "shared_memory_own", "tcp"}) {
     if (!options.only.empty() && options.only != transport) continue;
     auto contenders = std::vector<Contender>{};
     for (auto const& one : all)
@@ -162,11 +166,11 @@ void report(std::vector<Contender> const& all, Options const& options) {
   }
 }
 
-/// One contender by itself. Under mpirun every process comes here, and rank 0 has a time to tell.
+/// Measures one contender of this program and prints its microseconds.
 void measure(std::vector<Contender> const& all, std::string const& key, int ranks, std::size_t bytes) {
   for (auto const& one : all) {
     if (one.key() != key) continue;
-    if (auto const time = one.run(ranks, bytes); time > 0) std::printf("microseconds %.4f\n", time);
+    std::printf("microseconds %.4f\n", one.run(ranks, bytes));
     return;
   }
   throw chorale::BadArgument{"there is no contender \"" + key + "\"."};
@@ -175,7 +179,7 @@ void measure(std::vector<Contender> const& all, std::string const& key, int rank
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto flags   = CLI::App{"Microseconds of an all-reduce, beside Gloo, Open MPI and bare loops."};
+  auto flags   = CLI::App{"Microseconds of an all-reduce, beside Gloo, MPI and bare loops."};
   auto options = Options{};
   auto key     = std::string{};
   auto bytes   = std::size_t{1} << 20;
@@ -183,7 +187,7 @@ int main(int argc, char** argv) try {
   flags.add_flag("--all", options.all, "a row for every contender, too");
   flags.add_option("--rounds", options.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
       ->capture_default_str();
-  flags.add_option("--only", options.only, "one transport")->check(CLI::IsMember({"threads", "shared_memory", "tcp"}));
+  flags.add_option("--only", options.only, "one transport")->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp"}));
   flags.add_option("--ranks", options.ranks, "one or more numbers")->check(CLI::Range(2, 64))->capture_default_str();
   flags.add_option("--largest", options.largest, "bytes; the sizes above are left out")->capture_default_str();
   flags.add_option("--measure", key, "one contender, TRANSPORT/NAME, and print its microseconds");
@@ -191,9 +195,10 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(flags, argc, argv);
   auto all = std::vector<Contender>{};
   add_ours_and_limits(all);
-  add_peers(all);
-  if (key.empty()) report(all, options);
-  else measure(all, key, options.ranks.front(), bytes);
+  if (!key.empty()) return measure(all, key, options.ranks.front(), bytes), 0;
+  auto const mpi = bench::MpiPeers{};
+  add_peers(all, mpi);
+  report(all, options);
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

@@ -96,4 +96,49 @@ inline double bare_direct_processes(int ranks, std::size_t bytes) {
   });
 }
 
+/// One rank whose buffer is not shared: it copies a part of it in, sums its share of the part, and copies the sums out.
+class BareCopies {
+ public:
+  static constexpr std::size_t part = 32 << 10;                            // floats: 128 KiB, which the caches hold
+
+  /// shared   2 parts of each rank, used in turn
+  BareCopies(int rank, int ranks, chorale::Span<float> x, float* shared, BareMeeting& meeting)
+      : rank_{rank}, ranks_{ranks}, crowded_{ranks > cores()}, x_{x}, shared_{shared}, meeting_{&meeting} {}
+
+  void operator()() {
+    for (std::size_t begin = 0; begin < x_.size(); begin += part) {
+      auto const n    = std::min(part, x_.size() - begin);
+      auto const half = (half_ ^= 1) * part * static_cast<std::size_t>(ranks_);
+      auto const at   = [&](int r) { return shared_ + half + part * static_cast<std::size_t>(r); };
+      std::copy_n(x_.data() + begin, n, at(rank_));
+      meeting_->meet(rank_, ranks_, ++turn_, crowded_);
+      auto const mine     = chorale::share(n, rank_, ranks_);
+      auto* __restrict to = at(0);
+      for (int r = 1; r < ranks_; ++r) {
+        auto const* __restrict from = at(r);
+        for (auto i = mine.begin; i < mine.end; ++i) to[i] += from[i];
+      }
+      meeting_->meet(rank_, ranks_, ++turn_, crowded_);
+      std::copy_n(at(0), n, x_.data() + begin);
+    }
+  }
+
+ private:
+  int rank_, ranks_;
+  bool crowded_;
+  chorale::Span<float> x_;
+  float* shared_;
+  BareMeeting* meeting_;
+  std::size_t turn_ = 0, half_ = 0;
+};
+
+inline double bare_copies_processes(int ranks, std::size_t bytes) {
+  auto meeting = SharedBytes{sizeof(BareMeeting)};
+  auto memory  = SharedBytes{2 * sizeof(float) * BareCopies::part * static_cast<std::size_t>(ranks)};
+  return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
+    auto x = std::vector<float>(bytes / sizeof(float));
+    return times_of(rank, ranks, x, BareCopies{rank, ranks, x, memory.as<float>(), *meeting.as<BareMeeting>()});
+  });
+}
+
 }  // namespace bench

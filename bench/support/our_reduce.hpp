@@ -6,6 +6,7 @@
 #include "ranks.hpp"
 
 #include <chorale/reduce/auto.hpp>
+#include <chorale/reduce/copied.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/pairwise.hpp>
@@ -22,15 +23,20 @@
 
 namespace bench {
 
-/// One rank, with the same operation started anew for each call, as BucketedReducer does it.
+/// One rank. An operation that can be under way is made once and restarted for each call, as BucketedReducer does it.
 template <class R, class E>
 Times our_times(E& at, chorale::Span<float> x) {
-  auto operation = idle_operation(R{}, at);
-  auto tag       = std::uint32_t{0};
-  return times_of(at.rank(), at.size(), x, [&] {
-    operation.restart(at, x, chorale::Op::sum, chorale::Tag{tag++}, chorale::CallSite::here());
-    operation.finish();
-  });
+  auto tag        = std::uint32_t{0};
+  auto const rows = [&](auto&& all_reduce) { return times_of(at.rank(), at.size(), x, all_reduce); };
+  if constexpr (chorale::ResumableReduce<R, E>) {
+    auto operation = idle_operation(R{}, at);
+    return rows([&] {
+      operation.restart(at, x, chorale::Op::sum, chorale::Tag{tag++}, chorale::CallSite::here());
+      operation.finish();
+    });
+  } else {
+    return rows([&] { R{}.all_reduce(at, x, chorale::Op::sum, chorale::Tag{tag++}); });
+  }
 }
 
 /// body(endpoint, x) on every rank, connected over threads, shared memory or loopback TCP.
@@ -58,6 +64,17 @@ double with_shared_memory(int ranks, std::size_t bytes, Body body) {
   });
 }
 
+/// x is memory of the program's own: what it sends is copied into shared memory and out of it.
+template <class Body>
+double with_own_buffers(int ranks, std::size_t bytes, Body body) {
+  auto const transport = chorale::SharedMemoryTransport{.name = "bench-reduce-own-" + std::to_string(getpid())};
+  return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
+    auto at = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
+    auto x  = std::vector<float>(bytes / sizeof(float));
+    return body(at, chorale::Span<float>{x});
+  });
+}
+
 template <class Body>
 double with_tcp(int ranks, std::size_t bytes, Body body) {
   auto const transport = chorale::TcpTransport{.addresses = chorale::free_loopback_addresses(ranks)};
@@ -76,6 +93,8 @@ template <class R>
 double over_threads(int ranks, std::size_t bytes) { return with_threads(ranks, bytes, reduces(R{})); }
 template <class R>
 double over_shared_memory(int ranks, std::size_t bytes) { return with_shared_memory(ranks, bytes, reduces(R{})); }
+template <class R>
+double over_own_buffers(int ranks, std::size_t bytes) { return with_own_buffers(ranks, bytes, reduces(R{})); }
 template <class R>
 double over_tcp(int ranks, std::size_t bytes) { return with_tcp(ranks, bytes, reduces(R{})); }
 

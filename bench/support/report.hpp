@@ -74,7 +74,7 @@ inline std::string this_program() {
 /// A script of bench/support: where Bazel puts it, else below the current folder.
 inline std::string script(std::string const& name) {
   auto const path   = "bench/support/" + name;
-  auto const beside = this_program() + ".runfiles/_main/" + path;
+  auto const beside = this_program() + ".runfiles/chorale/" + path;
   for (auto const& place : {beside, path})
     if (access(place.c_str(), R_OK) == 0) return place;
   throw std::runtime_error{"chorale: " + path + " is not here. Try: to start this in the folder of the sources."};

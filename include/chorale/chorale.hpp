@@ -42,6 +42,7 @@
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives.hpp>
+#include <chorale/reduce/copied.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/hierarchical.hpp>

@@ -65,6 +65,7 @@ constexpr auto reduces    = std::tuple{
     Named<TopK<10>>{"`TopK<10>`"},
     Named<Reproducible<64>>{"`Reproducible<64>`"},
     Named<DirectAllReduce>{"`DirectAllReduce`"},
+    Named<CopiedAllReduce>{"`CopiedAllReduce`"},
     Named<HierarchicalAllReduce<>>{"`HierarchicalAllReduce`"}};
 constexpr auto transports = std::tuple{
     Named<LocalTransport>{"`LocalTransport`"}, Named<SharedMemoryTransport>{"`SharedMemoryTransport`"},

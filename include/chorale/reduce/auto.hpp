@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -71,6 +72,22 @@ struct AutoTable {
   }
 };
 
+namespace detail {
+
+/// An endpoint whose ranks read each other's memory only within a part of it, which is memory().
+template <class E>
+concept ExposesArena = SharedMemoryEndpoint<E> && requires(E& at) { at.memory(); };
+
+template <ExposesArena E, class T>
+bool is_in_arena(E& at, Span<T> x) {
+  auto const arena = at.memory();
+  auto const first = reinterpret_cast<std::byte const*>(x.data());
+  return std::less_equal<>{}(arena.data(), first) &&
+         std::less_equal<>{}(first + x.size_bytes(), arena.data() + arena.size());
+}
+
+}  // namespace detail
+
 /// An all-reduce under way by the algorithm that was chosen for its size. See AutoAllReduce.
 template <Endpoint E, Reducible T>
 class AutoOperation {
@@ -83,7 +100,7 @@ class AutoOperation {
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
     CHORALE_EXPECTS(table_ != nullptr || forced_ != Algorithm::automatic,
                     "an AutoOperation that knows no group cannot choose; take it from AutoAllReduce::start()");
-    chosen_ = forced_ != Algorithm::automatic ? forced_ : table_->choice(x.size_bytes());
+    chosen_ = forced_ != Algorithm::automatic ? forced_ : choice(at, x);
     with_chosen([&](auto& operation) { operation.restart(at, x, op, tag, where); });
   }
 
@@ -98,6 +115,12 @@ class AutoOperation {
   }
 
  private:
+  Algorithm choice(E& at, Span<T> x) const {
+    if constexpr (detail::ExposesArena<E>)
+      if (detail::is_in_arena(at, x)) return Algorithm::direct;
+    return table_->choice(x.size_bytes());
+  }
+
   template <class F>
   void with_chosen(F&& f) {
     switch (chosen_) {
@@ -132,7 +155,8 @@ class AutoOperation {
 /// forced  the algorithm to use instead; then nothing is tried out
 /// model   of the network, the same on all ranks: predicted_time() chooses, as for advise(), and nothing is tried out
 /// keeps   a value and its copies serve one group, where nothing else is under way at the first use. Rank 0's times
-///         decide for all
+///         decide for all. Over SharedMemoryTransport what lies in the arena on all ranks is reduced in place, by
+///         DirectAllReduce, and the others are tried out for what does not
 /// cost    the chosen algorithm's; cost() is the ring's. The first use takes five all-reduces of each algorithm and
 ///         each size in AutoTable, up to 4 MiB
 /// order   the chosen algorithm's: bits may differ between runs, since times do. Force one where that matters
@@ -205,7 +229,7 @@ struct AutoAllReduce {
     auto x     = std::vector<float>(AutoTable::sizes.back() / sizeof(float));
     for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
       for (std::size_t a = 1; a < AutoTable::algorithms; ++a)
-        if (SharedMemoryEndpoint<E> || static_cast<Algorithm>(a) != Algorithm::direct)
+        if (static_cast<Algorithm>(a) != Algorithm::direct || (SharedMemoryEndpoint<E> && !detail::ExposesArena<E>))
           table.seconds[row][a] = seconds_of(at, Span<float>{x}.first(AutoTable::sizes[row] / sizeof(float)),
                                              static_cast<Algorithm>(a));
     broadcast(at, Span<AutoTable>{&table, 1});

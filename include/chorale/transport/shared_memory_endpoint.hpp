@@ -10,6 +10,7 @@
 #include <chorale/transport/shared_memory_seat.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -48,6 +49,22 @@ class HostEndpoint {
     expect_rank(peer);
     return hub().file.arena(peer);
   }
+
+  /// A rank's memory for copies of what lies elsewhere. See MeetingEndpoint.
+  Bytes copies() const { return hub().file.copies(rank()); }
+  ConstBytes copies_of(Rank peer) const {
+    expect_rank(peer);
+    return hub().file.copies(peer);
+  }
+
+  /// 0 or 1: the half of copies() to use now, which is another one than after the call before.
+  unsigned next_half() { return here_->rank.half ^= 1U; }
+
+  /// Returns when all ranks have called this as often. What each has written before, all may read afterwards.
+  ///
+  /// tag     of the announced operation that the ranks are in: they compare it
+  /// throws  Disagreement when a rank came here in another operation; PeerLost
+  void meet(Tag tag);
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -265,6 +282,32 @@ inline HostEndpoint::pending HostEndpoint::leave(Tag tag) {
   turn.store(ticket.turn, std::memory_order_release);
   hub().ring_others(rank());
   return {pending::Kind::leave, here_->rank, rank(), tag, ticket};
+}
+
+inline void HostEndpoint::meet(Tag tag) {
+  CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has Failures::apart");
+  auto& here       = here_->rank;
+  auto const turn  = ++here.meetings;
+  auto const ours  = seat().announced(tag);
+  auto const which = turn % 2;
+  auto& mine       = hub().member(rank()).meetings;
+  mine.about[which] = {ours.sequence, ours.fingerprint, static_cast<std::uint32_t>(tag)};
+  mine.turn.store(turn, std::memory_order_release);
+  hub().ring_others(rank());
+  auto missing       = Rank{0};                                       // the first that may not be here yet
+  auto const are_here = [&] {
+    hub().check(rank());
+    for (; missing < size(); ++missing) {
+      auto const& other = hub().member(missing).meetings;
+      if (other.turn.load(std::memory_order_acquire) < turn) return false;
+      auto const& theirs = other.about[which];
+      if (theirs.sequence != ours.sequence || theirs.fingerprint != ours.fingerprint)
+        seat().mismatch(missing, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint}, ours);
+    }
+    return true;
+  };
+  seat().wait(tag, "meet", are_here, [&] { return std::min(missing, size() - 1); });
+  seat().has_moved();
 }
 
 inline void HostEndpoint::expect_in_arena(ConstBytes bytes) const {

@@ -24,13 +24,13 @@ namespace chorale {
 ///   HostVerdict  the first cause of a failure
 ///   HostMember   [P]      where each rank stands, what it exposes and what it announced
 ///   lanes        [P * P]  messages from one rank to another: a HostLane, 64 slots, a stage
-///   arenas       [P]      memory that the ranks use in place of their own
+///   arenas       [P]      memory that the ranks use in place of their own, and behind each what meet() goes with
 ///   the plan of the first rank, as text
 ///
 /// keeps   every number in it is checked before it is used as an index or a size: a process that is ill cannot take
 ///         another with it
 inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
-inline constexpr std::uint32_t host_wire_version = 2;
+inline constexpr std::uint32_t host_wire_version = 3;
 inline constexpr int max_host_ranks              = 256;
 inline constexpr unsigned host_slots = 64;                            // messages per lane; windows per rank
 inline constexpr std::size_t refusal_bytes       = 1'024;
@@ -138,6 +138,20 @@ struct alignas(64) HostWindow {
   std::uint32_t tag, fingerprint;
 };
 
+/// How often a rank has come to a meeting of all ranks, and in which operation it came there.
+///
+/// keeps   about[t % 2] is that of meeting t. It is written again for meeting t + 2, when all ranks have come to t + 1,
+///         and so have read it
+struct HostMeetings {
+  struct About {
+    std::uint64_t sequence;
+    std::uint32_t fingerprint, tag;
+  };
+
+  alignas(64) std::atomic<std::uint64_t> turn;
+  std::array<About, 2> about;
+};
+
 struct HostMember {
   static constexpr std::size_t remembered = 128;                      // operations; more than a lane holds messages
 
@@ -149,6 +163,7 @@ struct HostMember {
   alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
   std::atomic<std::uint32_t> asleep, listens;                         // only then; it counts what moves, asleep or not
   alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
+  HostMeetings meetings;
   std::array<HostWindow, host_slots> windows;
   std::array<HostOperation, remembered> operations;
   std::array<HostAccount, 2> accounts;                                // of the rank's thread; of the one that watches
@@ -183,6 +198,7 @@ static_assert(std::is_trivially_copyable_v<HostPrefix> && std::is_standard_layou
 /// Where everything is. A function of four numbers that all ranks agree on.
 struct HostLayout {
   static constexpr std::size_t page = 4'096, segments = 8;            // segments: of one lane's stage
+  static constexpr std::size_t copies = 256 << 10;                    // bytes of a rank, for HostEndpoint::copies()
 
   int world;
   std::size_t ring, arena, plan;                                      // bytes: per lane, per rank, in all
@@ -200,13 +216,15 @@ struct HostLayout {
   constexpr std::size_t members() const { return verdict() + pages(sizeof(HostVerdict)); }
   constexpr std::size_t lanes() const { return members() + pages(ranks() * sizeof(HostMember)); }
   constexpr std::size_t arenas() const { return lanes() + ranks() * ranks() * lane(); }
-  constexpr std::size_t plan_text() const { return arenas() + ranks() * pages(arena); }
+  constexpr std::size_t plan_text() const { return arenas() + ranks() * (pages(arena) + copies); }
   constexpr std::size_t bytes() const { return plan_text() + pages(plan); }
 
   constexpr std::size_t lane(Rank from, Rank to) const {
     return lanes() + (static_cast<std::size_t>(from) * ranks() + static_cast<std::size_t>(to)) * lane();
   }
-  constexpr std::size_t arena_of(Rank rank) const { return arenas() + static_cast<std::size_t>(rank) * pages(arena); }
+  constexpr std::size_t arena_of(Rank rank) const {
+    return arenas() + static_cast<std::size_t>(rank) * (pages(arena) + copies);
+  }
 };
 
 /// The file in this process's memory. Does not own the mapping.
@@ -230,6 +248,9 @@ struct HostFile {
     return base + layout.lane(from, to) + layout.stage() + i % HostLayout::segments * layout.segment();
   }
   Bytes arena(Rank rank) const { return {base + layout.arena_of(rank), layout.arena}; }
+  Bytes copies(Rank rank) const {
+    return {base + layout.arena_of(rank) + HostLayout::pages(layout.arena), HostLayout::copies};
+  }
 
   /// Bytes of a rank's arena as another process named them. Throws Error when they are not in it.
   Bytes in_arena(Rank rank, std::uint64_t place, std::uint64_t size) const {

@@ -59,6 +59,8 @@ struct HostRank {
   std::vector<HostOutbox> outboxes;                                   // [peer]
   std::vector<HostInbox> inboxes;                                     // [peer]
   std::array<bool, host_slots> in_use{};                              // windows that peers may still need
+  std::uint64_t meetings = 0;                                         // of all ranks, so far
+  unsigned half          = 0;                                         // of its copies: the one that was used last
   std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
   bool may_go_on = false;                                             // something moved since, and more may at once
   unsigned in_vain = 0;                                               // calls of progress() since something moved

@@ -111,6 +111,19 @@ concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t byt
   at.hold(bytes);
 };
 
+/// An endpoint whose ranks copy parts of their own memory where all others can read them. See CopiedAllReduce.
+///
+/// keeps   copies() has the same number of bytes on all ranks, and two halves, so that one can be written while the other
+///         is read. A rank reads a half after a meeting that its writer came to after it wrote. The writer writes it
+///         again after the next meeting, which its readers come to after they have read
+template <class E>
+concept MeetingEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
+  { at.copies() }        -> std::same_as<Bytes>;
+  { at.copies_of(peer) } -> std::same_as<ConstBytes>;
+  { at.next_half() }     -> std::same_as<unsigned>;                 // 0, 1, 0, ..; the same on all ranks
+  at.meet(tag);                                                     // returns when all ranks have called it as often
+};
+
 /// An endpoint whose ranks are no threads: the transport runs a body on each of them, in turns, in the calling thread.
 ///
 /// all     endpoints of one group, in the order of ranks
