@@ -13,9 +13,10 @@
 //   pull_rows    the same rows
 //   empty        a pull of a version that the worker has: nothing
 //
-// The limit is the same bytes one way over sockets by hand; nothing is done with them. The peer is torch RPC, the
-// faster of two settings, of which one takes shared memory; its server does what ours does, by add_, index_add_ and
-// index_select. `ratio` is our faster transport to that, `tcp_ratio` ours over TCP to that.
+// The limit is the same bytes one way over sockets by hand; nothing is done with them. `worked` is a dense push or pull
+// by hand that does the same work: the server receives and adds, or sends, and each call is answered. The peer is torch
+// RPC, the faster of two settings, of which one takes shared memory; its server does what ours does, by add_, index_add_
+// and index_select. `ratio` is our faster transport to that, `tcp_ratio` ours over TCP to that.
 //
 // The peer needs Debian's python3-torch, or an interpreter with it that CHORALE_PYTHON names. Without it the program
 // says so and leaves it out.
@@ -70,6 +71,7 @@ std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
                        std::to_string(servers) + " --measure ";
   auto all           = std::vector<Contender>{};
   for (std::string const who : {"tcp", "shared_memory", "limit"}) all.push_back({who, measure + who});
+  if (what.is_dense()) all.push_back({"worked", measure + "worked"});
   for (std::string const transports : {"uv", "shm,uv"})
     if (peer)
       all.push_back({"torch RPC over " + transports,
@@ -78,7 +80,7 @@ std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
   return all;
 }
 
-/// all   ours over TCP and shared memory, the limit, then peers
+/// all   ours over TCP and shared memory, the limit, for dense calls the one by hand, then peers
 void print(Goal const& goal, int servers, std::vector<Contender> const& all, bool json) {
   auto const empty  = goal.what.name == "empty";
   auto const bytes  = empty ? 0.0 : static_cast<double>(goal.what.bytes);
@@ -94,8 +96,13 @@ void print(Goal const& goal, int servers, std::vector<Contender> const& all, boo
   number("tcp_", all[0]);
   number("shared_memory_", all[1]);
   number("tcp_limit_", all[2]);
-  if (all.size() > 3) {
-    auto const peer = best(all.begin() + 3, all.end());
+  auto const peers = all.begin() + (goal.what.is_dense() ? 4 : 3);
+  if (goal.what.is_dense()) {
+    number("tcp_worked_", all[3]);
+    row.add("tcp_of_worked", all[3].median() / all[0].median(), "%.2f");
+  }
+  if (peers != all.end()) {
+    auto const peer = best(peers, all.end());
     row.add("peer", peer.name);
     number("peer_", peer);
     row.add("tcp_ratio", peer.median() / all[0].median(), "%.2f");
@@ -124,6 +131,7 @@ void report(int rounds, bool json, std::string const& only, std::vector<int> con
 double measure_of(std::string const& who, PsCase const& what, int servers) {
   if (who == "tcp") return bench::ps_over_tcp(what, servers);
   if (who == "shared_memory") return bench::ps_over_shared_memory(what, servers);
+  if (who == "worked") return bench::worked_ps(what, servers);
   return bench::bare_ps(what);
 }
 
@@ -139,8 +147,8 @@ int main(int argc, char** argv) try {
   flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--servers", servers, "one or more numbers")->check(CLI::Range(1, 16))->capture_default_str();
   flags.add_option("--case", only, "one of the above, else all");
-  flags.add_option("--measure", measure, "tcp, shared_memory or limit: print its microseconds")
-      ->check(CLI::IsMember({"tcp", "shared_memory", "limit"}));
+  flags.add_option("--measure", measure, "tcp, shared_memory, limit or worked: print its microseconds")
+      ->check(CLI::IsMember({"tcp", "shared_memory", "limit", "worked"}));
   CLI11_PARSE(flags, argc, argv);
   if (measure.empty()) return report(rounds, json, only, servers), 0;
   for (auto const& goal : goals)

@@ -17,7 +17,7 @@
 //   shared_memory_own  buffers of the program's own        limit: copied in, summed and copied out by hand; peer: MPI
 //   tcp                buffers anywhere, over loopback     limit: ring or exchange over sockets, by hand; peer: both
 //
-// Gloo needs Debian's libgloo-dev. MPI is every library whose mpirun CHORALE_MPI lists (paths with colons between them),
+// Gloo needs Debian's libgloo-dev. MPI is every library whose mpirun CHORALE_MPI lists, paths with colons between them,
 // or else the mpirun of PATH: Open MPI, MPICH, Intel MPI, from Debian, PyPI or by hand. The program compiles
 // bench/support/mpi_peer.cpp for each. What is missing is named and left out.
 #include "support/bare_direct.hpp"
@@ -187,7 +187,8 @@ int main(int argc, char** argv) try {
   flags.add_flag("--all", options.all, "a row for every contender, too");
   flags.add_option("--rounds", options.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
       ->capture_default_str();
-  flags.add_option("--only", options.only, "one transport")->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp"}));
+  flags.add_option("--only", options.only, "one transport")
+      ->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp"}));
   flags.add_option("--ranks", options.ranks, "one or more numbers")->check(CLI::Range(2, 64))->capture_default_str();
   flags.add_option("--largest", options.largest, "bytes; the sizes above are left out")->capture_default_str();
   flags.add_option("--measure", key, "one contender, TRANSPORT/NAME, and print its microseconds");

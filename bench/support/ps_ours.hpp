@@ -13,6 +13,8 @@
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -28,6 +30,7 @@ struct PsCase {
   std::size_t bytes;                                                       // of one worker's call; 4: an empty one
 
   bool pushes() const { return name.starts_with("push"); }
+  bool is_dense() const { return name.ends_with("dense"); }
 };
 
 inline constexpr int ps_workers                = 2;
@@ -36,11 +39,21 @@ inline constexpr std::size_t ps_width          = 64;                       // fl
 inline constexpr std::size_t ps_table_rows     = 200'000;
 inline constexpr std::size_t ps_rows           = 20'480;                   // in one call
 
+inline int calls_of_block(PsCase const& what) {
+  return static_cast<int>(std::clamp<std::size_t>((128 << 20) / what.bytes, 1, 200));
+}
+
+/// How often blocks_of() calls.
+inline int calls_of(PsCase const& what) {
+  auto const repeats = Repeats{what.bytes};
+  return (repeats.warm_up() + repeats.blocks) * calls_of_block(what);
+}
+
 /// Blocks of calls of one worker, after a quarter as many of warm-up.
 template <class Call>
 Times blocks_of(PsCase const& what, Call&& call) {
   auto const repeats = Repeats{what.bytes};
-  auto const calls   = static_cast<int>(std::clamp<std::size_t>((128 << 20) / what.bytes, 1, 200));
+  auto const calls   = calls_of_block(what);
   auto times         = Times{};
   for (int block = -repeats.warm_up(); block < repeats.blocks; ++block) {
     auto const start = std::chrono::steady_clock::now();
@@ -139,6 +152,140 @@ inline double ps_over_shared_memory(PsCase const& what, int servers) {
   auto const name = "bench-ps-" + std::to_string(getpid());
   return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20,
                                                               .failures = chorale::Failures::apart});
+}
+
+/// A parameter server by hand: sockets, and what must be done with the bytes. No frames, checks, versions or limits of
+/// time. A worker pushes its gradients and waits for a byte from each server, or sends a byte and receives the values.
+class WorkedSockets {
+ public:
+  static constexpr std::size_t most = 256 << 10;                           // bytes a call: they stay in the cache
+
+  WorkedSockets(BareMesh const& mesh, PsCase const& what, int servers, int rank)
+      : mesh_{&mesh}, servers_{servers}, rank_{rank}, pushes_{what.pushes()}, data_(what.bytes / sizeof(float)),
+        came_(most / sizeof(float)) {}
+
+  /// One call of a worker.
+  void call() {
+    auto talks = std::vector<Talk>{};
+    for (int s = 0; s < servers_; ++s) {
+      auto const part = chorale::share(data_.size(), s, servers_);
+      auto const mine = std::as_writable_bytes(chorale::Span<float>{data_}.subspan(part.begin, part.size()));
+      talks.push_back({mesh_->between(rank_, ps_workers + s), mine, {}, {}});
+    }
+    for (int idle = 0, open = servers_; open > 0; ++idle) {
+      if (idle > 2) sched_yield();
+      for (auto& one : talks) {
+        if (one.over) continue;
+        auto const moved = pushes_ ? send_then_byte(one) : byte_then_receive(one);
+        idle             = moved ? 0 : idle;
+        open -= one.over ? 1 : 0;
+      }
+    }
+  }
+
+  /// Serves so many calls of each worker.
+  void serve(int calls) {
+    auto const part = chorale::share(data_.size(), rank_ - ps_workers, servers_);
+    auto const mine = chorale::Span<float>{data_}.subspan(part.begin, part.size());
+    auto talks      = std::vector<Talk>{};
+    for (int w = 0; w < ps_workers; ++w)
+      talks.push_back({mesh_->between(rank_, w), std::as_writable_bytes(mine), {}, {}});
+    auto left = std::vector<int>(talks.size(), calls);
+    for (int idle = 0, open = ps_workers * calls; open > 0; ++idle) {
+      if (idle > 2) sched_yield();
+      for (std::size_t w = 0; w < talks.size(); ++w) {
+        auto& one = talks[w];
+        if (left[w] == 0) continue;
+        if (pushes_ ? add_then_byte(one, mine) : byte_then_send(one)) idle = 0;
+        if (!one.over) continue;
+        one = {one.socket, one.bytes, {}, {}};
+        --left[w];
+        --open;
+      }
+    }
+  }
+
+ private:
+  struct Talk {
+    int socket;
+    chorale::Bytes bytes;
+    std::size_t moved;
+    bool asked, over = false;
+  };
+
+  static std::size_t moved(ssize_t n) {
+    expect(n > 0 || (n < 0 && errno == EAGAIN));
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+  }
+  static std::size_t receive(int socket, void* to, std::size_t n) { return moved(recv(socket, to, n, 0)); }
+  static std::size_t give(int socket, void const* from, std::size_t n) {
+    return moved(send(socket, from, n, MSG_NOSIGNAL));
+  }
+
+  static bool send_some(Talk& talk) {
+    auto const n = give(talk.socket, talk.bytes.data() + talk.moved, std::min(most, talk.bytes.size() - talk.moved));
+    talk.moved += n;
+    return n != 0;
+  }
+  static bool byte_in(Talk& talk) {
+    auto byte = std::byte{};
+    return receive(talk.socket, &byte, 1) == 1;
+  }
+  static bool byte_out(Talk& talk) {
+    auto const byte = std::byte{1};
+    return give(talk.socket, &byte, 1) == 1;
+  }
+
+  static bool send_then_byte(Talk& talk) {
+    if (talk.moved < talk.bytes.size()) return send_some(talk);
+    return talk.over = byte_in(talk);
+  }
+  static bool byte_then_receive(Talk& talk) {
+    if (!talk.asked) return talk.asked = byte_out(talk);
+    auto const n = receive(talk.socket, talk.bytes.data() + talk.moved, std::min(most, talk.bytes.size() - talk.moved));
+    talk.moved += n;
+    talk.over = talk.moved == talk.bytes.size();
+    return n != 0;
+  }
+  static bool byte_then_send(Talk& talk) {
+    if (!talk.asked) return talk.asked = byte_in(talk);
+    auto const any = send_some(talk);
+    talk.over      = talk.moved == talk.bytes.size();
+    return any;
+  }
+  /// SGD as the numbers arrive: values -= 0.01 gradients.
+  bool add_then_byte(Talk& talk, chorale::Span<float> values) {
+    if (talk.moved == talk.bytes.size()) return talk.over = byte_out(talk);
+    auto const done = talk.moved / sizeof(float), odd = talk.moved % sizeof(float);
+    auto* const to  = reinterpret_cast<std::byte*>(came_.data());
+    if (odd != 0) std::memcpy(to, &split_[static_cast<std::size_t>(talk.socket) % split_.size()], odd);
+    auto const n = receive(talk.socket, to + odd, std::min(most - odd, talk.bytes.size() - talk.moved));
+    auto const whole = (odd + n) / sizeof(float);
+    auto* __restrict x       = values.data() + done;
+    auto const* __restrict g = came_.data();
+    for (std::size_t i = 0; i < whole; ++i) x[i] -= 0.01F * g[i];
+    std::memcpy(&split_[static_cast<std::size_t>(talk.socket) % split_.size()], to + whole * sizeof(float),
+                (odd + n) % sizeof(float));
+    talk.moved += n;
+    return n != 0;
+  }
+
+  BareMesh const* mesh_;
+  int servers_, rank_;
+  bool pushes_;
+  std::vector<float> data_, came_;
+  std::array<float, 1'024> split_{};                                       // [socket] a float that has arrived in part
+};
+
+/// Microseconds of a dense call by a parameter server by hand.
+inline double worked_ps(PsCase const& what, int servers) {
+  auto const mesh = BareMesh{ps_workers + servers};
+  return on_processes(ps_workers + servers, what.bytes, Cores::any, [&](int rank) {
+    auto sockets = WorkedSockets{mesh, what, servers, rank};
+    if (rank < ps_workers) return blocks_of(what, [&] { sockets.call(); });
+    sockets.serve(calls_of(what));
+    return Times{};
+  });
 }
 
 /// The same bytes over sockets by hand, between two workers and one that takes or gives them: the medium's limit.
