@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,29 @@ TEST_CASE("a header that promises far more than there is takes no memory for it"
                  Contains("ends after 84"));
   CHECK_THAT(complaint(idx_bytes(8, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, 84)),
              Contains("byte 4: the sizes 4294967295 x 4294967295 are more than 2^63"));
+}
+
+TEST_CASE("a gzip too small for what its header promises is refused before it is unpacked", "[data]") {
+  auto const in    = Folder{};
+  auto const bomb  = in.gzipped("bomb.gz", idx_bytes(8, {0xFFFFFFFF, 28, 28}, 4U << 20));  // of 4 MiB
+  auto const size  = std::filesystem::file_size(bomb);
+  REQUIRE(size < (1U << 20));
+  CHECK_THAT(complaint(in, bomb),
+             Contains("bomb.gz: byte 16: the header promises 4294967295 x 28 x 28 = 3367254359280 bytes of data, but a "
+                      "file of " + std::to_string(size) + " packed bytes holds at most " + std::to_string(size * 1032)));
+}
+
+TEST_CASE("a gzip is unpacked no further than its header promises", "[data]") {
+  auto const in   = Folder{};
+  auto longer     = images(4);
+  longer.resize(longer.size() + (8U << 20));                               // zeros, which are packed well
+  CHECK_THAT(complaint(in, in.gzipped("longer.gz", longer)),
+             Contains("longer.gz: byte 40: the data of 4 x 2 x 3 = 24 bytes ends here, but the file goes on"));
+  auto const most = in.gzipped("most.gz", images(1'000'000, 1, 1));        // nothing is refused that deflate can do
+  CHECK(data::idx(most, in.gzipped("l.gz", labels(1'000'000))).size() == 1'000'000);
+  auto zeros = idx_bytes(8, {1, 4096, 4096}, 0);
+  zeros.resize(zeros.size() + (16U << 20));
+  CHECK(data::idx(in.gzipped("zeros.gz", zeros), in.plain("one", labels(1))).size() == 1);
 }
 
 TEST_CASE("a gzip that is none, damaged or cut off is refused", "[data]") {

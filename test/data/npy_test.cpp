@@ -154,4 +154,12 @@ TEST_CASE("two npy files are rows and their targets", "[data][npy]") {
                     Contains("x: 3 rows, but ") && Contains("y has 1"));
 }
 
+TEST_CASE("a gzip too small for what its shape promises is refused before it is unpacked", "[data][npy]") {
+  auto const in   = Folder{};
+  auto const file = in.gzipped("bomb.gz", file_of(header("'<f4'", "(400000, 1000000)"), 4U << 20));
+  CHECK_THROWS_WITH(data::read_npy<float>(file),
+                    Contains("the shape 400000 x 1000000 promises 1600000000000 bytes, but a file of ") &&
+                        Contains("packed bytes holds at most"));
+}
+
 }  // namespace npy_test

@@ -5,6 +5,7 @@
 #include <chorale/core/types.hpp>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -53,6 +55,26 @@ class ByteSource {
 
   /// What errors call the part of the file that is being read: "record 3, byte 120".
   void part(char const* kind, std::uint64_t number) { kind_ = kind, number_ = number; }
+
+  /// The most bytes that the whole file can hold, unpacked; nothing for what has no size, such as a pipe.
+  ///
+  /// source  zlib's technical details: deflate packs at most 1032 bytes into one
+  std::optional<std::uint64_t> most() const {
+    struct stat status {};
+    if (::fstat(file_.number, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+    return static_cast<std::uint64_t>(status.st_size) * (unpack_ ? 1032 : 1);
+  }
+
+  /// Refuses a header that promises more than the file can hold, before any memory is taken for it.
+  ///
+  /// bytes    that are to follow; promise: such as "the header promises 24 bytes of data"
+  void expect_room_for(std::uint64_t bytes, std::string const& promise) const {
+    auto const holds = most();
+    if (!holds || (offset_ <= *holds && bytes <= *holds - offset_)) return;
+    if (!unpack_) fail(*holds, promise + ", but the file ends after " + std::to_string(*holds - offset_), again);
+    fail(promise + ", but a file of " + std::to_string(*holds / 1032) + " packed bytes holds at most " +
+             std::to_string(*holds), again);
+  }
 
   /// Up to out.size() bytes; fewer only at the end of the file.
   std::size_t read(Bytes out) { return unpack_ ? read_unpacked(out) : read_plain(out); }

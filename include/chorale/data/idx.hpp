@@ -65,7 +65,8 @@ inline std::vector<std::size_t> read_idx_header(ByteSource& file, std::uint8_t d
 
 /// Reads an IDX file of bytes with `dimensions` dimensions.
 ///
-/// cost    memory in proportion to the bytes that are there, whatever the header promises
+/// cost    memory in proportion to the bytes that are there, whatever the header promises; of a packed file no more is
+///         unpacked than the header promises, and nothing when the file is too small to hold that
 /// throws  BadFile when anything is missing, left over, or not what the format says
 /// source  "The MNIST database of handwritten digits": 00 00 type dimensions, sizes as big-endian u32, data
 inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) {
@@ -81,9 +82,10 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
   }
   text += " = " + std::to_string(total);
 
+  auto const promise = "the header promises " + text + " bytes of data";
+  file.expect_room_for(total, promise);
   if (auto const got = file.append(idx.bytes, total); got < total)         // grows with what is there
-    file.fail("the header promises " + text + " bytes of data, but the file ends after " + std::to_string(got),
-              ByteSource::again);
+    file.fail(promise + ", but the file ends after " + std::to_string(got), ByteSource::again);
   auto const end = file.offset();
   auto beyond    = std::array<std::uint8_t, 1>{};
   if (file.read(std::as_writable_bytes(Span<std::uint8_t>{beyond})) != 0)

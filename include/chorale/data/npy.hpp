@@ -106,6 +106,8 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
       fail("the shape " + text + " has more than 2^63 bytes", ByteSource::again);
     count *= size;
   }
+  auto const promise   = "the shape " + text + " promises " + std::to_string(count * sizeof(T)) + " bytes";
+  file.expect_room_for(count * sizeof(T), promise);
   auto array           = NpyArray<T>{.shape = header.shape, .values = {}};
   constexpr auto piece = (std::size_t{1} << 20) / sizeof(T);
   while (array.values.size() < count) {                    // grows with what is there, not with what is promised
@@ -113,9 +115,7 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
     array.values.resize(before + std::min(count - before, std::max(piece, before)));
     auto const room = std::as_writable_bytes(Span<T>{array.values}.subspan(before));
     if (auto const got = file.read(room); got < room.size())
-      file.fail("the shape " + text + " promises " + std::to_string(count * sizeof(T)) +
-                    " bytes, but the file ends after " + std::to_string(before * sizeof(T) + got),
-                ByteSource::again);
+      file.fail(promise + ", but the file ends after " + std::to_string(before * sizeof(T) + got), ByteSource::again);
   }
   auto beyond    = std::array<std::byte, 1>{};
   auto const end = file.offset();
