@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/output_file.hpp>
 #include <chorale/core/types.hpp>
 
 #include <fcntl.h>
@@ -23,11 +24,13 @@ namespace chorale {
 /// keeps   `path` is untouched until commit(); without commit(), or after a kill, the bytes are gone: they have no name
 ///         before. Where there are no files without names (NFS, no /proc), and for the moment of renaming, it is
 ///         "<path>.partial-<process>-<n>", which nobody reads, and which a kill may leave
-/// throws  BadFile when there is no room, no right or no folder; `path` is as it was, and nothing lies beside it
+///         A symbolic link stays one: its target is replaced, in the folder where that is
+/// throws  BadFile when there is no room, no right or no folder, and when `path` is something else than a regular file:
+///         a device, a FIFO, a folder; `path` is as it was, and nothing lies beside it
 class WriteAside {
  public:
   /// named   from the beginning, also where that need not be
-  explicit WriteAside(std::filesystem::path path, bool named = false) : path_{std::move(path)} {
+  explicit WriteAside(std::filesystem::path const& path, bool named = false) : path_{output_file(path)} {
     if (!named && ::access(open_files, X_OK) == 0)
       file_ = ::open(folder().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (file_ < 0)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/host.hpp>
+#include <chorale/core/output_file.hpp>
 #include <chorale/data/cache_file.hpp>
 
 #include <fcntl.h>
@@ -47,10 +48,12 @@ inline bool is_called(int file, std::filesystem::path const& name) {
 ///         After a kill a "<path>.partial-<host>-<process>-<n>" is left, which nobody reads and the next writer on
 ///         that host removes: one that lives has a lock on its own. Where a disk has no locks, it stays
 /// cost    a buffer of 1 MiB; one system call for each
-/// throws  BadFile when there is no room, no right or no folder; nothing is left beside `path` then
+/// throws  BadFile when there is no room, no right or no folder, and when `path` is a device, a FIFO or a folder; nothing
+///         is left beside `path` then
 class CacheWriter {
  public:
-  CacheWriter(std::filesystem::path path, std::array<std::uint8_t, 4> types) : path_{std::move(path)} {
+  CacheWriter(std::filesystem::path const& path, std::array<std::uint8_t, 4> types)
+      : path_{output_file(path)} {
     header_.types = types;
     remove_left_over();
     for (int n = 0; file_.number < 0; ++n) begin(n);

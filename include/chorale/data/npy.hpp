@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/output_file.hpp>
 #include <chorale/data/byte_source.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/npy_header.hpp>
@@ -128,7 +129,7 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
 /// Writes a .npy file, as numpy.save would.
 ///
 /// values  row-major
-/// throws  BadFile when it cannot be written
+/// throws  BadFile when it cannot be written, and when the path is that of a device, a FIFO or a folder
 template <class T>
 void write_npy(std::filesystem::path const& path, std::vector<std::size_t> const& shape, Span<T const> values) {
   auto count = std::size_t{1};
@@ -137,7 +138,7 @@ void write_npy(std::filesystem::path const& path, std::vector<std::size_t> const
                                               std::to_string(values.size()) + " are given");
   auto const dict = detail::npy_dict((sizeof(T) == 1 ? "|" : "<") + detail::npy_type<T>(), shape);
   auto const size = static_cast<std::uint16_t>(dict.size());
-  auto file       = std::ofstream{path, std::ios::binary};
+  auto file       = std::ofstream{output_file(path), std::ios::binary};
   file << "\x93NUMPY" << '\1' << '\0' << static_cast<char>(size & 0xFF) << static_cast<char>(size >> 8) << dict;
   file.write(reinterpret_cast<char const*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
   file.close();

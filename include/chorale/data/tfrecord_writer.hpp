@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/crc32c.hpp>
+#include <chorale/core/output_file.hpp>
 #include <chorale/data/tfrecord.hpp>
 
 #include <zlib.h>
@@ -25,13 +26,14 @@ namespace chorale::data {
 ///   auto to = data::TfRecordWriter{"train-00.tfrecord"};   to.write(example.bytes());   to.close();
 ///
 /// keeps   the file is whole after close(); without it, the last records may be missing
-/// throws  BadFile with the file and how many records were written before
+/// throws  BadFile with the file and how many records were written before, and when the path is that of a device, a
+///         FIFO or a folder; a symbolic link is followed
 class TfRecordWriter {
  public:
   explicit TfRecordWriter(std::filesystem::path file, Compression compression = Compression::none)
       : path_{std::move(file)} {
     CHORALE_EXPECTS(compression != Compression::detect, "a writer has to be told how to pack");
-    file_.reset(std::fopen(path_.c_str(), "wb"));
+    file_.reset(std::fopen(output_file(path_).c_str(), "wb"));
     if (!file_) fail("cannot be made", errno);
     if (compression == Compression::none) return;
     pack_           = std::make_unique<Pack>();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/output_file.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,7 +33,8 @@ inline double wall_time() {
 /// A file that a run writes while it goes on. Its folder is made where it is missing.
 ///
 /// keeps   what is written here is with the system when the call returns: it survives this process, not a power cut
-/// throws  BadFile with the file, the byte and the reason; the file then ends where that write was to begin
+/// throws  BadFile with the file, the byte and the reason; the file then ends where that write was to begin. Also when
+///         the path is that of a device, a FIFO or a folder; a symbolic link is followed
 class RunFile {
  public:
   enum class Open { fresh, append };                       // fresh: what was there before is gone
@@ -42,7 +44,7 @@ class RunFile {
       auto code = std::error_code{};
       std::filesystem::create_directories(path_.parent_path(), code);      // if it fails, so does open()
     }
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (how == Open::fresh ? O_TRUNC : 0), 0666);
+    file_ = ::open(output_file(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (how == Open::fresh ? O_TRUNC : 0), 0666);
     if (file_ < 0) fail("cannot be opened for writing", errno);
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail("has no size", errno);
@@ -92,8 +94,10 @@ class RunFile {
 
 /// Makes `text` the content of a file in one step: whoever reads it meanwhile sees the old text or the new one.
 ///
-/// throws  BadFile; the old file is then as it was
-inline void replace_file(std::filesystem::path const& path, std::string_view text) {
+/// keeps   a symbolic link stays one: its target is replaced
+/// throws  BadFile; the old file is then as it was. Also when the path is that of a device, a FIFO or a folder
+inline void replace_file(std::filesystem::path const& name, std::string_view text) {
+  auto const path  = output_file(name);
   auto const aside = path.string() + ".partial-" + std::to_string(::getpid());
   auto code        = std::error_code{};
   try {

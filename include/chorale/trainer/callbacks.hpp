@@ -221,7 +221,7 @@ struct ModelCheckpointOptions {
 /// Callback: writes the variables after each epoch, or after each that is the best so far. Only the chief writes.
 ///
 /// keeps   a file is whole or as it was before. To go on from where a run was cut off is FitOptions::checkpoints
-/// throws  BadFile when the file cannot be written
+/// throws  BadFile when the file cannot be written. See Trainer::save
 /// source  tf.keras.callbacks.ModelCheckpoint, save_weights_only
 class ModelCheckpoint {
  public:

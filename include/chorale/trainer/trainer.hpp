@@ -86,7 +86,9 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
 
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
-  /// throws    BadFile when the file cannot be written; an old file is then untouched
+  /// file      a symbolic link stays one: the file that it leads to is replaced
+  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; what was there is then
+  ///           untouched
   void save(std::filesystem::path const& file) const {
     if (live_.is_chief()) save_weights(file, copies_[0].net.variables());
   }
