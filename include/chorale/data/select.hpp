@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -67,7 +68,9 @@ class Ranged : public Pipe<Ranged<D>> {
   static constexpr bool stable = Stable<D>;
 
   Ranged(D from, Every which) : from_{std::move(from)}, which_{which} {
-    CHORALE_EXPECTS(which.step > 0, "shard deals elements out to at least one part");
+    CHORALE_EXPECTS(which.step > 0 && which.step <= std::numeric_limits<std::size_t>::max() / 2,
+                    "shard deals elements out to at least one part, got " +
+                        std::to_string(static_cast<std::ptrdiff_t>(which.step)));
     CHORALE_EXPECTS(which.step == 1 || which.first < which.step,
                     "shard: there is no part " + std::to_string(which.first) + " of " + std::to_string(which.step));
   }

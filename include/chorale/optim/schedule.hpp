@@ -96,10 +96,13 @@ class PiecewiseEpochs {
 /// A learning rate: a number, or one of the schedules above.
 class Rate {
  public:
-  Rate(float constant) : rule_{constant} {}
-  Rate(LinearWarmup warmup) : rule_{warmup} {}
-  Rate(ExponentialDecay decay) : rule_{decay} {}
-  Rate(CosineDecay decay) : rule_{decay} {}
+  Rate(float constant) : rule_{constant} {
+    CHORALE_EXPECTS(constant >= 0 && std::isfinite(constant),
+                    "a learning rate is 0 or more, got " + std::to_string(constant));
+  }
+  Rate(LinearWarmup warmup) : rule_{warmup} { check_steps("LinearWarmup", warmup.steps, 0); }
+  Rate(ExponentialDecay decay) : rule_{decay} { check_steps("ExponentialDecay", decay.decay_steps, 1); }
+  Rate(CosineDecay decay) : rule_{decay} { check_steps("CosineDecay", decay.decay_steps, 1); }
   Rate(PiecewiseEpochs decay) : rule_{decay} {}
 
   float operator()(Moment t) const {
@@ -113,6 +116,11 @@ class Rate {
   }
 
  private:
+  static void check_steps(std::string const& schedule, std::int64_t steps, std::int64_t least) {
+    CHORALE_EXPECTS(steps >= least, schedule + " takes " + std::to_string(least) + " steps or more, got " +
+                                        std::to_string(steps));
+  }
+
   std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs> rule_;
 };
 

@@ -16,12 +16,6 @@
 
 namespace chorale {
 
-/// The end of a step, for callbacks that look at each.
-struct StepEnd {
-  std::size_t step = 0;                                                    // of the epoch, from 1
-  Scores scores{};                                                         // of the epoch so far
-};
-
 /// Numbers of a callback that a checkpoint keeps, so that a run that goes on decides as one that was not cut off.
 struct CallbackState {
   std::string name;

@@ -169,6 +169,11 @@ class ReduceLROnPlateau {
       : options_{std::move(options)}, monitor_{options_.monitor, options_.min_delta, options_.better} {
     CHORALE_EXPECTS(options_.factor > 0 && options_.factor < 1,
                     "ReduceLROnPlateau takes a factor between 0 and 1, got " + std::to_string(options_.factor));
+    CHORALE_EXPECTS(options_.patience >= 0 && options_.cooldown >= 0,
+                    "ReduceLROnPlateau waits 0 epochs or more, got patience " + std::to_string(options_.patience) +
+                        " and cooldown " + std::to_string(options_.cooldown));
+    CHORALE_EXPECTS(options_.min_rate >= 0, "ReduceLROnPlateau keeps the learning rate at 0 or above, got min_rate " +
+                                                std::to_string(options_.min_rate));
   }
 
   void on_fit_begin(auto&) { monitor_.forget(); }
@@ -229,7 +234,9 @@ class ModelCheckpoint {
   static constexpr auto name       = std::string_view{"model_checkpoint"};
 
   explicit ModelCheckpoint(ModelCheckpointOptions options = {})
-      : options_{std::move(options)}, monitor_{options_.monitor, 0, options_.better} {}
+      : options_{std::move(options)}, monitor_{options_.monitor, 0, options_.better} {
+    CHORALE_EXPECTS(!options_.file.empty(), "ModelCheckpoint needs the name of a file, got \"\"");
+  }
 
   void on_fit_begin(auto const&) { monitor_.forget(); }
   void on_epoch_end(auto const& trainer, int epoch, Epoch& done) {

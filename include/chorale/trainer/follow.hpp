@@ -112,6 +112,9 @@ template <class Trainer, Dataset Data>
 std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions const& options,
                              std::function<void(Followed const&)> const& said = {}) {
   CHORALE_EXPECTS(trainer.live().is_all_local(), "an evaluator is one process, but this trainer has replicas in others");
+  CHORALE_EXPECTS(options.epochs >= 0 && options.every.count() >= 0,
+                  "FollowOptions::epochs and FollowOptions::every must be 0 or more, got " +
+                      std::to_string(options.epochs) + " and " + std::to_string(options.every.count()) + " ms");
   auto const from   = detail::say_once(options.checkpoints);
   auto const epochs = static_cast<std::uint64_t>(options.epochs);
   auto all          = std::vector<Followed>{};

@@ -11,6 +11,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -73,6 +74,12 @@ class Scores {
   Totals totals_;
 };
 
+/// The end of a step, for callbacks that look at each.
+struct StepEnd {
+  std::size_t step = 0;                                                    // of the epoch, from 1
+  Scores scores{};                                                         // of the epoch so far
+};
+
 /// What one pass over the data gave.
 struct Epoch {
   Scores scores{};                                                         // means over all rows, as training went on
@@ -97,7 +104,36 @@ struct Epoch {
   }
 };
 
-/// What fit returns: one entry for each epoch.
-using History = std::vector<Epoch>;
+/// What fit returns: one entry for each epoch that this call of fit has trained. It is empty where there was nothing left
+/// to train, because a checkpoint is of a run that is complete or that a callback had stopped, and in a process that only
+/// serves.
+///
+/// throws  BadArgument when an epoch is asked for that is not there
+class History {
+ public:
+  std::size_t size() const { return epochs_.size(); }
+  bool empty() const { return epochs_.empty(); }
+  auto begin() const { return epochs_.begin(); }
+  auto end() const { return epochs_.end(); }
+
+  /// 0-based, from the first epoch of this call.
+  Epoch const& operator[](std::size_t i) const {
+    if (i < size()) return epochs_[i];
+    throw BadArgument{"epoch " + std::to_string(i) + " of a History is asked for, and it has " +
+                          std::to_string(size()) + (empty() ? ": fit had nothing left to train here." : "."),
+                      empty() ? std::string{empty_advice} : "a number below " + std::to_string(size()) + "."};
+  }
+  Epoch const& front() const { return (*this)[0]; }
+  Epoch const& back() const { return (*this)[empty() ? 0 : size() - 1]; }
+  Epoch& back() { return const_cast<Epoch&>(std::as_const(*this).back()); }
+
+  void push_back(Epoch const& epoch) { epochs_.push_back(epoch); }
+
+ private:
+  static constexpr auto empty_advice =
+      "asking empty() first. More FitOptions::epochs train on, and another folder of checkpoints begins again.";
+
+  std::vector<Epoch> epochs_;
+};
 
 }  // namespace chorale

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <chorale/checkpoint/checkpoint_options.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <atomic>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace chorale {
@@ -31,6 +33,24 @@ struct FitOptions {
   std::size_t summary_every   = 0;                                         // updates between Scalars; 0: after each epoch
   std::size_t steps_per_epoch = 0;                                         // 0: a whole pass; else epochs go on where the
 };                                                                         // last one stopped, pass after pass
+
+/// Refuses numbers that fit cannot work with.
+///
+/// throws  BadArgument with the first of them
+inline void check_counts(FitOptions const& options) {
+  auto const at_least_0 = [](std::string const& name, int value, std::string const& what_to_try) {
+    if (value < 0)
+      throw BadArgument{"FitOptions::" + name + " is " + std::to_string(value) + ", and must be 0 or more.",
+                        what_to_try};
+  };
+  at_least_0("epochs", options.epochs, "the number of the last epoch, counted from 1.");
+  at_least_0("initial_epoch", options.initial_epoch, "the number of epochs that were trained before.");
+  at_least_0("compare_every", options.compare_every, "the steps from one comparison to the next, or 0 for none.");
+  if (options.initial_epoch > options.epochs)
+    throw BadArgument{"FitOptions::initial_epoch is " + std::to_string(options.initial_epoch) + ", and epochs is " +
+                          std::to_string(options.epochs) + ": no epoch is between them.",
+                      "epochs above initial_epoch: it is the number of the last epoch, as in Keras."};
+}
 
 /// What predict returns: one row for each row of the data, in its order.
 struct Predictions {

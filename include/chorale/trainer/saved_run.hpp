@@ -175,6 +175,19 @@ class SavedRun {
       if (options.log) options.log(first_line(error));
     }
   }
+  /// For who started a run again that has ended: a line in the log.
+  ///
+  /// epoch   epochs that the checkpoint has; epochs: FitOptions::epochs
+  void say_nothing_left(int epoch, int epochs) const {
+    auto const& options = checkpoints_.options();
+    auto const what     = "the run in " + options.folder.string() +
+                      (epoch >= epochs ? " is complete: epoch " + std::to_string(epoch)
+                                       : " was stopped by a callback after epoch " + std::to_string(epoch));
+    if (options.log)
+      options.log(what + " of " + std::to_string(epochs) + ", so nothing is trained. Try: " +
+                  (epoch >= epochs ? "more epochs" : "fit without that callback") +
+                  " to go on, or another folder to begin again.");
+  }
   void say_goes_on() { Ended::remove_from(checkpoints_.options().folder); }
 
  private:

@@ -57,7 +57,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   /// train      a dataset of batches; the last one may be smaller, and need not divide by the replicas. The same in
   ///            every process of the job, which all call fit; the chief shows the progress
   /// callbacks  callbacks and sinks, which are told how it goes in this order. See Callback, Sink
-  /// returns    loss, metrics, steps and seconds of each epoch
+  /// returns    loss, metrics, steps and seconds of each epoch that was trained; none, and a line in the log of the
+  ///            checkpoints that says so, when the run that they are of is complete
   /// throws     NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it, and when copies
   ///            of a variable have drifted apart; BadArgument when a batch does not fit the model, or the data is empty;
   ///            what the dataset and the callbacks throw. The variables are then those of the step before.
@@ -83,6 +84,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     audience.fit_begins();
     auto at = resume(saved, options, audience.states());
     if (at.found != 0) audience.resumed();
+    if (at.found != 0 && saved && (stopped_ || at.epoch >= options.epochs))
+      saved->say_nothing_left(static_cast<int>(at.epoch), options.epochs);
     for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
       bool const shown_here = options.show == Show::progress && live_.is_chief();
       if (shown_here)
@@ -117,6 +120,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   using Header = std::array<float, plan::header>;
 
   static void check(FitOptions const& options) {
+    check_counts(options);
     CHORALE_EXPECTS(options.accumulate >= 1 && (options.accumulate == 1 || gives_plain_sums<R>),
                     "an update takes the gradients of at least one batch, and of one under a Reduce that rounds, leaves out "
                     "or orders them; got FitOptions::accumulate " + std::to_string(options.accumulate));
