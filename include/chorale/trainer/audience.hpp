@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/observe/sink.hpp>
+#include <chorale/trainer/callback_names.hpp>
 #include <chorale/trainer/history.hpp>
 
 #include <array>
@@ -49,7 +50,8 @@ concept sees_steps = requires(C& c, SeenBy<C, Trainer>& trainer, StepEnd const& 
 
 }  // namespace detail
 
-/// Takes part in a fit: any class with one of these functions. One that it does not have costs nothing.
+/// Takes part in a fit: any class with one of these functions. One that it does not have costs nothing. A function of
+/// another name that is near one of these, or of a right name with other parameters, is refused.
 ///
 ///   on_fit_begin(trainer)             before the first epoch; on_resume(trainer) after it, when a checkpoint was found
 ///   on_epoch_begin(trainer, epoch)    from 0
@@ -91,7 +93,9 @@ class Audience {
   static constexpr bool sees_scalars = (ScalarSink<typename detail::NotOptional<C>::type> || ...);
   static constexpr bool sees_steps   = (detail::sees_steps<typename detail::NotOptional<C>::type, Trainer> || ...);
 
-  explicit Audience(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {}
+  explicit Audience(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {
+    (check_names<typename detail::NotOptional<C>::type>(), ...);
+  }
 
   void fit_begins() {
     each([](auto& c, auto& trainer) {
@@ -162,6 +166,15 @@ class Audience {
   }
 
  private:
+  /// One that does not take part has its sentence already.
+  template <class Of>
+  static void check_names() {
+    if constexpr (takes_part<Of>) {
+      static_cast<void>(sizeof(detail::HasNoNearName<Of>));
+      static_cast<void>(sizeof(detail::CanBeCalled<Of, detail::SeenBy<Of, Trainer>>));
+    }
+  }
+
   void each(auto&& tell) {
     std::apply([&](auto&... c) { (tell_one(tell, c), ...); }, all_);
   }
