@@ -12,10 +12,10 @@
 
 namespace chorale::test {
 
-template <class Net>
+template <class Net, class Loss = loss::MeanSquaredError>
 void check_gradients() {
-  auto const batch = tiny::batch<float>(5, Net::input::size, Net::output::size);
-  auto copy        = nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{}).instantiate(Cpu{}, 3);
+  auto const batch = tiny::batch<typename Loss::target>(5, Net::input::size, Loss::targets(Net::output::size));
+  auto copy        = nn::compile<Net>(Loss{}, optim::SGD{}).instantiate(Cpu{}, 3);
   auto const loss  = [&] { return copy.value_and_gradient(batch.view(), 0, [](std::size_t) {}, Together{}).value; };
 
   loss();

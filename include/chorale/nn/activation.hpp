@@ -81,11 +81,13 @@ struct SiLU : detail::Elementwise<Activation::silu> {
   using stage = detail::Elementwise<Activation::silu>::stage_with<D, In, 100>;
 };
 
-/// exp(x) / Σ exp(x), over each row. The losses take logits: leave it off a network that is trained with them.
+/// exp(x) / Σ exp(x), over each row. At the end of a network it needs a loss of probabilities, such as
+/// loss::SparseCrossEntropyOfProbabilities; without it, loss::SparseCrossEntropy learns the same from logits.
 ///
 /// x, y    (B, N)
 struct Softmax {
   static constexpr std::string_view name = "softmax";
+  static constexpr bool gives_probabilities = true;
 
   template <class In>
   static constexpr void check() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/random.hpp>
+#include <chorale/nn/flatten.hpp>
 #include <chorale/nn/instance.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
@@ -9,6 +10,7 @@
 #include <array>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace chorale::nn {
@@ -22,6 +24,28 @@ concept PrecisionPolicy = requires {
 };
 template <class Net>
 concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
+
+template <class L>
+concept takes_logits = requires { requires L::takes_logits; };
+template <class L>
+concept takes_probabilities = requires { requires L::takes_probabilities; };
+
+/// What the outputs of a network are, as far as its last layer says; one that changes shapes alone says nothing.
+enum class Outputs { unknown, probabilities, products };
+
+template <class N>
+constexpr Outputs outputs_of(Outputs before) {
+  if constexpr (std::is_same_v<typename N::layer, Flatten>) return before;
+  else if constexpr (requires { requires N::layer::gives_probabilities; }) return Outputs::probabilities;
+  else if constexpr (requires { N::apply::products; }) return Outputs::products;
+  else return Outputs::unknown;
+}
+template <class... N>
+constexpr Outputs outputs_of(List<N...>) {
+  auto last = Outputs::unknown;
+  ((last = outputs_of<N>(last)), ...);
+  return last;
+}
 
 }  // namespace detail
 
@@ -69,6 +93,16 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
   static_assert(requires { typename Loss::target; },
                 "chorale: the loss argument is not a loss. Use loss::SparseCrossEntropy, loss::CrossEntropy, or "
                 "loss::MeanSquaredError");
+  if constexpr (requires { typename Net::nodes; }) {
+    constexpr auto outputs = detail::outputs_of(typename Net::nodes{});
+    static_assert(!detail::takes_logits<Loss> || outputs != detail::Outputs::probabilities,
+                  "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies softmax "
+                  "itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
+                  "loss::CrossEntropyOfProbabilities");
+    static_assert(!detail::takes_probabilities<Loss> || outputs != detail::Outputs::products,
+                  "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax at its end, "
+                  "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+  }
   static_assert(
       optim::Optimizer<Optimizer>,
       "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "

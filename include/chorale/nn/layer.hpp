@@ -33,6 +33,7 @@ struct Site {
 ///                                    a moving average has a momentum, and comes after the trained ones
 ///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
 ///                                    where it gives dx; see Together
+///   L::gives_probabilities           optional: true when each row of y adds up to 1
 ///   apply::products                  optional: multiplications of one row in forward, where it has a product
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);

@@ -15,6 +15,10 @@
 ///   compute<D>(rows, width, output, target, d_output)
 ///                                     the sum over rows, and its gradient by the outputs
 ///   queue<D>(.., sum)                 the same of a device that QueuesWork: target is there, and the sum is left there
+///   takes_logits                      optional: true when it applies softmax itself. nn::compile then refuses a network
+///                                     that ends with nn::Softmax
+///   takes_probabilities               optional: true when it takes what nn::Softmax gives. nn::compile then refuses a
+///                                     network that ends with a Dense or a convolution
 namespace chorale::loss {
 
 /// -log softmax(logits)[label]
@@ -24,6 +28,7 @@ namespace chorale::loss {
 /// source    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 struct SparseCrossEntropy {
   using target = int;
+  static constexpr bool takes_logits = true;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
   void check(std::size_t rows, std::size_t classes, int const* labels) const {
@@ -50,6 +55,7 @@ struct SparseCrossEntropy {
 /// source             tf.keras.losses.CategoricalCrossentropy(from_logits=True)
 struct CrossEntropy {
   using target = float;
+  static constexpr bool takes_logits = true;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
   template <class D>
@@ -61,6 +67,61 @@ struct CrossEntropy {
   void queue(std::size_t rows, std::size_t classes, float const* logits, float const* wanted, float* d_logits,
              SumOfRows to) const {
     Kernels<D>::cross_entropy(rows, classes, logits, wanted, d_logits, to);
+  }
+};
+
+/// -log p[label] of the probabilities p that nn::Softmax gives. On CPUs.
+///
+/// Without nn::Softmax and with SparseCrossEntropy the same network learns the same, in one pass less and with a gradient
+/// that is exact also where a probability is near 0.
+///
+/// probabilities   (B, classes); one below 1e-7 counts as 1e-7, also in the gradient, so that a row which is certain and
+///                 wrong has a finite loss and still learns
+/// labels          (B), each in [0, classes)
+/// throws          BadArgument when a label is out of range
+/// source          tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False), whose epsilon is the same
+struct SparseCrossEntropyOfProbabilities {
+  using target = int;
+  static constexpr bool takes_probabilities = true;
+  static constexpr std::size_t targets(std::size_t) { return 1; }
+
+  void check(std::size_t rows, std::size_t classes, int const* labels) const {
+    SparseCrossEntropy{}.check(rows, classes, labels);
+  }
+  template <class D>
+  float compute(std::size_t rows, std::size_t classes, float const* probabilities, int const* labels,
+                float* d_probabilities) const {
+    check(rows, classes, labels);
+    return Kernels<D>::sparse_cross_entropy_of_probabilities(rows, classes, probabilities, labels, d_probabilities);
+  }
+  template <class D>
+  void queue(std::size_t, std::size_t, float const*, int const*, float*, SumOfRows) const {
+    static_assert(sizeof(D) == 0,
+                  "chorale: loss::SparseCrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of "
+                  "the network and use loss::SparseCrossEntropy, which takes logits and learns the same");
+  }
+};
+
+/// -Σ target · log p of the probabilities p that nn::Softmax gives. On CPUs. See SparseCrossEntropyOfProbabilities.
+///
+/// probabilities, targets    (B, classes); a probability below 1e-7 counts as 1e-7
+/// source                    tf.keras.losses.CategoricalCrossentropy(from_logits=False), which also divides each row of
+///                           probabilities by its sum
+struct CrossEntropyOfProbabilities {
+  using target = float;
+  static constexpr bool takes_probabilities = true;
+  static constexpr std::size_t targets(std::size_t width) { return width; }
+
+  template <class D>
+  float compute(std::size_t rows, std::size_t classes, float const* probabilities, float const* wanted,
+                float* d_probabilities) const {
+    return Kernels<D>::cross_entropy_of_probabilities(rows, classes, probabilities, wanted, d_probabilities);
+  }
+  template <class D>
+  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+    static_assert(sizeof(D) == 0,
+                  "chorale: loss::CrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of the "
+                  "network and use loss::CrossEntropy, which takes logits and learns the same");
   }
 };
 

@@ -84,6 +84,42 @@ struct Loops {
     return sum;
   }
 
+  /// The smallest probability whose logarithm is taken; those below it count as this one.
+  static constexpr float least_probability = 1e-7F;
+
+  /// Sum over rows of -log p[label], and its gradient by the probabilities.
+  ///
+  /// p, d_p    (rows, classes); d_p = -onehot(label) / p
+  /// labels    (rows), each in [0, classes)
+  /// source    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False)
+  static float sparse_cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
+                                                     int const* labels, float* d_p) {
+    auto sum = 0.0F;
+    std::fill_n(d_p, rows * classes, 0.0F);
+    for (std::size_t r = 0; r < rows; ++r, p += classes, d_p += classes) {
+      auto const label = static_cast<std::size_t>(labels[r]);
+      auto const at    = std::max(p[label], least_probability);
+      sum -= std::log(at);
+      d_p[label] = -1.0F / at;
+    }
+    return sum;
+  }
+
+  /// Sum over rows of -Σ target · log p, and its gradient by the probabilities.
+  ///
+  /// p, targets, d_p    (rows, classes); d_p = -target / p
+  /// source             tf.keras.losses.CategoricalCrossentropy(from_logits=False)
+  static float cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
+                                              float const* targets, float* d_p) {
+    auto sum = 0.0F;
+    for (std::size_t i = 0; i < rows * classes; ++i) {
+      auto const at = std::max(p[i], least_probability);
+      sum -= targets[i] * std::log(at);
+      d_p[i] = -targets[i] / at;
+    }
+    return sum;
+  }
+
   /// Sum over rows of the mean over outputs of (output - target)^2, and its gradient by the outputs.
   ///
   /// source    tf.keras.losses.MeanSquaredError

@@ -112,7 +112,7 @@ struct Ports {
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),
 ///               bind(Ports), read_from(x), forward(), backward(); the last three allocate nothing of ours
 ///   sgd, adam   update rules over flat arrays
-///   sparse_cross_entropy, cross_entropy, squared_error
+///   sparse_cross_entropy, cross_entropy, squared_error, and of Cpu the first two _of_probabilities
 ///               loss over rows and its gradient
 ///   ToPlain     a class as those, from any layout to rows of float; Rounded, of a device that keeps halves, the way back
 ///   copy, add   an activation to another place, or onto another one
