@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dependency that a package of the system installed."""
+"""Dependencies that packages of the system installed."""
 
 def _system_package(ctx):
     for name in ctx.attr.headers + ctx.attr.found_by_compiler:
@@ -24,6 +24,24 @@ system_package = repository_rule(
         "root": attr.string(default = "/usr/include"),
         # The Debian package that installs them.
         "package": attr.string(mandatory = True),
+        "build_file": attr.label(mandatory = True),
+    },
+    local = True,
+)
+
+# Links folders that need not be there. Bazel looks at the target of a link in each build, and at what a repository rule
+# has asked only when the rule is run again: whether there is a package is therefore asked by glob(), in the BUILD file.
+def _optional_package(ctx):
+    for folder, link in ctx.attr.folders.items():
+        ctx.symlink(folder, link)
+    ctx.symlink(ctx.attr.build_file, "BUILD")
+
+optional_package = repository_rule(
+    implementation = _optional_package,
+    attrs = {
+        # Where each folder would be, and its name in this repository.
+        "folders": attr.string_dict(mandatory = True),
+        # Has a target that is empty where glob() finds nothing.
         "build_file": attr.label(mandatory = True),
     },
     local = True,

@@ -2,21 +2,11 @@
 # why      an optional peer: bench/reduce reduces the same buffers with it, where libgloo-dev is installed
 # home     https://github.com/facebookincubator/gloo
 # licence  BSD-3-Clause
-def _gloo(ctx):
-    found = ctx.path("/usr/include/gloo/allreduce.h").exists
-    if found:
-        ctx.symlink("/usr/include/gloo", "include/gloo")
-    ctx.symlink(ctx.attr.found if found else ctx.attr.absent, "BUILD")
-
-_optional_gloo = repository_rule(
-    implementation = _gloo,
-    attrs = {"absent": attr.label(), "found": attr.label()},
-    local = True,
-)
+load("//third_party:system.bzl", "optional_package")
 
 def repository(name):
-    _optional_gloo(
+    optional_package(
         name = name,
-        absent = Label("//third_party/gloo:absent.BUILD"),
-        found = Label("//third_party/gloo:system.BUILD"),
+        build_file = Label("//third_party/gloo:system.BUILD"),
+        folders = {"/usr/include/gloo": "include/gloo"},
     )

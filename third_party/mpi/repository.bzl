@@ -2,26 +2,14 @@
 # why      optional: MpiTransport, and a peer of bench/reduce, where libopenmpi-dev is installed
 # home     https://www.open-mpi.org
 # licence  BSD-3-Clause
-_FOLDERS = [
-    "/usr/lib/x86_64-linux-gnu/openmpi/include",
-    "/usr/lib/aarch64-linux-gnu/openmpi/include",
-]
-
-def _mpi(ctx):
-    found = [folder for folder in _FOLDERS if ctx.path(folder + "/mpi.h").exists]
-    if found:
-        ctx.symlink(found[0], "include")
-    ctx.symlink(ctx.attr.found if found else ctx.attr.absent, "BUILD")
-
-_optional_mpi = repository_rule(
-    implementation = _mpi,
-    attrs = {"absent": attr.label(), "found": attr.label()},
-    local = True,
-)
+load("//third_party:system.bzl", "optional_package")
 
 def repository(name):
-    _optional_mpi(
+    optional_package(
         name = name,
-        absent = Label("//third_party/mpi:absent.BUILD"),
-        found = Label("//third_party/mpi:system.BUILD"),
+        build_file = Label("//third_party/mpi:system.BUILD"),
+        folders = {
+            "/usr/lib/aarch64-linux-gnu/openmpi/include": "include_aarch64",
+            "/usr/lib/x86_64-linux-gnu/openmpi/include": "include_x86_64",
+        },
     )

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# An optional package is seen by the first build after it was installed, and not any more after it was removed, without a
+# new server of Bazel and without another command. A folder of the test stands for the system's.
+set -eu
+chorale=$(dirname "$(readlink -f WORKSPACE)")
+work=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")          # not in TEST_TMPDIR: Bazel refuses to run in its own output
+mkdir "$work/workspace"
+failed=0
+
+bazel() {
+  (cd "$work/workspace" && env -i HOME="$work" USER=consumer PATH=/usr/bin:/bin \
+    bazel --output_user_root="$work/out" --max_idle_secs=10 "$@" 2> "$work/said") || { cat "$work/said" >&2; return 1; }
+}
+clean() {
+  bazel shutdown > /dev/null 2>&1 || true
+  chmod -R u+w "$work"
+  rm -rf "$work"
+}
+trap clean EXIT
+
+cp "$chorale/.bazelversion" "$work/workspace/"
+touch "$work/workspace/BUILD"
+{
+  cat << END
+workspace(name = "consumer")
+local_repository(name = "chorale", path = "$chorale")
+load("@chorale//third_party/bazel:system.bzl", "bazel_system_repositories")
+bazel_system_repositories()
+load("@chorale//third_party:system.bzl", "optional_package")
+END
+  # package NAME HEADER LINK: with the target of third_party/NAME, and folders of the test
+  package() {
+    echo "optional_package(name = \"$1\", build_file = \"@chorale//third_party/$1:system.BUILD\"," \
+      "folders = {\"$work/system/$1\": \"$3\"})"
+  }
+  package mpi mpi.h include_x86_64
+  package gloo allreduce.h include/gloo
+  package libtorch torch/torch.h include
+} > "$work/workspace/WORKSPACE"
+
+# check WHEN NAME DEFINE yes|no: whether the target has the define
+check() {
+  local target answer=no
+  target=$(bazel query --output=build "@$2//:$2")
+  [[ $target != *"\"$3\""* ]] || answer=yes
+  if [[ $answer == "$4" ]]; then echo "PASSED: $2 $1: $3 is defined: $4"
+  else echo "FAILED: $2 $1: $3 is defined: $answer"; printf '%s\n' "$target"; failed=1; fi
+}
+all() { check "$1" mpi CHORALE_HAVE_MPI "$2"; check "$1" gloo CHORALE_HAVE_GLOO "$2"; check "$1" libtorch CHORALE_HAVE_LIBTORCH "$2"; }
+
+all "before it is installed" no
+mkdir -p "$work/system/mpi" "$work/system/gloo" "$work/system/libtorch/torch"
+touch "$work/system/mpi/mpi.h" "$work/system/gloo/allreduce.h" "$work/system/libtorch/torch/torch.h"
+all "after it was installed" yes
+rm -r "$work/system"
+all "after it was removed" no
+exit $failed
