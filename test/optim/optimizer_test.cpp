@@ -106,6 +106,30 @@ TEST_CASE("clipping by global norm scales only what is too long", "[optim]") {
   CHECK(clip_factor<Cpu>(g, 0.1F, 1.0F) == 1.0F);                          // the scaled gradient has norm 0.5
 }
 
+TEST_CASE("LinearWarmup grows in equal steps to its target and stays there", "[optim]") {
+  auto const warmup = Rate{LinearWarmup{.initial = 0.1F, .target = 0.5F, .steps = 4}};
+  CHECK(warmup({.step = 0}) == 0.1F);
+  CHECK(warmup({.step = 1}) == Approx(0.2));
+  CHECK(warmup({.step = 3}) == Approx(0.4));
+  CHECK(warmup({.step = 4}) == 0.5F);
+  CHECK(warmup({.step = 1'000'000}) == 0.5F);
+  CHECK(warmup({.step = 2, .rate = 0.7F}) == 0.7F);                        // a callback's rate takes its place
+  CHECK(Rate{LinearWarmup{.initial = 0.1F, .target = 0.5F, .steps = 0}}({.step = 0}) == 0.5F);
+}
+
+TEST_CASE("SGD takes the rate of each step of a warm-up", "[optim]") {
+  check(ten_steps(SGD{.learning_rate = LinearWarmup{.initial = 0.0F, .target = 0.3F, .steps = 6}}),
+        [](double& w, double g, double*, int t) { w -= 0.3 * std::min(t - 1, 6) / 6 * g; });
+}
+
+TEST_CASE("scaled multiplies a rate by the number of replicas", "[optim]") {
+  static_assert(scaled(0.5F, 1) == 0.5F);
+  static_assert(scaled(0.125F, 8) == 1.0F);
+  auto const rate = Rate{LinearWarmup{.initial = 1e-3F, .target = scaled(1e-3F, 4), .steps = 10}};
+  CHECK(rate({.step = 0}) == 1e-3F);
+  CHECK(rate({.step = 10}) == Approx(4e-3));
+}
+
 TEST_CASE("schedules give the rate of their step or epoch", "[optim]") {
   CHECK(Rate{0.5F}({.step = 7}) == 0.5F);
   CHECK(Rate{ExponentialDecay{.initial = 1, .decay_steps = 10, .decay_rate = 0.5F}}({.step = 20}) == Approx(0.25));
