@@ -109,8 +109,7 @@ TEST_CASE("predict gives each row once, in the order of the data", "[trainer]") 
   }
 }
 
-TEST_CASE("buckets are reduced while backward still runs, and the result does not depend on it",
-          "[trainer][mirrored]") {
+TEST_CASE("a loop that reduces all gradients after backward learns the same bits as a Trainer", "[trainer][mirrored]") {
   auto const data  = tiny::Batches<int>{tiny::batch<int>(160, 784, 1), std::vector<std::size_t>(10, 16)};
   auto const model = nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.05F});
   auto trainer     = mirrored(model, 2);
