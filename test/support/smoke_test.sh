@@ -1,10 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# smoke_test.sh PROGRAM: a tiny run ends with the test's loss and accuracy; bad input ends with 2 and one sentence.
+# smoke_test.sh PROGRAM HOW DEVICES LOSS WITHIN ACCURACY [LAUNCH]: a short run on drawn digits reaches the loss and the
+# accuracy that are expected; bad input ends with exit code 2 and one sentence.
+#
+# HOW        alone: one replica; replicas: --replicas 2; cluster: two workers that the program starts as threads;
+#            launched: two processes, started by LAUNCH
+# DEVICES    what the program says of its replicas, "Number of devices: 2"; "-" where it says nothing
+# LOSS       of the test digits, at most WITHIN apart; the same for every strategy that does in each step what one replica
+#            does with the whole batch
+# ACCURACY   of the test digits, at least. Chance gives 0.1
 set -u
 program=$(readlink -f "$1")
+how=$2 devices=$3 loss=$4 within=$5 accuracy=$6
+launch=${7:+$(readlink -f "$7")}
 cd "$TEST_TMPDIR" || exit 1                                # for what it writes
 name=$(basename "$program")
+digits=(--rows 1280)                                       # 1280 to train with, 320 to test with
 failed=0
 
 verdict() {  # verdict RC WHAT
@@ -12,22 +23,45 @@ verdict() {  # verdict RC WHAT
 }
 
 trains() {
-  local out last
-  out=$("$program" --epochs 1 --rows 640 --replicas 1) || return 1
-  last=$(tail -n 1 <<< "$out")
-  [[ $last =~ ^test:\ loss\ [0-9.]+\ accuracy\ [0-9.]+\ \([0-9]+\ images\)$ ]] || { echo "last line: $last"; return 1; }
+  local -a command=("$program" --epochs 3 "${digits[@]}") results
+  local out result
+  case $how in
+    alone) command+=(--replicas 1) ;;
+    replicas) command+=(--replicas 2) ;;
+    cluster) ;;
+    launched) command=("$launch" -n 2 -- "${command[@]}") ;;
+  esac
+  out=$("${command[@]}" 2>&1) || { echo "it ended with $?: $out"; return 1; }
+  if [[ $devices != - && $out != *"Number of devices: $devices"* ]]; then
+    echo "it does not say 'Number of devices: $devices': $out"
+    return 1
+  fi
+  # Each process prints a line; all of them are the same.
+  mapfile -t results < <(grep -oE 'test: loss [0-9.]+ accuracy [0-9.]+ \([0-9]+ images\)$' <<< "$out")
+  if [[ ${#results[@]} != $([[ $how == launched ]] && echo 2 || echo 1) ]]; then
+    echo "${#results[@]} lines with a result: $out"
+    return 1
+  fi
+  for result in "${results[@]}"; do
+    if [[ $result != "${results[0]}" ]]; then echo "processes differ: $out"; return 1; fi
+  done
+  awk -v loss="$loss" -v within="$within" -v least="$accuracy" '
+    { apart = $3 > loss ? $3 - loss : loss - $3
+      if (apart > within || $5 < least || $5 > 1 || $6 != "(320") {
+        print "wanted: loss " loss ", at most " within " apart, accuracy at least " least " on 320 images; got: " $0
+        exit 1 } }' <<< "${results[0]}"
 }
 
 refuses() {  # refuses ARGS...
   local sentence rc
-  sentence=$("$program" --epochs 1 --rows 640 "$@" 2>&1 > /dev/null)
+  sentence=$("$program" --epochs 1 "${digits[@]}" "$@" 2>&1 > /dev/null)
   rc=$?
   [[ $rc == 2 && $sentence == "chorale: "* && $sentence != *"chorale: "*"chorale: "* ]] && return
   echo "exit code $rc (wanted 2), standard error: $sentence"
   return 1
 }
 
-trains; verdict $? "trains for an epoch and prints the test's loss and accuracy"
+trains; verdict $? "trains, and reaches the loss and accuracy that are expected"
 refuses --replicas 0; verdict $? "refuses --replicas 0"
 refuses --replicas 1 --data "$TEST_TMPDIR/missing"; verdict $? "refuses a folder of data that is missing"
 exit $failed
