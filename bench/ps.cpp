@@ -15,8 +15,8 @@
 //
 // The limit is the same bytes one way over sockets by hand; nothing is done with them. `worked` is a dense push or pull
 // by hand that does the same work: the server receives and adds, or sends, and each call is answered. The peer is torch
-// RPC, the faster of two settings, of which one takes shared memory; its server does what ours does, by add_, index_add_
-// and index_select. `ratio` is our faster transport to that, `tcp_ratio` ours over TCP to that.
+// RPC, the faster of two settings, of which one takes shared memory; its server does what ours does, by add_,
+// index_add_ and index_select. `ratio` is our faster transport to that, `tcp_ratio` ours over TCP to that.
 //
 // The peer needs Debian's python3-torch, or an interpreter with it that CHORALE_PYTHON names. Without it the program
 // says so and leaves it out.
