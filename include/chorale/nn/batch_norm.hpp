@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/describe.hpp>
 #include <chorale/nn/layer.hpp>
+
+#include <string>
+#include <string_view>
 
 namespace chorale::nn {
 
@@ -30,6 +34,11 @@ template <class T> concept epsilon_option  = requires { T::epsilon; };
 template <Normalize Over, class... Options>
 struct Normalization {
   static constexpr std::string_view name = "batch_normalization";
+
+  static std::string text() {
+    return std::string{Over == Normalize::over_batch ? "SyncBatchNorm" : "BatchNorm"} + "<momentum=" + word_of(kept()) +
+           ",epsilon=" + word_of(epsilon()) + ">";
+  }
 
   static constexpr float kept() {
     auto momentum = 0.99F;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/describe.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/instance.hpp>
+#include <chorale/nn/layer_lines.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace chorale::nn {
 
@@ -67,6 +71,22 @@ struct Compiled {
   Loss loss;
   Optimizer optimizer;
   std::tuple<Metrics...> metrics;
+
+  /// What ranks compare before they train together, in lines: loss, optimizer and metrics with their options, variables
+  /// with their shapes, layers with their options.
+  std::vector<std::string> lines() const {
+    auto all = std::vector<std::string>{};
+    describe("loss", loss, all);
+    describe("optimizer", optimizer, all);
+    if constexpr (!NamesOptions<Optimizer>) {
+      all.push_back("optimizer learning_rate " + word_of(optimizer.rate(optim::Moment{})));
+      all.push_back("optimizer global_clipnorm " + word_of(static_cast<float>(optimizer.global_clipnorm)));
+    }
+    std::apply([&](auto const&... metric) { (describe("metric", metric, all), ...); }, metrics);
+    for (auto& line : lines_of(plan)) all.push_back(std::move(line));
+    describe_layers<Net>(all);
+    return all;
+  }
 
   /// Variables and optimizer state on one device; the same seed gives the same bits everywhere.
   template <class D>

@@ -3,6 +3,9 @@
 
 #include <chorale/nn/layer.hpp>
 
+#include <string>
+#include <string_view>
+
 namespace chorale::nn {
 
 /// y[b, i, j, f] = bias[f] + the sum over the window at (i, j) of x · kernel[:, :, :, f]
@@ -20,6 +23,12 @@ struct Conv2D {
   static constexpr auto padding          = detail::padding_of<Options...>();
   static constexpr int stride            = detail::stride_or<Options...>(1);
   static constexpr bool biased           = !(detail::bias_option<Options> || ...);
+
+  static std::string text() {
+    constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
+    return "Conv2D<" + std::to_string(Filters) + "," + std::to_string(Kernel) + "," + padding.text() + ",Stride<" +
+           std::to_string(stride) + ">," + std::string{text_of(init)} + (biased ? ">" : ",NoBias>");
+  }
 
   template <class In>
   static constexpr void check() {

@@ -3,6 +3,9 @@
 
 #include <chorale/nn/layer.hpp>
 
+#include <string>
+#include <string_view>
+
 namespace chorale::nn {
 
 /// y = x W + b
@@ -14,6 +17,11 @@ namespace chorale::nn {
 template <int Units, class... Options>
 struct Dense {
   static constexpr std::string_view name = "dense";
+
+  static std::string text() {
+    constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
+    return "Dense<" + std::to_string(Units) + "," + std::string{text_of(init)} + ">";
+  }
 
   template <class In>
   static constexpr void check() {

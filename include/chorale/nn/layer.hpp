@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -31,6 +32,8 @@ struct Site {
 ///   L::template apply<In>::type      the shape that comes out
 ///   L::template apply<In>::variables std::array<VariableSpec, n>
 ///                                    a moving average has a momentum, and comes after the trained ones
+///   L::text()                        optional, static: the layer and its options in one word without spaces: what ranks
+///                                    compare when they connect. Without it they compare type_name<L>()
 ///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
 ///                                    where it gives dx; see Together
 ///   L::gives_probabilities           optional: true when each row of y adds up to 1
@@ -68,6 +71,8 @@ namespace detail {
 struct Padding {
   bool same  = false;
   int pixels = 0;
+
+  std::string text() const { return same ? "Same" : "Pad<" + std::to_string(pixels) + ">"; }
 };
 
 }  // namespace detail

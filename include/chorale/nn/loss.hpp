@@ -14,6 +14,8 @@
 ///   check(rows, width, target)        optional: throws where a target of the host is none
 ///   compute<D>(rows, width, output, target, d_output)
 ///                                     the sum over rows, and its gradient by the outputs
+///   options(visit)                    optional: calls visit(name, value) for each option. Ranks compare these and the
+///                                     loss' type when they connect; other fields are not compared
 ///   queue<D>(.., sum)                 the same of a device that QueuesWork: target is there, and the sum is left there
 ///   takes_logits                      optional: true when it applies softmax itself. nn::compile then refuses a network
 ///                                     that ends with nn::Softmax

@@ -3,6 +3,9 @@
 
 #include <chorale/nn/layer.hpp>
 
+#include <string>
+#include <string_view>
+
 namespace chorale::nn {
 
 namespace detail {
@@ -14,6 +17,11 @@ struct Pool2D {
   static constexpr Pool kind    = P;
   static constexpr auto padding = padding_of<Options...>();
   static constexpr int stride   = stride_or<Options...>(Size);
+
+  static std::string text() {
+    return std::string{P == Pool::max ? "MaxPool2D<" : "AveragePool2D<"} + std::to_string(Size) + "," + padding.text() +
+           ",Stride<" + std::to_string(stride) + ">>";
+  }
 
   template <class In>
   static constexpr void check() {

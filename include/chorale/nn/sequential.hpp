@@ -214,6 +214,7 @@ template <int... D, class... Layers>
   requires(sizeof...(Layers) > 0)
 struct Sequential<Input<D...>, Layers...> {
   using input  = Shape<D...>;                                              // one row
+  using layers = typename detail::Flat<detail::List<>, Layers...>::type;   // as they were written, blocks taken apart
   using chain  = detail::OrderedChain<input, detail::List<Layers...>>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;

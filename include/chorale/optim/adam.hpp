@@ -41,6 +41,15 @@ struct Adam {
   float epsilon         = 1e-7F;
   float global_clipnorm = 0;
 
+  /// Calls visit(name, value) for each option: what ranks compare.
+  void options(auto&& visit) const {
+    visit("learning_rate", learning_rate);
+    visit("beta_1", beta_1);
+    visit("beta_2", beta_2);
+    visit("epsilon", epsilon);
+    visit("global_clipnorm", global_clipnorm);
+  }
+
   float rate(Moment now) const { return learning_rate(now); }
 
   template <class D>
@@ -60,6 +69,16 @@ struct AdamW {
   float beta_2          = 0.999F;
   float epsilon         = 1e-7F;
   float global_clipnorm = 0;
+
+  /// Calls visit(name, value) for each option: what ranks compare.
+  void options(auto&& visit) const {
+    visit("learning_rate", learning_rate);
+    visit("weight_decay", weight_decay);
+    visit("beta_1", beta_1);
+    visit("beta_2", beta_2);
+    visit("epsilon", epsilon);
+    visit("global_clipnorm", global_clipnorm);
+  }
 
   float rate(Moment now) const { return learning_rate(now); }
 

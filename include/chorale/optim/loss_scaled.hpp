@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/optim/optimizer.hpp>
 
 #include <algorithm>
@@ -56,6 +57,13 @@ struct LossScaled : O {
 
   float initial_scale;
   std::int64_t growth_steps;
+
+  /// Calls visit(name, value) for each option, those of O first: what ranks compare.
+  void options(auto&& visit) const {
+    if constexpr (NamesOptions<O>) O::options(visit);
+    visit("initial_scale", initial_scale);
+    visit("growth_steps", growth_steps);
+  }
 };
 
 template <class O>

@@ -27,6 +27,9 @@ struct Update {
 
 /// An update rule: hyperparameters are a value, state is one or more slots for each variable, beside it.
 ///
+///   O::options(visit)   optional: calls visit(name, value) for each hyperparameter: what ranks compare when they
+///                       connect. Without it they compare its type, its first learning rate and its global_clipnorm
+///
 /// order    the same bits in give the same bits out: this is what keeps mirrored variables equal
 template <class O>
 concept Optimizer = requires(O const& optimizer, Update const& update) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
+#include <chorale/core/types.hpp>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +26,14 @@ struct Moment {
   std::optional<float> rate{};                                             // set by a callback: in place of any schedule
 };
 
+/// A schedule with its numbers in one word: "CosineDecay(0.001,1000,0)".
+template <class... Number>
+std::string call_text(std::string const& name, Number... numbers) {
+  auto text = std::string{};
+  ((text += (text.empty() ? name + "(" : std::string{","}) + word_of(numbers)), ...);
+  return text + ")";
+}
+
 /// The rate grows in equal steps from initial to target, and stays there.
 ///
 ///   LinearWarmup{1e-3F, scaled(1e-3F, strategy.num_replicas()), 500}
@@ -33,6 +43,8 @@ struct Moment {
 struct LinearWarmup {
   float initial, target;
   std::int64_t steps;
+
+  std::string text() const { return call_text("LinearWarmup", initial, target, steps); }
 
   float operator()(Moment t) const {
     if (t.step >= steps) return target;
@@ -51,6 +63,8 @@ struct ExponentialDecay {
   std::int64_t decay_steps;
   float decay_rate;
 
+  std::string text() const { return call_text("ExponentialDecay", initial, decay_steps, decay_rate); }
+
   float operator()(Moment t) const {
     return initial * std::pow(decay_rate, static_cast<float>(t.step) / static_cast<float>(decay_steps));
   }
@@ -63,6 +77,8 @@ struct CosineDecay {
   float initial;
   std::int64_t decay_steps;
   float alpha = 0;
+
+  std::string text() const { return call_text("CosineDecay", initial, decay_steps, alpha); }
 
   float operator()(Moment t) const {
     auto const done = static_cast<float>(std::min(t.step, decay_steps)) / static_cast<float>(decay_steps);
@@ -80,6 +96,13 @@ class PiecewiseEpochs {
     CHORALE_EXPECTS(stretches.size() >= 1 && stretches.size() <= stretches_.size(),
                     "PiecewiseEpochs takes 1 to 8 stretches, got " + std::to_string(stretches.size()));
     for (auto const& stretch : stretches) stretches_[count_++] = stretch;
+  }
+
+  std::string text() const {
+    auto all = std::string{};
+    for (auto const& [epoch, rate] : Span<std::pair<int, float> const>{stretches_}.first(count_))
+      all += (all.empty() ? "PiecewiseEpochs(" : ",") + std::to_string(epoch) + ":" + word_of(rate);
+    return all + ")";
   }
 
   float operator()(Moment t) const {
@@ -104,6 +127,11 @@ class Rate {
   Rate(ExponentialDecay decay) : rule_{decay} { check_steps("ExponentialDecay", decay.decay_steps, 1); }
   Rate(CosineDecay decay) : rule_{decay} { check_steps("CosineDecay", decay.decay_steps, 1); }
   Rate(PiecewiseEpochs decay) : rule_{decay} {}
+
+  /// The number, or the schedule with its numbers, in one word.
+  std::string text() const {
+    return std::visit([](auto const& rule) { return word_of(rule); }, rule_);
+  }
 
   float operator()(Moment t) const {
     if (t.rate) return *t.rate;

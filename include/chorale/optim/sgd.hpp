@@ -19,6 +19,14 @@ struct SGD {
   Momentum kind         = Momentum::classic;
   float global_clipnorm = 0;
 
+  /// Calls visit(name, value) for each option: what ranks compare.
+  void options(auto&& visit) const {
+    visit("learning_rate", learning_rate);
+    visit("momentum", momentum);
+    visit("kind", kind == Momentum::classic ? "classic" : "nesterov");
+    visit("global_clipnorm", global_clipnorm);
+  }
+
   float rate(Moment now) const { return learning_rate(now); }
 
   template <class D>

@@ -3,8 +3,10 @@
 
 #include <chorale/core/types.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace chorale {
 
@@ -33,9 +35,17 @@ enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, si
 /// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
 enum class Products { f32, tf32, bf16, fp16 };
 
+constexpr std::string_view text_of(Products products) {
+  return std::array<std::string_view, 4>{"f32", "tf32", "bf16", "fp16"}.at(static_cast<std::size_t>(products));
+}
+
 /// What activations and their gradients lie in memory as, between the layers of a network. Variables, their gradients
 /// and the output are float under all of them. A device that rounds products alone keeps float.
 enum class Elements { f32, bf16, fp16 };
+
+constexpr std::string_view text_of(Elements elements) {
+  return std::array<std::string_view, 3>{"f32", "bf16", "fp16"}.at(static_cast<std::size_t>(elements));
+}
 
 /// Whose rows batch normalization looks at: a replica's share, or the whole batch.
 enum class Normalize { over_share, over_batch };

@@ -34,6 +34,13 @@ struct Name {
 /// source  Glorot & Bengio, AISTATS 2010: scale 2 / (fan_in + fan_out); He et al., ICCV 2015: scale 2 / fan_in
 enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal };
 
+/// Name of an initializer as a network writes it.
+constexpr std::string_view text_of(Init init) {
+  constexpr auto names =
+      std::array<std::string_view, 6>{"Zeros", "Ones", "GlorotUniform", "GlorotNormal", "HeUniform", "HeNormal"};
+  return names.at(static_cast<std::size_t>(init));
+}
+
 /// One variable of a network: what a layer declares.
 struct VariableSpec {
   std::string_view name;                                                   // within its layer: "kernel", "bias"
