@@ -236,7 +236,32 @@ TEST_CASE("the first line in which two plans differ is named, theirs first", "[t
   CHECK(first_difference(ours, Plan{ours[0]}) == "nothing vs dense/bias f32[512]");
   CHECK(first_difference(Plan{}, ours) == "dense/kernel f32[784,512] vs nothing");
   CHECK(first_difference(Plan{"a"}, Plan{"ab"}) == "ab vs a");
+  CHECK(first_difference(Plan{"layer 2 ReLU"}, Plan{"layer 2 Tanh"}) == "layer 2 Tanh vs ReLU");
+  CHECK(first_difference(Plan{"layer 2 ReLU"}, Plan{"layer 21 ReLU"}) == "layer 21 ReLU vs 2 ReLU");
+  CHECK(first_difference(Plan{"rule Adam rate 0.001"}, Plan{"rule Adam rate 0.01"}) == "rule Adam rate 0.01 vs 0.001");
+  CHECK(first_difference(Plan{"rule Adam"}, Plan{"rule Adam rate 0.01"}) == "rule Adam rate 0.01 vs Adam");
   CHECK(first_difference(ours, ours) == "no difference in the 2 lines sent");
+}
+
+TEST_CASE("two long values are shown where they differ", "[transport][plan]") {
+  using Plan       = std::vector<std::string>;
+  auto const ours  = "layer 4 my::Layer<" + std::string(500, 'x') + ",Options<3>," + std::string(500, 'y') + ">";
+  auto theirs      = ours;
+  theirs[theirs.find('3')] = '4';
+  auto const text  = first_difference(Plan{ours}, Plan{theirs});
+  CHECK(text.size() <= 8 + 2 * 84 + 4);
+  CHECK(text.starts_with("layer 4 ..xxx"));
+  CHECK_THAT(text, Catch::Contains(",Options<4>,yyy") && Catch::Contains("yyy.. vs ..xxx") &&
+                       Catch::Contains(",Options<3>,yyy"));
+}
+
+TEST_CASE("of long words that stand once the end is shown", "[transport][plan]") {
+  using Plan      = std::vector<std::string>;
+  auto const rule = "optimizer my::Rule<" + std::string(500, 'x') + "> rate ";
+  auto const text = first_difference(Plan{rule + "0.1"}, Plan{rule + "0.2"});
+  CHECK(text.size() == 2 + 64 + 3 + 4 + 3);
+  CHECK(text.starts_with("..xxx"));
+  CHECK(text.ends_with("xxx> rate 0.2 vs 0.1"));
 }
 
 TEST_CASE("the hash of a plan tells its lines apart, and where they end", "[transport][plan]") {

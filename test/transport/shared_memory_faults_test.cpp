@@ -346,18 +346,75 @@ TEST_CASE("ranks with different models are told the first line that differs, on 
           "[transport][shared_memory][fault]") {
   auto const name = job();
   auto children   = Children{2};
+  auto const arena = GENERATE(std::size_t{0}, std::size_t{576});           // room for the gradients of a larger model
   children.start(0, [&](Rank, Report&) {
     SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[3]"}.connect(Group{2, {0}});
   });
   wait_until_joined(name, 0);
   auto text = std::string{};
-  auto const other = SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[4]"};
+  auto const other = SharedMemoryTransport{.name = name, .arena = arena, .plan = "a f32[2]\nb f32[4]"};
   CHECK(refused(other, Group{2, {1}}, text) == Fault::model_mismatch);
   children.join();
   CHECK(children[0].fault == Fault::model_mismatch);
   for (auto const& told : {text, children[0].text()})
-    CHECK_THAT(told, Catch::Contains("a model that has \"b f32[3]\", where another rank has \"b f32[4]\""));
+    CHECK_THAT(told, Catch::Contains("rank 1 of job " + name + ": b f32[4] vs f32[3] of the ranks that came before"));
   CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a rank that comes after two were refused for their models is refused with them, at once",
+          "[transport][shared_memory][fault]") {
+  auto const name   = job();
+  auto const limits = Limits{.handshake = 60s, .join = 60s};
+  auto const late   = GENERATE("a f32[2]", "a f32[3]", "a f32[4]");        // as the first, the second, or none of them
+  auto children     = Children{2};
+  children.start(0, [&](Rank, Report&) {
+    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[2]"}.connect(Group{3, {0}});
+  });
+  wait_until_joined(name, 0);
+  children.start(1, [&](Rank, Report&) {
+    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[3]"}.connect(Group{3, {1}});
+  });
+  wait_until_joined(name, 1);
+  auto const begin = Clock::now();
+  auto text        = std::string{};
+  CHECK(refused({.name = name, .limits = limits, .plan = late}, Group{3, {2}}, text) == Fault::model_mismatch);
+  CHECK(Clock::now() - begin < 1s);
+  children.join();
+  for (auto const& told : {text, children[0].text(), children[1].text()})
+    CHECK_THAT(told, Catch::Contains("rank 1 of job " + name + ": a f32[3] vs f32[2] of the ranks that came before"));
+  for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].since(begin) < 1s);
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("ranks with different models end without a rank that never comes", "[transport][shared_memory][fault]") {
+  auto const name   = job();
+  auto const limits = Limits{.handshake = 100ms, .join = 60s};
+  auto children     = Children{2};
+  children.start(0, [&](Rank, Report&) {
+    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[2]"}.connect(Group{3, {0}});
+  });
+  wait_until_joined(name, 0);
+  auto text = std::string{};
+  CHECK(refused({.name = name, .limits = limits, .plan = "a f32[3]"}, Group{3, {1}}, text) == Fault::model_mismatch);
+  children.join();
+  CHECK(children[0].fault == Fault::model_mismatch);
+  CHECK_THAT(children[0].text(), Catch::Contains("a f32[3] vs f32[2]"));
+  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a process with another model that claims a taken rank does not disturb the job",
+          "[transport][shared_memory][fault]") {
+  auto const name = job();
+  auto const fits = SharedMemoryTransport{.name = name, .plan = "a f32[2]"};
+  auto children   = Children{2};
+  children.start(0, [&](Rank, Report& report) { fits.connect(Group{2, {0}}), ++report.steps; });
+  wait_until_joined(name, 0);
+  auto text = std::string{};
+  CHECK(refused({.name = name, .plan = "a f32[3]"}, Group{2, {0}}, text) == Fault::duplicate_rank);
+  fits.connect(Group{2, {1}});
+  children.join();
+  CHECK(children[0].text() == "");
+  CHECK(children[0].steps == 1);
 }
 
 TEST_CASE("another version of the file, and a file that is none, are refused", "[transport][shared_memory][fault]") {

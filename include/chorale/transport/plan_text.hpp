@@ -19,10 +19,12 @@ namespace chorale::wire {
 
 inline constexpr std::size_t max_plan_bytes = 64 * 1024;
 
-/// The payload of a plan frame: what a rank computes, a line for each variable, name and then shape. Two ranks whose
-/// hashes differ send it to each other, so that both can name the first line that differs.
+/// The payload of a plan frame: what a rank computes, in lines: loss, optimizer, metrics, variables, layers. Two ranks
+/// whose hashes differ send it to each other, so that both can name the first line that differs.
 ///
+///   optimizer Adam learning_rate 0.001
 ///   dense/kernel f32[784,256]
+///   layer 2 ReLU
 ///
 /// keeps   parse() takes any bytes: nothing when they are too many or a line is empty. write() sends whole lines, as
 ///         many from the front as there is room for
@@ -65,10 +67,32 @@ inline std::array<std::byte, 32> plan_hash(Span<std::string const> lines) {
   return hash;
 }
 
-/// The first line in which two plans differ: what they have, and we have.
+namespace detail {
+
+/// Shortens two texts to at most 80 characters each, around the first place where they differ.
+inline void shorten(std::string_view a, std::string_view b, std::string& short_a, std::string& short_b) {
+  constexpr std::size_t most = 80, before = 24;
+  auto const same = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  auto const cut  = [&](std::string_view text) {
+    if (text.size() <= most) return std::string{text};
+    auto const begin = same + before > most && same > before ? same - before : 0;
+    auto const shown = text.substr(begin, most);
+    return (begin == 0 ? "" : "..") + std::string{shown} + (begin + shown.size() == text.size() ? "" : "..");
+  };
+  short_a = cut(a);
+  short_b = cut(b);
+}
+
+}  // namespace detail
+
+/// The first line in which two plans differ: what they have, and we have. Words that both lines begin with stand once.
 ///
-///   dense/kernel f32[784,256] vs f32[784,512]              one name: it stands once
+///   dense/kernel f32[784,256] vs f32[784,512]
+///   layer 2 Tanh vs ReLU
+///   optimizer Adam learning_rate 0.01 vs 0.001
 ///   dense/bias f32[10] vs nothing                          our plan ends before
+///
+/// keeps   at most 80 characters of each value, around the place where they differ, and 64 of what stands once
 inline std::string first_difference(Span<std::string const> mine, Span<std::string const> theirs) {
   auto const line = [](Span<std::string const> plan, std::size_t i) {
     return i < plan.size() ? std::string_view{plan[i]} : std::string_view{"nothing"};
@@ -78,9 +102,14 @@ inline std::string first_difference(Span<std::string const> mine, Span<std::stri
     return "no difference in the " + std::to_string(mine.size()) + " lines sent";
   auto const i    = static_cast<std::size_t>(a - mine.begin());
   auto const ours = line(mine, i), other = line(theirs, i);
-  auto const name = ours.substr(0, ours.find(' '));
-  auto const same = ours.size() > name.size() && other.starts_with(name) && other.substr(name.size()).starts_with(' ');
-  return std::string{other} + " vs " + std::string{same ? ours.substr(name.size() + 1) : ours};
+  auto const same = static_cast<std::size_t>(std::ranges::mismatch(ours, other).in1 - ours.begin());
+  auto const gap  = same == 0 ? ours.npos : ours.rfind(' ', same - 1);     // the last one in what both begin with
+  auto const key  = gap == ours.npos ? 0 : gap + 1;
+  auto x = std::string{}, y = std::string{};
+  detail::shorten(ours.substr(key), other.substr(key), x, y);
+  constexpr std::size_t most = 64;
+  return (key <= most ? std::string{ours.substr(0, key)} : ".." + std::string{ours.substr(key - most, most)}) + y +
+         " vs " + x;
 }
 
 }  // namespace chorale::wire

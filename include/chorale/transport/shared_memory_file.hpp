@@ -171,7 +171,7 @@ struct HostMember {
 
 struct HostVerdict {
   alignas(64) std::atomic<std::uint32_t> account;                     // 0 while all is well; 1 + 2 * rank + which
-  alignas(64) std::atomic<std::uint32_t> complete;                    // all ranks have joined
+  alignas(64) std::atomic<std::uint32_t> complete;                    // all ranks have come; 2: and were refused
   std::atomic<std::uint32_t> refused;                                 // a rank came that can never fit; why:
   HostText<refusal_bytes> refusal;
 };

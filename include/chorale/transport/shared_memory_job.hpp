@@ -4,6 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
+#include <chorale/transport/plan_text.hpp>
 #include <chorale/transport/shared_memory_file.hpp>
 #include <chorale/transport/shared_memory_process.hpp>
 #include <chorale/transport/transport.hpp>
@@ -22,7 +23,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 namespace chorale {
 
@@ -84,7 +85,7 @@ class HostJobFile {
 
   /// Tells those who wait why somebody was turned away. Under the lock; the number comes after the text.
   ///
-  /// everyone    it concerns them, too: odd numbers say so
+  /// everyone    it concerns them, too: odd numbers say so. It stays: what comes later is not written down
   enum class Concerns : std::uint32_t { newcomer, everyone };
   void refuse(Concerns whom, std::string const& why) const {
     auto const verdict = HostLayout{}.verdict();
@@ -92,9 +93,10 @@ class HostJobFile {
     auto number_so_far = std::uint32_t{0};
     auto const at      = verdict + offsetof(HostVerdict, refused);
     text.set(why);
-    put(verdict + offsetof(HostVerdict, refusal), &text, sizeof text);
     if (::pread(number(), &number_so_far, sizeof number_so_far, static_cast<off_t>(at)) != sizeof number_so_far)
       throw_errno("cannot be read");
+    if (number_so_far % 2 != 0) return;
+    put(verdict + offsetof(HostVerdict, refusal), &text, sizeof text);
     auto const next = (number_so_far / 2 + 1) * 2 + static_cast<std::uint32_t>(whom);
     put(at, &next, sizeof next);
   }
@@ -178,31 +180,29 @@ struct HostJob {
     if (auto m = other("a world of", static_cast<std::uint64_t>(theirs.world), static_cast<std::uint64_t>(world)))
       return m;
     if (auto m = other("incarnation", theirs.incarnation, incarnation)) return m;
+    // Before the sizes, which follow from the model: its first difference says more.
+    auto const first = file.plan({theirs.world, theirs.ring, theirs.arena, theirs.plan});
+    if (first != plan)
+      return Misfit{Fault::model_mismatch,
+                    "job " + name + ": " + wire::first_difference(lines_of(first), lines_of(plan)) +
+                        " of the ranks that came before it",
+                    same_model};
     if (auto m = other("bytes of arena:", theirs.arena, arena)) return m;
     if (auto m = other("bytes of ring:", theirs.ring, ring)) return m;
-    if (auto m = other("failures apart:", theirs.apart, failures == Failures::apart)) return m;
-    auto const first = file.plan(layout(world, theirs.plan));
-    if (first == plan) return std::nullopt;
-    auto const [a, b] = first_difference(first, plan);
-    return Misfit{Fault::model_mismatch,
-                  "job " + name + " was begun with a model that has \"" + a + "\", where another rank has \"" + b +
-                      "\"",
-                  "the same model and strategy on every rank."};
+    return other("failures apart:", theirs.apart, failures == Failures::apart);
   }
 
+  static constexpr char const* same_model = "the same model, loss, optimizer and options on every rank.";
+
  private:
-  /// The first lines that differ; empty for the text that ends there.
-  static std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b) {
-    auto const cut = [](std::string_view& text) {
-      auto const end  = std::min(text.find('\n'), text.size());
-      auto const line = text.substr(0, end);
+  static std::vector<std::string> lines_of(std::string_view text) {
+    auto lines = std::vector<std::string>{};
+    while (!text.empty()) {
+      auto const end = std::min(text.find('\n'), text.size());
+      lines.emplace_back(text.substr(0, end));
       text.remove_prefix(std::min(end + 1, text.size()));
-      return std::string{line};
-    };
-    for (;;) {
-      auto const x = cut(a), y = cut(b);
-      if (x != y || (a.empty() && b.empty())) return {x, y};
     }
+    return lines;
   }
 };
 

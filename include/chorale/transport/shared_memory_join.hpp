@@ -33,6 +33,9 @@ namespace chorale {
 ///                    same job? rank free? ── no ─▶ refuse
 ///                         │ yes
 ///                    write down this process ─▶ the last one unlinks the file: it lives as long as it is mapped
+///
+/// A rank with another model is written down, too, and refused together with all others. Those that wait see it at once,
+/// and stay up to limits.handshake, so that a rank that comes later still finds the file and the reason in it.
 class HostJoin {
  public:
   HostJoin(HostJob const& job, Group const& group)
@@ -42,6 +45,7 @@ class HostJoin {
   ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough
   std::unique_ptr<HostHub> join() {
     enter();
+    if (other_model_) end_with_all();
     auto const layout = job_.layout(group_.size(), prefix_.plan);
     auto mapping      = HostMapping{file_->number(), layout.bytes()};
     auto const mapped = HostFile{mapping.base(), layout};
@@ -83,9 +87,10 @@ class HostJoin {
     }
   }
 
-  void lock() {
+  void lock() { lock(deadline_); }
+  void lock(Deadline const& until) {
     while (!file_->try_lock()) {
-      if (deadline_.passed())
+      if (until.passed())
         throw_timeout("another process held the lock of " + HostJobFile::path_of(job_.name) + " all the time", 0);
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
@@ -109,10 +114,29 @@ class HostJoin {
   void agree() {
     auto const misfit = job_.misfit(prefix_, group_.size(), *file_);
     if (!misfit) return;
-    auto const concerns = misfit->fault == Fault::model_mismatch ? HostJobFile::Concerns::everyone
-                                                                 : HostJobFile::Concerns::newcomer;
-    if (prefix_.version == host_wire_version) file_->refuse(concerns, misfit->reason);   // else its place is unknown
+    if (misfit->fault == Fault::model_mismatch) {
+      other_model_ = "rank " + std::to_string(group_.local().front()) + " of " + misfit->reason;
+      return;
+    }
+    if (prefix_.version == host_wire_version)                         // else its place is unknown
+      file_->refuse(HostJobFile::Concerns::newcomer, misfit->reason);
     throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
+  }
+
+  /// Of a rank with another model than those before it: it is refused together with them.
+  void end_with_all() {
+    auto const mapping = HostMapping{file_->number(), HostLayout{}.members()};        // as far as the verdict
+    auto const mapped  = HostFile{mapping.base(), HostLayout{}};
+    try {
+      sign();                                                         // before: a rank that is taken concerns no other
+      file_->refuse(HostJobFile::Concerns::everyone, *other_model_);
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (is_everybody_here()) complete(mapped);
+    file_->unlock();
+    await(mapped);
   }
 
   void sign() {
@@ -134,20 +158,26 @@ class HostJoin {
 
   void complete(HostFile const& mapped) {
     file_->unlink();
-    mapped.verdict().complete.store(1, std::memory_order_release);
-    detail::futex_wake(mapped.verdict().complete);
+    auto& verdict = mapped.verdict();
+    verdict.complete.store(is_for_all(verdict.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
+                           std::memory_order_release);
+    detail::futex_wake(verdict.complete);
   }
 
   /// Waits, without the lock, until the last one has come.
+  ///
+  /// throws  Disagreement when all were refused
   void await(HostFile const& mapped) {
     auto& verdict  = mapped.verdict();
     auto next_line = Deadline::after(std::chrono::seconds{10});
     auto told      = std::uint32_t{0};
+    auto until     = deadline_;
     while (verdict.complete.load(std::memory_order_acquire) == 0) {
       detail::futex_wait(verdict.complete, 0, std::chrono::milliseconds{20});
       if (auto const refused = verdict.refused.load(std::memory_order_acquire); refused != told) {
         told = refused;
-        hear(mapped, refused);
+        if (is_for_all(refused)) until = Deadline::after(job_.limits.handshake);
+        else detail::tell("refused: " + verdict.refusal.text());
       }
       if (next_line.passed()) {
         lock();
@@ -156,18 +186,26 @@ class HostJoin {
         detail::tell("rank " + std::to_string(group_.local().front()) + ": " + waiting_text(missing(), group_.size()));
         next_line = Deadline::after(std::chrono::seconds{10});
       }
-      if (deadline_.passed()) give_up(mapped);
+      if (!until.passed()) continue;
+      if (is_for_all(told)) end_refused(verdict);
+      give_up(mapped);
     }
+    if (verdict.complete.load(std::memory_order_acquire) == all_refused) end_refused(verdict);
     prefix_ = file_->prefix();                                        // constant from here on
   }
 
-  /// Somebody was refused: this one need not mind, unless they can never become one job.
-  void hear(HostFile const& mapped, std::uint32_t refused) {
-    auto const why = mapped.verdict().refusal.text();
-    if (refused % 2 == 0) return detail::tell("refused: " + why);
-    lock();
-    leave();
-    throw Disagreement{Fault::model_mismatch, why + ".", "the same model and strategy on every rank."};
+  static constexpr std::uint32_t all_joined = 1, all_refused = 2;
+
+  /// True if the refusal with this number concerns all ranks: they can never become one job.
+  static bool is_for_all(std::uint32_t refused) { return refused % 2 != 0; }
+
+  [[noreturn]] void end_refused(HostVerdict const& verdict) {
+    auto const why = verdict.refusal.text();
+    if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else nobody looks at the file any more
+      lock(Deadline::after(job_.limits.handshake));
+      leave();
+    }
+    throw Disagreement{Fault::model_mismatch, why + ".", HostJob::same_model};
   }
 
   void give_up(HostFile const& mapped) {
@@ -213,6 +251,7 @@ class HostJoin {
   std::optional<HostJobFile> file_;                                   // locked by join(), but for await()
   HostPrefix prefix_;
   bool signed_ = false;                                               // this process is in the file
+  std::optional<std::string> other_model_;                            // why neither it nor the others can go on
 };
 
 }  // namespace chorale
