@@ -158,6 +158,11 @@ class Batched : public Pipe<Batched<D>> {
     return *rows / rows_ + (remainder_ == Remainder::keep && *rows % rows_ != 0 ? 1 : 0);
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("batch " + std::to_string(rows_) + " " + detail::text_of(remainder_));
+  }
+
  private:
   D from_;
   std::size_t rows_ = 0;

@@ -26,6 +26,17 @@ namespace chorale::data {
 /// How the bytes of a file are packed. `detect`: gzip when they begin with 1f 8b, else none.
 enum class Compression { none, gzip, zlib, detect };
 
+namespace detail {
+
+/// Name and size of a file as ranks compare them; its folder may be another one on each host.
+inline std::string file_text(std::filesystem::path const& file) {
+  auto code        = std::error_code{};
+  auto const bytes = std::filesystem::file_size(file, code);
+  return "file " + file.filename().string() + (code ? "" : " of " + std::to_string(bytes) + " bytes");
+}
+
+}  // namespace detail
+
 /// The bytes of a file from the first to the last, unpacked. Offsets are those of the unpacked bytes.
 ///
 /// cost    two buffers of 256 KiB, whatever the file promises

@@ -34,6 +34,7 @@ class Cached : public Pipe<Cached<D>> {
     explicit Store(D from) : from_{std::move(from)} {}
 
     std::optional<std::size_t> size() const { return from_.size(); }
+    D const& from() const { return from_; }
 
     RowsView<X, Y> const& rows() {
       auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
@@ -91,6 +92,10 @@ class Cached : public Pipe<Cached<D>> {
 
   Stream stream(std::size_t) const { return Stream{store_}; }
   std::optional<std::size_t> size() const { return store_->size(); }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(store_->from(), lines);
+  }
 
  private:
   std::shared_ptr<Store> store_;

@@ -49,6 +49,7 @@ class CachedInFile : public Pipe<CachedInFile<D>> {
     Store(D from, InFile where) : from_{std::move(from)}, where_{std::move(where)} {}
 
     std::optional<std::size_t> size() const { return from_.size(); }
+    D const& from() const { return from_; }
 
     CacheFile const& file() {
       auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
@@ -127,6 +128,10 @@ class CachedInFile : public Pipe<CachedInFile<D>> {
 
   Stream stream(std::size_t) const { return Stream{store_}; }
   std::optional<std::size_t> size() const { return store_->size(); }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(store_->from(), lines);
+  }
 
  private:
   std::shared_ptr<Store> store_;

@@ -42,6 +42,12 @@ class Tensors : public Pipe<Tensors<X, Y>> {
   auto stream(std::size_t) const { return RowStream<X, Y>{rows_}; }
   std::optional<std::size_t> size() const { return rows_.rows; }
 
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back("rows " + std::to_string(rows_.rows) + " of " + std::to_string(rows_.width) + " numbers and " +
+                    std::to_string(rows_.targets) + " targets");
+    lines.push_back("sample of rows " + std::to_string(detail::sample_of(rows_)));
+  }
+
  private:
   RowsView<X, Y> rows_;
 };

@@ -175,6 +175,11 @@ class Digits : public Pipe<Digits> {
   Stream stream(std::size_t) const { return {n_, seed_, first_}; }
   std::optional<std::size_t> size() const { return n_; }
 
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back("digits " + std::to_string(n_) + " seed " + std::to_string(seed_.value) + " from " +
+                    std::to_string(first_));
+  }
+
  private:
   std::size_t n_;
   Seed seed_;

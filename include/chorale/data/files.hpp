@@ -122,6 +122,10 @@ class TextFile : public Pipe<TextFile> {
   Stream stream(std::size_t) const { return {file_, number_, max_line_}; }
   std::optional<std::size_t> size() const { return {}; }   // known only after reading
 
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back(detail::file_text(file_));
+  }
+
  private:
   std::filesystem::path file_;
   std::uint64_t number_;

@@ -47,6 +47,10 @@ class Generated : public Pipe<Generated<X, Y, Make>> {
   Stream stream(std::size_t epoch) const { return Stream{make_(epoch)}; }
   std::optional<std::size_t> size() const { return size_; }
 
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back("generated");
+  }
+
  private:
   Make make_;
   std::optional<std::size_t> size_;
@@ -98,6 +102,11 @@ class Integers : public Pipe<Integers> {
 
   Stream stream(std::size_t) const { return {begin_, step_, n_}; }
   std::optional<std::size_t> size() const { return n_; }
+
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back("integers from " + std::to_string(begin_) + " step " + std::to_string(step_) + " count " +
+                    std::to_string(n_));
+  }
 
  private:
   std::int64_t begin_, step_;

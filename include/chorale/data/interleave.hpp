@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/data/pipe.hpp>
@@ -37,6 +38,18 @@ inline std::vector<std::size_t> order_of_sources(std::size_t n, std::optional<Se
   constexpr auto purpose = std::uint64_t{0x66696c65} << 32;                // "file": no one else's stream of this seed
   if (seed) shuffle(order, Random{*seed, purpose + epoch});
   return order;
+}
+
+/// Appends how many sources there are, and a checksum of what they say of themselves.
+template <class D>
+void describe_sources(std::vector<D> const& sources, std::vector<std::string>& lines) {
+  auto sum = std::uint32_t{0};
+  for (auto const& source : sources) {
+    auto all = std::vector<std::string>{};
+    data::describe(source, all);
+    for (auto const& line : all) sum = crc32c(std::as_bytes(Span<char const>{line.c_str(), line.size() + 1}), sum);
+  }
+  lines.push_back("sources " + std::to_string(sources.size()) + " checksum " + std::to_string(sum));
 }
 
 template <class D>
@@ -112,6 +125,12 @@ class Interleaved : public Pipe<Interleaved<D>> {
 
   Stream stream(std::size_t epoch) const { return {sources_, how_, epoch}; }
   std::optional<std::size_t> size() const { return detail::sum_of_sizes(*sources_); }
+
+  void describe(std::vector<std::string>& lines) const {
+    detail::describe_sources(*sources_, lines);
+    lines.push_back("interleave cycle " + std::to_string(how_.cycle) + " block " + std::to_string(how_.block) +
+                    (how_.shuffle ? " seed " + std::to_string(how_.shuffle->value) : ""));
+  }
 
  private:
   std::shared_ptr<std::vector<D> const> sources_;
@@ -192,6 +211,10 @@ class Gathered : public Pipe<Gathered<D>> {
 
   Stream stream(std::size_t epoch) const { return {sources_, threads_, ahead_, epoch}; }
   std::optional<std::size_t> size() const { return detail::sum_of_sizes(*sources_); }
+
+  void describe(std::vector<std::string>& lines) const {
+    detail::describe_sources(*sources_, lines);
+  }
 
  private:
   std::shared_ptr<std::vector<D> const> sources_;

@@ -69,6 +69,12 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
     return *a + *b;
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(first_, lines);
+    lines.push_back("concatenate");
+    data::describe(second_, lines);
+  }
+
  private:
   A first_;
   B second_;
@@ -110,6 +116,12 @@ class Zipped : public Pipe<Zipped<A, B>> {
     auto const a = x_.size(), b = y_.size();
     if (!a || !b) return {};
     return std::min(*a, *b);
+  }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(x_, lines);
+    lines.push_back("zip");
+    data::describe(y_, lines);
   }
 
  private:

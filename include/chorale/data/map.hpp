@@ -116,6 +116,11 @@ class Mapped : public Pipe<Mapped<D, F, X, Y>> {
     else return {};
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+  }
+
  private:
   D from_;
   F f_;

@@ -250,6 +250,12 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
     return *rows / rows_ + (remainder_ == Remainder::keep && *rows % rows_ != 0 ? 1 : 0);
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+    lines.push_back("batch " + std::to_string(rows_) + " " + detail::text_of(remainder_));
+  }
+
  private:
   D from_;
   F f_;

@@ -91,6 +91,10 @@ class OnCuda {
   auto prefetch(Ahead ahead) const { return Prefetched<OnCuda>{*this, ahead}; }
   auto prefetch(std::size_t n) const { return prefetch(Ahead{.elements = n}); }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+  }
+
  private:
   D from_;
   Cuda device_;

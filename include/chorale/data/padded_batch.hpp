@@ -116,6 +116,13 @@ class PaddedBatched : public Pipe<PaddedBatched<D>> {
     return *rows / rows_ + (remainder_ == Remainder::keep && *rows % rows_ != 0 ? 1 : 0);
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("padded_batch " + std::to_string(rows_) + " " + detail::text_of(remainder_) + " width " +
+                    std::to_string(padding_.width) + " targets " + std::to_string(padding_.targets) + " with " +
+                    word_of(padding_.x) + " and " + word_of(padding_.y));
+  }
+
  private:
   D from_;
   std::size_t rows_ = 0;

@@ -232,6 +232,11 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
     else return {};
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+  }
+
  private:
   D from_;
   F f_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 
 #include <concepts>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -234,6 +236,27 @@ template <class T>
 inline constexpr bool is_sample = false;
 template <class X, class Y>
 inline constexpr bool is_sample<Sample<X, Y>> = true;
+
+/// Appends what a dataset says of itself, in lines that ranks compare before they train with it: its source, then each
+/// stage that changes what comes out. A dataset of another kind may have a member describe(lines); without one it is
+/// compared by the name of its type.
+///
+///   rows 60000
+///   shuffle 10000 seed 1
+///   batch 64 keep
+///
+/// keeps   how rows are made, such as threads, caches and prefetching, is not in it, nor what functions of map do
+template <class D>
+void describe(D const& dataset, std::vector<std::string>& lines) {
+  if constexpr (requires { dataset.describe(lines); }) dataset.describe(lines);
+  else lines.push_back("source " + type_name<D>());
+}
+
+namespace detail {
+
+inline std::string text_of(Remainder remainder) { return remainder == Remainder::keep ? "keep" : "drop"; }
+
+}  // namespace detail
 
 /// A copy of an element, in memory that is used again for the next one.
 template <class Element>

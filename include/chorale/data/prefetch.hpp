@@ -164,6 +164,10 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
   std::size_t elements() const { return elements_.get(); }
   std::optional<std::size_t> size() const { return from_.size(); }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+  }
+
  private:
   D from_;
   Ahead ahead_;                                            // at most

@@ -66,6 +66,11 @@ class Repeated : public Pipe<Repeated<D>> {
     return *once * n_;
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("repeat " + std::to_string(n_));
+  }
+
  private:
   D from_;
   std::size_t n_;
@@ -110,6 +115,11 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
 
   Stream stream(std::size_t epoch) const { return {from_, epoch * n_, n_}; }
   std::optional<std::size_t> size() const { return Repeated<Shuffled<D>>{from_, n_}.size(); }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("repeat " + std::to_string(n_));
+  }
 
  private:
   Shuffled<D> from_;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/crc32c.hpp>
 #include <chorale/data/pipe.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace chorale::data {
@@ -45,6 +51,24 @@ class RowStream {
   RowsView<X, Y> rows_;
   std::size_t at_ = 0;
 };
+
+namespace detail {
+
+/// A checksum of up to 256 rows, or 1 MiB of them, spread evenly from the first one to the last one.
+template <class X, class Y>
+std::uint32_t sample_of(RowsView<X, Y> const& rows) {
+  static_assert(std::is_trivially_copyable_v<X> && std::is_trivially_copyable_v<Y>);
+  auto const row_bytes = std::max<std::size_t>(rows.width * sizeof(X) + rows.targets * sizeof(Y), 1);
+  auto const n         = std::min(rows.rows, std::clamp<std::size_t>((std::size_t{1} << 20) / row_bytes, 2, 256));
+  auto sum             = std::uint32_t{0};
+  for (std::size_t i = 0; i < n; ++i) {
+    auto const row = rows[n == 1 ? 0 : i * (rows.rows - 1) / (n - 1)];
+    sum            = crc32c(std::as_bytes(row.y), crc32c(std::as_bytes(row.x), sum));
+  }
+  return sum;
+}
+
+}  // namespace detail
 
 /// Throws BadArgument when a row is not as wide as the one before it.
 template <class X, class Y>

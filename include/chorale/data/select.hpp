@@ -53,6 +53,11 @@ class Filtered : public Pipe<Filtered<D, F>> {
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_}; }
   std::optional<std::size_t> size() const { return {}; }   // nobody knows before a pass
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("filter");
+  }
+
  private:
   D from_;
   F f_;
@@ -113,6 +118,12 @@ class Ranged : public Pipe<Ranged<D>> {
     if (!all) return {};
     auto const left = *all - std::min(which_.first, *all);
     return std::min(which_.count, left / which_.step + (left % which_.step != 0 ? 1 : 0));
+  }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("elements from " + std::to_string(which_.first) + " step " + std::to_string(which_.step) +
+                    (which_.count == Every{}.count ? "" : " count " + std::to_string(which_.count)));
   }
 
  private:

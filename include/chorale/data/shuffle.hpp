@@ -104,6 +104,11 @@ class Shuffled : public Pipe<Shuffled<D>> {
 
   std::optional<std::size_t> size() const { return from_.size(); }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("shuffle " + std::to_string(buffer_) + " seed " + std::to_string(seed_.value));
+  }
+
  private:
   Random random(std::size_t epoch) const {
     constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": no one else's stream of this seed

@@ -176,6 +176,10 @@ class TfRecordFile : public Pipe<TfRecordFile> {
   Stream stream(std::size_t) const { return {file_, number_, options_}; }
   std::optional<std::size_t> size() const { return {}; }   // known only after reading
 
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back(detail::file_text(file_));
+  }
+
  private:
   std::filesystem::path file_;
   std::uint64_t number_;

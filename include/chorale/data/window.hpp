@@ -107,6 +107,12 @@ class Windowed : public Pipe<Windowed<D>> {
     return *rows < reach ? 0 : (*rows - reach) / how_.shift + 1;
   }
 
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("window " + std::to_string(how_.size) + " shift " + std::to_string(how_.shift) + " stride " +
+                    std::to_string(how_.stride) + " " + detail::text_of(how_.remainder));
+  }
+
  private:
   D from_;
   Window how_;
