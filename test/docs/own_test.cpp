@@ -3,8 +3,10 @@
 // The transport and the reduce of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
 #include "test/docs/own_chain.hpp"
 #include "test/docs/own_mailbox.hpp"
+#include "test/docs/own_rule.hpp"
 #include "test/support/on_ranks.hpp"
 
+#include <chorale/chorale.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/schedule.hpp>
@@ -13,7 +15,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
+#include <string>
 
 using namespace chorale;
 using namespace chorale::test;
@@ -28,6 +32,16 @@ struct Over {
 };
 
 }  // namespace
+
+namespace my {
+
+/// A layer of one's own without a word about it.
+template <int N>
+struct Same : nn::ReLU {};
+
+}  // namespace my
+
+struct OwnNet : nn::Sequential<nn::Input<4>, my::Same<3>, nn::Dense<2>> {};
 
 TEMPLATE_TEST_CASE("one's own transport and reduce give the sum, the same bits on every rank", "[docs][own]",
                    (Over<RingAllReduce, MailboxTransport>), (Over<HalvingDoublingAllReduce, MailboxTransport>),
@@ -82,4 +96,17 @@ TEST_CASE("messages of one tag keep their order, and sizes must agree", "[docs][
     }
   });
   CHECK_THAT(ended[1].error, Catch::Contains("a message of 12 bytes came where 4 were expected"));
+}
+
+TEST_CASE("one's own layer and optimizer train, and say what ranks compare", "[docs][own]") {
+  auto const model = nn::compile<OwnNet>(loss::MeanSquaredError{}, my::SignDescent{.threshold = 0.1F});
+  auto const lines = model.lines();
+  for (auto const* line : {"optimizer my::SignDescent", "optimizer my::SignDescent learning_rate 1e-04",
+                           "optimizer my::SignDescent threshold 0.1", "layer 1 my::Same<3>"})
+    CHECK(std::ranges::count(lines, std::string{line}) == 1);
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 7};
+  auto const x = std::vector<float>(32, 1.0F), y = std::vector<float>(16, 2.0F);
+  auto const history =
+      trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
+  CHECK(history.back().scores.loss() < history.front().scores.loss());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Trainer over TCP makes of faults: rows T23 and T27 of docs/65-robustness.md.
+#include "one_of_many.hpp"
 #include "test/support/processes.hpp"
 #include "test/support/reference.hpp"
 
@@ -19,25 +20,6 @@ using namespace std::chrono_literals;
 using tiny::quietly;
 
 namespace {
-
-/// Synchronous data parallelism, of which this process is one rank. Each brings batches of its own.
-struct OneOfMany {
-  using device    = Cpu;
-  using placement = chorale::placement::Mirrored;
-  static constexpr bool reduces_every_step = true;
-
-  int ranks;
-  Rank rank;
-
-  int   num_replicas() const { return ranks; }
-  Group group() const { return {ranks, {rank}}; }
-  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
-
-  void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);
-    model.optimizer.apply(model.net.variables(), gradients);
-  }
-};
 
 template <int Hidden>
 struct Net : nn::Sequential<nn::Input<6>, nn::Dense<Hidden>, nn::Tanh, nn::Dense<3>> {};

@@ -6,6 +6,7 @@
 
 #ifdef CHORALE_HAVE_MPI
 #include "test/support/on_ranks.hpp"
+#include "test/support/tiny.hpp"
 
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/ring.hpp>
@@ -124,7 +125,8 @@ std::string error_of(B body) {
   } catch (PeerLost const& lost) {
     text = "lost " + std::to_string(lost.rank()) + "; " + lost.what();
   } catch (Disagreement const& error) {
-    expect(error.fault() == Fault::collective_mismatch, "it is another disagreement");
+    expect(error.fault() == Fault::collective_mismatch || error.fault() == Fault::model_mismatch,
+           "it is another disagreement");
     text = std::string{"disagreed; "} + error.what();
   } catch (Error const& error) {
     text = error.what();
@@ -217,6 +219,42 @@ void refuse(MpiEndpoint& at) {
   expect_says(error_of([&] { MpiTransport{.piece = 0}.connect(MpiTransport::group()); }), "a piece of 0 bytes");
 }
 
+/// Synchronous data parallelism, of which this process is one rank.
+struct OneOfJob {
+  using device    = Cpu;
+  using placement = chorale::placement::Mirrored;
+  static constexpr bool reduces_every_step = true;
+
+  int   num_replicas() const { return group().size(); }
+  Group group() const { return MpiTransport::group(); }
+  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
+
+  void update(auto& replica, auto& model, Gradients& gradients) const {
+    replica.all_reduce(gradients);
+    model.optimizer.apply(model.net.variables(), gradients);
+  }
+};
+
+auto trainer_with(float rate) {
+  return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = rate}), OneOfJob{},
+                 RingAllReduce{}, MpiTransport{}, 7};
+}
+
+/// MPI compares no plans as it connects, so the trainer does.
+void compare_models(MpiEndpoint& at) {
+  auto const odd = at.rank() == 1;
+  expect_says(error_of([&] { trainer_with(odd ? 0.2F : 0.1F); }),
+              "rank 1: optimizer SGD learning_rate 0.2 vs 0.1 of rank 0");
+  auto const data = tiny::Batches<int>{tiny::batch<int>(24, 64, 1), {8, 8, 8}};
+  auto trainer    = trainer_with(0.1F);
+  expect_says(error_of([&] { trainer.fit(data, {.epochs = odd ? 3 : 2, .show = Show::nothing}); }),
+              "rank 1: fit epochs 3 vs 2 of rank 0");
+  trainer.fit(data, {.show = Show::nothing});                              // nothing was begun
+  if (odd) trainer.copies()[0].net.variables()[1].value[2] += 1e-6F;
+  auto const again = FitOptions{.epochs = 2, .initial_epoch = 1, .show = Show::nothing};
+  expect_says(error_of([&] { trainer.fit(data, again); }), "replicas have drifted apart: conv2d/bias ");
+}
+
 }  // namespace
 
 int main() {
@@ -271,6 +309,7 @@ int main() {
   failed += verdict("a rank that fails is named by all others within a second", fail_alone);
   failed += verdict("a rank that stays away is named after the timeout", wait_in_vain,
                     {.timeout = std::chrono::milliseconds{30}});
+  failed += verdict("ranks with other models, options or variables all say the same of it", compare_models);
   failed += verdict("ranks and groups that do not exist are refused", refuse);
   return failed == 0 ? 0 : 1;
 }

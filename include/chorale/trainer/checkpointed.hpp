@@ -200,6 +200,7 @@ class Checkpointed : public Copies<M, S, R, T> {
 
   /// In every process, where all have made the same steps.
   void save_at(std::optional<SavedRun>& saved, Position position, auto& audience) {
+    this->expect_equal_copies();                                           // before an older checkpoint goes for it
     auto owed = Residuals{};
     if constexpr (lossy<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;

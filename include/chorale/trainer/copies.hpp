@@ -4,7 +4,10 @@
 #include <chorale/core/check.hpp>
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/observe/progress.hpp>
+#include <chorale/strategy/divergence.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/tensor/mark.hpp>
+#include <chorale/trainer/agreed.hpp>
 #include <chorale/trainer/expected_step.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/planned.hpp>
@@ -15,6 +18,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -27,6 +31,12 @@ namespace chorale::detail {
 template <class Model>
 concept RunsAhead = requires { requires Model::runs_ahead; };
 
+/// Does the strategy bring replicas together at the end of an epoch?
+template <class S, class L, class Model>
+concept finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
+  strategy.finish(replica, model);
+};
+
 /// The part of a Trainer that holds the replicas of the model, and what everybody may ask about them.
 template <class M, class S, class R, class T>
 class Copies {
@@ -35,8 +45,12 @@ class Copies {
   using instance = typename M::template instance<typename S::device>;
 
   Copies(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)}, live_{std::move(strategy), std::move(reduce), planned(std::move(transport), M::plan)},
-        copies_{live_.create(model_, seed)}, totals_(copies_.size()) {}
+      : model_{std::move(model)},
+        live_{std::move(strategy), std::move(reduce), planned(std::move(transport), M::plan, plan_lines(model_, seed))},
+        copies_{live_.create(model_, seed)}, totals_(copies_.size()) {
+    if constexpr (!HasServers<S> && !compares_plans<T>())                  // others have compared it as they connected
+      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
+  }
 
   int  num_replicas() const { return live_.num_replicas(); }
   bool is_chief() const { return live_.is_chief(); }                       // the process that writes files
@@ -162,6 +176,33 @@ class Copies {
       }
     }
     return false;
+  }
+
+  /// Compares the variables of all replicas, bit by bit, where they should be equal: after a step, or at the end of an
+  /// epoch under a strategy whose replicas learn apart until then. Every process calls it. With compare_every 0 it does
+  /// nothing.
+  ///
+  /// throws  NumericFault when they differ, the same on all ranks: it names replica and variable
+  /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
+  void expect_equal_copies() {
+    if constexpr (!HasServers<S> && !shares_variables<S> &&
+                  (ReducesEveryStep<S> || finishes<S, Live<S, R, T>, instance>)) {
+      if (copies_[0].compare_every <= 0 || num_replicas() == 1) return;
+      auto const gathered = [this](auto const& hash) {
+        auto hashes = PerReplica<std::uint64_t>(copies_.size());
+        live_.run([&](auto&, instance& copy, std::uint64_t& to) { to = hash(copy); }, copies_, hashes);
+        return live_.gather(hashes);
+      };
+      auto const whole = gathered([](instance const& copy) { return copy.hash(); });
+      if (std::ranges::count(whole, whole[0]) == std::ssize(whole)) return;
+      auto const n = variables().size();
+      auto all     = std::vector<std::uint64_t>(whole.size() * n);         // (replicas, variables)
+      for (std::size_t i = 0; i < n; ++i) {
+        auto const one = gathered([i](instance const& copy) { return hash_of(copy.net.variables()[i].value); });
+        for (std::size_t r = 0; r < one.size(); ++r) all[r * n + i] = one[r];
+      }
+      throw_diverged(variables(), all);                                    // not within run(): there a rank tells the
+    }                                                                      // others, which then throw something else
   }
 
   /// What the chief has, in every process that computes; returns when all have called it.

@@ -24,7 +24,10 @@ struct FitOptions {
   int initial_epoch = 0;
   Show show         = Show::progress;
   NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
-  int compare_every = 100;                                                 // steps between looks at replicas' bits; 0: never
+  int compare_every = 100;                                                 // steps between comparisons of replicas' bits,
+                                                                           // also at checkpoints and at the end; 0: never
+  bool compare_data = true;                                                // when fit begins, between processes: what each
+                                                                           // dataset says of itself. See data::describe
   int accumulate    = 1;                                                   // batches whose gradients make one update
   Deal deal         = Deal::evenly;
   CheckpointOptions checkpoints{};                                         // without a folder there are none

@@ -1,27 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/describe.hpp>
+#include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace chorale {
+
+namespace detail {
+
+/// True if a transport of this type compares a plan when its ranks connect: its own, or that of a transport within it.
+template <class T>
+constexpr bool compares_plans() {
+  if constexpr (requires(T& t) { t.plan.empty(); }) return true;
+  else if constexpr (requires(T& t) { t.transport; }) return compares_plans<decltype(T::transport)>();
+  else if constexpr (requires(T& t) { t.far; }) return compares_plans<decltype(T::far)>();
+  else return false;
+}
+
+/// Appends lines to the plan that a transport compares, if it does.
+template <class T>
+void add_plan(T& transport, std::vector<std::string> const& lines) {
+  if constexpr (requires { transport.plan = lines; }) {
+    transport.plan.insert(transport.plan.end(), lines.begin(), lines.end());
+  } else if constexpr (requires { transport.plan = std::string{}; }) {
+    for (auto const& line : lines) transport.plan += (transport.plan.empty() ? "" : "\n") + line;
+  } else if constexpr (requires { transport.transport; }) {
+    add_plan(transport.transport, lines);                                  // Staged, Counting, Faulty
+  } else if constexpr (requires { transport.far; }) {
+    add_plan(transport.far, lines);                                        // Layered: it connects all ranks
+  }
+}
+
+}  // namespace detail
+
+/// What ranks must have in common before they train a model, in lines: what the model says of itself, at least its
+/// variables and their shapes, and the seed of their first values.
+template <class Model>
+std::vector<std::string> plan_lines(Model const& model, Seed seed) {
+  auto lines = std::vector<std::string>{};
+  if constexpr (requires { { model.lines() } -> std::same_as<std::vector<std::string>>; }) lines = model.lines();
+  else lines = lines_of(Model::plan);
+  lines.push_back("seed " + word_of(seed.value));
+  return lines;
+}
 
 /// A transport that was told what ranks must have in common: those that were built from other models refuse each other.
 /// Where ranks share memory, it has room for the gradients.
 template <class T, std::size_t N, std::size_t Layers>
-T planned(T transport, Plan<N, Layers> const& plan) {
-  if constexpr (requires { transport.plan = lines_of(plan); }) {
-    if (transport.plan.empty()) transport.plan = lines_of(plan);
-  } else if constexpr (requires { transport.plan = std::string{}; }) {
-    if (transport.plan.empty())
-      for (auto const& line : lines_of(plan)) transport.plan += (transport.plan.empty() ? "" : "\n") + line;
-  }
+T planned(T transport, Plan<N, Layers> const& plan, std::vector<std::string> const& lines) {
+  detail::add_plan(transport, lines);
   if constexpr (requires { transport.arena = std::size_t{0}; })
     transport.arena = std::max(transport.arena, plan.bytes_per_step());
   return transport;
+}
+template <class T, std::size_t N, std::size_t Layers>
+T planned(T transport, Plan<N, Layers> const& plan) {
+  return planned(std::move(transport), plan, lines_of(plan));
 }
 
 }  // namespace chorale

@@ -5,9 +5,11 @@
 #include <chorale/core/error.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/agreed.hpp>
 #include <chorale/trainer/audience.hpp>
 #include <chorale/trainer/checkpointed.hpp>
 #include <chorale/trainer/epochs.hpp>
+#include <chorale/trainer/fit_lines.hpp>
 #include <chorale/trainer/held.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
@@ -27,12 +29,6 @@
 #include <vector>
 
 namespace chorale::detail {
-
-/// Does the strategy bring replicas together at the end of an epoch?
-template <class S, class L, class Model>
-concept finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
-  strategy.finish(replica, model);
-};
 
 template <class M, class S, class R, class T>
 class Fitting;
@@ -59,15 +55,18 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   /// callbacks  callbacks and sinks, which are told how it goes in this order. See Callback, Sink
   /// returns    loss, metrics, steps and seconds of each epoch that was trained; none, and a line in the log of the
   ///            checkpoints that says so, when the run that they are of is complete
-  /// throws     NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it, and when copies
-  ///            of a variable have drifted apart; BadArgument when a batch does not fit the model, or the data is empty;
-  ///            what the dataset and the callbacks throw. The variables are then those of the step before.
-  ///            Preempted when one of the ranks was asked to end: a checkpoint was saved
+  /// throws     NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it, and, at the
+  ///            latest when fit ends, when copies of a variable have drifted apart; Disagreement, on all ranks alike, when
+  ///            options or what the dataset says of itself differ between processes; BadArgument when a batch does not fit
+  ///            the model, or the data is empty; what the dataset and the callbacks throw. The variables are then those of
+  ///            the step before. Preempted when one of the ranks was asked to end: a checkpoint was saved
   template <Dataset Data, class... Callbacks>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
     auto history = History{};
     if (only_serves()) return history;
     check(options);
+    if constexpr (!HasServers<S>)
+      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), fit_lines(train, options));
     auto audience = Audience<Fitting<M, S, R, T>, std::remove_reference_t<Callbacks>...>{
         static_cast<Fitting<M, S, R, T>&>(*this), callbacks...};
     for (auto& copy : copies_) {
@@ -104,6 +103,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (is_last && saved) saved->finish();                               // else it might be skipped for an older one
       if (options.checkpoint_every == 0 || is_last) save_after(epoch, options, batches, saved, audience);
     }
+    this->expect_equal_copies();
     if (saved) {
       saved->finish();
       saved->say_ended({.epochs = static_cast<std::uint64_t>(options.epochs),
