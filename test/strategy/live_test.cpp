@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/tiny.hpp"
 
+#include <chorale/core/threads.hpp>
+
 #include <catch2/catch.hpp>
 
+#include <cstddef>
+#include <future>
 #include <stdexcept>
 
 using namespace chorale;
@@ -59,6 +63,35 @@ TEST_CASE("an exception of one replica reaches the caller; the others are releas
     auto [loss, gradients] = replica.value_and_gradient(copy, data.view());
     replica.all_reduce(gradients);                                         // would wait for replica 1 for ever
   }, copies), "the step of replica 1 went wrong");
+}
+
+TEST_CASE("a second thread that calls run meanwhile is told whose it is, and has its turn afterwards", "[strategy]") {
+  auto const n  = GENERATE(1, 2);
+  auto strategy = live(n);
+  auto inside   = std::promise<void>{};
+  auto go_on    = std::promise<void>{};
+  auto released = go_on.get_future().share();
+  auto first    = NamedThread{"the first", [&] {
+    strategy.run([&](auto& replica) {
+      if (replica.id() == 0) inside.set_value();
+      released.wait();
+    });
+  }};
+  inside.get_future().wait();
+  auto const step = [](auto& replica) { return replica.id(); };
+  CHECK_THROWS_AS(strategy.run(step), BadArgument);
+  CHECK_THROWS_WITH(strategy.run(step), Catch::Contains("(the first), and thread") &&
+                                            Catch::Contains("called it meanwhile; it is for one thread at a time"));
+  go_on.set_value();
+  first = NamedThread{};                                                   // joins
+  CHECK(strategy.run(step).size() == static_cast<std::size_t>(n));
+}
+
+TEST_CASE("a step that calls run is told that it cannot", "[strategy]") {
+  auto strategy   = live(1);
+  auto const step = [](auto& replica) { return replica.id(); };
+  CHECK_THROWS_WITH(strategy.run([&](auto&) { strategy.run(step); }), Catch::Contains("a step of Live::run called run"));
+  CHECK(strategy.run(step)[0] == 0);
 }
 
 TEST_CASE("all copies of a model start with the same bits, and the seed decides which", "[strategy]") {

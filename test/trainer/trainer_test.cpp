@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <future>
 #include <limits>
 
 using namespace chorale;
@@ -169,4 +170,36 @@ TEST_CASE("an epoch of so many steps goes on where the last one stopped", "[trai
   CHECK(by_steps.hashes()[0] == by_passes.hashes()[0]);
   CHECK_THROWS_AS(by_steps.fit(tiny::Batches<int>{whole.rows, {}}, {.show = Show::nothing, .steps_per_epoch = 3}),
                   BadArgument);
+}
+
+namespace {
+
+/// Waits in fit, between two steps.
+struct Pause {
+  std::promise<void>& inside;
+  std::promise<void>& go_on;
+
+  void on_epoch_begin(auto& trainer, int) {
+    inside.set_value();
+    go_on.get_future().wait();
+    trainer.evaluate(some());                                              // which the thread of fit may
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a trainer is for one thread at a time, and says which one has it", "[trainer]") {
+  auto trainer = trainer_of(1);
+  auto inside  = std::promise<void>{};
+  auto go_on   = std::promise<void>{};
+  auto first   = NamedThread{"the first", [&] {
+    trainer.fit(some(), quietly, Pause{inside, go_on});
+  }};
+  inside.get_future().wait();
+  CHECK_THROWS_AS(trainer.fit(some(), quietly), BadArgument);
+  CHECK_THROWS_WITH(trainer.evaluate(some()), Catch::Contains("(the first)"));
+  CHECK_THROWS_WITH(trainer.predict(some()), Catch::Contains("(the first)"));
+  go_on.set_value();
+  first = NamedThread{};                                                   // joins
+  CHECK(trainer.evaluate(some()).rows() == 36);
 }

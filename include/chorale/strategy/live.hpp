@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// A little over 300 lines: one class, whose operations share replicas, endpoints and threads.
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/one_thread.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -12,6 +14,8 @@
 #include <chorale/strategy/team.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/transport/transport.hpp>
+
+#include <gsl/util>
 
 #include <algorithm>
 #include <cstddef>
@@ -117,6 +121,7 @@ class Running<S, R, T> {
   ///
   /// returns   a report from each server of this process
   auto served() requires HasServers<S> {
+    auto const mine = hold();
     if constexpr (RunsItsRanks<endpoint>) run_on_all([this](std::size_t i) { replicas_[i].leave(); });
     else for (auto& worker : replicas_) worker.leave();
     return host_.wait();
@@ -147,9 +152,9 @@ class Running<S, R, T> {
   /// Calls step(replica, arguments...) on every replica at once, with that replica's arguments.
   ///
   /// returns   PerReplica<result>, or nothing when step returns nothing
-  /// throws    what the first step that failed threw; the others end too, and the replicas are connected anew. Where they
-  ///           cannot be (some live in other processes, or gradients lie in their SharedMemoryTransport's memory), PeerLost
-  ///           from then on
+  /// throws    BadArgument when another thread uses this, or a step calls run(). What the first step that failed threw;
+  ///           the others end too, and the replicas are connected anew. Where they cannot be (some live in other
+  ///           processes, or gradients lie in their SharedMemoryTransport's memory), PeerLost from then on
   template <class Step, class... Args>
   auto run(Step&& step, PerReplica<Args>&... args) {
     using Result = std::invoke_result_t<Step&, replica&, Args&...>;
@@ -196,6 +201,9 @@ class Running<S, R, T> {
     return all;
   }
 
+  /// The right of this thread to use this object, while it is held: other threads that call run() get a BadArgument.
+  [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
+
  private:
   /// Where ranks share memory, and it has room: they then read each other's gradients in place.
   void place_gradients(auto& copy, endpoint& at) {
@@ -218,6 +226,10 @@ class Running<S, R, T> {
   /// memory of these endpoints, which would go with them.
   template <class Work>
   void run_on_all(Work&& work) {
+    auto const mine = hold();
+    CHORALE_EXPECTS(!running_, "a step of Live::run called run, reduce or gather: these are for what comes between steps");
+    running_         = true;
+    auto const ended = gsl::finally([this] { running_ = false; });
     if (failed_)
       throw PeerLost{local_.front(), "rank " + std::to_string(local_.front()) + " parted from the other " +
                      std::to_string(num_replicas() - 1) + " when a step failed",
@@ -263,6 +275,8 @@ class Running<S, R, T> {
   std::vector<replica> replicas_;
   Shares shares_;
   int reductions_ = 0;
+  OneThread owner_;
+  bool running_ = false;                                                   // its owner's to change
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have
   bool failed_        = false;                                             // for good: see run_on_all
   typename TeamOf<device, endpoint>::type team_;                           // last: its threads use the above

@@ -42,6 +42,7 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   /// Loss and metrics over data: each row counts once, whatever the batches and replicas.
   template <Dataset Data>
   Scores evaluate(Data const& data) {
+    auto const mine = live_.hold();
     if (only_serves()) return Scores{M::metric_names};
     auto all    = PerReplica<Totals>(copies_.size());                      // not those of an epoch that may be running
     auto shares = live_.distribute(data);
@@ -59,7 +60,8 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   template <Dataset Data>
   Predictions predict(Data const& data) {
     constexpr auto width = M::output::size;
-    auto out    = Predictions{.values = {}, .width = width};
+    auto const mine      = live_.hold();
+    auto out             = Predictions{.values = {}, .width = width};
     if (only_serves()) return out;
     auto shares = live_.distribute(data);
     auto counts = std::vector<std::size_t>(static_cast<std::size_t>(live_.num_replicas()));
@@ -98,6 +100,7 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
   ///           the other processes then
   void load(std::filesystem::path const& file) {
+    auto const mine = live_.hold();
     if constexpr (HasServers<S>) {
       load_into_servers(file);
     } else {

@@ -58,11 +58,13 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   /// throws     NumericFault when the loss or a gradient is not finite, unless on_non_finite allows it, and, at the
   ///            latest when fit ends, when copies of a variable have drifted apart; Disagreement, on all ranks alike, when
   ///            options or what the dataset says of itself differ between processes; BadArgument when a batch does not fit
-  ///            the model, or the data is empty; what the dataset and the callbacks throw. The variables are then those of
-  ///            the step before. Preempted when one of the ranks was asked to end: a checkpoint was saved
+  ///            the model, the data is empty, or another thread uses this trainer; what the dataset and the callbacks
+  ///            throw. The variables are then those of the step before. Preempted when one of the ranks was asked to end:
+  ///            a checkpoint was saved
   template <Dataset Data, class... Callbacks>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
-    auto history = History{};
+    auto const mine = live_.hold();
+    auto history    = History{};
     if (only_serves()) return history;
     check(options);
     if constexpr (!HasServers<S>)
