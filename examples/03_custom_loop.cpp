@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A training loop of one's own: the replicas of 02_mirrored without the Trainer, with the communication in plain sight.
-// This is tf.distribute's strategy.run and strategy.reduce.
+// This is tf.distribute's strategy.run and strategy.reduce. The loop is the same under every strategy: with another one
+// in `strategy`, no line below it changes.
 //
 //   tools/run 03_custom_loop
 //   tools/run 03_custom_loop --data data/mnist --epochs 5
@@ -28,16 +29,15 @@ void train_and_test(example::Options const& o, auto const& rows, auto const& tes
   auto const train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch);
   auto const test  = test_rows.map(data::scale).batch(256);
 
-  auto const train_step = [](auto& replica, auto& copy, Batch& batch) {
+  auto const train_step = [&](auto& replica, auto& copy, Batch& batch) {
     auto [loss, gradients] = replica.value_and_gradient(copy, batch);             // Sum<float>; shaped as the variables
-    replica.all_reduce(gradients);                                                // the one line that communicates
-    copy.optimizer.apply(copy.net.variables(), gradients);
-    return loss;
-  };
-  auto const test_step = [](auto&, auto& copy, Batch& batch) {
+    strategy.update(replica, copy, gradients);                                    // the one line that communicates; here
+    return loss;                                                                  //   replica.all_reduce(gradients);
+  };                                                                              //   copy.optimizer.apply(
+  auto const test_step = [](auto&, auto& copy, Batch& batch) {                    //       copy.net.variables(), gradients);
     auto sums = std::array<float, plan::header>{};                                // loss, rows, correct
     copy.evaluate(batch, sums);
-    return sums;
+    return Totals{} += sums;
   };
 
   for (int epoch = 0; epoch < o.epochs; ++epoch) {
@@ -47,13 +47,13 @@ void train_and_test(example::Options const& o, auto const& rows, auto const& tes
       PerReplica<Sum<float>> losses = strategy.run(train_step, lenet, batch);     // all replicas at once
       loss.update(strategy.reduce(losses));                                       // weighted by rows, not by replicas
     }
-    std::printf("epoch %d  loss %.4f\n", epoch + 1, loss.result());
+    strategy.finish(lenet);                                                       // for strategies that learn apart
+    if (strategy.is_chief()) std::printf("epoch %d  loss %.4f\n", epoch + 1, loss.result());
   }
 
-  auto scores = Scores{model.metric_names};
-  for (auto& batch : strategy.distribute(test))
-    for (auto const& sums : strategy.run(test_step, lenet, batch)) scores.add(sums);
-  example::print_test(scores);
+  auto totals = Totals{};
+  for (auto& batch : strategy.distribute(test)) totals += strategy.reduce(strategy.run(test_step, lenet, batch));
+  if (strategy.is_chief()) example::print_test(Scores{model.metric_names, totals});
 }
 
 int main(int argc, char** argv) {

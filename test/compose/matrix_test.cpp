@@ -11,7 +11,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #define TEXT_OF(strategy) #strategy
 #define NAMED(strategy, what) TEXT_OF(strategy) ": " what
@@ -61,6 +64,58 @@ TEST_CASE(NAMED(STRATEGY, "every transport trains the model, or is refused"), "[
   if constexpr (!HasServers<S> && !std::is_same_v<S, OneDeviceStrategy<>>)
     check_each<Layered<LocalTransport, LocalTransport>, RingAllReduce, HierarchicalAllReduce<>>(
         "layered", Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2});
+}
+
+/// The loop of examples/03_custom_loop, with this as the end of a step.
+template <class End>
+void check_loop(int epochs, End const& end_step) {
+  static auto const data     = tiny::uneven();
+  static auto const expected = tiny::reference(data);
+  auto const model           = tiny::learner();
+  auto live                  = Live{strategies::STRATEGY::make(), RingAllReduce{}, LocalTransport{}};
+  auto copies                = live.create(model, 7);
+  auto means                 = std::vector<float>{};
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    auto loss = Sum<float>{};
+    for (auto& batch : live.distribute(data, epoch)) {
+      PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
+        if (replica.num_replicas() != live.num_replicas()) throw Error{"a step counts other replicas than the job has"};
+        auto [sum, gradients] = replica.value_and_gradient(copy, share);
+        end_step(live, replica, copy, gradients);
+        return sum;
+      }, copies, batch);
+      loss += live.reduce(losses);
+    }
+    live.finish(copies);
+    CHECK(loss.count == 279);
+    means.push_back(loss.mean());
+  }
+  for (auto const& copy : copies) CHECK(copy.hash() == copies[0].hash());
+  auto totals = Totals{};
+  for (auto& batch : live.distribute(data))
+    totals += live.reduce(live.run([](auto&, auto& copy, auto& share) {
+      auto sums = std::array<float, plan::header>{};
+      copy.evaluate(share, sums);
+      return Totals{} += sums;
+    }, copies, batch));
+  CHECK(totals.sums[plan::rows_at] == 279);
+  auto ranks = std::vector<Rank>{};
+  for (Rank rank = 0; rank < live.num_replicas(); ++rank) ranks.push_back(rank);
+  CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == ranks);
+  auto const values = copies[0].net.variables().body();
+  if (epochs == 1) CHECK(tiny::difference({values.begin(), values.end()}, expected) < 1e-5);
+  else CHECK(means.back() < means.front());
+}
+
+TEST_CASE(NAMED(STRATEGY, "a loop of one's own learns what the strategy promises"), "[compose]") {
+  check_loop(promise == Promise::equal ? 1 : 4, [](auto& live, auto& replica, auto& copy, auto& gradients) {
+    live.update(replica, copy, gradients);
+  });
+  if constexpr (!HasServers<S>)                                            // where this does not compile
+    check_loop(1, [](auto&, auto& replica, auto& copy, auto& gradients) {
+      replica.all_reduce(gradients);
+      copy.optimizer.apply(copy.net.variables(), gradients);
+    });
 }
 
 }  // namespace test_of::STRATEGY

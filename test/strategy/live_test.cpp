@@ -2,12 +2,14 @@
 #include "test/support/tiny.hpp"
 
 #include <chorale/core/threads.hpp>
+#include <chorale/strategy/central_storage.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <cstddef>
 #include <future>
 #include <stdexcept>
+#include <utility>
 
 using namespace chorale;
 
@@ -92,6 +94,26 @@ TEST_CASE("a step that calls run is told that it cannot", "[strategy]") {
   auto const step = [](auto& replica) { return replica.id(); };
   CHECK_THROWS_WITH(strategy.run([&](auto&) { strategy.run(step); }), Catch::Contains("a step of Live::run called run"));
   CHECK(strategy.run(step)[0] == 0);
+}
+
+TEST_CASE("replicas that read one copy of the variables wait until it is updated", "[strategy]") {
+  auto const data  = tiny::batch<int>(24, 64, 1);
+  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F});
+  auto const train = [&](auto strategy) {
+    auto copies = strategy->create(model, 7);
+    strategy->run([&](auto& replica, auto& copy) {
+      for (std::size_t step = 0; step < 40; ++step) {                      // without an end of run() in between
+        auto const first       = step % 2 * 12 + static_cast<std::size_t>(replica.id()) * 4;
+        auto [loss, gradients] = replica.value_and_gradient(copy, data.view(first, 4));
+        replica.all_reduce(gradients);
+        copy.optimizer.apply(copy.net.variables(), gradients);
+      }
+    }, copies);
+    return std::pair{copies[0].hash(), copies[2].optimizer.now.step};
+  };
+  auto central = Live{CentralStorageStrategy{Cpu::logical(3)}, RingAllReduce{}, LocalTransport{}};
+  auto each    = live(3);
+  CHECK(train(&central) == train(&each));
 }
 
 TEST_CASE("all copies of a model start with the same bits, and the seed decides which", "[strategy]") {

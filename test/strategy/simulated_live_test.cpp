@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace chorale;
 using namespace std::chrono_literals;
@@ -61,6 +62,30 @@ TEST_CASE("workers and servers are virtual ranks, too", "[strategy][simulated][s
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
   CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);
   CHECK(trainer.evaluate(data).rows() == 279);
+}
+
+TEST_CASE("a loop of one's own has virtual workers and servers, too", "[strategy][simulated][servers]") {
+  auto const [workers, devices] = GENERATE(table<int, int>({{1, 1}, {3, 1}, {2, 2}}));
+  auto const data = tiny::uneven();
+  auto live       = Live{ParameterServerStrategy{Cluster::local(workers, 2), Synchronous{}, placement::GreedyByBytes{},
+                                                 Cpu::logical(devices)},
+                         RingAllReduce{}, virtual_ranks()};
+  auto copies     = live.create(tiny::learner(), 7);
+  auto loss       = Sum<float>{};
+  for (auto& batch : live.distribute(data))
+    loss += live.reduce(live.run([&](auto& replica, auto& copy, auto& share) {
+      auto [sum, gradients] = replica.value_and_gradient(copy, share);
+      live.update(replica, copy, gradients);
+      return sum;
+    }, copies, batch));
+  live.finish(copies);
+  CHECK(loss.count == 279);
+  for (auto const& copy : copies) CHECK(copy.hash() == copies[0].hash());
+  auto const values = copies[0].net.variables().body();
+  CHECK(tiny::difference({values.begin(), values.end()}, tiny::reference(data)) < 1e-5);
+  auto ranks = std::vector<Rank>{};
+  for (Rank rank = 0; rank < workers * devices; ++rank) ranks.push_back(rank);
+  CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == ranks);
 }
 
 TEST_CASE("the devices of a worker of servers are virtual ranks, too", "[strategy][simulated][servers]") {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/one_thread.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/strategy/distributed.hpp>
+#include <chorale/strategy/live_parts.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/shares.hpp>
 #include <chorale/strategy/strategy.hpp>
@@ -28,40 +30,6 @@ namespace chorale {
 
 namespace detail {
 
-struct NoHost {};
-
-template <class S, class R, class E>
-struct RanksOf {
-  using replica = Replica<R, E>;
-  using host    = NoHost;
-};
-template <HasServers S, class R, class E>
-struct RanksOf<S, R, E> {
-  using replica = typename S::template replica_type<R, E>;
-  using host    = typename S::template host_type<E>;
-};
-
-template <class D, class E>
-struct TeamOf {
-  using type = Team<D>;
-};
-template <class D, RunsItsRanks E>
-struct TeamOf<D, E> {
-  using type = TurnTeam<D>;
-};
-
-/// A step of a network needs more of a stack than what virtual ranks have for an all-reduce.
-template <class T>
-void make_room_for_steps(T& transport) {
-  if constexpr (requires { transport.stack_bytes; })
-    transport.stack_bytes = std::max(transport.stack_bytes, std::size_t{1} << 20);
-  if constexpr (requires { transport.transport; }) make_room_for_steps(transport.transport);
-}
-
-template <class S, class R, class T>
-inline constexpr bool fit_together =
-    Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
-
 /// What Live is when its parts fit together; otherwise an empty class, so that Live's sentence is the only error.
 template <class S, class R, class T>
 class Running {
@@ -75,7 +43,7 @@ class Running<S, R, T> {
  public:
   using device   = typename S::device;
   using endpoint = typename T::endpoint;
-  using replica  = typename RanksOf<S, R, endpoint>::replica;
+  using replica  = typename ReplicaOf<S, R, endpoint>::type;
 
   Running(S strategy, R reduce, T transport)
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
@@ -114,7 +82,8 @@ class Running<S, R, T> {
     return PerReplica{std::move(copies)};
   }
 
-  /// Has this process servers and no replica?
+  /// Has this process servers and no replica? They serve until all workers have left, or are lost. Meanwhile run() calls
+  /// nothing here, every PerReplica is empty, reduce() returns V{} and gather() nothing.
   bool only_serves() const { return local_.empty(); }
 
   /// The end of training: the replicas of this process take leave of the servers, and its servers serve until all have.
@@ -142,6 +111,16 @@ class Running<S, R, T> {
     }
   }
 
+  /// The same for the replicas of this process alone: together they get all rows, whatever other processes do.
+  template <Dataset Batches>
+  auto distribute_here(Batches const& batches, int epoch = 0) const {
+    auto here = std::vector<Rank>{};
+    while (here.size() < local_.size()) here.push_back(static_cast<Rank>(here.size()));
+    auto stream = batches.stream(static_cast<std::size_t>(epoch));
+    return Distributed<decltype(stream), typename Batches::element>{std::move(stream), static_cast<int>(here.size()),
+                                                                    std::move(here), 0};
+  }
+
   /// From the next distribute() on: unequal shares for unequal devices. Every process calls it with the same, or none.
   void set_shares(Shares shares) {
     CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
@@ -167,28 +146,63 @@ class Running<S, R, T> {
     }
   }
 
+  /// Ends a step of one replica as the strategy does. Every replica calls it, with what value_and_gradient gave it.
+  template <class Model>
+  void update(replica& at, Model& model, Gradients& gradients) const {
+    strategy_.update(at, model, gradients);
+  }
+
+  /// Brings copies together that learn apart, such as at the end of an epoch: then all have the same bits. Does nothing
+  /// where they always have. Every process calls it.
+  template <class Model>
+  void finish(PerReplica<Model>& copies) {
+    if constexpr (requires(S const& s, replica& at, Model& model) { s.finish(at, model); })
+      run([this](replica& at, Model& model) {
+        if constexpr (HasServers<S>) at.barrier();                         // all have made their last update
+        strategy_.finish(at, model);
+        if constexpr (HasServers<S>) at.barrier();                         // and none makes another one
+      }, copies);
+  }
+
   /// One value from one for each replica of the job: V is a monoid such as Sum, so uneven shares weigh what they should.
   ///
-  /// order     added up in the order of ranks: the same bits in every process, which all call it
+  /// order   added up in the order of ranks: the same bits in every process, which all call it
+  /// keeps   with servers, a lost worker is only missed: the others get the sum of theirs
   template <class V>
   V reduce(PerReplica<V> const& values) {
-    if constexpr (HasServers<S> && requires(V v) { replicas_[0].total(0, v); }) {
-      auto totals       = PerReplica<V>(values.size());                    // the servers add up: a worker may be lost
-      auto const number = reductions_++;
-      run_on_all([&](std::size_t i) { totals[i] = replicas_[i].total(number, values[i]); });
-      return totals.size() == 0 ? V{} : totals[0];
-    } else {
-      auto total = V{};
+    auto total = V{};
+    if constexpr (HasServers<S>)
+      for (auto const& value : told(values).values) total += value;
+    else
       for (auto const& value : gather(values)) total += value;
-      return total;
-    }
+    return total;
   }
 
   /// The values of all replicas of the job, in the order of their ranks. Every process calls it.
+  ///
+  /// throws  PeerLost when one is missing
   template <class V>
   std::vector<V> gather(PerReplica<V> const& values) {
-    static_assert(!HasServers<S>, "chorale: workers of a parameter server do not wait for one another, so there is no "
-                                  "moment at which all have a value. Totals can be reduced");
+    if constexpr (HasServers<S>) {
+      auto all = told(values);
+      for (int worker = 0; all.values.size() != static_cast<std::size_t>(num_replicas()) && !only_serves(); ++worker)
+        if (std::ranges::count(all.workers, worker) == 0)
+          throw PeerLost{worker * strategy_.replicas_per_worker(),
+                         "gather got the values of " + std::to_string(all.values.size()) + " of " +
+                             std::to_string(num_replicas()) + " replicas: worker " + std::to_string(worker) + " is lost.",
+                         "reduce, which adds up those of the others."};
+      return std::move(all.values);
+    } else {
+      return gathered(values);
+    }
+  }
+
+  /// The right of this thread to use this object, while it is held: other threads that call run() get a BadArgument.
+  [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
+
+ private:
+  template <class V>
+  std::vector<V> gathered(PerReplica<V> const& values) {
     if (is_all_local()) return {values.begin(), values.end()};
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
     auto all          = std::vector<V>(static_cast<std::size_t>(num_replicas()));
@@ -201,10 +215,20 @@ class Running<S, R, T> {
     return all;
   }
 
-  /// The right of this thread to use this object, while it is held: other threads that call run() get a BadArgument.
-  [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
+  /// What the replicas of all workers that live have; empty in a process that only serves.
+  template <class V>
+  auto told(PerReplica<V> const& values)
+    requires HasServers<S>
+  {
+    static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
+    auto const each = static_cast<std::size_t>(strategy_.replicas_per_worker());
+    auto all        = std::vector<typename replica::template Told<V>>(std::max<std::size_t>(values.size(), 1));
+    run_on_all([&](std::size_t i) {
+      if (i % each == 0) all[i] = replicas_[i].tell_all(Span<V const>{&values[i], each});
+    });
+    return std::move(all[0]);
+  }
 
- private:
   /// Where ranks share memory, and it has room: they then read each other's gradients in place.
   void place_gradients(auto& copy, endpoint& at) {
     if constexpr (requires { copy.place_gradients(Span<float>{}); at.memory(); }) {
@@ -243,6 +267,8 @@ class Running<S, R, T> {
       }
       throw;
     }
+    if constexpr (requires(replica& one) { one.all_met(); })
+      for (auto& one : replicas_) one.all_met();
   }
 
   template <class Work>
@@ -262,7 +288,8 @@ class Running<S, R, T> {
     for (auto& at : endpoints_) {
       if (at.rank() >= num_replicas()) break;                              // servers come last
       local_.push_back(at.rank());
-      replicas_.emplace_back(reduce_, at);
+      if constexpr (HasServers<S>) replicas_.emplace_back(reduce_, at, num_replicas());
+      else replicas_.emplace_back(reduce_, at);
     }
   }
 
@@ -271,10 +298,9 @@ class Running<S, R, T> {
   T transport_;
   std::vector<Rank> local_;                                                // of the replicas that live here
   std::vector<endpoint> endpoints_;
-  typename RanksOf<S, R, endpoint>::host host_;                            // ends after the replicas have left
+  typename HostOf<S, endpoint>::type host_;                                // ends after the replicas have left
   std::vector<replica> replicas_;
   Shares shares_;
-  int reductions_ = 0;
   OneThread owner_;
   bool running_ = false;                                                   // its owner's to change
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have

@@ -25,6 +25,7 @@ namespace chorale {
 struct ParameterTotal {
   std::array<double, parameter_sums> sums{};                               // added up in the order of workers
   std::vector<Rank> reported;
+  std::vector<std::array<double, parameter_sums>> each;                    // [worker]; zeros of one that has not
 };
 
 /// Points of a client at which a test may do something, e.g. end the process.
@@ -107,14 +108,18 @@ class ParameterCalls {
 
   /// Waits until every other worker has reported this epoch, has left, or is lost.
   ParameterTotal total(int epoch) {
-    auto reported = std::vector<std::byte>(static_cast<std::size_t>(shards_->workers()));
+    auto const workers = static_cast<std::size_t>(shards_->workers());
+    auto total         = ParameterTotal{.each = std::vector<std::array<double, parameter_sums>>(workers)};
+    auto const each    = std::as_writable_bytes(Span<std::array<double, parameter_sums>>{total.each});
+    auto told          = std::vector<std::byte>(workers + each.size());    // a byte for each that reported, then what
     exchange([&](Link& link) {
       link.next(ParameterCall::total).epoch = epoch;
-      link.receive(reported);
+      link.receive(told);
     }, 1);
-    auto total = ParameterTotal{links_[0].reply.sums, {}};
-    for (Rank w = 0; w < shards_->workers(); ++w)
-      if (reported[static_cast<std::size_t>(w)] != std::byte{0}) total.reported.push_back(w);
+    total.sums = links_[0].reply.sums;
+    for (std::size_t w = 0; w < workers; ++w)
+      if (told[w] != std::byte{0}) total.reported.push_back(static_cast<Rank>(w));
+    std::ranges::copy(Span<std::byte const>{told}.subspan(workers), each.begin());
     return total;
   }
 

@@ -59,7 +59,8 @@ class ParameterCrew {
     meet(at, me);
   }
 
- private:
+  /// Returns when every member has called it.
+  ///
   /// throws  PeerLost when a member failed
   void meet(E& at, std::size_t me) {
     auto const target = (arrived_.fetch_add(1, std::memory_order_acq_rel) / size() + 1) * size();
@@ -73,6 +74,7 @@ class ParameterCrew {
       if (patience.slow()) expect_all(at, me);
   }
 
+ private:
   void expect_all(E& at, std::size_t me) const {
     auto const first = at.rank() - static_cast<Rank>(me);
     for (Rank rank = first; rank < first + static_cast<Rank>(size()); ++rank)

@@ -18,7 +18,7 @@ namespace chorale {
 /// What a worker asks of a parameter server.
 ///
 ///   worker -> server    request | push: the shard's gradients       | rows: indices, then values of a push
-///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: who reported
+///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: who reported what
 enum class ParameterCall : std::uint8_t {
   push = 1, pull, push_and_pull, push_rows, pull_rows,
   assign,                                                                  // values instead of those that are there

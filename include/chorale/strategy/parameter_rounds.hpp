@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/types.hpp>
 #include <chorale/strategy/consistency.hpp>
 #include <chorale/strategy/parameter_message.hpp>
 #include <chorale/strategy/parameter_shard.hpp>
@@ -127,6 +128,11 @@ class ParameterReports {
 
   /// A byte for each worker, 1 when it has reported.
   ConstBytes reported(int epoch) { return of(epoch).reported; }
+
+  /// What each worker has reported, zeros where it has not.
+  ConstBytes each(int epoch) {
+    return std::as_bytes(Span<std::array<double, parameter_sums> const>{of(epoch).sums});
+  }
 
  private:
   static constexpr std::size_t kept = 64;                                  // epochs: the newest

@@ -309,7 +309,7 @@ class ParameterService {
       }
       case ParameterCall::total:
         reply.sums = reports_.sum(s.request.epoch);
-        return s.send_copy(reports_.reported(s.request.epoch));
+        return s.send_copies(reports_.reported(s.request.epoch), reports_.each(s.request.epoch));
       default: return;
     }
   }

@@ -8,155 +8,18 @@
 #include <chorale/placement/sharded.hpp>
 #include <chorale/strategy/consistency.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
-#include <chorale/strategy/parameter_client.hpp>
-#include <chorale/strategy/parameter_crew.hpp>
 #include <chorale/strategy/parameter_host.hpp>
-#include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/parameter_replica.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace chorale {
-
-/// A replica of a ParameterServerStrategy: what a Replica does by itself, and calls to the servers. Those of one worker
-/// make them together: their gradients are one push, and all get the same values.
-template <class R, class E>
-class ParameterReplica : public Replica<R, E> {
- public:
-  ParameterReplica(R reduce, E& at) : Replica<R, E>{std::move(reduce), at}, at_{&at} {}
-
-  /// Before anything is started.
-  ///
-  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded, or
-  ///         left out
-  static void expect_fit(ParameterShards const& shards, ParameterOptions const& options) {
-    if constexpr (detail::sharded<R>) {
-      auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
-      CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
-      CHORALE_EXPECTS(options.on_non_finite != NonFinite::skip,
-                      "a server skips what one worker pushed, where one replica skips the step: other bits under "
-                      "Reproducible");
-      if (R::logical_shards % shards.rank_of(0) != 0)
-        throw BadArgument{"Reproducible<" + leaves + "> cuts a batch into " + leaves + " logical shards, which " +
-                              replicas + " replicas of ParameterServerStrategy cannot share evenly.",
-                          "1, 2, 4, .. or " + leaves + " replicas in all workers."};
-    }
-  }
-
-  /// me      which of the worker's replicas this is; the first speaks to the servers
-  void connect(ParameterShards const& shards, ParameterOptions options, std::shared_ptr<detail::ParameterCrew<E>> crew,
-               std::size_t me) {
-    replicas_ = shards.rank_of(0);
-    crew_     = std::move(crew);
-    me_       = me;
-    if (me == 0) client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
-  }
-
-  /// Forward, loss and backward; the gradients then go to the servers, and not through R. Under Reproducible they are
-  /// the sum at this replica's node of the tree, which worker and server go on adding up.
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
-    auto const learn = [](Model& to, Batch const& rows) {
-      return to.value_and_gradient(rows, rows.first_row, LooksAtEnd{});
-    };
-    if constexpr (detail::sharded<R>) {
-      auto const loss = shards_.compute(model, batch, this->id(), replicas_, learn);
-      auto const to   = model.gradients();
-      std::copy_n(shards_.nodes().at(replicas_ + this->id()), to.values.size(), to.values.begin());
-      return {loss, to};
-    } else {
-      auto const loss = learn(model, batch);
-      return {loss, model.gradients()};
-    }
-  }
-  /// A step: gradients go to the servers, and values come back that are as new as Consistency asks.
-  void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
-    if (crew_->size() > 1) crew_->add_up(*at_, me_, gradients.values);
-    lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
-  }
-  void pull(Variables const& variables) {
-    lead(variables.values, [&] { client_->pull(variables); });
-  }
-
-  /// Only the first replica of a worker; the others pull afterwards.
-  void assign(Variables const& variables) { client_->assign(variables); }
-
-  /// What the optimizer remembers on all servers, and how many updates it has made; only the first replica of a worker.
-  ///
-  /// slots     one after the other, each as the variables between header and trailer
-  /// scratch   gradients that are not needed any more
-  std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
-    client_->pull(variables);                                              // whose answer says the step
-    auto const step = client_->optimizer_step();
-    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
-      client_->pull_slot(i, scratch.values);
-      std::ranges::copy(scratch.body(), slot.begin());
-    });
-    return step;
-  }
-
-  /// Puts back what pull_slots() gave.
-  void assign_slots(Span<float> slots, Gradients const& scratch, std::uint64_t step) {
-    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
-      std::ranges::copy(slot, scratch.body().begin());
-      client_->assign_slot(i, scratch.values);
-    });
-    client_->assign_step(step);
-  }
-
-  /// The last call.
-  void leave() {
-    if (client_) client_->leave();
-  }
-
-  /// What all workers that still live have reported under this number; waits for them.
-  template <class V>
-  V total(int number, V mine) {
-    if (crew_->size() > 1) crew_->add_up(*at_, me_, Span<double>{mine.sums});
-    lead(Span<double>{mine.sums}, [&] {
-      client_->report(number, Span<double const>{mine.sums});
-      auto const all = client_->total(number);
-      std::copy_n(all.sums.begin(), mine.sums.size(), mine.sums.begin());
-    });
-    return mine;
-  }
-
- private:
-  struct NoShards {};
-  template <class Reduce>
-  struct ShardsOf {
-    using type = NoShards;
-  };
-  template <detail::sharded Reduce>
-  struct ShardsOf<Reduce> {
-    using type = detail::ShardSums<Reduce::logical_shards>;
-  };
-
-  template <class F>
-  static void each_slot(Span<float> slots, Gradients const& scratch, F&& f) {
-    auto const n = scratch.body().size();
-    for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i) f(i, slots.subspan(i * n, n));
-  }
-
-  template <class V, class F>
-  void lead(Span<V> mine, F&& f) {
-    if (crew_->size() == 1) f();
-    else crew_->lead(*at_, me_, mine, f);
-  }
-
-  E* at_;
-  std::shared_ptr<detail::ParameterCrew<E>> crew_;
-  std::size_t me_ = 0;
-  int replicas_   = 1;                                                     // of all workers
-  std::unique_ptr<ParameterClient<E>> client_;
-  [[no_unique_address]] typename ShardsOf<R>::type shards_;
-};
 
 /// Variables on servers, computing on workers: each variable, or piece of one, lives on one server, beside its slots of
 /// the optimizer. Every process runs the same program; which of them is a server the cluster says, and there fit()

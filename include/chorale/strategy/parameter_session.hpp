@@ -147,9 +147,10 @@ struct ParameterSession {
     out.add_cut(std::as_bytes(to));
   }
 
-  void send_copy(ConstBytes bytes) {
-    auto const copy = gathered_.bytes(bytes.size());
-    std::ranges::copy(bytes, copy.begin());
+  /// One behind the other.
+  void send_copies(ConstBytes first, ConstBytes second) {
+    auto const copy = gathered_.bytes(first.size() + second.size());
+    std::ranges::copy(second, std::ranges::copy(first, copy.begin()).out);
     reply.count = copy.size();
     out.add_cut(copy);
   }

@@ -1,0 +1,20 @@
+// loop_on_servers.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+#include <chorale/strategy/parameter_server_strategy.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<2>> {};
+
+void learn(Batch const& batch) {
+  auto live   = Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}};
+  auto copies = live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}));
+  PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy) {
+    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+    live.update(replica, copy, gradients);
+    replica.barrier();
+    return loss;
+  }, copies);
+  live.reduce(losses);
+}
