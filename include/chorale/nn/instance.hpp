@@ -83,7 +83,7 @@ class Instance {
       : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, seed_{owner.seed_},
         arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
         net{owner.net.variables().values}, optimizer{owner.optimizer} {
-    optimizer.forget_slots();
+    optimizer.read_only();
     keep_ends_near_host();
   }
 

@@ -38,7 +38,11 @@ class Rule {
 
   float rate() const { return rule_.rate(now); }
 
-  void forget_slots() { slots_ = {}; }
+  /// From now on another instance updates the variables, and this one counts its steps.
+  void read_only() {
+    slots_ = {};
+    reads_ = true;
+  }
 
   /// One after the other, each laid out as the variables between header and trailer; empty in a reader.
   Span<float> slots() const {
@@ -72,11 +76,13 @@ class Rule {
   void forget_queued() { queued_ = false; }
 
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
-  /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient.
+  /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient. A reader of
+  /// another instance's variables only follow()s.
   ///
   /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
   ///           replica and variable, and the variables are those of the step before
   void apply(Variables const& variables, Gradients const& gradients) {
+    if (reads_) return follow(gradients);
     auto const scaled_by = loss_scale.value;
     auto const is_done   = std::exchange(queued_, false);
     if (accepts(gradients) && !is_done) {
@@ -198,6 +204,7 @@ class Rule {
 
   Optimizer rule_;
   Span<float> slots_;
+  bool reads_  = false;                                                    // the variables are another instance's
   bool queued_ = false;                                                    // the update that apply() is about to make
   typename Kernels<D>::Scratch moved_;                                     // the next values, one after the other
 };

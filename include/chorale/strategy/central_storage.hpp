@@ -2,12 +2,48 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <utility>
 #include <vector>
 
 namespace chorale {
+
+/// A replica of a CentralStorageStrategy: the first one updates the variables that all read. In a loop of one's own
+/// this follows all_reduce(), by optimizer.apply() on every replica; then the next step waits for it.
+template <class R, class E>
+class CentralReplica : public Replica<R, E> {
+  using Base = Replica<R, E>;
+
+ public:
+  using Base::Base;
+
+  template <class Model, class Batch>
+  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+    if (may_be_written_) barrier();
+    return Base::value_and_gradient(model, batch);
+  }
+  template <class Model, class Batch, class AtEnd = LooksAtEnd>
+  ValueAndGradient value_and_gradient_ahead(Model& model, Batch const& batch, AtEnd at_end = {}) {
+    if (may_be_written_) barrier();
+    return Base::value_and_gradient_ahead(model, batch, at_end);
+  }
+  void all_reduce(Gradients& gradients) {
+    Base::all_reduce(gradients);
+    may_be_written_ = true;
+  }
+  void barrier() {
+    Base::barrier();
+    all_met();
+  }
+
+  /// All replicas have come to one point behind what they did last.
+  void all_met() { may_be_written_ = false; }
+
+ private:
+  bool may_be_written_ = false;                                            // the variables, by the first replica
+};
 
 /// Synchronous data parallelism in one process with one copy of the variables: a replica per compute device, which all
 /// read it in place, and one parameter device, which updates it once per step.
@@ -26,6 +62,8 @@ class CentralStorageStrategy {
   using placement = chorale::placement::Central;
   static constexpr bool reduces_every_step = true;
   static constexpr bool shares_variables   = true;
+  template <class R, class E>
+  using replica_type = CentralReplica<R, E>;
 
   explicit CentralStorageStrategy(std::vector<D> compute_devices = D::visible())
       : CentralStorageStrategy{compute_devices, first(compute_devices)} {}
