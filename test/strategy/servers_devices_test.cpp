@@ -10,7 +10,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <limits>
+#include <vector>
 
 using namespace chorale;
 using tiny::quietly;
@@ -55,6 +59,68 @@ TEMPLATE_TEST_CASE("their replicas are one worker to every consistency", "[strat
   }
 }
 
+namespace {
+
+/// More than goes to the servers in one letter.
+struct Wide {
+  std::array<double, 21> x{};
+
+  Wide& operator+=(Wide const& other) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += other.x[i];
+    return *this;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("reduce and gather bring together what all devices of all workers have", "[strategy][servers]") {
+  auto const [workers, devices] = GENERATE(table<int, int>({{1, 1}, {3, 1}, {2, 2}, {3, 3}}));
+  auto live = Live{ParameterServerStrategy{Cluster::local(workers, 2), Asynchronous{}, placement::GreedyByBytes{},
+                                           Cpu::logical(devices)},
+                   RingAllReduce{}, LocalTransport{}};
+  auto const copies = live.create(tiny::learner(), 7);
+  auto const n      = workers * devices;
+  auto ranks        = std::vector<Rank>{};
+  for (Rank rank = 0; rank < n; ++rank) ranks.push_back(rank);
+  CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == ranks);
+  CHECK(live.run([](auto& replica) { return replica.num_replicas(); })[0] == n);
+  for (int round = 1; round <= 70; ++round) {                              // a server keeps the last 64
+    auto const sum = live.reduce(live.run([&](auto& replica) {
+      auto wide = Wide{};
+      for (std::size_t i = 0; i < wide.x.size(); ++i) wide.x[i] = round + 100.0 * static_cast<double>(i) + replica.id();
+      return wide;
+    }));
+    for (std::size_t i = 0; i < sum.x.size(); ++i)
+      REQUIRE(sum.x[i] == n * (round + 100.0 * static_cast<double>(i)) + n * (n - 1) / 2);
+  }
+}
+
+TEST_CASE("servers that have no variables yet are not called", "[strategy][servers]") {
+  auto live = Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}};
+  CHECK_THROWS_WITH(live.reduce(live.run([](auto&) { return Sum<float>{1, 1}; })),
+                    Catch::Contains("Live::create comes before"));
+}
+
+TEST_CASE("nobody leaves a barrier of workers before all replicas have come", "[strategy][servers]") {
+  auto const [workers, devices] = GENERATE(table<int, int>({{1, 2}, {3, 1}, {2, 2}}));
+  auto live = Live{ParameterServerStrategy{Cluster::local(workers, 1), Asynchronous{}, placement::GreedyByBytes{},
+                                           Cpu::logical(devices)},
+                   RingAllReduce{}, LocalTransport{}};
+  auto const copies = live.create(tiny::learner(), 7);
+  auto came         = std::atomic<int>{0};
+  auto const seen   = live.run([&](auto& replica) {
+    auto least = 0;
+    for (int round = 0; round < 20; ++round) {
+      ++came;
+      replica.barrier();
+      if (came < (round + 1) * replica.num_replicas()) ++least;
+      replica.barrier();
+    }
+    return least;
+  });
+  for (auto const early : seen) CHECK(early == 0);
+}
+
 TEST_CASE("weights that are loaded come to all devices", "[strategy][servers]") {
   auto const folder = chorale::test::Folder{};
   auto const file   = folder / "weights";
@@ -90,9 +156,16 @@ TEST_CASE("processes whose workers have two devices learn what one replica learn
         ParameterServerStrategy{cluster, Synchronous{}, placement::GreedyByBytes{}, Cpu::logical(2)}, RingAllReduce{},
         TcpTransport{.log = [](std::string const&) {}});
     one.fit(data, quietly);
-    if (me < 2) voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
+    auto const rows = one.predict(data);
+    if (me >= 2) return;
+    voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
+    auto alone = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+    alone.set_variables(one.variables().values);
+    voice.say(rows.values == alone.predict(data).values ? "equal bits" : "other bits");
   }};
-  CHECK(processes.line(0) == "equal");
-  CHECK(processes.line(1) == "equal");
+  for (int worker : {0, 1}) {
+    CHECK(processes.line(worker) == "equal");
+    CHECK(processes.line(worker) == "equal bits");
+  }
   for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
 }

@@ -10,8 +10,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <csignal>
 #include <sstream>
+#include <string>
+#include <type_traits>
 
 using namespace chorale;
 using chorale::test::Processes;
@@ -94,6 +97,94 @@ TEST_CASE("processes that serve and compute learn what one replica learns", "[st
   CHECK(processes.line(0) == "equal");
   CHECK(processes.line(1) == "equal");
   for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
+}
+
+TEST_CASE("processes that serve and compute predict and evaluate as one replica does", "[strategy][servers][processes]") {
+  auto const job = Four{};
+  auto processes = Processes{4, [&](int me, Voice voice) {
+    auto const data = tiny::uneven();
+    auto one        = trainer(job.cluster(me), Synchronous{});
+    one.fit(data, quietly);
+    auto const rows = one.predict(data);
+    auto const test = one.evaluate(data);
+    if (me >= 2) return voice.say("served, " + std::to_string(rows.rows() + test.rows()) + " rows");
+    auto alone = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+    alone.set_variables(one.variables().values);
+    voice.say(rows.values == alone.predict(data).values ? "equal bits" : "other bits");
+    voice.say(test.rows() == 279 && std::abs(test.loss() - alone.evaluate(data).loss()) < 1e-6 ? "equal" : "other");
+  }};
+  for (int worker : {0, 1}) {
+    CHECK(processes.line(worker) == "equal bits");
+    CHECK(processes.line(worker) == "equal");
+  }
+  for (int server : {2, 3}) CHECK(processes.line(server) == "served, 0 rows");
+  for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
+}
+
+TEMPLATE_TEST_CASE("a loop of one's own runs in processes that serve and compute", "[strategy][servers][processes]",
+                   Synchronous, Asynchronous) {
+  auto const job = Four{};
+  auto processes = Processes{4, [&](int me, Voice voice) {
+    auto const data = tiny::uneven();
+    auto live       = Live{ParameterServerStrategy{job.cluster(me), TestType{}}, RingAllReduce{},
+                           TcpTransport{.log = [](std::string const&) {}}};
+    auto copies     = live.create(tiny::learner(), 7);
+    auto loss       = Sum<float>{};
+    for (auto& batch : live.distribute(data))
+      loss += live.reduce(live.run([&](auto& replica, auto& copy, auto& share) {
+        auto [sum, gradients] = replica.value_and_gradient(copy, share);
+        live.update(replica, copy, gradients);
+        return sum;
+      }, copies, batch));
+    live.finish(copies);
+    auto const ranks = live.gather(live.run([](auto& replica) { return replica.id(); }));
+    auto line        = std::ostringstream{};
+    line << "rows " << loss.count << " ranks";
+    for (auto const rank : ranks) line << ' ' << rank;
+    voice.say(line.str());
+    if (me >= 2) return;
+    voice.say(std::to_string(loss.value) + " " + std::to_string(copies[0].hash()));
+    if (!std::is_same_v<TestType, Synchronous>) return;
+    auto const values = copies[0].net.variables().body();
+    auto const apart  = tiny::difference({values.begin(), values.end()}, tiny::reference(data));
+    voice.say(apart < 1e-5 ? "equal" : "other");
+  }};
+  for (int worker : {0, 1}) CHECK(processes.line(worker) == "rows 279 ranks 0 1");
+  for (int server : {2, 3}) CHECK(processes.line(server) == "rows 0 ranks");
+  CHECK(processes.line(0) == processes.line(1));                           // the same loss, and the same bits
+  if (std::is_same_v<TestType, Synchronous>)
+    for (int worker : {0, 1}) CHECK(processes.line(worker) == "equal");
+  for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
+}
+
+TEST_CASE("what a killed worker would have told is missed by reduce, and named by gather",
+          "[strategy][servers][processes]") {
+  auto const job = Four{};
+  auto processes = Processes{4, [&](int me, Voice voice) {
+    auto live    = Live{ParameterServerStrategy{job.cluster(me), Asynchronous{}}, RingAllReduce{},
+                        TcpTransport{.log = [](std::string const&) {}}};
+    auto copies  = live.create(tiny::learner(), 7);
+    if (me >= 2) return;                                                   // serves until the others have ended
+    auto losses  = PerReplica<Sum<float>>(1);
+    losses[0]    = {static_cast<float>(me + 1), 10};
+    auto const a = live.reduce(losses);
+    voice.say(std::to_string(a.count));
+    if (me == 1) std::raise(SIGKILL);
+    auto const b = live.reduce(losses);
+    voice.say(std::to_string(b.count) + " " + std::to_string(b.value));
+    try {
+      live.gather(losses);
+    } catch (PeerLost const& lost) {
+      voice.say(lost.what());
+    }
+    voice.say(std::to_string(live.reduce(losses).count));                  // and it goes on
+  }};
+  CHECK(processes.line(1) == "20");
+  CHECK(processes.line(0) == "20");
+  CHECK(processes.line(0) == "10 1.000000");
+  CHECK(processes.line(0).find("gather got the values of 1 of 2 replicas: worker 1 is lost.") != std::string::npos);
+  CHECK(processes.line(0) == "10");
+  for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == (i == 1 ? 128 + SIGKILL : 0));
 }
 
 TEMPLATE_TEST_CASE("T3, T5: a killed worker, chief or not, is only missed", "[strategy][servers][processes]",

@@ -39,7 +39,10 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   using typename Base::Batch, typename Base::instance;
   using Base::Base;
 
-  /// Loss and metrics over data: each row counts once, whatever the batches and replicas.
+  /// Loss and metrics over data: each row counts once, whatever the batches and replicas. The same in every process.
+  ///
+  /// keeps   with servers, the rows of a lost worker are missing in rows(); a process that only serves does so until all
+  ///         workers have left, and gets no rows
   template <Dataset Data>
   Scores evaluate(Data const& data) {
     auto const mine = live_.hold();
@@ -57,30 +60,37 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   }
 
   /// The outputs for each row of data, in order, in every process; targets are not looked at.
+  ///
+  /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another one,
+  ///         and a lost one changes nothing. A process that only serves does so until all workers have left, and gets no
+  ///         rows
   template <Dataset Data>
   Predictions predict(Data const& data) {
     constexpr auto width = M::output::size;
     auto const mine      = live_.hold();
     auto out             = Predictions{.values = {}, .width = width};
     if (only_serves()) return out;
-    auto shares = live_.distribute(data);
-    auto counts = std::vector<std::size_t>(static_cast<std::size_t>(live_.num_replicas()));
-    auto ranks  = PerReplica<std::size_t>(copies_.size());                 // in this process
+    auto const alone = HasServers<S> || live_.is_all_local();             // the replicas here have all rows
+    auto shares      = shares_of(data);
+    auto counts      = std::vector<std::size_t>(alone ? copies_.size() : static_cast<std::size_t>(live_.num_replicas()));
+    auto ranks       = PerReplica<std::size_t>(copies_.size());            // in this process
     for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
     while (auto* share = shares.next()) {
       auto const before = out.values.size();
       auto sum          = std::size_t{0};
-      for (Rank rank = 0; rank < live_.num_replicas(); ++rank)
-        sum += counts[static_cast<std::size_t>(rank)] = shares.share_of(rank).rows * width;
+      for (std::size_t rank = 0; rank < counts.size(); ++rank)
+        sum += counts[rank] = shares.share_of(static_cast<Rank>(rank)).rows * width;
       out.values.resize(before + sum);
       auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
       live_.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
         auto const y     = copy.predict(batch);                            // (rows of the share, Output)
-        auto const first = counts.begin() + replica.id();
+        auto const first = counts.begin() + (alone ? static_cast<std::ptrdiff_t>(local) : replica.id());
         std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));
-        if (live_.is_all_local()) return;
-        auto others = std::vector<float>(local == 0 ? 0 : all.size());     // one of this process fills `all`
-        replica.all_gather(y, local == 0 ? all : Span<float>{others}, Span<std::size_t const>{counts});
+        if constexpr (!HasServers<S>) {
+          if (alone) return;
+          auto others = std::vector<float>(local == 0 ? 0 : all.size());   // one of this process fills `all`
+          replica.all_gather(y, local == 0 ? all : Span<float>{others}, Span<std::size_t const>{counts});
+        }
       }, copies_, *share, ranks);
     }
     return out;
@@ -113,6 +123,12 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   }
 
  private:
+  template <class Data>
+  auto shares_of(Data const& data) const {
+    if constexpr (HasServers<S>) return live_.distribute_here(data);
+    else return live_.distribute(data);
+  }
+
   void load_into_servers(std::filesystem::path const& file) {
     if (live_.only_serves()) return;
     auto loaded = PerReplica<Totals>(copies_.size());
