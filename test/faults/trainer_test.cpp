@@ -8,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -59,6 +61,29 @@ TEST_CASE("T23: ranks with networks of another width name the first tensor that 
     CHECK(processes.exit(rank) == 3);
   }
   CHECK(seconds_now() - since < 5);
+}
+
+TEST_CASE("ranks that bring data of different lengths are told so, and how far each had come", "[faults][trainer]") {
+  auto const predicts  = GENERATE(false, true);
+  auto const transport = transport_of(2);
+  auto processes       = Processes{2, [&](Rank rank, Voice) {
+    auto trainer = trainer_of<8>(transport, 2, rank);
+    auto data    = batches(2, rank);
+    if (rank == 1) data.sizes.resize(7);
+    if (predicts) trainer.predict(data);
+    trainer.fit(data, quietly);
+    trainer.evaluate(data);
+  }};
+  auto const where = predicts ? std::array{"in predict", "in fit, at batch 1 of epoch 1"}
+                              : std::array{"in fit, at batch 8 of epoch 1", "in evaluate"};
+  for (Rank rank = 0; rank < 2; ++rank) {
+    auto const line = processes.line(rank);
+    INFO("rank " << rank << ": " << line);
+    CHECK_THAT(line, Catch::Contains("the processes of this job have different data, options or callbacks: this one was " +
+                                     std::string{where[static_cast<std::size_t>(rank)]} + " when ") &&
+                         Catch::Contains("Try: a dataset with as many batches of as many rows in every process"));
+    CHECK(processes.exit(rank) == 3);
+  }
 }
 
 TEST_CASE("T27: a number that is not finite on one rank ends the step for all over TCP, and no bit changes",

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -434,6 +435,15 @@ TEST_CASE("another version of the file, and a file that is none, are refused", "
   file.write(prefix);
   CHECK_THROWS_AS(fits.connect(Group{2, {1}}), BadFile);
   file.unlink();
+}
+
+TEST_CASE("a job's file that others may read is refused with its mode as chmod takes it", "[transport][shared_memory]") {
+  auto const name = job();
+  auto const path = HostJobFile::path_of(name);
+  { auto const made = HostJobFile{name}; }
+  REQUIRE(::chmod(path.c_str(), 0644) == 0);
+  CHECK_THROWS_WITH(HostJobFile{name}, Catch::Contains("belongs to user ") && Catch::Contains(" with mode 0644, and"));
+  CHECK(::unlink(path.c_str()) == 0);
 }
 
 TEST_CASE("the file of a job whose processes were killed is replaced", "[transport][shared_memory][fault]") {

@@ -6,6 +6,7 @@
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/same_data.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -45,6 +46,48 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
   ///         workers have left, and gets no rows
   template <Dataset Data>
   Scores evaluate(Data const& data) {
+    return with_same_data([&] { return evaluate_all(data); }, [] { return std::string{"in evaluate"}; });
+  }
+
+  /// The outputs for each row of data, in order, in every process; targets are not looked at.
+  ///
+  /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another one,
+  ///         and a lost one changes nothing. A process that only serves does so until all workers have left, and gets no
+  ///         rows
+  template <Dataset Data>
+  Predictions predict(Data const& data) {
+    return with_same_data([&] { return predict_all(data); }, [] { return std::string{"in predict"}; });
+  }
+
+  /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
+  ///
+  /// file      a symbolic link stays one: the file that it leads to is replaced
+  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; what was there is then
+  ///           untouched
+  void save(std::filesystem::path const& file) const {
+    if (live_.is_chief()) save_weights(file, copies_[0].net.variables());
+  }
+
+  /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
+  ///
+  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
+  ///           the other processes then
+  void load(std::filesystem::path const& file) {
+    auto const mine = live_.hold();
+    if constexpr (HasServers<S>) {
+      load_into_servers(file);
+    } else {
+      live_.run([&](auto& replica, instance& copy) {
+        if (replica.id() == 0) load_weights(file, copy.net.variables());
+        if constexpr (shares_variables<S>) replica.barrier();
+        else replica.broadcast(copy.net.variables().values);
+      }, copies_);
+    }
+  }
+
+ private:
+  template <Dataset Data>
+  Scores evaluate_all(Data const& data) {
     auto const mine = live_.hold();
     if (only_serves()) return Scores{M::metric_names};
     auto all    = PerReplica<Totals>(copies_.size());                      // not those of an epoch that may be running
@@ -59,13 +102,8 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
     return Scores{M::metric_names, live_.reduce(all)};
   }
 
-  /// The outputs for each row of data, in order, in every process; targets are not looked at.
-  ///
-  /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another one,
-  ///         and a lost one changes nothing. A process that only serves does so until all workers have left, and gets no
-  ///         rows
   template <Dataset Data>
-  Predictions predict(Data const& data) {
+  Predictions predict_all(Data const& data) {
     constexpr auto width = M::output::size;
     auto const mine      = live_.hold();
     auto out             = Predictions{.values = {}, .width = width};
@@ -96,33 +134,6 @@ class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
     return out;
   }
 
-  /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
-  ///
-  /// file      a symbolic link stays one: the file that it leads to is replaced
-  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; what was there is then
-  ///           untouched
-  void save(std::filesystem::path const& file) const {
-    if (live_.is_chief()) save_weights(file, copies_[0].net.variables());
-  }
-
-  /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
-  ///
-  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
-  ///           the other processes then
-  void load(std::filesystem::path const& file) {
-    auto const mine = live_.hold();
-    if constexpr (HasServers<S>) {
-      load_into_servers(file);
-    } else {
-      live_.run([&](auto& replica, instance& copy) {
-        if (replica.id() == 0) load_weights(file, copy.net.variables());
-        if constexpr (shares_variables<S>) replica.barrier();
-        else replica.broadcast(copy.net.variables().values);
-      }, copies_);
-    }
-  }
-
- private:
   template <class Data>
   auto shares_of(Data const& data) const {
     if constexpr (HasServers<S>) return live_.distribute_here(data);

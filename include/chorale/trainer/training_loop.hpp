@@ -14,6 +14,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/parts.hpp>
+#include <chorale/trainer/same_data.hpp>
 #include <chorale/trainer/saved_run.hpp>
 
 #include <gsl/util>
@@ -96,7 +97,10 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (at.found != 0) batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
                                         static_cast<std::size_t>(at.batch));
       else batches.begin(epoch);
-      history.push_back(run_epoch(batches, at, options, saved, shown_here ? &line : nullptr, audience));
+      history.push_back(with_same_data(
+          [&] { return run_epoch(batches, at, options, saved, shown_here ? &line : nullptr, audience); },
+          [&] { return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " +
+                       std::to_string(epoch + 1); }));
       audience.epoch_ended(epoch, history.back());
       auto const shown = Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = shown.all()});

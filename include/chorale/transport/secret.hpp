@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_mode.hpp>
 #include <chorale/core/types.hpp>
 
 #include <openssl/crypto.h>
@@ -106,9 +107,7 @@ class Secret {
       return "belongs to user " + std::to_string(status.st_uid) + ", and this is user " + std::to_string(::geteuid());
     auto const mode = status.st_mode & 0777U;
     if ((mode & 0077U) == 0) return {};
-    auto octal = std::string{"0"};
-    for (auto const shift : {6U, 3U, 0U}) octal += static_cast<char>('0' + (mode >> shift & 7U));
-    return "may be read or written by others: its mode is " + octal + ", and must be 0600 or 0400";
+    return "may be read or written by others: its mode is " + mode_text(mode) + ", and must be 0600 or 0400";
   }
 
   [[noreturn]] static void refuse(std::filesystem::path const& path, std::string const& why, std::string const& what) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_mode.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/plan_text.hpp>
@@ -42,7 +43,7 @@ class HostJobFile {
     if (number() < 0) throw_errno("cannot be opened");
     if (auto const about = status(); about.st_uid != ::geteuid() || (!path_.empty() && (about.st_mode & 077) != 0))
       throw BadFile{path_ + " belongs to user " + std::to_string(about.st_uid) + " with mode " +
-                        std::to_string(about.st_mode & 0777) + ", and this process to user " +
+                        mode_text(about.st_mode) + ", and this process to user " +
                         std::to_string(::geteuid()) + ".",
                     "another name for this job."};
   }

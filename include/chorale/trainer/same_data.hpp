@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/checkpoint_error.hpp>
+#include <chorale/core/error.hpp>
+
+#include <string>
+
+namespace chorale::detail {
+
+/// Calls work(), in which every process of a job takes part with its own dataset, options and callbacks. Where these
+/// differ, ranks end up in operations that do not fit together: the error then says how far this process had come.
+///
+/// place   gives a part of a sentence: "in fit, at batch 20 of epoch 1"
+/// throws  what work() throws; Disagreement with another text
+template <class Work, class Place>
+decltype(auto) with_same_data(Work&& work, Place&& place) {
+  try {
+    return work();
+  } catch (Disagreement const& error) {
+    if (error.fault() != Fault::collective_mismatch) throw;
+    throw Disagreement{error.fault(),
+                       "the processes of this job have different data, options or callbacks: this one was " + place() +
+                           " when their operations did not fit together (" + first_line(error) + ")",
+                       "a dataset with as many batches of as many rows in every process, and the same FitOptions and "
+                       "callbacks."};
+  }
+}
+
+}  // namespace chorale::detail
