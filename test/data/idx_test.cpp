@@ -118,7 +118,8 @@ TEST_CASE("a gzip too small for what its header promises is refused before it is
   REQUIRE(size < (1U << 20));
   CHECK_THAT(complaint(in, bomb),
              Contains("bomb.gz: byte 16: the header promises 4294967295 x 28 x 28 = 3367254359280 bytes of data, but a "
-                      "file of " + std::to_string(size) + " packed bytes holds at most " + std::to_string(size * 1032)));
+                      "file of " + std::to_string(size) + " packed bytes holds at most " +
+                      std::to_string(size * 1032)));
 }
 
 TEST_CASE("a gzip is unpacked no further than its header promises", "[data]") {
