@@ -20,9 +20,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {.replicas = 1}, [](example::Options const& o) {
-    if (o.replicas != 1)
-      throw BadArgument{"--replicas " + std::to_string(o.replicas) + ", but OneDeviceStrategy has 1.", "02_mirrored."};
+  return example::run(argc, argv, {.flags = {"--lr", "--checkpoints"}}, [](example::Options const& o) {
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
       auto train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
       auto test  = test_rows.map(data::scale).batch(256);

@@ -21,7 +21,8 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {.shift = 0}, [](example::Options const& o) {
+  auto const defaults = example::Options{.flags = {"--replicas", "--lr", "--checkpoints", "--shift"}};
+  return example::run(argc, argv, defaults, [](example::Options const& o) {
     auto strategy = MirroredStrategy{Cpu::split(o.replicas)};
     std::printf("Number of devices: %d\n", strategy.num_replicas());
 

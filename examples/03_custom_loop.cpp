@@ -57,7 +57,7 @@ void train_and_test(example::Options const& o, auto const& rows, auto const& tes
 }
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--replicas", "--lr"}}, [](example::Options const& o) {
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) { train_and_test(o, rows, test_rows); });
   });
 }

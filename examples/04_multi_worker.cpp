@@ -25,7 +25,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--lr", "--checkpoints"}}, [](example::Options const& o) {
     auto strategy = MultiWorkerMirroredStrategy{Cluster::from_env()};
     std::printf("%s\nNumber of devices: %d\n", strategy.cluster().text().c_str(), strategy.num_replicas());
 

@@ -26,7 +26,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--lr"}}, [](example::Options const& o) {
     auto strategy = ParameterServerStrategy{example::with_server(Cluster::from_env()), Asynchronous{}};
     std::printf("%s\nNumber of devices: %d\n", strategy.cluster().text().c_str(), strategy.num_replicas());
 

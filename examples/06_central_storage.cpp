@@ -21,7 +21,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--replicas", "--lr", "--checkpoints"}}, [](example::Options const& o) {
     auto strategy = CentralStorageStrategy{Cpu::split(o.replicas), Cpu{}};
     std::printf("Number of devices: %d\n", strategy.num_replicas());
 

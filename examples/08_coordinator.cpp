@@ -31,7 +31,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--lr"}}, [](example::Options const& o) {
     auto found = Cluster::from_env();
     if (found.is_local()) found = Cluster::local(3, 1);
     auto const strategy = ParameterServerStrategy{found};

@@ -34,7 +34,8 @@ struct PrintLR {
 };
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {.run = "run"}, [](example::Options const& o) {
+  auto const defaults = example::Options{.run = "run", .flags = {"--replicas", "--checkpoints", "--run"}};
+  return example::run(argc, argv, defaults, [](example::Options const& o) {
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
       auto train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
       auto test  = test_rows.map(data::scale).batch(256);

@@ -44,6 +44,7 @@ def _chosen_impl(ctx):
     reduce = part["reduce"].text
     if part["precision"].text:
         reduce = "chorale::Wire<%s, %s>" % (part["precision"].text, reduce)
+    flags = ["\"--lr\""] + (["\"--replicas\""] if "o.replicas" in part["strategy"].text else [])
     lines = ["// SPDX-License-Identifier: Apache-2.0", "// Written by //examples:choices.bzl.", "#pragma once", ""]
     lines += ["#include %s" % h for h in ctx.attr.headers]
     lines += [
@@ -59,6 +60,8 @@ def _chosen_impl(ctx):
         "  using namespace chorale;",
         "  return %s;" % part["strategy"].text,
         "}",
+        "",
+        "inline std::vector<std::string> flags() { return {%s}; }" % ", ".join(flags),
         "",
         "inline constexpr auto names = \"%s\";" % " ".join(["%s=%s" % (n, value[n]) for n in sorted(value)]),
         "",

@@ -24,7 +24,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = chosen::flags()}, [](example::Options const& o) {
     auto strategy = chosen::strategy(o);
     std::printf("%s\nNumber of devices: %d\n", chosen::names, strategy.num_replicas());
 

@@ -31,7 +31,7 @@ struct LeNet : nn::Sequential<
     nn::Dense<10>> {};                                  // (B, 10) logits
 
 int main(int argc, char** argv) {
-  return example::run(argc, argv, {.shift = 0}, [](example::Options const& o) {
+  return example::run(argc, argv, {.flags = {"--lr", "--checkpoints", "--shift"}}, [](example::Options const& o) {
     auto strategy = MirroredStrategy{Cuda::all()};
     std::printf("Number of devices: %d\n", strategy.num_replicas());
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,9 @@ struct Options {
   int rows           = 20'000;                // drawn for training; a quarter more for the test
   std::string checkpoints;                    // a folder to go on from and to save to; empty: none
   std::string run;                            // a folder for what the run tells; empty: none
-  std::optional<int> shift;                   // pixels; none: not a flag of this program
+  int shift = 0;                              // pixels
+  std::vector<std::string> flags;             // of --replicas, --lr, --checkpoints, --run and --shift, those that this
+                                              // program uses: it refuses the others. All programs have the rest
 
   chorale::optim::Rate rate() const {
     if (lr == "decay") return chorale::optim::decaying();
@@ -52,7 +53,7 @@ void with_digits(Options const& o, F&& f) {
 
 /// A function of map: moves a digit by up to o.shift pixels each way, otherwise in each epoch; black comes in.
 inline auto shifted(Options const& o) {
-  return [most = static_cast<std::size_t>(o.shift.value_or(0)), seed = o.seed](
+  return [most = static_cast<std::size_t>(o.shift), seed = o.seed](
              auto const& row, std::vector<float>& x, std::vector<int>& y, chorale::data::Place at) {
     namespace data = chorale::data;
     data::shift(data::ImageView<float>{row.x, {28, 28, 1}}, data::random_shift(most, at.random(seed)), x);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# smoke_test.sh PROGRAM HOW DEVICES LOSS WITHIN ACCURACY [LAUNCH]: a short run on drawn digits reaches the loss and the
-# accuracy that are expected; bad input ends with exit code 2 and one sentence.
+# smoke_test.sh PROGRAM HOW DEVICES LOSS WITHIN ACCURACY LAUNCH SOURCE...: a short run on drawn digits reaches the loss
+# and the accuracy that are expected; bad input, and a flag that the source does not use, end with 2 and one sentence.
 #
 # HOW        alone: one replica; replicas: --replicas 2; cluster: two workers that the program starts as threads;
 #            launched: two processes, started by LAUNCH
@@ -12,7 +12,8 @@
 set -u
 program=$(readlink -f "$1")
 how=$2 devices=$3 loss=$4 within=$5 accuracy=$6
-launch=${7:+$(readlink -f "$7")}
+launch=$(readlink -f "$7")
+source=$(cat "${@:8}") || exit 1
 cd "$TEST_TMPDIR" || exit 1                                # for what it writes
 name=$(basename "$program")
 digits=(--rows 1280)                                       # 1280 to train with, 320 to test with
@@ -22,11 +23,37 @@ verdict() {  # verdict RC WHAT
   if [[ $1 == 0 ]]; then echo "PASSED: $name $2"; else echo "FAILED: $name $2"; failed=1; fi
 }
 
+# has FLAG: does --help list it?
+help=$("$program" --help)
+has() { grep -q -- "^ *$1 " <<< "$help"; }
+
+# one_replica: the flags for it, where there are such
+one_replica() { if has --replicas; then echo --replicas 1; fi; }
+
+# uses FLAG: does the source read what the flag sets?
+uses() {
+  case $1 in
+    --lr) [[ $source == *"o.rate()"* ]] ;;
+    --shift) [[ $source == *"shifted(o)"* ]] ;;
+    *) [[ $source == *"o.${1#--}"[!a-z_]* ]] ;;
+  esac
+}
+
+# A flag is listed and taken where the source uses it, and refused elsewhere, before anything is written.
+flag_is_right() {  # flag_is_right FLAG VALUE
+  if uses "$1"; then has "$1"; return; fi
+  if has "$1"; then echo "$1 is listed, and the source does not use it"; return 1; fi
+  refuses "$1" "$2" || return 1
+  [[ $sentence == *"$1 would change nothing"* ]] || { echo "standard error: $sentence"; return 1; }
+  [[ ! -e $2 ]] || { echo "$2 was written"; return 1; }
+}
+
 trains() {
   local -a command=("$program" --epochs 3 "${digits[@]}") results
   local out result
   case $how in
-    alone) command+=(--replicas 1) ;;
+    # shellcheck disable=SC2207
+    alone) command+=($(one_replica)) ;;
     replicas) command+=(--replicas 2) ;;
     cluster) ;;
     launched) command=("$launch" -n 2 -- "${command[@]}") ;;
@@ -52,8 +79,8 @@ trains() {
         exit 1 } }' <<< "${results[0]}"
 }
 
-refuses() {  # refuses ARGS...
-  local sentence rc
+refuses() {  # refuses ARGS...; the sentence is in $sentence
+  local rc
   sentence=$("$program" --epochs 1 "${digits[@]}" "$@" 2>&1 > /dev/null)
   rc=$?
   [[ $rc == 2 && $sentence == "chorale: "* && $sentence != *"chorale: "*"chorale: "* ]] && return
@@ -62,6 +89,12 @@ refuses() {  # refuses ARGS...
 }
 
 trains; verdict $? "trains, and reaches the loss and accuracy that are expected"
-refuses --replicas 0; verdict $? "refuses --replicas 0"
-refuses --replicas 1 --data "$TEST_TMPDIR/missing"; verdict $? "refuses a folder of data that is missing"
+refuses --batch 0; verdict $? "refuses --batch 0"
+if has --replicas; then refuses --replicas 0; verdict $? "refuses --replicas 0"; fi
+# shellcheck disable=SC2046
+refuses $(one_replica) --data "$TEST_TMPDIR/missing"; verdict $? "refuses a folder of data that is missing"
+for flag in '--replicas 1' '--lr 0.01' "--checkpoints $PWD/c" "--run $PWD/r" '--shift 1'; do
+  # shellcheck disable=SC2086
+  flag_is_right $flag; verdict $? "uses ${flag% *}, or refuses it"
+done
 exit $failed
