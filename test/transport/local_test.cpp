@@ -152,7 +152,7 @@ TEST_CASE("a rank that fails ends every wait, now and later, with its own senten
   auto posted    = endpoints[2].send(0, Tag{1}, out(x));
   endpoints[1].fail("the disk is full.");
   endpoints[2].fail("something that came of it.");
-  auto const named = Catch::Contains("lost rank 1: the disk is full.");
+  auto const named = Catch::Contains("lost rank 1 in step 0: the disk is full.");
   CHECK_THROWS_WITH(pending.wait(), named);
   CHECK_THROWS_WITH(posted.done(), named);
   CHECK_THROWS_WITH(endpoints[2].send(0, Tag{2}, out(x)), named);

@@ -34,6 +34,9 @@ concept near_collectives =
 }  // namespace detail
 
 /// An all-reduce under way, first near, then far, then near. See HierarchicalAllReduce.
+///
+/// order   both layers are told of it when it starts, as of one operation: which of two operations comes to its second
+///         stage first is not the same on all ranks
 template <class Far, LayeredEndpoint E, Reducible T>
 class HierarchicalOperation {
  public:
@@ -44,7 +47,15 @@ class HierarchicalOperation {
     tag_   = tag;
     where_ = where;
     stage_ = Stage::scatter;
-    scatter_.restart(at.near(), x, op, tag, where);
+    auto const all = Operation{Collective::all_reduce, op, element_of<T>, x.size(), tag, where};
+    announce(at.near(), all);
+    if constexpr (takes_job) {
+      auto part  = all;
+      part.count = mine().size();
+      announce(at.far(), part);
+    }
+    scatter_.restart(at.near(), {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag,
+                                 .where = where, .announced = true});
     poll();
   }
 
@@ -71,17 +82,28 @@ class HierarchicalOperation {
   }
 
   void advance() {
-    auto& near = at_->near();
     if (stage_ == Stage::scatter) {
-      auto const mine = share(x_.size(), near.rank(), near.size());
-      stage_          = Stage::across;
-      across_.restart(at_->far(), x_.subspan(mine.begin, mine.size()), op_, tag_, where_);
+      stage_ = Stage::across;
+      if constexpr (takes_job)
+        across_.restart(at_->far(), Job<T>{.x = mine(), .op = op_, .tag = tag_, .where = where_, .announced = true});
+      else across_.restart(at_->far(), mine(), op_, tag_, where_);
     } else if (stage_ == Stage::across) {
       stage_ = Stage::gather;
-      gather_.restart(near, {.collective = Collective::all_gather, .x = x_, .tag = tag_, .where = where_});
+      gather_.restart(at_->near(), {.collective = Collective::all_gather, .x = x_, .tag = tag_, .where = where_,
+                                    .announced = true});
     } else {
       stage_ = Stage::complete;
     }
+  }
+
+  using Middle = decltype(std::declval<Far const&>().start(std::declval<Across&>(), Span<T>{}, Op::sum, Tag{}));
+
+  static constexpr bool takes_job = requires(Middle& middle, Across& far, Job<T> const& job) { middle.restart(far, job); };
+
+  /// What is left to this rank once its node has added up.
+  Span<T> mine() const {
+    auto const part = share(x_.size(), at_->near().rank(), at_->near().size());
+    return x_.subspan(part.begin, part.size());
   }
 
   E* at_ = nullptr;
@@ -91,7 +113,7 @@ class HierarchicalOperation {
   CallSite where_ = {};
   Stage    stage_ = Stage::complete;
   ScheduledOperation<RingReduceScatter, Near, T> scatter_;
-  decltype(std::declval<Far const&>().start(std::declval<Across&>(), Span<T>{}, Op::sum, Tag{})) across_;
+  Middle across_;
   ScheduledOperation<RingAllGather, Near, T> gather_;
 };
 

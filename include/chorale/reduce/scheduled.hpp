@@ -23,6 +23,7 @@ namespace chorale {
 ///
 /// in      what is sent, as long as x, when that is not x itself
 /// ends    where each chunk of x ends, when they are uneven
+/// announced   its messages belong to what the caller has announced for the tag
 template <class T>
 struct Job {
   Collective collective = Collective::all_reduce;
@@ -33,6 +34,7 @@ struct Job {
   CallSite where = {};
   Rank     root  = 0;
   Span<std::size_t const> ends = {};
+  bool announced = false;
 };
 
 /// A collective operation under way, as its schedule says. Every algorithm with messages is one of these.
@@ -75,8 +77,9 @@ class ScheduledOperation {
     planned_     = false;
     auto const n = element_of<T> == Element::byte ? job.x.size_bytes() : job.x.size();
     auto const rooted = job.collective == Collective::broadcast || job.collective == Collective::reduce;
-    announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where, rooted ? job.root : no_root,
-                  job.ends.empty() ? 0 : fingerprint_of(job.ends)});
+    if (!job.announced)
+      announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where, rooted ? job.root : no_root,
+                    job.ends.empty() ? 0 : fingerprint_of(job.ends)});
     poll();
   }
 

@@ -6,7 +6,9 @@
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +19,9 @@ namespace chorale {
 ///
 ///   of 4 ranks: SubEndpoint{at, {3, 1}} on ranks 1 and 3; rank 3 is 0 in it, and rank 1 is 1
 ///
-/// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. It
-///         announces nothing to the transport: the ranks outside take no part, and ranks must announce alike
+/// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. Operations
+///         are announced and compared among these ranks alone, where the transport knows sub-groups: the others take no
+///         part, and the group's operations have numbers of their own, however many objects name it
 template <Endpoint E>
 class SubEndpoint {
  public:
@@ -35,6 +38,7 @@ class SubEndpoint {
     CHORALE_EXPECTS(mine != ranks_.end(), "rank " + std::to_string(at.rank()) + " makes a group of " +
                                               std::to_string(ranks_.size()) + " ranks without itself");
     rank_ = static_cast<Rank>(mine - ranks_.begin());
+    id_   = fingerprint_of(ranks_);
   }
 
   Rank rank() const { return rank_; }
@@ -43,6 +47,17 @@ class SubEndpoint {
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_->send(outer(peer), tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_->recv(outer(peer), tag, in); }
 
+  /// See chorale::announce().
+  void announce(Operation const& operation) requires KnowsSubGroups<E> {
+    auto const group = SubGroup{ranks_, id_};
+    at_->announce(within(group, operation), group);
+  }
+  void announce(Operation const& operation, SubGroup const& part) requires KnowsSubGroups<E> {
+    outer_.clear();
+    for (auto const peer : part.ranks) outer_.push_back(outer(peer));
+    at_->announce(operation, SubGroup{outer_, fingerprint_of(std::array{id_, part.id})});
+  }
+  void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
   void fail(std::string const& why) { chorale::fail(*at_, why); }
 
  private:
@@ -54,7 +69,9 @@ class SubEndpoint {
 
   E* at_;
   std::vector<Rank> ranks_;                                           // [rank here]: rank there
-  Rank rank_ = 0;
+  std::vector<Rank> outer_;                                           // of a group within this one
+  Rank rank_        = 0;
+  std::uint32_t id_ = 0;                                              // of the list
 };
 
 }  // namespace chorale

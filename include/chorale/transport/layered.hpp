@@ -64,6 +64,9 @@ class NearEndpoint {
   }
 
   void announce(Operation const& operation) { chorale::announce(state_->near, operation); }
+  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<E> {
+    state_->near.announce(operation, group);
+  }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->near, step); }
   void fail(std::string const& why) { state_->fail(why); }
 
@@ -80,7 +83,9 @@ class FarEndpoint {
  public:
   using pending = DrivenPending<State>;
 
-  explicit FarEndpoint(State& state) : state_{&state} {}
+  explicit FarEndpoint(State& state) : state_{&state} {
+    for (Rank node = 0; node < size(); ++node) ranks_.push_back(in_group(node));
+  }
 
   Rank rank() const { return state_->node(); }
   int  size() const { return state_->nodes(); }
@@ -94,7 +99,12 @@ class FarEndpoint {
     return state_->start_far(peer, tag, [&](E& far) { return far.recv(peer, tag, in); });
   }
 
-  void announce(Operation const& operation) { chorale::announce(state_->far, operation); }
+  /// As of a sub-group where the transport knows them: ranks with another number on their node do not take part.
+  void announce(Operation const& operation) {
+    auto const group = SubGroup{ranks_, fingerprint_of(ranks_)};
+    if constexpr (KnowsSubGroups<E>) state_->far.announce(within(group, operation), group);
+    else chorale::announce(state_->far, operation);
+  }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->far, step); }
   void fail(std::string const& why) { state_->fail(why); }
 
@@ -106,6 +116,7 @@ class FarEndpoint {
   }
 
   State* state_;
+  std::vector<Rank> ranks_;                                           // [node]: in the whole group
 };
 
 /// One rank of a Layered transport: near() within its node, far() between nodes, and both at once.
@@ -145,7 +156,15 @@ class TwoLayerEndpoint {
 
   void announce(Operation const& operation) {
     near().announce(operation);
-    far().announce(operation);
+    chorale::announce(state().far, operation);
+  }
+  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<Near> && KnowsSubGroups<Far> {
+    auto const n = near().size();
+    auto here    = std::vector<Rank>{};                               // those on this node
+    for (auto const rank : group.ranks)
+      if (state().is_near(rank)) here.push_back(rank % n);
+    near().announce(operation, SubGroup{here, group.id});
+    state().far.announce(operation, group);
   }
   void begin_step(std::uint64_t step) {
     near().begin_step(step);

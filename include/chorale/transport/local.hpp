@@ -8,6 +8,8 @@
 #include <chorale/transport/local_hub.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <gsl/util>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,16 +24,22 @@
 #include <vector>
 
 namespace chorale {
+
 /// One rank of a LocalTransport: a thread that reads the memory of the other ranks' threads.
 ///
-/// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 may be under way from
-///         one rank to another, then send() waits; 64 tags may be exposed, and expose() stays pending while a tag that is equal modulo 64 is in use.
-///         An endpoint may be moved while operations are in flight: they need only that one of the group lives
-/// cost    a message is copied once, by its receiver; P ranks share 2 P² + 6 P KiB
-/// throws  PeerLost when a rank has failed or a wait is longer than the timeout, then from every operation of every
-///         rank; when it is thrown, no other rank touches this one's memory any more. With Failures::apart, from every
-///         operation with that rank, and that rank alone touches nothing any more; a rank also fails when its endpoint
-///         is destroyed, and no memory can be exposed
+/// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 messages may be under
+///         way from one rank to another: then send() waits, and takes meanwhile what this rank has receives for; ranks
+///         that wait so in a circle get PeerLost. 64 exposures may be under way, of any tags: a rank that has left fewer of those before gets BadArgument. An
+///         exposure of a tag that this rank has exposed waits until it is left. An endpoint may be moved while
+///         operations are in flight: they need only that one of the group lives. For threads, see OwnerThread
+/// cost    a message is copied once, by its receiver; P ranks share 4 P² + 40 P KiB
+/// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: before
+///         the data of that operation is touched. Announcements are compared when a message or an exposure comes, and
+///         by who has waited for some milliseconds. A rank whose part of the operation was complete by then is told in
+///         its next call. PeerLost when a rank has failed, when one is waited for whose endpoint is gone, or when a wait
+///         is longer than the timeout; then from every operation of every rank, and when it is thrown, no other rank
+///         touches this one's memory any more. With Failures::apart, from every operation with that rank, and that rank
+///         alone touches nothing any more; a rank then fails when its endpoint is destroyed, and no memory can be exposed
 class LocalEndpoint {
  public:
   class pending;
@@ -44,7 +52,7 @@ class LocalEndpoint {
     return *this;
   }
   ~LocalEndpoint() {
-    if (hub_ && hub_->is_apart()) hub_->fail(rank_, rank_, "it had ended and left the group.");
+    if (hub_) hub_->end(rank_);
   }
 
   Rank rank() const { return rank_; }
@@ -55,7 +63,15 @@ class LocalEndpoint {
   pending expose(Tag tag, Bytes mine);
   pending leave(Tag tag);
 
-  Bytes peer(Rank rank, Tag tag) const { return hub_->window(rank, tag).bytes; }
+  /// keeps   this rank has exposed the tag, that is done, and this rank has not left it
+  Bytes peer(Rank rank, Tag tag) const { return hub_->window(rank, exposed(tag)->number).bytes; }
+
+  /// See chorale::announce().
+  void announce(Operation const& operation) { announce(operation, nullptr); }
+  void announce(Operation const& operation, SubGroup const& group) { announce(operation, &group); }
+
+  /// See chorale::begin_step().
+  void begin_step(std::uint64_t step) { hub_->member(rank_).step.store(step, std::memory_order_relaxed); }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
   [[nodiscard]] LocalHub::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
@@ -68,18 +84,38 @@ class LocalEndpoint {
 
   /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
   /// or the time is over; then false.
-  bool wait_any(std::chrono::nanoseconds longest) { return hub_->wait_for_bell(rank_, longest); }
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const use = hub_->use(rank_);
+    return hub_->wait_for_bell(rank_, longest);
+  }
 
   /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
   /// and says why. Its own operations throw the same.
   ///
   /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
-  void fail(std::string const& why) { hub_->fail(rank_, rank_, why); }
+  void fail(std::string why) {
+    while (!why.empty() && why.back() == '.') why.pop_back();          // the sentence has one of its own
+    hub_->fail(rank_, {.rank = rank_, .step = hub_->member(rank_).step.load(std::memory_order_relaxed), .reason = why});
+  }
 
  private:
   void expect_rank(Rank peer) const {
     CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
                                                     std::to_string(size()));
+  }
+
+  void announce(Operation const& operation, SubGroup const* group) {
+    auto const use = hub_->use(rank_);
+    hub_->member(rank_).announced.add(operation, group);
+  }
+
+  /// Where this rank has exposed that tag.
+  std::vector<LocalHub::Exposed>::iterator exposed(Tag tag) const {
+    auto& all        = hub_->member(rank_).exposed;
+    auto const found = std::find_if(all.begin(), all.end(), [&](auto const& one) { return one.tag == tag; });
+    CHORALE_EXPECTS(found != all.end(), "rank " + std::to_string(rank_) + " has not exposed tag " +
+                                            std::to_string(static_cast<std::uint32_t>(tag)) + ", or has left it");
+    return found;
   }
 
   std::shared_ptr<LocalHub> hub_;
@@ -91,31 +127,18 @@ class LocalEndpoint::pending {
  public:
   pending() = default;
 
-  /// throws  PeerLost when a rank has failed; Error when the other end has another size
+  /// throws  Disagreement, PeerLost; see LocalEndpoint
   bool done() {
     if (kind_ == Kind::done) return true;
-    hub_->check(me_, me_);
-    bool const over = kind_ == Kind::send   ? taken()
-                      : kind_ == Kind::recv ? take()
-                      : kind_ == Kind::room ? has_room()
-                                            : met();
-    if (over) kind_ = Kind::done;
-    else if (hub_->is_apart()) hub_->check(me_, peer_);
-    return over;
+    auto const use = hub_->use(me_);
+    return look();
   }
 
   /// throws  also PeerLost after the transport's timeout, which names the rank that is missing
   void wait() {
-    auto const rings = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
-    auto patience    = hub_ == nullptr ? Patience{0} : hub_->patience(rings);
-    auto deadline    = Deadline::never();
-    while (!done()) {
-      if (rings && patience.asleep()) hub_->doze(me_, deadline, [this] { return done(); });
-      else patience.pause();
-      if (!patience.slow()) continue;
-      if (deadline.at == Deadline::never().at) deadline = Deadline::after(hub_->timeout);
-      if (deadline.passed()) give_up();
-    }
+    if (kind_ == Kind::done) return;
+    auto const use = hub_->use(me_);
+    wait_in_call();
   }
 
  private:
@@ -125,13 +148,63 @@ class LocalEndpoint::pending {
   pending(Kind kind, LocalHub& hub, Rank me, Rank peer, Tag tag, Bytes bytes)
       : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, hub_{&hub}, bytes_{bytes} {}
 
+  bool look() {
+    hub_->check(me_, me_);
+    if (is_over()) {
+      kind_ = Kind::done;
+      return true;
+    }
+    if (hub_->is_apart()) hub_->check(me_, peer_);
+    else if (whom() != me_ && hub_->ended(whom())) expect_over();
+    return kind_ == Kind::done;
+  }
+
+  bool is_over() {
+    return kind_ == Kind::send   ? taken()
+           : kind_ == Kind::recv ? take(peer_, tag_, turn_)
+           : kind_ == Kind::room ? has_room()
+                                 : met();
+  }
+
+  void wait_in_call() {
+    using namespace std::chrono_literals;
+    auto const rings = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
+    auto patience    = hub_->patience(rings);
+    auto deadline    = Deadline::never(), compares = Deadline::never();
+    auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
+    auto circle      = LocalHub::Circle{};
+    auto& waits_for_room = hub_->member(me_).waits_for_room;
+    auto const clear     = gsl::finally([&] { waits_for_room.store(-1, std::memory_order_relaxed); });
+    if (kind_ == Kind::room) waits_for_room.store(peer_, std::memory_order_relaxed);
+    while (!look()) {
+      if (rings && patience.asleep())
+        hub_->doze(me_, deadline.at < compares.at ? deadline : compares, [this] { return look(); });
+      else patience.pause();
+      if (!patience.slow()) continue;
+      hub_->member(me_).turns.fetch_add(1, std::memory_order_release);
+      take_from_full_lanes();
+      auto const now = std::chrono::steady_clock::now();
+      if (deadline.at == Deadline::never().at) {
+        deadline = {now + hub_->timeout};
+        compares = {now + pause};
+      }
+      if (now >= compares.at) {
+        hub_->compare(me_);
+        if (kind_ == Kind::room) expect_no_circle(circle);
+        pause    = std::min<std::chrono::nanoseconds>(2 * pause, 50ms);
+        compares = {now + pause};
+      }
+      if (now >= deadline.at) give_up();
+    }
+  }
+
   bool has_room() const { return ~hub_->lane(me_, peer_).posted.load(std::memory_order_acquire) != 0; }
 
   void post(ConstBytes out) {
     auto& lane = hub_->lane(me_, peer_);
     slot_      = static_cast<unsigned>(std::countr_one(lane.posted.load(std::memory_order_acquire)));
     turn_      = ++lane.sent;
-    lane.messages[slot_] = {turn_, tag_, out.data(), out.size()};
+    lane.messages[slot_] = {turn_, tag_, out.data(), out.size(), hub_->member(me_).announced.label_of(tag_, peer_)};
     lane.posted.fetch_or(std::uint64_t{1} << slot_);
     hub_->ring(peer_);
   }
@@ -141,37 +214,61 @@ class LocalEndpoint::pending {
     return (lane.posted.load(std::memory_order_acquire) >> slot_ & 1) == 0 || lane.messages[slot_].order != turn_;
   }
 
-  /// Messages with this tag go to the receives that were posted for them, oldest to oldest, whichever is looked at
-  /// first. True when this one has its own.
-  bool take() {
-    auto& lane     = hub_->lane(peer_, me_);
+  /// Messages with a tag go to the receives that were posted for them, oldest to oldest, whichever is looked at first.
+  /// True when the receive of that turn has its own.
+  bool take(Rank from, Tag tag, std::uint64_t turn) {
+    auto& lane     = hub_->lane(from, me_);
     auto& expected = hub_->member(me_).expected;
     for (;;) {
       auto const first = std::find_if(expected.begin(), expected.end(),
-                                      [&](auto const& one) { return one.from == peer_ && one.tag == tag_; });
-      if (first == expected.end() || first->order > turn_) return true;    // a look at another one took it
-      auto const bit = oldest(lane);
+                                      [&](auto const& one) { return one.from == from && one.tag == tag; });
+      if (first == expected.end() || first->order > turn) return true;     // a look at another one took it
+      auto const bit = oldest(lane, tag);
       if (bit == 0) return false;
       auto const& got = lane.messages[static_cast<unsigned>(std::countr_zero(bit))];
+      if (!got.about.agrees_with(first->about)) hub_->mismatch(me_, from, got.about, first->about, tag, got.size);
       if (got.size != first->to.size())
-        disagree(peer_, "sent " + bytes(got.size), "expected " + bytes(first->to.size()));
+        disagree(from, "sent " + bytes(got.size), "expected " + bytes(first->to.size()), first->about);
       {
-        auto const hold = LocalHub::Hold{*hub_, me_, peer_};
+        auto const hold = LocalHub::Hold{*hub_, me_, from};
         if (got.size != 0) std::memcpy(first->to.data(), got.data, got.size);
       }
       expected.erase(first);
       lane.posted.fetch_and(~bit);
-      hub_->ring(peer_);
+      hub_->ring(from);
     }
   }
 
+  /// Takes what this rank has receives for, where a sender may wait for room.
+  void take_from_full_lanes() {
+    auto const& expected = hub_->member(me_).expected;
+    for (Rank from = 0; from < hub_->size; ++from) {
+      if (~hub_->lane(from, me_).posted.load(std::memory_order_relaxed) != 0) continue;
+      for (std::size_t i = 0; i < expected.size();) {
+        auto const one = expected[i];
+        i              = one.from == from && take(one.from, one.tag, one.order) ? 0 : i + 1;
+      }
+    }
+  }
+
+  /// throws  PeerLost when this rank and others wait for room, each at the next one, and none receives
+  void expect_no_circle(LocalHub::Circle& circle) {
+    if (!hub_->is_stuck(me_, circle)) return;
+    auto text = std::string{};
+    for (auto const& one : circle.ranks) text += (text.empty() ? "ranks " : ", ") + std::to_string(one);
+    hub_->give_up(me_, peer_, {.fault = Fault::peer_stalled, .rank = peer_,
+                               .reason = text + " each have 64 messages under way to the next one, which receives none "
+                                                "of them before it has sent more; no more than 64 may be under way"},
+                  label());
+  }
+
   /// The bit of the oldest message with this tag; 0 when there is none.
-  std::uint64_t oldest(LocalHub::Lane const& lane) const {
-    Message const* found = nullptr;
-    auto bit             = std::uint64_t{0};
+  static std::uint64_t oldest(LocalHub::Lane const& lane, Tag tag) {
+    LocalHub::Message const* found = nullptr;
+    auto bit                       = std::uint64_t{0};
     for (auto rest = lane.posted.load(std::memory_order_acquire); rest != 0; rest &= rest - 1) {
       auto const& message = lane.messages[static_cast<unsigned>(std::countr_zero(rest))];
-      if (message.tag != tag_ || (found != nullptr && found->order < message.order)) continue;
+      if (message.tag != tag || (found != nullptr && found->order < message.order)) continue;
       found = &message;
       bit   = rest & (~rest + 1);
     }
@@ -180,68 +277,99 @@ class LocalEndpoint::pending {
 
   /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
   bool met() {
-    auto& mine   = hub_->window(me_, tag_);
-    auto& in_use = hub_->member(me_).in_use[LocalHub::slot(tag_)];
-    if (turn_ == 0) {
-      if (in_use) return false;
-      in_use     = true;
-      mine.tag   = tag_;
-      mine.bytes = bytes_;
-      turn_      = mine.turn.load(std::memory_order_relaxed) + 1;
-      mine.turn.store(turn_, std::memory_order_release);
-    }
+    if (kind_ == Kind::expose && !is_open_ && !open()) return false;
     for (; peer_ < hub_->size; ++peer_) {
-      auto const& other = hub_->window(peer_, tag_);
+      auto const& other = hub_->window(peer_, number_);
       if (other.turn.load(std::memory_order_acquire) < turn_) return false;
-      if (kind_ == Kind::leave) continue;
-      if (other.tag != tag_) disagree(peer_, "exposed tag " + std::to_string(number(other.tag)), "exposed it");
-      if (other.bytes.size() != bytes_.size())
-        disagree(peer_, "exposed " + bytes(other.bytes.size()), "exposed " + bytes(bytes_.size()));
+      if (kind_ == Kind::expose && peer_ != me_) compare(other);
     }
-    if (kind_ == Kind::leave) in_use = false;
     return true;
   }
 
-  static std::size_t number(Tag tag) { return static_cast<std::uint32_t>(tag); }
+  /// False while another exposure of this rank needs the window, or has the tag.
+  bool open() {
+    auto& mine = hub_->window(me_, number_);
+    if (number_ >= LocalHub::slots && !is_left(number_ - LocalHub::slots)) return false;
+    for (auto const& one : hub_->member(me_).exposed)
+      if (one.tag == tag_ && one.number < number_) return false;
+    mine.tag   = tag_;
+    mine.bytes = bytes_;
+    mine.about = about_;
+    is_open_   = true;
+    mine.turn.store(turn_, std::memory_order_release);
+    return true;
+  }
 
+  /// Has every rank left that exposure?
+  bool is_left(std::uint64_t exposure) const {
+    auto const turn = LocalHub::left(exposure);
+    for (Rank rank = 0; rank < hub_->size; ++rank)
+      if (hub_->window(rank, exposure).turn.load(std::memory_order_acquire) < turn) return false;
+    return true;
+  }
+
+  void compare(LocalHub::Window const& other) {
+    if (!other.about.agrees_with(about_)) hub_->mismatch(me_, peer_, other.about, about_, other.tag, other.bytes.size());
+    if (other.tag != tag_)
+      disagree(peer_, "exposed tag " + std::to_string(number(other.tag)), "exposed tag " + std::to_string(number(tag_)),
+               about_);
+    if (other.bytes.size() != bytes_.size())
+      disagree(peer_, "exposed " + bytes(other.bytes.size()), "exposed " + bytes(bytes_.size()), about_);
+  }
+
+  static std::size_t number(Tag tag) { return static_cast<std::uint32_t>(tag); }
   static std::string bytes(std::size_t n) { return std::to_string(n) + " bytes"; }
 
-  [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours) {
-    auto const what = "rank " + std::to_string(peer) + " " + theirs + " where rank " + std::to_string(me_) + " " +
-                      ours + ", tag " + std::to_string(number(tag_)) + ".";
-    hub_->check(me_, peer);                                           // a second look tells what the first has done
-    if (hub_->is_apart()) hub_->part(me_, peer, what);
-    else hub_->fail(me_, me_, what);
-    throw Error{what, "the same calls, with the same sizes and in the same order, on every rank."};
+  [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours, detail::Label const& label) {
+    hub_->give_up(me_, peer, {.fault = Fault::collective_mismatch, .rank = peer,
+                              .reason = "rank " + std::to_string(peer) + " " + theirs + " where rank " +
+                                        std::to_string(me_) + " " + ours + ", tag " + std::to_string(number(tag_))},
+                  label);
+  }
+
+  /// The rank that is waited for, as far as this one can see.
+  Rank whom() const { return peer_ < hub_->size ? peer_ : me_; }
+
+  detail::Label label() const {
+    if (kind_ == Kind::expose || kind_ == Kind::leave) return about_;
+    return hub_->member(me_).announced.label_of(tag_, peer_);
+  }
+
+  /// The rank that is waited for has ended: what it had done before is there.
+  void expect_over() {
+    if (!is_over()) hub_->give_up(me_, whom(), {.rank = whom(), .reason = LocalHub::has_ended}, label());
+    kind_ = Kind::done;
   }
 
   [[noreturn]] void give_up() {
     static constexpr std::array names = {"", "send", "recv", "send (64 messages under way)", "expose", "leave"};
-    auto const whom = peer_ < hub_->size ? peer_ : me_;
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(hub_->timeout).count();
-    auto const why   = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) + " ms for it in " +
-                     names[static_cast<std::size_t>(kind_)] + ", tag " + std::to_string(number(tag_)) + ".";
-    if (hub_->is_apart()) hub_->part(me_, whom, why);
-    else hub_->fail(me_, whom, why);
-    hub_->throw_lost(me_, whom);
+    hub_->give_up(me_, whom(), {.fault = Fault::peer_stalled, .rank = whom(),
+                                .reason = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) +
+                                          " ms for it in " + names[static_cast<std::size_t>(kind_)] + ", tag " +
+                                          std::to_string(number(tag_))},
+                  label());
   }
-
-  using Message = LocalHub::Message;
 
   Kind kind_     = Kind::done;
   Tag  tag_      = {};
   Rank me_       = 0;
   Rank peer_     = 0;                                                 // of a meeting: the first that may be missing
   unsigned slot_ = 0;
-  std::uint64_t turn_ = 0;                                            // of a message or a receive: its order
+  bool is_open_  = false;                                             // of an exposure: peers can see it
+  std::uint64_t turn_   = 0;                                          // of a message or a receive: its order
+  std::uint64_t number_ = 0;                                          // of an exposure
   LocalHub* hub_ = nullptr;
-  Bytes bytes_;                                                       // to be filled, or exposed
+  Bytes bytes_;                                                       // to be exposed
+  detail::Label about_;                                               // of an exposure
 };
 
 inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
+  auto const use = hub_->use(rank_);
   hub_->check(rank_, peer);
-  pending{pending::Kind::room, *hub_, rank_, peer, tag, {}}.wait();
+  auto room = pending{pending::Kind::room, *hub_, rank_, peer, tag, {}};
+  if (!room.has_room()) room.wait_in_call();
   auto sent = pending{pending::Kind::send, *hub_, rank_, peer, tag, {}};
   sent.post(out);
   return sent;
@@ -249,8 +377,9 @@ inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes
 
 inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
-  auto& mine = hub_->member(rank_);
-  mine.expected.push_back({++mine.receives, peer, tag, in});
+  auto const use = hub_->use(rank_);
+  auto& mine     = hub_->member(rank_);
+  mine.expected.push_back({++mine.receives, peer, tag, in, mine.announced.label_of(tag, peer)});
   auto expected  = pending{pending::Kind::recv, *hub_, rank_, peer, tag, {}};
   expected.turn_ = mine.receives;
   return expected;
@@ -258,16 +387,32 @@ inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) 
 
 inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
   CHORALE_EXPECTS(!hub_->is_apart(), "access in place needs all ranks, and LocalTransport has Failures::apart");
-  auto exposed = pending{pending::Kind::expose, *hub_, rank_, 0, tag, mine};
-  exposed.done();                                                     // peers see it now, not at the first look
+  auto const use = hub_->use(rank_);
+  auto& me       = hub_->member(rank_);
+  if (!me.exposed.empty() && me.exposures - me.exposed.front().number >= LocalHub::slots)
+    throw BadArgument{"rank " + std::to_string(rank_) + " exposes tag " + std::to_string(pending::number(tag)) +
+                          " while tag " + std::to_string(pending::number(me.exposed.front().tag)) +
+                          " is exposed, 64 exposures before; no more than 64 may be under way.",
+                      "to finish earlier operations before more are started."};
+  auto exposed    = pending{pending::Kind::expose, *hub_, rank_, 0, tag, mine};
+  exposed.number_ = me.exposures++;
+  exposed.turn_   = LocalHub::shown(exposed.number_);
+  exposed.about_  = me.announced.label_of(tag, rank_);
+  me.exposed.push_back({tag, exposed.number_});
+  exposed.look();                                                     // peers see it now, not at the first look
   return exposed;
 }
 
 inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
-  auto& turn = hub_->window(rank_, tag).turn;
-  auto left  = pending{pending::Kind::leave, *hub_, rank_, 0, tag, {}};
-  left.turn_ = turn.load(std::memory_order_relaxed) + 1;
-  turn.store(left.turn_, std::memory_order_release);
+  auto const use = hub_->use(rank_);
+  auto const one = exposed(tag);
+  auto left      = pending{pending::Kind::leave, *hub_, rank_, 0, tag, {}};
+  left.number_   = one->number;
+  left.turn_     = LocalHub::left(one->number);
+  auto& window   = hub_->window(rank_, one->number);
+  left.about_    = window.about;
+  hub_->member(rank_).exposed.erase(one);
+  window.turn.store(left.turn_, std::memory_order_release);
   return left;
 }
 

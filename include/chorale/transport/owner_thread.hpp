@@ -36,8 +36,8 @@ inline std::string thread_text(long id) {
 ///
 ///   auto const use = owner.use(rank, [&] { return nothing_is_under_way(); });
 ///
-/// The first thread that calls becomes the owner. Another thread becomes the owner by its call, if the owner is not in a
-/// call, and either nothing is under way or the owner has ended. So an endpoint that is handed from thread to thread,
+/// The first thread that calls becomes the owner. Another thread becomes the owner by its call, if the owner is not in
+/// a call, and either nothing is under way or the owner has ended. So an endpoint that is handed from thread to thread,
 /// with all of its operations complete, needs no word about it.
 ///
 /// cost    for the owner: its address is compared, and noted while the call lasts; 1 to 2 ns. When the owner changes: a

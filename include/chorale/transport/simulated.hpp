@@ -24,7 +24,8 @@ namespace chorale {
 ///
 /// keeps   used by the body that simulate() runs on its rank; a message is copied once, at the latest moment at which
 ///         its sender may not change it yet. There is no bound to messages under way
-/// throws  PeerLost when a rank is lost, or a wait takes longer than the timeout of virtual time, then from every
+/// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: found
+///         when an operation is announced, or a message comes. PeerLost when a rank is lost, or a wait takes longer than the timeout of virtual time, then from every
 ///         operation; with Failures::apart from those with that rank. BadArgument when it is used outside of its body
 class SimulatedEndpoint {
  public:
@@ -44,7 +45,8 @@ class SimulatedEndpoint {
   /// What this rank's clock shows.
   VirtualTime now() const { return world_->clock(rank_); }
 
-  void announce(Operation const& operation) { world_->announce(rank_, operation); }
+  void announce(Operation const& operation) { world_->announce(rank_, operation, nullptr); }
+  void announce(Operation const& operation, SubGroup const& group) { world_->announce(rank_, operation, &group); }
   void begin_step(std::uint64_t step) { world_->begin_step(rank_, step); }
   void fail(std::string const& why) { world_->fail(rank_, why); }
 

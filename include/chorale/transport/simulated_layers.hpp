@@ -12,13 +12,16 @@ namespace chorale {
 
 /// Ranks first, first + stride, .. of a simulation as a group of their own.
 ///
-/// keeps   it announces nothing: the ranks outside take no part, and ranks must announce alike
+/// keeps   operations are announced as those of a sub-group
 class SimulatedPart {
  public:
   using pending = SimulatedEndpoint::pending;
 
   SimulatedPart(SimulatedEndpoint at, Rank first, int stride, int size)
-      : at_{std::move(at)}, first_{first}, stride_{stride}, size_{size} {}
+      : at_{std::move(at)}, first_{first}, stride_{stride}, size_{size} {
+    for (Rank rank = 0; rank < size; ++rank) ranks_.push_back(outer(rank));
+    id_ = fingerprint_of(ranks_);
+  }
 
   Rank rank() const { return (at_.rank() - first_) / stride_; }
   int  size() const { return size_; }
@@ -26,6 +29,10 @@ class SimulatedPart {
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(outer(peer), tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(outer(peer), tag, in); }
 
+  void announce(Operation const& operation) {
+    auto const group = SubGroup{ranks_, id_};
+    at_.announce(within(group, operation), group);
+  }
   void begin_step(std::uint64_t step) { at_.begin_step(step); }
   void fail(std::string const& why) { at_.fail(why); }
 
@@ -39,6 +46,8 @@ class SimulatedPart {
   SimulatedEndpoint at_;
   Rank first_;
   int stride_, size_;
+  std::vector<Rank> ranks_;                                                // of the simulation
+  std::uint32_t id_ = 0;
 };
 
 /// A simulated rank with near() and far(), as HierarchicalAllReduce wants it: rank r is number r % n of host r / n.

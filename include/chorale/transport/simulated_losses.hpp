@@ -54,7 +54,7 @@ inline void SimulatedWorld::die(Rank me, std::uint64_t number, SimulatedFault wh
     auto const pause = options_.faults.part_of(options_.faults.pause, me, number);
     push(now_ + lines_.latency(me, other_than(me)) + pause, What::start_again, static_cast<std::uint32_t>(me));
   }
-  told_.push_back({{.rank = me, .reason = at}});
+  told_.push_back({.rank = me, .reason = at});
   member(me).verdict = static_cast<int>(told_.size()) - 1;
   throw_told(me);
 }
@@ -90,15 +90,17 @@ inline void SimulatedWorld::later(VirtualTime after, Loss loss, Rank witness, Co
 }
 
 /// Tells all ranks that the witness can reach; who has been told of a loss before keeps that one.
-inline void SimulatedWorld::lose(Loss const& loss, Rank witness, Concerns whom, std::exception_ptr instead) {
+inline void SimulatedWorld::lose(Loss const& loss, Rank witness, Concerns whom) {
   add_to_trace(5, static_cast<std::uint64_t>(loss.rank), static_cast<std::uint64_t>(loss.fault), 0);
-  if (options_.failures == Failures::apart && whom != Concerns::all) return lose_apart(loss, witness, whom, instead);
+  if (options_.failures == Failures::apart && whom != Concerns::all) return lose_apart(loss, witness, whom);
   auto const first = static_cast<int>(told_.size());
-  told_.push_back({loss, instead});
+  told_.push_back(loss);
   auto evicted = loss;
-  evicted.fault  = Fault::evicted;
-  evicted.reason = "the others took it for lost: " + loss.reason;
-  told_.push_back({std::move(evicted), instead});
+  if (loss.fault != Fault::collective_mismatch) {
+    evicted.fault  = Fault::evicted;
+    evicted.reason = "the others took it for lost: " + loss.reason;
+  }
+  told_.push_back(std::move(evicted));
   for (Rank rank = 0; rank < size(); ++rank) {
     auto& one = member(rank);
     if (one.verdict >= 0 || one.killed || are_parted(witness, rank)) continue;
@@ -109,37 +111,39 @@ inline void SimulatedWorld::lose(Loss const& loss, Rank witness, Concerns whom, 
 }
 
 /// Tells those whom it concerns, each about the ranks that are lost to it; across a partition, when that ends.
-inline void SimulatedWorld::lose_apart(Loss loss, Rank witness, Concerns whom, std::exception_ptr const& instead) {
-  if (whom == Concerns::witness) return part(witness, loss.rank, loss, instead);
+inline void SimulatedWorld::lose_apart(Loss loss, Rank witness, Concerns whom) {
+  if (whom == Concerns::witness) return part(witness, loss.rank, loss);
   if (whom == Concerns::its_peers && parted_ && now_ < parted_->until)
     later(parted_->until - now_, loss, witness, whom);
   if (whom == Concerns::its_peers && loss.rank == witness && member(witness).verdict < 0) {   // it says so itself
     let_go(witness, Gone::soon);
-    told_.push_back({loss, instead});
+    told_.push_back(loss);
     member(witness).verdict = static_cast<int>(told_.size()) - 1;
   }
   for (Rank a = 0; a < size(); ++a) {
     if (are_parted(witness, a)) continue;
-    if (whom == Concerns::its_peers && a != loss.rank) part(a, loss.rank, loss, instead);
+    if (whom == Concerns::its_peers && a != loss.rank) part(a, loss.rank, loss);
     for (Rank b = 0; whom == Concerns::other_side && b < size(); ++b)
-      if (are_parted(witness, b)) part(a, loss.rank = b, loss, instead);
+      if (are_parted(witness, b)) part(a, loss.rank = b, loss);
   }
 }
 
 /// Two ranks have nothing to do with each other any more.
-inline void SimulatedWorld::part(Rank me, Rank peer, Loss const& loss, std::exception_ptr const& instead) {
+inline void SimulatedWorld::part(Rank me, Rank peer, Loss const& loss) {
   auto evicted = loss;
-  evicted.fault  = Fault::evicted;
-  evicted.rank   = me;
-  evicted.reason = "it went on without rank " + std::to_string(peer) + ": " + loss.reason;
-  part_one(me, peer, loss, instead);
-  part_one(peer, me, std::move(evicted), instead);
+  evicted.rank = me;
+  if (loss.fault != Fault::collective_mismatch) {
+    evicted.fault  = Fault::evicted;
+    evicted.reason = "it went on without rank " + std::to_string(peer) + ": " + loss.reason;
+  }
+  part_one(me, peer, loss);
+  part_one(peer, me, std::move(evicted));
 }
 
-inline void SimulatedWorld::part_one(Rank me, Rank peer, Loss loss, std::exception_ptr const& instead) {
+inline void SimulatedWorld::part_one(Rank me, Rank peer, Loss loss) {
   auto& one = member(me);
   if (one.verdict >= 0 || one.killed || !one.parted.emplace(peer, static_cast<int>(told_.size())).second) return;
-  told_.push_back({std::move(loss), instead});
+  told_.push_back(std::move(loss));
   if (one.status == simulation::Status::over) return;
   let_go(me, Gone::soon, peer);
   ++one.moves;
@@ -164,7 +168,7 @@ inline void SimulatedWorld::give_up(Rank me) {
   auto const peer     = awaited(me);
   auto const is_apart = options_.failures == Failures::apart && peer >= 0;
   lose({.fault = Fault::peer_stalled, .rank = is_apart ? peer : blame(me), .operation = operation_of(me),
-        .sequence = member(me).operations, .step = member(me).step,
+        .sequence = member(me).announced.count(), .step = member(me).step,
         .reason = wait_of(me) + ", after " +
                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) + " ms"},
        me, is_apart ? Concerns::witness : Concerns::all);
@@ -206,8 +210,8 @@ inline std::string SimulatedWorld::wait_of(Rank me) {
 }
 
 inline std::string SimulatedWorld::operation_of(Rank me) {
-  auto const& announced = member(me).announced;
-  return announced.empty() ? "" : announced.rbegin()->second.operation.text();
+  auto const last = member(me).announced.last();
+  return last ? last->operation.text() : "";
 }
 
 /// Nothing is under way, and all that live wait.
@@ -226,7 +230,7 @@ inline void SimulatedWorld::end_by_deadlock() {
   if (member(culprit).status == simulation::Status::over) text += "; rank " + std::to_string(culprit) + " has ended";
   if (result_.deadlock.empty()) result_.deadlock = text;
   lose({.fault = Fault::peer_stalled, .rank = culprit, .operation = operation_of(witness),
-        .sequence = member(witness).operations, .step = member(witness).step, .reason = "all wait: " + text},
+        .sequence = member(witness).announced.count(), .step = member(witness).step, .reason = "all wait: " + text},
        witness, Concerns::all);
 }
 

@@ -14,7 +14,7 @@ namespace chorale {
 inline simulation::Handle SimulatedWorld::send(Rank me, Rank peer, Tag tag, ConstBytes out) {
   enter(me);
   charge(me, options_.model.overhead);
-  auto message = Message{.from = me, .to = peer, .tag = tag, .fingerprint = fingerprint(me, tag),
+  auto message = Message{.from = me, .to = peer, .tag = tag, .about = member(me).announced.label_of(tag, peer),
                          .data = out.data(), .size = out.size(), .number = member(me).sent++};
   member(me).bytes += out.size();
   expect_not_lost(me, peer);
@@ -45,7 +45,7 @@ inline simulation::Handle SimulatedWorld::receive(Rank me, Rank peer, Tag tag, B
   receive.channel  = &way;
   receive.peer     = peer;
   receive.tag      = tag;
-  receive.fingerprint = fingerprint(me, tag);
+  receive.about       = member(me).announced.label_of(tag, peer);
   auto const handle   = receives_.handle(index);
   if (!way.arrived.empty()) match(way.arrived.pop(messages_), index);
   else way.posted.push(receives_, index);
@@ -119,14 +119,6 @@ inline simulation::Channel& SimulatedWorld::channel(Rank to, Rank from, Tag tag)
   rank.last_key     = key;
   rank.last_channel = &rank.channels[key];
   return *rank.last_channel;
-}
-
-/// Of the operation that this rank has announced for the tag.
-inline std::uint32_t SimulatedWorld::fingerprint(Rank me, Tag tag) {
-  auto const& announced = member(me).announced;
-  if (announced.empty()) return 0;
-  auto const found = announced.find(tag);
-  return found == announced.end() ? 0 : found->second.fingerprint;
 }
 
 /// From now on the message is no longer where the sender has it.
@@ -253,8 +245,7 @@ inline void SimulatedWorld::accept(std::uint32_t index) {
 inline void SimulatedWorld::match(std::uint32_t index, std::uint32_t receive_index) {
   auto& message = messages_[index];
   auto& receive = receives_[receive_index];
-  auto const both = message.fingerprint != 0 && receive.fingerprint != 0;
-  if (message.size != receive.in.size() || (both && message.fingerprint != receive.fingerprint)) {
+  if (message.size != receive.in.size() || !message.about.agrees_with(receive.about)) {
     disagree(message, receive);
   } else {
     if (options_.payload == SimulatedPayload::bytes && message.size > 0)
@@ -278,19 +269,38 @@ inline void SimulatedWorld::is_taken(std::uint32_t index) {
 }
 
 inline void SimulatedWorld::disagree(Message const& message, simulation::Receive const& receive) {
-  auto const tag = std::to_string(static_cast<std::uint32_t>(message.tag));
-  if (message.size != receive.in.size()) {
-    auto const what = "rank " + std::to_string(message.from) + " sent " + std::to_string(message.size) +
-                      " bytes where rank " + std::to_string(message.to) + " expected " +
-                      std::to_string(receive.in.size()) + " bytes, tag " + tag + ".";
-    return lose({.rank = message.from, .reason = what}, message.to, Concerns::witness,
-                std::make_exception_ptr(
-                    Error{what, "the same calls, with the same sizes and in the same order, on every rank."}));
-  }
-  auto const of = [&](Rank rank) { return "rank " + std::to_string(rank) + " is in " + operation_of(rank); };
-  lose({.rank = message.from}, message.to, Concerns::witness,
-       std::make_exception_ptr(Disagreement{Fault::collective_mismatch, of(message.from) + " where " + of(message.to) +
-                                                                            ", tag " + tag + "."}));
+  auto const from = message.from, to = message.to;
+  auto const& ours = member(to).announced;
+  auto const raw   = Operation{.count = message.size, .tag = message.tag};
+  if (!message.about.agrees_with(receive.about))
+    return disagree(to, from, receive.about, text_of(from, message.about, member(from).announced, ours, raw) + ", and " +
+                                                 text_of(to, receive.about, ours, ours, raw));
+  disagree(to, from, receive.about, "rank " + std::to_string(from) + " sent " + std::to_string(message.size) +
+                                        " bytes where rank " + std::to_string(to) + " expected " +
+                                        std::to_string(receive.in.size()) + " bytes, tag " +
+                                        std::to_string(static_cast<std::uint32_t>(message.tag)));
+}
+
+/// What a rank finds wrong with a peer, in the operation of `label`.
+inline void SimulatedWorld::disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason) {
+  auto const known = label.number == 0 ? std::nullopt : member(me).announced.find(label);
+  lose({.fault = Fault::collective_mismatch, .rank = peer, .operation = known ? known->operation.text() : "",
+        .sequence = label.number, .step = member(me).step, .reason = reason},
+       me, Concerns::witness);
+}
+
+/// part   the ranks that take part; null: all
+inline void SimulatedWorld::announce(Rank me, Operation const& operation, SubGroup const* part) {
+  auto const& ours  = enter(me).announced;
+  auto const label  = member(me).announced.add(operation, part);
+  auto& first       = part == nullptr ? firsts_[label.number % firsts_.size()]
+                                      : firsts_of_groups_[label.group][label.number % remembered_of_groups];
+  if (first.label.number < label.number) first = {me, label};
+  if (first.label.agrees_with(label) || first.label.number > label.number || verdict_about(me, first.rank) >= 0) return;
+  auto const& theirs = member(first.rank).announced;
+  disagree(me, first.rank, label, text_of(first.rank, first.label, theirs, ours, {}) + ", and " +
+                                      text_of(me, label, ours, ours, {}));
+  throw_told(me);
 }
 
 }  // namespace chorale

@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/operation.hpp>
+#include <chorale/transport/announcement_log.hpp>
 #include <chorale/transport/simulated_faults.hpp>
 #include <chorale/transport/simulated_fibre.hpp>
 #include <chorale/transport/simulated_model.hpp>
@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -119,7 +118,7 @@ struct Channel {
 struct Message {
   Rank from = 0, to = 0;
   Tag tag{};
-  std::uint32_t fingerprint = 0;                                           // of the operation; 0: not announced
+  detail::Label about{};                                                   // the operation
   std::byte const* data = nullptr;                                         // the sender's, until it may reuse it
   std::size_t size = 0;
   std::vector<std::byte> copy{};                                           // after that
@@ -139,15 +138,9 @@ struct Receive {
   Channel* channel = nullptr;
   Rank peer = 0;
   Tag tag{};
-  std::uint32_t fingerprint = 0;
+  detail::Label about{};
   std::uint32_t next = no_record, generation = 0;
   bool arrived = false, used = false;
-};
-
-/// What a rank has said that messages with a tag are about.
-struct Announced {
-  Operation operation;
-  std::uint32_t fingerprint = 0;
 };
 
 enum class Status : std::uint8_t { ready, running, waiting, asleep, over };
@@ -170,9 +163,9 @@ struct Member {
   int verdict = -1;                                                        // index of the loss that it has been told
   bool killed = false;
   std::unordered_map<Rank, int> parted;                                    // the same about single ranks
-  std::uint64_t sent = 0, draws = 0, step = 0, operations = 0;
+  std::uint64_t sent = 0, draws = 0, step = 0;
   std::size_t bytes = 0;
-  std::map<Tag, Announced> announced;
+  detail::AnnouncementLog<32> announced;
   std::unordered_map<std::uint64_t, Channel> channels;                     // [from << 32 | tag]
   std::size_t sweep_at = 64;                                               // channels
   std::uint64_t last_key = ~std::uint64_t{0};

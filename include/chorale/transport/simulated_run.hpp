@@ -114,7 +114,7 @@ inline void SimulatedWorld::next_event() {
       if (!is_waiting(me) || member(me).waits_for == simulation::WaitsFor::rest) return;
       return member(me).since + timeout_ <= now_ ? give_up(me) : arm(me, member(me).since + timeout_);
     case What::start_again:
-      told_.push_back({{.fault = Fault::evicted, .rank = me, .reason = "it was started again; others had lost it"}});
+      told_.push_back({.fault = Fault::evicted, .rank = me, .reason = "it was started again; others had lost it"});
       member(me).verdict = static_cast<int>(told_.size()) - 1;
       member(me).killed  = false;
       return start(me);

@@ -4,6 +4,8 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/agreement.hpp>
+#include <chorale/transport/announcement_log.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/simulated_faults.hpp>
@@ -13,6 +15,7 @@
 #include <chorale/transport/simulated_transport.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +24,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -65,11 +69,7 @@ class SimulatedWorld {
 
   VirtualTime clock(Rank me) const { return members_[static_cast<std::size_t>(me)].clock; }
 
-  void announce(Rank me, Operation const& operation) {
-    auto& rank = enter(me);
-    ++rank.operations;
-    rank.announced[operation.tag] = {operation, operation.fingerprint()};
-  }
+  void announce(Rank me, Operation const& operation, SubGroup const* part);
   void begin_step(Rank me, std::uint64_t step) {
     member(me).step = step;
     if (options_.compute.count() > 0) work(me, options_.compute);
@@ -87,12 +87,13 @@ class SimulatedWorld {
     What what;
     std::uint32_t index;                                                   // of a message, a rank, or a loss to come
   };
-  struct Told {
-    Loss loss;
-    std::exception_ptr instead{};                                          // a disagreement, which is no loss
-  };
   enum class Gone : std::uint8_t { soon, already };                        // memory of a rank that ends
   enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };   // a loss, where failures are apart
+  struct First {                                                           // to announce an operation
+    Rank rank = 0;
+    detail::Label label{};
+  };
+  static constexpr std::size_t remembered_of_groups = 32;
   struct Silence {
     Loss loss;
     Rank witness;
@@ -143,8 +144,8 @@ class SimulatedWorld {
   [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).verdict); }
   [[noreturn]] void throw_told(Rank me, int verdict) {
     auto const& told = told_[static_cast<std::size_t>(verdict)];
-    if (told.instead != nullptr) std::rethrow_exception(told.instead);
-    throw PeerLost{me, told.loss};
+    if (told.fault == Fault::collective_mismatch) detail::throw_loss(me, told);
+    throw PeerLost{me, told};
   }
 
   // Time.
@@ -229,7 +230,6 @@ class SimulatedWorld {
   // Messages: simulated_messages.hpp.
 
   simulation::Channel& channel(Rank to, Rank from, Tag tag);
-  std::uint32_t fingerprint(Rank me, Tag tag);
   void capture(Message& message) const;
   void corrupt(Message& message);
   void depart(std::uint32_t index);
@@ -240,6 +240,7 @@ class SimulatedWorld {
   void match(std::uint32_t message, std::uint32_t receive);
   void is_taken(std::uint32_t message);
   void disagree(Message const& message, simulation::Receive const& receive);
+  void disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason);
 
   // Faults and losses: simulated_losses.hpp.
 
@@ -250,10 +251,10 @@ class SimulatedWorld {
   bool are_parted(Rank a, Rank b) const;
   bool is_cut(Rank a, Rank b) const;
   void later(VirtualTime after, Loss loss, Rank witness, Concerns whom);
-  void lose(Loss const& loss, Rank witness, Concerns whom, std::exception_ptr instead = {});
-  void lose_apart(Loss loss, Rank witness, Concerns whom, std::exception_ptr const& instead);
-  void part(Rank me, Rank peer, Loss const& loss, std::exception_ptr const& instead);
-  void part_one(Rank me, Rank peer, Loss loss, std::exception_ptr const& instead);
+  void lose(Loss const& loss, Rank witness, Concerns whom);
+  void lose_apart(Loss loss, Rank witness, Concerns whom);
+  void part(Rank me, Rank peer, Loss const& loss);
+  void part_one(Rank me, Rank peer, Loss loss);
   void let_go(Rank me, Gone memory, Rank peer = -1);
   void give_up(Rank me);
   Rank blame(Rank me);
@@ -284,7 +285,9 @@ class SimulatedWorld {
   simulation::Pool<Message> messages_;
   simulation::Pool<simulation::Receive> receives_;
   std::vector<std::uint32_t> on_their_way_;                                // messages, where their order is chosen
-  std::deque<Told> told_;
+  std::array<First, 256> firsts_{};                                        // [number]
+  std::unordered_map<std::uint32_t, std::array<First, remembered_of_groups>> firsts_of_groups_;   // [group][number]
+  std::deque<Loss> told_;
   std::vector<Silence> silences_;
   std::vector<std::pair<Rank, Rank>> cut_;
   std::optional<Parted> parted_;

@@ -82,6 +82,9 @@ class StagedEndpoint {
   }
 
   void announce(Operation const& operation) { chorale::announce(state_->at, operation); }
+  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<E> {
+    state_->at.announce(operation, group);
+  }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->at, step); }
   void fail(std::string const& why) { chorale::fail(state_->at, why); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return state_->at.lost(rank); }

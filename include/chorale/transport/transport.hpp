@@ -7,6 +7,7 @@
 #include <chorale/device/device.hpp>
 #include <chorale/transport/operation.hpp>
 
+#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -168,6 +169,40 @@ concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memo
 template <Endpoint E>
 void announce(E& at, Operation const& operation) {
   if constexpr (requires { at.announce(operation); }) at.announce(operation);
+}
+
+/// Some ranks of an endpoint that have operations of their own. See SubEndpoint.
+///
+/// ranks   numbers of the endpoint, in the order of the group
+/// id      fingerprint_of(ranks), which is never 0
+struct SubGroup {
+  Span<Rank const> ranks;
+  std::uint32_t id;
+};
+
+/// An endpoint that knows operations of sub-groups.
+template <class E>
+concept KnowsSubGroups = Endpoint<E> && requires(E& at, Operation const& operation, SubGroup const& group) {
+  at.announce(operation, group);
+};
+
+/// The same for an operation of some ranks, which they alone announce, in the same order.
+///
+/// operation   its root is numbered as in the group; its arguments tell the group, too
+/// keeps       a transport that listens numbers the operations of each group by themselves, from 1, so that it does not
+///             matter who else has announced what in between; it finds what a message is about by tag and peer, because
+///             two groups that have no pair of ranks in common may use one tag; and it compares number, fingerprint and
+///             group as above. One that has no such announce() knows nothing of these operations, and compares nothing
+template <Endpoint E>
+void announce(E& at, Operation const& operation, SubGroup const& group) {
+  if constexpr (KnowsSubGroups<E>) at.announce(operation, group);
+}
+
+/// An operation as one of a sub-group's: the group is among what must agree.
+constexpr Operation within(SubGroup const& group, Operation operation) {
+  auto const both     = std::array{group.id, operation.arguments};
+  operation.arguments = operation.arguments == 0 ? group.id : fingerprint_of(both);
+  return operation;
 }
 
 /// Says which training step begins, for what errors and heartbeats tell.

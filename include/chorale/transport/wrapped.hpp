@@ -38,6 +38,9 @@ class WrappedEndpoint {
   Bytes memory() requires requires(E& at) { at.memory(); } { return at_.memory(); }
 
   void announce(Operation const& operation) { chorale::announce(at_, operation); }
+  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<E> {
+    at_.announce(operation, group);
+  }
   void begin_step(std::uint64_t step) { chorale::begin_step(at_, step); }
   void fail(std::string const& why) { chorale::fail(at_, why); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
