@@ -17,9 +17,13 @@
 //   shared_memory_own  buffers of the program's own        limit: copied in, summed and copied out by hand; peer: MPI
 //   tcp                buffers anywhere, over loopback     limit: ring or exchange over sockets, by hand; peer: both
 //
+// The row reduce/agreement has nanoseconds: what it costs that threads compare which operation they are in, for each
+// operation, each message, and each call of an endpoint. The rows of threads contain it.
+//
 // Gloo needs Debian's libgloo-dev. MPI is every library whose mpirun CHORALE_MPI lists, paths with colons between them,
 // or else the mpirun of PATH: Open MPI, MPICH, Intel MPI, from Debian, PyPI or by hand. The program compiles
 // bench/support/mpi_peer.cpp for each. What is missing is named and left out.
+#include "support/agreement_cost.hpp"
 #include "support/bare_direct.hpp"
 #include "support/bare_sockets.hpp"
 #include "support/gloo_reduce.hpp"
@@ -163,6 +167,10 @@ void report(std::vector<Contender> const& all, Options const& options) {
       for (std::size_t const kib : {1, 16, 256, 1'024, 4'096, 16'384, 65'536, 262'144})
         if (auto const bytes = kib << 10; bytes <= options.largest)
           print(contenders, in_turn(contenders, ranks, bytes, options.rounds), ranks, bytes, options);
+    if (transport != "threads") continue;
+    auto const cost = bench::agreement_cost();
+    bench::Row{"reduce/agreement"}.add("transport", transport).add("announce_nanoseconds", cost.announce)
+        .add("label_nanoseconds", cost.label).add("owner_nanoseconds", cost.owner).print(options.json);
   }
 }
 

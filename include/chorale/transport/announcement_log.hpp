@@ -172,14 +172,15 @@ class AnnouncementLog {
 /// What a rank is in, as a part of a sentence.
 ///
 /// log    of that rank, and of the rank that says so
-/// raw    what is said of a message that was not announced
+/// raw    a message that was not announced
 template <std::uint64_t N>
 std::string text_of(Rank rank, Label const& label, AnnouncementLog<N> const& log, AnnouncementLog<N> const& witness,
                     Operation const& raw) {
-  auto const known = label.number == 0 ? std::nullopt : log.find(label);
-  return "operation " + std::to_string(label.number) + " of rank " + std::to_string(rank) +
-         witness.text_of_group(label.group) + " is " +
-         (label.number == 0 ? raw.text() : known ? known->operation.text() : "one that it has forgotten");
+  auto const who = "rank " + std::to_string(rank);
+  if (label.number == 0) return who + " is in no announced operation: " + raw.text();
+  auto const known = log.find(label);
+  return "operation " + std::to_string(label.number) + " of " + who + witness.text_of_group(label.group) + " is " +
+         (known ? known->operation.text() : "one that it has forgotten");
 }
 
 }  // namespace chorale::detail

@@ -25,8 +25,9 @@ namespace chorale {
 /// keeps   used by the body that simulate() runs on its rank; a message is copied once, at the latest moment at which
 ///         its sender may not change it yet. There is no bound to messages under way
 /// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: found
-///         when an operation is announced, or a message comes. PeerLost when a rank is lost, or a wait takes longer than the timeout of virtual time, then from every
-///         operation; with Failures::apart from those with that rank. BadArgument when it is used outside of its body
+///         when an operation is announced, or a message comes. PeerLost when a rank is lost, or a wait takes longer than
+///         the timeout of virtual time, then from every operation; with Failures::apart from those with that rank.
+///         BadArgument when it is used outside of its body
 class SimulatedEndpoint {
  public:
   class pending;

@@ -8,6 +8,7 @@
 #include <chorale/transport/announcement_log.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/operation.hpp>
+#include <chorale/transport/owner_thread.hpp>
 #include <chorale/transport/simulated_faults.hpp>
 #include <chorale/transport/simulated_model.hpp>
 #include <chorale/transport/simulated_queue.hpp>
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -116,10 +118,20 @@ class SimulatedWorld {
   simulation::Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
 
   simulation::Member& running(Rank me) {
+    if (thread_.load(std::memory_order_relaxed) != &detail::this_thread_mark) refuse_thread(me);
     CHORALE_EXPECTS(me == running_, "rank " + std::to_string(me) + " of a simulation is used while " +
                                         (running_ < 0 ? "none" : "rank " + std::to_string(running_)) +
                                         " runs; its endpoint is for the body that simulate() runs, on its own rank");
     return member(me);
+  }
+
+  [[noreturn]] void refuse_thread(Rank me) const {
+    throw BadArgument{"rank " + std::to_string(me) + " of a simulation is used while " +
+                          (thread_.load() == nullptr ? "none runs"
+                                                     : "ranks run in another thread than " +
+                                                           detail::thread_text(syscall(SYS_gettid))) +
+                          ".",
+                      "its endpoint in the body that simulate() runs, on its own rank."};
   }
 
   /// The rank that runs, if it may go on.
@@ -277,6 +289,8 @@ class SimulatedWorld {
   std::vector<simulation::Member> members_;
   bool faulty_;
   VirtualTime now_{};
+  OwnerThread owner_;                                                      // of run()
+  std::atomic<char const*> thread_{nullptr};                               // in which ranks run
   Rank running_ = -1;
   int alive_    = 0;                                                       // bodies that have not ended
   std::size_t deadlines_ = 0;                                              // and ends of rests: nobody waits for them

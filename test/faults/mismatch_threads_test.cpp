@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of one process that call different things: every way to differ, over every transport that knows what ranks
-// announce, among all ranks and within a sub-group. agreement_test.cpp has the processes.
+// announce, among all ranks and within a sub-group. Between
+// processes: agreement_test.cpp.
 #include <chorale/core/threads.hpp>
 #include <chorale/reduce/all_to_all.hpp>
 #include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/rooted.hpp>
@@ -13,6 +16,7 @@
 #include <chorale/reduce/tree.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/faulty.hpp>
+#include <chorale/transport/layered.hpp>
 #include <chorale/transport/local.hpp>
 #include <chorale/transport/simulated.hpp>
 
@@ -24,10 +28,11 @@
 #include <exception>
 #include <iostream>
 #include <string>
-#include <tuple>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
-namespace mismatch_test {
+namespace mismatch_threads_test {
 
 using namespace chorale;
 
@@ -471,4 +476,48 @@ TEST_CASE("two threads that use one endpoint are told who has it", "[faults][mis
   CHECK(refused == "");
 }
 
-}  // namespace mismatch_test
+TEST_CASE("a simulation refuses calls of another thread than the one that it runs in", "[faults][mismatch]") {
+  auto endpoints = SimulatedTransport{}.connect(Group::all_local(2));
+  auto refused   = std::vector<std::string>{};
+  simulate(endpoints, [&](SimulatedEndpoint& at) {
+    if (at.rank() == 0)
+      NamedThread{"intruder", [&] {
+        for (auto const again : {false, true})
+          try {
+            if (again) simulate(endpoints, [](auto&) {});
+            else at.send(1, Tag{}, {});
+          } catch (BadArgument const& error) {
+            refused.emplace_back(error.what());
+          }
+      }};
+    barrier(at);
+  }).check();
+  REQUIRE(refused.size() == 2);
+  CHECK_THAT(refused[0], Catch::Contains("ranks run in another thread than thread ") &&
+                             Catch::Contains("\"intruder\""));
+  CHECK_THAT(refused[1], Catch::Contains("is in use by thread ") && Catch::Contains("\"intruder\" calls it"));
+}
+
+TEST_CASE("buckets of a hierarchical all-reduce come to their stages in any order", "[faults][mismatch]") {
+  using Nodes      = Layered<LocalTransport, LocalTransport>;
+  auto const nodes = Nodes{.ranks_per_node = 2};
+  auto const all   = InThreads<Nodes>::run(4, [](auto& at, Ended& ended) {
+    ended.x.resize(1'001);
+    auto ends = std::vector<std::size_t>{};
+    for (std::size_t end = 77; end <= 1'001; end += 77) ends.push_back(end);
+    auto reducer = BucketedReducer{HierarchicalAllReduce<>{}, at, ends, Span<float>{ended.x}};
+    for (int step = 0; step < 300; ++step) {
+      ended.x.assign(1'001, static_cast<float>(at.rank() + step));
+      reducer.begin();
+      for (auto const end : ends) {
+        reducer.ready(end);
+        if ((step + at.rank()) % 3 == 0) std::this_thread::yield();        // so that ranks are not in step
+      }
+      reducer.finish();
+      if (ended.x != std::vector<float>(1'001, static_cast<float>(6 + 4 * step))) throw Error{"a wrong sum"};
+    }
+  }, nodes);
+  for (auto const& rank : all) CHECK(rank.text() == "nothing was thrown");
+}
+
+}  // namespace mismatch_threads_test
