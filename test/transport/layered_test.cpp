@@ -221,7 +221,7 @@ TEST_CASE("a loss in one node reaches the ranks of the others", "[transport][lay
   CHECK_THROWS_WITH(endpoints[3].near().recv(0, Tag{5}, in(x)).wait(),
                     Catch::Contains("in node 1, rank 1 lost rank 0") && Catch::Contains("20 ms") &&
                         Catch::Contains("tag 5"));
-  auto const named = Catch::Contains("lost rank 3 in step 0: rank 3 lost rank 2 in step 0: in node 1, rank 1 lost rank 0");
+  auto const named = Catch::Contains("lost rank 3 in step 0: rank 3 lost rank 2 in step 0: in node 1, rank 1 lost ");
   CHECK_THROWS_WITH(endpoints[1].recv(2, Tag{6}, in(x)).wait(), named);
   CHECK_THROWS_WITH(endpoints[0].near().recv(1, Tag{6}, in(x)).wait(), named);      // rank 1 has passed it on
 }

@@ -98,7 +98,8 @@ class HierarchicalOperation {
 
   using Middle = decltype(std::declval<Far const&>().start(std::declval<Across&>(), Span<T>{}, Op::sum, Tag{}));
 
-  static constexpr bool takes_job = requires(Middle& middle, Across& far, Job<T> const& job) { middle.restart(far, job); };
+  static constexpr bool takes_job =
+      requires(Middle& middle, Across& far, Job<T> const& job) { middle.restart(far, job); };
 
   /// What is left to this rank once its node has added up.
   Span<T> mine() const {

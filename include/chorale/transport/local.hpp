@@ -29,9 +29,10 @@ namespace chorale {
 ///
 /// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 messages may be under
 ///         way from one rank to another: then send() waits, and takes meanwhile what this rank has receives for; ranks
-///         that wait so in a circle get PeerLost. 64 exposures may be under way, of any tags: a rank that has left fewer of those before gets BadArgument. An
-///         exposure of a tag that this rank has exposed waits until it is left. An endpoint may be moved while
-///         operations are in flight: they need only that one of the group lives. For threads, see OwnerThread
+///         that wait so in a circle get PeerLost. 64 exposures may be under way, of any tags: one that begins while this
+///         rank has not left the 64th before it is a BadArgument. An exposure of a tag that this rank has exposed waits
+///         until that is left. An endpoint may be moved while operations are in flight: they need only that one of the
+///         group lives. One thread at a time, see OwnerThread
 /// cost    a message is copied once, by its receiver; P ranks share 4 P² + 40 P KiB
 /// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: before
 ///         the data of that operation is touched. Announcements are compared when a message or an exposure comes, and

@@ -76,8 +76,8 @@ class Group {
 /// keeps   used by one thread at a time; any number of operations may be in flight, up to the transport's bound
 /// order   messages with one tag between two ranks arrive in the order sent, and go to receives in the order posted,
 ///         whichever of these is looked at first; other tags may overtake them
-/// throws  PeerLost from any operation and any wait when a rank of the group is gone; Error when the two ends of one
-///         message differ in size
+/// throws  PeerLost from any operation and any wait when a rank of the group is gone; Disagreement, or another Error,
+///         when the two ends of one message differ in size
 template <class E>
 concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Tag tag, ConstBytes out, Bytes in) {
   { at.rank() }               -> std::same_as<Rank>;                // in [0, size())
