@@ -33,7 +33,8 @@ Options parse(int argc, char** argv, Options o) {
       flags.add_option("--shift", o.shift, "pixels by which digits are moved at most, otherwise in each epoch")
           ->check(CLI::Range(0, 27))
           ->capture_default_str()};
-  auto const is_used = [&](CLI::Option const* flag) { return std::ranges::count(o.flags, flag->get_name()) != 0; };
+  auto const name    = [](CLI::Option const* flag) { return "--" + flag->get_lnames().front(); };
+  auto const is_used = [&](CLI::Option const* flag) { return std::ranges::count(o.flags, name(flag)) != 0; };
   for (auto* const flag : of_some)
     if (!is_used(flag)) flag->group("");                                   // not in --help
   try {
@@ -45,7 +46,7 @@ Options parse(int argc, char** argv, Options o) {
   }
   for (auto const* const flag : of_some)
     if (flag->count() != 0 && !is_used(flag))
-      throw chorale::BadArgument{flag->get_name() + " would change nothing: this program does not use it.",
+      throw chorale::BadArgument{name(flag) + " would change nothing: this program does not use it.",
                                  "--help, which lists its flags."};
   auto const at_least_one = [](char const* flag, int value) {
     if (value < 1)
