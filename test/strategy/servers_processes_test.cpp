@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 using namespace chorale;
 using chorale::test::Processes;
@@ -154,6 +155,35 @@ TEMPLATE_TEST_CASE("a loop of one's own runs in processes that serve and compute
   CHECK(processes.line(0) == processes.line(1));                           // the same loss, and the same bits
   if (std::is_same_v<TestType, Synchronous>)
     for (int worker : {0, 1}) CHECK(processes.line(worker) == "equal");
+  for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
+}
+
+TEST_CASE("after finish copies have the same bits, however far apart the workers were",
+          "[strategy][servers][processes]") {
+  constexpr auto rounds = 5;
+  auto const job = Four{};
+  auto processes = Processes{4, [&](int me, Voice voice) {
+    auto const rows = tiny::batch<int>(16, 64, 1);
+    auto live       = Live{ParameterServerStrategy{job.cluster(me), Asynchronous{}}, RingAllReduce{},
+                           TcpTransport{.log = [](std::string const&) {}}};
+    auto copies     = live.create(tiny::learner(), 7);
+    for (int round = 0; round < rounds; ++round) {
+      live.run([&](auto& replica, auto& copy) {
+        for (int step = 0; step < (me == round % 2 ? 50 : 0); ++step) {
+          auto gradients = replica.value_and_gradient(copy, rows.view()).gradients;
+          live.update(replica, copy, gradients);
+        }
+      }, copies);
+      live.finish(copies);
+      if (me < 2) voice.say(std::to_string(copies[0].hash()));
+    }
+  }};
+  auto hashes = std::vector<std::string>{};
+  for (int round = 0; round < rounds; ++round) {
+    hashes.push_back(processes.line(0));
+    CHECK(hashes.back() == processes.line(1));
+    if (round > 0) CHECK(hashes.back() != hashes[hashes.size() - 2]);
+  }
   for (int i = 0; i < 4; ++i) CHECK(processes.exit(i) == 0);
 }
 
