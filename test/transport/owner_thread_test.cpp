@@ -53,7 +53,7 @@ TEST_CASE("a thread that calls while operations of the owner are under way is to
   auto const me = std::to_string(syscall(SYS_gettid));
   CHECK_THAT(refused_in_thread("intruder", owner, busy),
              Catch::Contains("rank 3 has operations under way of thread " + me) &&
-                 Catch::Contains("\"intruder\" calls it") && Catch::Contains("Try: one thread for each endpoint"));
+                 Catch::Contains("(intruder) calls it") && Catch::Contains("Try: one thread for each endpoint"));
   { auto const use = owner.use(rank, busy); }                              // still mine
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/one_thread.hpp>
 #include <chorale/core/types.hpp>
 
 #include <linux/membarrier.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -22,13 +22,6 @@ namespace detail {
 
 /// Its address names a thread. The address may be used again once the thread has ended.
 inline constinit thread_local char this_thread_mark = 0;
-
-/// thread 4711 "replica 1"
-inline std::string thread_text(long id) {
-  auto name = std::string{};
-  std::getline(std::ifstream{"/proc/self/task/" + std::to_string(id) + "/comm"}, name);
-  return "thread " + std::to_string(id) + (name.empty() ? "" : " \"" + name + "\"");
-}
 
 }  // namespace detail
 
