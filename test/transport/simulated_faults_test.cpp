@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults from a seed: an all-reduce ends right, or with an error that names the culprit, before its deadline.
 #include "test/support/cases.hpp"
+#include "test/support/slow.hpp"
 
 #include <chorale/transport/simulated.hpp>
 #include <chorale/transport/simulated_orders.hpp>
@@ -161,6 +162,16 @@ struct HastyAllReduce {
   }
 };
 
+void check_seeds(std::uint64_t seeds) {
+  auto const tally =
+      try_seeds<RingAllReduce, HalvingDoublingAllReduce, DoubleTreeAllReduce, ReduceToOne>(seeds);
+  INFO("seed " << tally.first << ": " << tally.flaw);
+  CHECK(tally.flaws == 0);
+  CHECK(tally.right > 5'000);                                              // else nothing was survived
+  CHECK(tally.lost > 5'000);                                               // else nothing was tried
+  for (std::size_t i = 0; i < simulated_faults; ++i) CHECK(tally.faults.at(static_cast<SimulatedFault>(i)) > 500);
+}
+
 }  // namespace
 
 TEST_CASE("what is dropped, late, twice or overtaken does not change a bit", "[transport][simulated]") {
@@ -235,14 +246,11 @@ TEST_CASE("the two sides of a partition each miss the other one, or meet again",
 }
 
 TEST_CASE("every seed ends right, or names the culprit before the deadline", "[transport][simulated]") {
-  auto const many  = std::getenv("CHORALE_MANY_SEEDS") != nullptr;
-  auto const tally = try_seeds<RingAllReduce, HalvingDoublingAllReduce, DoubleTreeAllReduce, ReduceToOne>(
-      many ? 100'000 : 20'000);
-  INFO("seed " << tally.first << ": " << tally.flaw);
-  CHECK(tally.flaws == 0);
-  CHECK(tally.right > 5'000);                                              // else nothing was survived
-  CHECK(tally.lost > 5'000);                                               // else nothing was tried
-  for (std::size_t i = 0; i < simulated_faults; ++i) CHECK(tally.faults.at(static_cast<SimulatedFault>(i)) > 500);
+  check_seeds(20'000);
+}
+
+TEST_CASE("every one of 100,000 seeds ends right, or names the culprit", "[transport][simulated][slow]") {
+  if (slow_or_skip("every one of 100,000 seeds ends right, or names the culprit")) check_seeds(100'000);
 }
 
 TEST_CASE("a seed replays exactly", "[transport][simulated]") {

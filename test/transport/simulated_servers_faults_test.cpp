@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults from a seed: a parameter server ends right, or with errors that name the culprit, before the deadline.
+#include "test/support/slow.hpp"
 #include "test/transport/simulated_servers.hpp"
 
 #include <catch2/catch.hpp>
@@ -173,18 +174,27 @@ Judgement holds_for_ever(Arrival const& message) {
   return message.sequence % 3 == 2 ? Judgement::hold : in_order_once(message);
 }
 
-}  // namespace
-
-TEST_CASE("every seed over a parameter server ends right, or names the culprit before the deadline",
-          "[transport][simulated][ps]") {
-  auto const many  = std::getenv("CHORALE_MANY_SEEDS") != nullptr;
-  auto const tally = try_seeds(many ? 100'000 : 10'000);
+void check_server_seeds(std::uint64_t seeds) {
+  auto const tally = try_seeds(seeds);
   INFO("seed " << tally.first << ": " << tally.flaw);
   CHECK(tally.flaws == 0);
   CHECK(tally.whole > 2'000);                                              // else nothing was survived
   CHECK(tally.missed > 1'000);                                             // else no server went on without a worker
   CHECK(tally.failed > 1'000);                                             // else no server was lost
   for (std::size_t i = 0; i < simulated_faults; ++i) CHECK(tally.faults.at(static_cast<SimulatedFault>(i)) > 300);
+}
+
+}  // namespace
+
+TEST_CASE("every seed over a parameter server ends right, or names the culprit before the deadline",
+          "[transport][simulated][ps]") {
+  check_server_seeds(10'000);
+}
+
+TEST_CASE("every one of 100,000 seeds over a parameter server ends right, or names the culprit",
+          "[transport][simulated][ps][slow]") {
+  if (slow_or_skip("every one of 100,000 seeds over a parameter server ends right, or names the culprit"))
+    check_server_seeds(100'000);
 }
 
 TEST_CASE("a rule of delivery that is broken on purpose is found over a parameter server",
