@@ -29,9 +29,9 @@ void one_hot(Sample<std::uint8_t, std::uint8_t> const& row, std::vector<float>& 
 }  // namespace
 
 // The first example of TensorFlow 1: weights and biases zero, one-hot labels, batches of 100, 2,000 steps at rate 0.005
-// on 1,000 times the mean over the 100 · 10 products of the cross-entropy. That is the sum over the batch, so the rate is
-// 0.5 for its mean over rows.
-TEST_CASE("softmax regression on MNIST reaches what the TensorFlow 1 example reaches", "[trainer][mnist][slow]") {
+// on 1,000 times the mean over the 100 · 10 products of the cross-entropy. That is the sum over the batch, so the rate
+// is 0.5 for its mean over rows.
+TEST_CASE("softmax regression on MNIST reaches what the TensorFlow 1 example reaches", "[trainer][mnist]") {
   auto const folder = mnist::folder_or_skip("softmax regression on MNIST");
   if (!folder) return;
   auto const rows  = [&](auto const& which) { return data::mnist(*folder, which).template map<float, float>(one_hot); };

@@ -96,8 +96,8 @@ struct NotingReLU : nn::ReLU {
 };
 
 /// The dense layers fill the first bucket. Backward goes from each NotingReLU to a convolution, after which a replica
-/// looks after its buckets: `looks` times after both replicas have begun the first one. Each look moves a ring of two at
-/// least one step on: a message was taken, is added, is sent on.
+/// looks after its buckets: `looks` times after both replicas have begun the first one. Each look moves a ring of two
+/// at least one step on: a message was taken, is added, is sent on.
 constexpr std::size_t looks = 6;
 struct Net
     : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU,
@@ -110,7 +110,9 @@ constexpr std::size_t noted        = steps * replicas * looks;
 constexpr std::size_t first_bucket = Net::plan.bucket_ends[0] * sizeof(float);
 static_assert(Net::plan.buckets == 2 && first_bucket >= plan::bucket_bytes);
 
-inline auto batches() { return tiny::Batches<int>{tiny::batch<int>(steps * 16, 64, 1), std::vector<std::size_t>(steps, 16)}; }
+inline auto batches() {
+  return tiny::Batches<int>{tiny::batch<int>(steps * 16, 64, 1), std::vector<std::size_t>(steps, 16)};
+}
 inline auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.05F}); }
 inline auto mirrored() { return MirroredStrategy{Cpu::logical(replicas)}; }
 
