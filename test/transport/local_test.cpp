@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/on_ranks.hpp"
+#include "test/support/thread_state.hpp"
 
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
@@ -7,6 +8,8 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <chrono>
+#include <string>
 #include <tuple>
 
 namespace local_test {
@@ -197,6 +200,22 @@ TEST_CASE("ranks read what others expose, and meet again when all have left", "[
       at.leave(tag).wait();
     }
   });
+  for (auto const& rank : ended) CHECK(rank.error == "");
+}
+
+TEST_CASE("a rank that waits for what another exposes or leaves sleeps, and is woken", "[transport][local]") {
+  auto const ended = on_ranks<LocalTransport>(2, 8, [](auto& at, auto& x) {
+    for (unsigned round = 0; round < 20; ++round) {
+      auto const late = [&] {                                             // one rank comes when the other sleeps
+        if (at.rank() != static_cast<Rank>(round % 2) && !await_sleep("rank " + std::to_string(round % 2)))
+          throw Error{"the other rank does not sleep"};
+      };
+      late();
+      at.expose(Tag{round}, in(x)).wait();
+      late();
+      at.leave(Tag{round}).wait();
+    }
+  }, LocalTransport{.timeout = std::chrono::seconds{20}});
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 

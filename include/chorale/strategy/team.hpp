@@ -81,13 +81,13 @@ class Team {
     };
     call_ = [](void* f, std::size_t i) { (*static_cast<decltype(job)*>(f))(i); };
     job_  = &job;
-    working_.store(size() - 1, std::memory_order_relaxed);
+    working_.store(static_cast<int>(size()) - 1, std::memory_order_relaxed);
     announce();
     {
       auto const scope = typename D::Scope{devices_[0]};
       job(0);
     }
-    spin_until([this] { return working_.load(std::memory_order_acquire) == 0; });
+    sleep_until(working_, [this] { return working_.load(std::memory_order_acquire) == 0; });
     detail::rethrow_cause(failures_);
   }
 
@@ -100,12 +100,11 @@ class Team {
 
   void serve(std::size_t i) {
     auto const scope = typename D::Scope{devices_[i]};
-    for (std::uint64_t seen = 0;; ++seen) {
-      for (int spin = 0; spin < 20'000 && round_.load(std::memory_order_acquire) == seen; ++spin) relax();
-      round_.wait(seen, std::memory_order_acquire);
+    for (std::uint32_t seen = 0;; ++seen) {
+      sleep_until(round_, [&] { return round_.load(std::memory_order_acquire) != seen; });
       if (ending_) return;
       call_(job_, i);
-      working_.fetch_sub(1, std::memory_order_release);
+      if (working_.fetch_sub(1, std::memory_order_release) == 1) working_.notify_one();
     }
   }
 
@@ -113,8 +112,8 @@ class Team {
   std::vector<std::exception_ptr> failures_;
   void (*call_)(void*, std::size_t) = nullptr;
   void* job_                        = nullptr;
-  std::atomic<std::uint64_t> round_{0};
-  std::atomic<std::size_t> working_{0};
+  std::atomic<std::uint32_t> round_{0};
+  std::atomic<int> working_{0};
   std::atomic<bool> ending_{false};
   std::vector<NamedThread> threads_;                       // last: they use all of the above
 };

@@ -169,7 +169,8 @@ class LocalEndpoint::pending {
 
   void wait_in_call() {
     using namespace std::chrono_literals;
-    auto const rings = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
+    auto const is_message = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
+    auto const rings      = is_message || hub_->fenced;
     auto patience    = hub_->patience(rings);
     auto deadline    = Deadline::never(), compares = Deadline::never();
     auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
@@ -298,6 +299,7 @@ class LocalEndpoint::pending {
     mine.about = about_;
     is_open_   = true;
     mine.turn.store(turn_, std::memory_order_release);
+    hub_->wake_others(me_);
     return true;
   }
 
@@ -414,6 +416,7 @@ inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
   left.about_    = window.about;
   hub_->member(rank_).exposed.erase(one);
   window.turn.store(left.turn_, std::memory_order_release);
+  hub_->wake_others(rank_);
   return left;
 }
 

@@ -289,8 +289,11 @@ struct LocalHub {
     throw PeerLost{me, found};
   }
 
-  /// For a wait of a rank; `rings` when it is rung for what it waits for.
-  Patience patience(bool rings) const { return Patience{spins(), rings && shares_cores ? rests : Patience::many_yields}; }
+  /// For a wait of a rank; `rings` when it is rung for what it waits for. A rank that is rung sleeps soon: a core that
+  /// it yields, another program may keep for milliseconds, but a thread that is woken has it back at once.
+  Patience patience(bool rings) const {
+    return Patience{spins(), !rings ? Patience::many_yields : shares_cores ? rests : 0};
+  }
 
   /// Tells a rank that something moved, if it wants to know.
   void ring(Rank rank) {
@@ -299,6 +302,17 @@ struct LocalHub {
     if (!wakes && !m.listens.load()) return;
     m.bell.fetch_add(1);
     if (wakes || m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  /// Wakes the ranks in doze() that may wait for what `me` has written to a window. Costs no fence: doze() has it.
+  void wake_others(Rank me) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (Rank rank = 0; rank < size; ++rank) {
+      auto& m = member(rank);
+      if (rank == me || m.dozing.load(std::memory_order_relaxed) == 0) continue;
+      m.bell.fetch_add(1);
+      syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    }
   }
 
   /// Until it rings for the first time since the last call; false when the time is over.
@@ -324,12 +338,13 @@ struct LocalHub {
     auto const rung = m.bell.load();
     m.dozing.fetch_add(1);
     auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
-    detail::full_fence();                                             // who moves something after it rings
+    if (fenced) fence_all();                                          // whoever moves something after it rings
+    else detail::full_fence();
     if (!done()) wait_on(m.bell, rung, until.at - std::chrono::steady_clock::now());
   }
 
   void quiesce(Rank me) {
-    if (!fenced || syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+    if (!fenced || !fence_all())
       std::this_thread::sleep_for(std::chrono::milliseconds{10});     // far longer than any store takes to be seen
     for (Rank rank = 0; rank < size; ++rank)
       if (rank != me) spin_until([&] { return !member(rank).holds.load(std::memory_order_acquire); });
@@ -373,6 +388,9 @@ struct LocalHub {
   }
 
   int spins() const { return shares_cores ? 20 : 2'000; }
+
+  /// A full fence in every thread of the process.
+  static bool fence_all() { return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0; }
 
   static void sleep(Member& m, std::chrono::nanoseconds longest) {
     m.sleeps.store(true);
