@@ -6,7 +6,7 @@
 //   tools/run                                                                   drawn digits, one replica per core
 //   tools/run 02_mirrored --data data/mnist --epochs 12 --lr decay --shift 1    0.990 on MNIST
 //
-// Expect the number of devices, three epochs, then a line such as
+// Expect the number of threads, of devices, three epochs, then a line such as
 //   test: loss 0.0279 accuracy 0.9926 (5000 images)
 #include "support/options.hpp"
 

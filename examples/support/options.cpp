@@ -24,7 +24,9 @@ Options parse(int argc, char** argv, Options o) {
   flags.add_option("--rows", o.rows, "digits to draw for training")->capture_default_str();
 
   auto const of_some = std::array{
-      flags.add_option("--replicas", o.replicas, "replicas, 1 to the number of cores")->capture_default_str(),
+      flags.add_option("--replicas", o.replicas,
+                       "replicas, 1 to the number of cores; default: the threads of the first line")
+          ->capture_default_str(),
       flags.add_option("--lr", o.lr, "learning rate, or decay: 1e-3, from epoch 4 on 1e-4, from 8 on 1e-5")
           ->capture_default_str(),
       flags.add_option("--checkpoints", o.checkpoints,

@@ -20,7 +20,7 @@ struct Options {
   std::string data;                           // a folder of IDX files; empty: digits are drawn
   int epochs         = 3;
   int batch          = 64;                    // rows of all replicas together: the result does not depend on their number
-  int replicas       = static_cast<int>(chorale::Cpu{}.cores().size());
+  int replicas       = chorale::Cpu{}.threads();
   std::uint64_t seed = 1;
   std::string lr     = "0.001";               // a number, or "decay"
   int rows           = 20'000;                // drawn for training; a quarter more for the test
@@ -79,11 +79,13 @@ Options parse(int argc, char** argv, Options o);
 /// Tells standard error, and torchrun, what went wrong; returns the exit code.
 int failed(std::exception const& error);
 
-/// Reads the flags, runs the program, and turns an error into its sentence and exit code.
+/// Reads the flags, says how many threads there are and why, runs the program, and turns an error into its sentence and exit code.
 template <class F>
 int run(int argc, char** argv, Options const& defaults, F&& program) {
   try {
-    program(parse(argc, argv, defaults));
+    auto const options = parse(argc, argv, defaults);
+    std::puts(chorale::Cpu::choice().line.c_str());
+    program(options);
     return 0;
   } catch (std::exception const& error) {
     return failed(error);

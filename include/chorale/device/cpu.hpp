@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/device/cpu_limits.hpp>
 #include <chorale/device/device.hpp>
 
 #include <sched.h>
@@ -59,9 +60,26 @@ class Cpu {
     std::size_t size_ = 0;
   };
 
-  /// All cores that this process may use, as one device.
-  Cpu() : cores_{allowed_cores()} {}
+  /// All cores that this process may use, as one device, with as many threads as choice() says.
+  Cpu() : cores_{allowed_cores()}, threads_{choice().threads} {}
 
+  /// Number of threads that this process computes on: by OMP_NUM_THREADS, its cores, and the CPU quota of its control
+  /// groups, which is read once.
+  static CpuChoice choice() {
+    static auto const quota = cgroup_quota();
+    return choose_threads(static_cast<int>(allowed_cores().size()), std::getenv("OMP_NUM_THREADS"), quota);
+  }
+
+  /// One device with n threads on all cores of this process; n may be larger than their number.
+  static Cpu with_threads(int n) {
+    CHORALE_EXPECTS(n >= 1, "a device computes on at least 1 thread, got " + std::to_string(n));
+    auto device     = Cpu{};
+    device.threads_ = n;
+    return device;
+  }
+
+  /// These cores, with a thread on each.
+  ///
   /// throws  BadArgument when a core does not exist or may not be used
   explicit Cpu(std::vector<int> cores) : cores_{std::move(cores)} {
     auto const allowed = allowed_cores();
@@ -75,7 +93,8 @@ class Cpu {
   /// One device with every core; `split` makes more of them.
   static std::vector<Cpu> visible() { return {Cpu{}}; }
 
-  /// n devices that share the cores of this process among them, each core in exactly one.
+  /// n devices that share the cores of this process among them, each core in exactly one, and the threads of choice():
+  /// each device has at least one.
   ///
   /// throws  BadArgument when n is below 1 or above the number of cores
   static std::vector<Cpu> split(int n) {
@@ -85,11 +104,13 @@ class Cpu {
           "cannot split " + std::to_string(cores.size()) + " cores into " + std::to_string(n) + " devices.",
           "a number from 1 to " + std::to_string(cores.size()) +
               ", or Cpu::logical(n) for devices that take turns on the same cores."};
-    auto devices = std::vector<Cpu>{};
+    auto const threads = static_cast<std::size_t>(choice().threads);
+    auto devices       = std::vector<Cpu>{};
     for (int i = 0; i < n; ++i) {
       auto const part = share(cores.size(), i, n);
       auto const at   = [&](std::size_t k) { return cores.begin() + static_cast<std::ptrdiff_t>(k); };
       devices.push_back(Cpu{std::vector<int>(at(part.begin), at(part.end))});
+      devices.back().threads_ = std::max(1, static_cast<int>(share(threads, i, n).size()));
     }
     return devices;
   }
