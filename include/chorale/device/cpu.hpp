@@ -155,6 +155,20 @@ class Cpu {
     }, &loop, static_cast<unsigned>(threads), 0);
   }
 
+  class Threads;                                           // in cpu_threads.hpp
+
+  /// While it lives, kernels that the calling thread makes or calls run on this thread alone.
+  class OneThread {
+   public:
+    OneThread() : threads_before_{omp_get_max_threads()} { omp_set_num_threads(1); }
+    ~OneThread() { omp_set_num_threads(threads_before_); }
+    OneThread(OneThread const&)            = delete;
+    OneThread& operator=(OneThread const&) = delete;
+
+   private:
+    int threads_before_;
+  };
+
   /// While it lives, the calling thread runs on this device's cores and its kernels on this device's threads.
   class Scope {
    public:

@@ -8,6 +8,7 @@
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/queued.hpp>
 #include <chorale/nn/rule.hpp>
+#include <chorale/nn/sliced.hpp>
 #include <chorale/tensor/mark.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -45,6 +46,9 @@ inline std::uint64_t next_number() {
 /// keeps   a step allocates nothing once its number of rows was seen
 template <class D, class Net, class Loss, class Optimizer, class... Metrics>
 class Instance {
+  using Executing                 = typename detail::ExecutorOn<D, Net>::type;
+  static constexpr bool in_slices = std::is_same_v<D, Cpu>;
+
  public:
   using network = Net;
   using target  = typename Loss::target;
@@ -111,7 +115,7 @@ class Instance {
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
     auto const g = gradients();
     if (batch.rows == 0) {
-      if constexpr (joins) Executor<D, Net>::take_part(together, zeros_);
+      if constexpr (joins) Executing::take_part(together, zeros_);
       std::fill(g.values.begin(), g.values.end(), 0.0F);
       mark(g);
       ready(g.values.size());
@@ -268,7 +272,7 @@ class Instance {
 
   /// A step that was queued, and not waited for.
   struct Ahead {
-    Executor<D, Net>* executor;
+    Executing* executor;
     std::size_t turn, rows;
     std::int64_t step;
   };
@@ -310,7 +314,7 @@ class Instance {
   }
 
   template <class Batch>
-  Executor<D, Net>& executor_for(Batch const& batch, Targets targets = Targets::needed) {
+  Executing& executor_for(Batch const& batch, Targets targets = Targets::needed) {
     auto const wanted = batch.rows * Net::input::size;
     CHORALE_EXPECTS(batch.x.size() == wanted,
                     "the network takes rows of " + Net::input::to_string() + ", " + std::to_string(wanted) +
@@ -322,14 +326,18 @@ class Instance {
                         std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
     for (auto const& executor : executors_)
       if (executor->rows() == static_cast<int>(batch.rows)) return *executor;
-    executors_.push_back(std::make_unique<Executor<D, Net>>(device_, static_cast<int>(batch.rows), net.variables(),
-                                                            gradients()));
+    auto const make = [&](auto&... shared) {
+      return std::make_unique<Executing>(device_, static_cast<int>(batch.rows), net.variables(), gradients(),
+                                         shared...);
+    };
+    if constexpr (in_slices) executors_.push_back(make(slice_threads_));
+    else executors_.push_back(make());
     return *executors_.back();
   }
 
   /// Forward, loss and backward; returns the sum of losses, as it was before `ready` let it be reduced.
   template <class Batch, class Ready>
-  float compute_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
+  float compute_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
                           Ready&& ready) {
     std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
     g.trailer()[plan::summed_at] = 1;
@@ -341,17 +349,20 @@ class Instance {
     auto const loss = g.loss();
     ready(plan::header);
     auto checked = plan::header;
-    executor.backward(pass, [&](std::size_t end) {
+    auto const is_final = [&](std::size_t end) {
       if (optimizer.checks()) mark_non_finite(g, std::exchange(checked, end), end);
       ready(end);                                                          // now they may change
-    });
+    };
+    if constexpr (in_slices)
+      executor.backward(pass, is_final, std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>);
+    else executor.backward(pass, is_final);
     return loss;
   }
 
   /// The same where the device QueuesWork. It says at the end, not in between, which gradient is not finite and what
   /// the variables are: the trailer is final last.
   template <class Batch, class Ready>
-  float queue_gradients(Batch const& batch, Executor<D, Net>& executor, Pass const& pass, Gradients const& g,
+  float queue_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
                         Ready&& ready) {
     constexpr bool updates = std::is_same_v<std::remove_cvref_t<Ready>, UpdatesAtEnd>;
     auto step              = queued(batch, executor, pass);
@@ -369,7 +380,7 @@ class Instance {
   }
 
   template <class Batch>
-  auto queued(Batch const& batch, Executor<D, Net>& executor, Pass const& pass) const {
+  auto queued(Batch const& batch, Executing& executor, Pass const& pass) const {
     return Queued<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
   }
 
@@ -400,7 +411,7 @@ class Instance {
   bool is_asked() const { return asked_to_end != nullptr && asked_to_end->load(); }
 
   template <class Batch>
-  void write_header(Batch const& batch, Executor<D, Net>& executor, Span<float> header) {
+  void write_header(Batch const& batch, Executing& executor, Span<float> header) {
     constexpr auto width   = Net::output::size;
     auto const* const y    = executor.output();
     header[plan::loss_at]  = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
@@ -418,7 +429,8 @@ class Instance {
   Span<float> gradients_;
   std::uint64_t number_ = detail::next_number();                                  // in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
-  std::vector<std::unique_ptr<Executor<D, Net>>> executors_;               // one for each number of rows seen so far
+  std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed; never made on a GPU
+  std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   std::optional<Ahead> under_way_;
 
  public:

@@ -82,7 +82,7 @@ class Kernels<Cpu>::BatchNorm {
       p_.d_kernel[c] = static_cast<float>(sums[channels_ + c]);
     }
     if (p_.dx == nullptr) return;
-    if (over_ == Normalize::over_batch) pass.together(sums);
+    join(pass, sums);
     for (std::size_t c = 0; c < channels_; ++c) {
       at_.shift[c] = static_cast<float>(sums[c] / at_.count[0]);
       at_.slope[c] = static_cast<float>(sums[channels_ + c] / at_.count[0]) * at_.inverse[c];
@@ -148,13 +148,17 @@ class Kernels<Cpu>::BatchNorm {
     return at;
   }
 
+  void join(Pass const& pass, Span<double> sums) const {
+    (over_ == Normalize::over_batch ? pass.together : pass.share)(sums);
+  }
+
   /// Mean and variance of what is normalized.
   void measure(Pass const& pass) const {
     std::fill_n(at_.mean, channels_, 0.0F);
     add_up(p_.x);                                                          // of x, and of x · x
     auto const sums = Span<double>{at_.sums, 2 * channels_ + 1};
     sums.back()     = static_cast<double>(order_.rows * order_.pixels);
-    if (over_ == Normalize::over_batch) pass.together(sums);
+    join(pass, sums);
     at_.count[0]    = sums.back();
     auto const rows = static_cast<float>(own_.dims()[0]);
     for (std::size_t c = 0; c < channels_; ++c) {

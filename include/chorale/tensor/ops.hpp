@@ -55,7 +55,8 @@ constexpr bool differentiates_from_y(Activation f) {
   return f != Activation::softplus && f != Activation::gelu && f != Activation::silu;
 }
 
-/// How a layer adds up numbers over all replicas in the middle of a step. Made by the replica; by default there is one.
+/// How a layer adds up numbers in the middle of a step: over all replicas, made by the replica, or over the slices of a
+/// share that a device computes on several threads, made by the executor. By default there is one of them.
 ///
 /// order   every replica calls it equally often, with as many numbers, also one without rows: the same bits on all
 struct Together {
@@ -82,6 +83,7 @@ struct Pass {
   bool training     = false;
   StepNumbers now   = {};
   Together together = {};                                                  // of layers that need all replicas
+  Together share    = {};                                                  // of layers that need all rows of the share
   StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
   float loss_scale  = 1;                                                   // by what gradients are multiplied
 };
