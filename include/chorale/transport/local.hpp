@@ -170,7 +170,7 @@ class LocalEndpoint::pending {
   void wait_in_call() {
     using namespace std::chrono_literals;
     auto const is_message = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
-    auto const rings      = is_message || hub_->fenced;
+    auto const rings      = is_message || (hub_->fenced && !hub_->shares_cores);
     auto patience    = hub_->patience(rings);
     auto deadline    = Deadline::never(), compares = Deadline::never();
     auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
