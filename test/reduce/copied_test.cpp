@@ -62,7 +62,7 @@ TEST_CASE("memory of a rank's own is reduced through copies with the bits of a r
 }
 
 TEST_CASE("ranks that reduce other things through copies are told so", "[reduce][shared_memory][copied]") {
-  auto const wrong = GENERATE(0, 1);
+  auto const wrong = GENERATE(0, 1, 2);                                        // operation, length, a barrier
   auto const ended = on_ranks<SharedMemoryTransport>(3, 10'000, [&](auto& at, auto& x) {
     auto const odd = at.rank() == 1;
     CopiedAllReduce{}.all_reduce(at, x, Op::sum, Tag{1}, {"a.cpp", 1});

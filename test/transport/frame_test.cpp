@@ -63,7 +63,8 @@ TEST_CASE("a header has the bytes that the page about the wire says", "[transpor
   for (unsigned i = 0; i < 192; ++i) payload.push_back(static_cast<std::byte>(i % 64));
   auto const header = Header{.flags = 0x80, .incarnation = 5, .from = 2, .to = 1, .sequence = 7,
                              .collective = Collective::all_reduce, .op = Op::min, .element = Element::f64,
-                             .tag = Tag{9}, .count = 400, .fingerprint = 0xDEADBEEF, .length = 192, .payload_crc = crc32c(payload)};
+                             .tag = Tag{9}, .count = 400, .fingerprint = 0xDEADBEEF, .length = 192, .payload_crc = crc32c(payload),
+                             .root = 3};
   CHECK(buffer(written(header)) == from_hexadecimal(golden::header));
 }
 
@@ -107,11 +108,11 @@ TEST_CASE("a length above what the caller takes is too large, whatever it says",
 TEST_CASE("a version is told before the rest is looked at, because another may be laid out in another way",
           "[transport][frame]") {
   auto bytes = written(Header{});
-  Writer{Bytes{bytes}.subspan(4)}.number(std::uint16_t{258});
+  Writer{Bytes{bytes}.subspan(4)}.number(std::uint16_t{0x0103});
   for (auto const n : {6U, 7U, 63U, 64U}) {
     auto const parsed = parse(ConstBytes{bytes}.first(n), no_limit);
     CHECK(parsed.result == Parse::other_version);
-    CHECK(parsed.version == Version{2, 1});
+    CHECK(parsed.version == Version{3, 1});
   }
 }
 
@@ -129,13 +130,13 @@ TEST_CASE("values that mean nothing are corrupt, even with a checksum that fits"
     return result_of(forged(offset, std::array{static_cast<std::byte>(value)}));
   };
   CHECK(byte_at(7, 255) == Parse::ok);                                     // flags: all may be used
-  for (auto const type : {0U, 6U, 255U}) CHECK(byte_at(6, type) == Parse::corrupt);
+  for (auto const type : {0U, 7U, 255U}) CHECK(byte_at(6, type) == Parse::corrupt);
   for (auto const rank_end : {15U, 19U}) CHECK(byte_at(rank_end, 0x80) == Parse::corrupt);   // negative ranks
   CHECK(byte_at(48, 7) == Parse::ok);
   CHECK(byte_at(48, 8) == Parse::corrupt);                                 // a collective
   CHECK(byte_at(49, 4) == Parse::corrupt);                                 // an operation
   CHECK(byte_at(50, 9) == Parse::corrupt);                                 // an element
-  CHECK(byte_at(51, 1) == Parse::corrupt);                                 // reserved
+  CHECK(byte_at(51, 255) == Parse::ok);                                    // a root: all may be used
 }
 
 TEST_CASE("other protocols are no frames, from their first byte", "[transport][frame]") {

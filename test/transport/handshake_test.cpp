@@ -297,8 +297,8 @@ TEST_CASE("other versions are told apart before anything else, and both ends nam
     talk(dialer, acceptor);
     CHECK((dialer.state() == State::refused && acceptor.state() == State::refused));
     CHECK((dialer.fault() == Fault::version_mismatch && acceptor.fault() == Fault::version_mismatch));
-    CHECK(dialer.reason() == "rank 0 speaks version 1.0 of the wire format, and rank 2 version 7.1");
-    CHECK(acceptor.reason() == "who connected speaks version 7.1 of the wire format, and rank 0 version 1.0");
+    CHECK(dialer.reason() == "rank 0 speaks version 2.0 of the wire format, and rank 2 version 7.1");
+    CHECK(acceptor.reason() == "who connected speaks version 7.1 of the wire format, and rank 0 version 2.0");
   }
 }
 
@@ -306,14 +306,14 @@ TEST_CASE("a peer with a newer minor version is accepted, and both speak the sma
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
     for (auto const& [theirs, ours] : {std::pair{3, 0}, {0, 3}, {2, 5}, {4, 4}}) {
       auto caller         = identity(2), called = identity(0);
-      caller.wire_version = {1, static_cast<std::uint8_t>(theirs)};
-      called.wire_version = {1, static_cast<std::uint8_t>(ours)};
+      caller.wire_version = {version.major, static_cast<std::uint8_t>(theirs)};
+      called.wire_version = {version.major, static_cast<std::uint8_t>(ours)};
       auto dialer         = Dialer{caller, 0, key};
       auto acceptor       = Acceptor{called, key};
       talk(dialer, acceptor);
       REQUIRE((dialer.state() == State::accepted && acceptor.state() == State::accepted));
       CHECK((dialer.peer() == called && acceptor.peer() == caller));
-      auto const smaller = Version{1, static_cast<std::uint8_t>(std::min(theirs, ours))};
+      auto const smaller = Version{version.major, static_cast<std::uint8_t>(std::min(theirs, ours))};
       CHECK(dialer.agreed() == smaller);
       CHECK(acceptor.agreed() == smaller);
     }
@@ -325,16 +325,16 @@ TEST_CASE("a handshake made by hand with a newer minor version is accepted", "[t
   auto auth     = buffer(ConstBytes{hello}.first(auth_bytes));
   auth[10]      = std::byte{3};
   auto acceptor = Acceptor{identity(0), nullptr};
-  hello[9]      = std::byte{9};                                            // 1.9
+  hello[9]      = std::byte{9};                                            // 2.9
   acceptor.feed(hello);
-  CHECK(acceptor.to_send()[8] == std::byte{1});
+  CHECK(acceptor.to_send()[8] == std::byte{2});
   CHECK(acceptor.to_send()[9] == std::byte{0});                            // each says its own
   SECTION("it says the same version in all of its messages") {
     auth[9] = std::byte{9};
     acceptor.feed(auth);
     REQUIRE(acceptor.state() == State::asking);
-    CHECK(acceptor.peer().wire_version == Version{1, 9});
-    CHECK(acceptor.agreed() == Version{1, 0});
+    CHECK(acceptor.peer().wire_version == Version{2, 9});
+    CHECK(acceptor.agreed() == Version{2, 0});
   }
   SECTION("it says another one in between") {
     acceptor.feed(auth);

@@ -27,8 +27,9 @@ def crc32c(data):
 
 
 def header(payload):
-    """Of a data frame: rank 2, incarnation 5, to rank 1; operation 7, all_reduce (min) of 400 doubles under tag 9."""
-    head = struct.pack("<4sBBBBIiiIQQQBBBBII", b"\xC4hr\r", 1, 0, 1, 0x80, 5, 2, 1, 9, 7, 400, len(payload), 1, 1, 2, 0,
+    """Of a data frame: rank 2, incarnation 5, to rank 1; operation 7, all_reduce (min) of 400 doubles under tag 9,
+    with root 3."""
+    head = struct.pack("<4sBBBBIiiIQQQBBBBII", b"\xC4hr\r", 2, 0, 1, 0x80, 5, 2, 1, 9, 7, 400, len(payload), 1, 1, 2, 4,
                        0xDEADBEEF, crc32c(payload))
     return head + struct.pack("<I", crc32c(head))
 
@@ -43,7 +44,7 @@ def heartbeat():
 
 
 def prefix(kind):
-    return struct.pack("<8sBBBB", b"\xC4horale\r", 1, 0, kind, 1)
+    return struct.pack("<8sBBBB", b"\xC4horale\r", 2, 0, kind, 1)
 
 
 def identity(rank, to, incarnation):

@@ -209,10 +209,10 @@ TEST_CASE("another version of the wire is refused on both ends", "[transport][tc
   auto reason       = std::string{};
   {
     auto const thread = NamedThread{"rank 0", [&] { first = take_part(transport, 0); }};
-    reason = FakeRank{transport.addresses[0], {.wire_version = {.major = 2}}}.reason;
+    reason = FakeRank{transport.addresses[0], {.wire_version = {.major = 3}}}.reason;
   }
-  CHECK_THAT(reason, Catch::Contains("version 1.0") && Catch::Contains("version 2.0"));
-  CHECK_THAT(line, Catch::Contains("version 1.0") && Catch::Contains("version 2.0"));
+  CHECK_THAT(reason, Catch::Contains("version 2.0") && Catch::Contains("version 3.0"));
+  CHECK_THAT(line, Catch::Contains("version 2.0") && Catch::Contains("version 3.0"));
   CHECK(first.fault == number(Fault::join_timeout));
 }
 

@@ -31,7 +31,7 @@ inline Buffer from_hexadecimal(std::string_view digits) {
 inline wire::Header some_header(std::uint64_t index) {
   auto const random = Random{3, index};
   auto const below  = [&](std::uint64_t i, std::uint64_t n) { return random.below(i, n); };
-  return {.type        = static_cast<wire::FrameType>(1 + below(0, 5)),
+  return {.type        = static_cast<wire::FrameType>(1 + below(0, 6)),
           .flags       = static_cast<std::uint8_t>(below(1, 256)),
           .incarnation = random.words(2)[0],
           .from        = static_cast<Rank>(below(3, 1U << 31)),
@@ -44,7 +44,8 @@ inline wire::Header some_header(std::uint64_t index) {
           .count       = random.bits(10),
           .fingerprint = random.words(11)[0],
           .length      = random.bits(12),
-          .payload_crc = random.words(13)[0]};
+          .payload_crc = random.words(13)[0],
+          .root        = static_cast<Rank>(below(14, 256)) - 1};
 }
 
 inline wire::HeaderBytes written(wire::Header const& header) {

@@ -7,6 +7,7 @@
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/operation.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,18 +39,57 @@ struct Wanted {
   std::uint64_t turn  = 0;                                                 // of this place
 };
 
-/// throws  LinkFault that says what the peer is in and what this rank is in
+/// Puts an operation into the header of a frame.
+inline void describe(wire::Header& head, Announced const& what) {
+  head.sequence    = what.sequence;
+  head.fingerprint = what.fingerprint;
+  head.collective  = what.operation.collective;
+  head.op          = what.operation.op;
+  head.element     = what.operation.element;
+  head.tag         = what.operation.tag;
+  head.count       = what.operation.count;
+  head.root        = std::min(what.operation.root, wire::last_root);
+}
+
+/// The operation in a header as text. It has no line.
+inline std::string text_of(wire::Header const& head) {
+  auto text         = Operation{head.collective, head.op, head.element, head.count, head.tag, {}, head.root}.text();
+  auto const number = " rank " + std::to_string(wire::last_root);
+  if (head.root == wire::last_root) text.insert(text.find(number) + number.size(), " or above");
+  return text;
+}
+
+/// The two operations of one number that differ.
 ///
-/// ours    not the operation of `head`; sequence 0 for none
+/// head   of the peer, for its operation
+/// ours   another operation; sequence 0 for none
+inline LinkFault mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+  constexpr auto with_counts = [](Operation const& o) {
+    return o.arguments != 0 || o.collective == Collective::all_gather || o.collective == Collective::reduce_scatter ||
+           o.collective == Collective::all_to_all;
+  };
+  auto const named = [](std::uint64_t sequence, Rank rank, std::string const& text) {
+    auto const who = "rank " + std::to_string(rank);
+    return sequence == 0 ? who + " is in no announced operation" : "operation " + std::to_string(sequence) + " of " +
+                                                                       who + " is " + text;
+  };
+  auto alike           = wire::Header{};
+  describe(alike, ours);
+  auto const same_text = head.sequence != 0 && text_of(alike) == text_of(head);
+  auto const one_bound = (head.sequence == 0) != (ours.sequence == 0);
+  return {Fault::collective_mismatch,
+          named(head.sequence, ends.peer, text_of(head)) +
+              (same_text ? with_counts(ours.operation) ? ", at another line or with other counts" : ", at another line"
+                         : "") +
+              ", and " + named(ours.sequence, ends.me, ours.operation.text()) +
+              (one_bound ? ", or more than " + std::to_string(Announcements::remembered) +
+                               " operations are under way at once"
+                         : "")};
+}
+
+/// throws  LinkFault that says what the peer is in and what this rank is in. See mismatch()
 [[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
-  auto const theirs = Operation{head.collective, head.op, head.element, head.count, head.tag, {}};
-  auto without_line  = ours.operation;
-  without_line.where = {};
-  auto const place   = [](std::uint64_t sequence) { return "operation " + std::to_string(sequence) + " of rank "; };
-  throw LinkFault{Fault::collective_mismatch,
-                  place(head.sequence) + std::to_string(ends.peer) + " is " + theirs.text() +
-                      (theirs.text() == without_line.text() ? ", at another line" : "") +
-                      ", and " + place(ours.sequence) + std::to_string(ends.me) + " is " + ours.operation.text()};
+  throw mismatch(ends, head, ours);
 }
 
 /// throws  LinkFault unless the message is the one that is wanted

@@ -7,48 +7,82 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace chorale::detail {
 
 /// An operation and its place in the order of all, from 1; 0 is no announced operation.
+///
+/// history   a hash of the fingerprints of all operations up to this one
 struct Announced {
   std::uint64_t sequence    = 0;
   std::uint32_t fingerprint = 0;
+  std::uint32_t history     = 0;
   Operation operation       = {};
 };
 
-/// What the working thread of a rank has announced, for the messages that follow. Its own: not shared.
+/// What a rank has announced, for the messages that follow: the last 1024 operations, found by number and by tag.
+///
+/// keeps   any number of different tags; nothing is allocated after the constructor. One thread adds
+/// cost    add() and of() look at the tags that share a bucket: 1 in 1024 of those remembered
 class Announcements {
  public:
-  static constexpr std::uint64_t remembered = 256;                         // operations, to compare late messages with
+  static constexpr std::uint64_t remembered = 1024;                        // operations
+
+  Announcements() : entries_(remembered) {}
 
   std::uint64_t last() const { return last_; }
 
   void add(Operation const& operation) {
-    auto const announced = Announced{++last_, operation.fingerprint(), operation};
-    by_tag_[slot(operation.tag)]       = announced;
-    by_sequence_[last_ % remembered]   = announced;
+    auto& newest     = newest_[bucket(operation.tag)];
+    auto const print = operation.fingerprint();
+    auto const then  = at(last_).history;
+    forget_tag(operation.tag, newest);
+    entry(++last_) = {{last_, print, (then ^ print) * 16'777'619U, operation}, newest};
+    newest         = last_;
   }
 
-  /// The last one with this tag. Sequence 0 where there is none, or where an equal tag modulo 64 came after it.
+  /// The last one with this tag. Sequence 0 where it was not announced, or 1024 others came after it.
   Announced const& of(Tag tag) const {
-    auto const& found = by_tag_[slot(tag)];
-    return found.sequence != 0 && found.operation.tag == tag ? found : none_;
+    for (auto i = newest_[bucket(tag)]; is_remembered(i); i = entry(i).older)
+      if (entry(i).announced.operation.tag == tag) return entry(i).announced;
+    return none_;
   }
 
   /// Sequence 0 where it was not announced, or is forgotten.
   Announced const& at(std::uint64_t sequence) const {
-    auto const& found = by_sequence_[sequence % remembered];
-    return found.sequence == sequence ? found : none_;
+    return is_remembered(sequence) ? entry(sequence).announced : none_;
   }
 
  private:
-  static std::size_t slot(Tag tag) { return static_cast<std::uint32_t>(tag) % 64; }
+  /// older   the next one in the same bucket, of another tag; it may be forgotten
+  struct Entry {
+    Announced announced;
+    std::uint64_t older = 0;
+  };
+
+  static std::size_t bucket(Tag tag) { return static_cast<std::uint32_t>(tag) * 0x9E37'79B1U >> 22; }
+
+  Entry&       entry(std::uint64_t sequence) { return entries_[sequence % remembered]; }
+  Entry const& entry(std::uint64_t sequence) const { return entries_[sequence % remembered]; }
+
+  bool is_remembered(std::uint64_t sequence) const {
+    return sequence != 0 && sequence <= last_ && last_ - sequence < remembered;
+  }
+
+  /// Takes the operation with this tag out of the bucket, so that a bucket never has a tag twice.
+  void forget_tag(Tag tag, std::uint64_t& newest) {
+    for (auto* i = &newest; is_remembered(*i); i = &entry(*i).older)
+      if (entry(*i).announced.operation.tag == tag) {
+        *i = entry(*i).older;
+        return;
+      }
+  }
 
   std::uint64_t last_ = 0;
   Announced none_;
-  std::array<Announced, 64> by_tag_;
-  std::array<Announced, remembered> by_sequence_;
+  std::vector<Entry> entries_;                                             // [sequence % remembered]
+  std::array<std::uint64_t, 1024> newest_{};                               // [bucket] a sequence
 };
 
 }  // namespace chorale::detail

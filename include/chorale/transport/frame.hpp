@@ -20,18 +20,21 @@ namespace chorale::wire {
 /// Of the wire format. Two sides with one major work together, and speak the smaller of their minors: a newer minor
 /// knows all that an older one does, and leaves every byte where it is.
 struct Version {
-  std::uint8_t major = 1;
+  std::uint8_t major = 2;
   std::uint8_t minor = 0;
 
   std::string text() const { return std::to_string(major) + "." + std::to_string(minor); }
   friend constexpr auto operator<=>(Version, Version) = default;
 };
 
-inline constexpr Version version{.major = 1, .minor = 0};
+inline constexpr Version version{.major = 2, .minor = 0};
 inline constexpr std::size_t header_bytes = 64;
 
 /// The values are part of the wire format, as are those of Collective, Op and Element.
-enum class FrameType : std::uint8_t { data = 1, heartbeat, abort, goodbye, plan };
+enum class FrameType : std::uint8_t { data = 1, heartbeat, abort, goodbye, plan, position };
+
+/// The largest root that a header tells exactly; it stands for those above, too.
+inline constexpr Rank last_root = 254;
 
 /// What stands before the `length` bytes of payload of every frame.
 struct Header {
@@ -50,6 +53,7 @@ struct Header {
   std::uint64_t length      = 0;                                           // bytes of payload
   std::uint32_t payload_crc = 0;                                           // crc32c(payload)
   std::uint8_t minor        = version.minor;                               // that both ends speak
+  Rank root                 = no_root;                                     // of the operation; at most last_root
 
   friend constexpr bool operator==(Header const&, Header const&) = default;
 };
@@ -82,7 +86,7 @@ inline void write(Header const& header, std::span<std::byte, header_bytes> out) 
   to.number(static_cast<std::uint8_t>(header.collective));
   to.number(static_cast<std::uint8_t>(header.op));
   to.number(static_cast<std::uint8_t>(header.element));
-  to.number(std::uint8_t{0});
+  to.number(static_cast<std::uint8_t>(header.root + 1));
   to.number(header.fingerprint);
   to.number(header.payload_crc);
   to.number(crc32c(out.first(detail::checked_bytes)));
@@ -120,12 +124,12 @@ inline bool read(Header& header, ConstBytes in) {
   header.collective       = static_cast<Collective>(from.number<std::uint8_t>());
   header.op               = static_cast<Op>(from.number<std::uint8_t>());
   header.element          = static_cast<Element>(from.number<std::uint8_t>());
-  auto const reserved     = from.number<std::uint8_t>();
+  header.root             = from.number<std::uint8_t>() - 1;
   header.fingerprint      = from.number<std::uint32_t>();
   header.payload_crc      = from.number<std::uint32_t>();
-  return from.whole() && header.type >= FrameType::data && header.type <= FrameType::plan && header.from >= 0 &&
+  return from.whole() && header.type >= FrameType::data && header.type <= FrameType::position && header.from >= 0 &&
          header.to >= 0 && header.collective <= Collective::barrier && header.op <= Op::product &&
-         header.element <= Element::u64 && reserved == 0;
+         header.element <= Element::u64;
 }
 
 }  // namespace detail

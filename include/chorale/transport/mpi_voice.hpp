@@ -8,6 +8,7 @@
 #include <chorale/transport/agreement.hpp>
 #include <chorale/transport/announcements.hpp>
 #include <chorale/transport/control_payload.hpp>
+#include <chorale/transport/farewell.hpp>
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/mpi_start.hpp>
 #include <chorale/transport/operation.hpp>
@@ -25,8 +26,8 @@
 
 namespace chorale::detail {
 
-/// A communicator of its own, over which ranks say why they stop, and those that have waited for a while in which
-/// operation they are: so also ranks find that they differ which wait for different messages.
+/// A communicator of its own, over which ranks say why they stop, those that have waited for a while in which operation
+/// they are, and those that end after which: so also ranks find that they differ which wait for different messages.
 ///
 /// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
 class MpiVoice {
@@ -38,11 +39,15 @@ class MpiVoice {
     MPI_Comm_rank(control_, &rank);
     MPI_Comm_size(control_, &size);
     positions_.resize(static_cast<std::size_t>(size));
+    told_positions_.resize(static_cast<std::size_t>(size));
+    farewells_.resize(static_cast<std::size_t>(size));
   }
   ~MpiVoice() {
     int over = 0;
     MPI_Finalized(&over);
-    if (!over) MPI_Comm_free(&control_);
+    if (over) return;
+    say_goodbye();
+    MPI_Comm_free(&control_);
   }
   MpiVoice(MpiVoice const&)            = delete;
   MpiVoice& operator=(MpiVoice const&) = delete;
@@ -60,9 +65,9 @@ class MpiVoice {
   }
 
   wire::Header header_of(Announced const& announced) const {
-    auto const& o = announced.operation;
-    return {.from = rank, .sequence = announced.sequence, .collective = o.collective, .op = o.op, .element = o.element,
-            .tag = o.tag, .count = o.count, .fingerprint = announced.fingerprint};
+    auto head = wire::Header{.from = rank};
+    describe(head, announced);
+    return head;
   }
 
   void throw_if_lost() const {
@@ -81,14 +86,39 @@ class MpiVoice {
     if (!lost_) tell({.fault = Fault::peer_lost, .rank = rank, .reason = std::move(why)});
   }
 
-  /// Tells that rank in which operation this one is.
-  void say_position(Rank peer) {
-    if (announced_.last() == 0) return;
-    wire::write(header_of(announced_.at(announced_.last())), said_[said_next_++ % said_.size()]);
+  /// Tells that rank, for which this one waits, in which operation it does; once.
+  void say_position(Rank peer, Announced const& at) {
+    if (at.sequence == 0 || std::exchange(told_positions_[static_cast<std::size_t>(peer)], at.sequence) == at.sequence)
+      return;
+    wire::write(header_of(at), said_[said_next_++ % said_.size()]);
     say(peer, position, said_[(said_next_ - 1) % said_.size()]);
   }
 
-  /// What other ranks have said: that they cannot go on, or where they are.
+  /// This rank calls no more operations.
+  void say_goodbye() {
+    static auto& kept = *new std::vector<std::vector<std::byte>>;     // MPI may still use it when this has gone
+    if (lost_ || std::exchange(said_goodbye_, true)) return;
+    kept.push_back(Farewell::after(announced_).write());
+    for (Rank peer = 0; peer < size; ++peer)
+      if (peer != rank) say(peer, goodbye(), kept.back());
+  }
+
+  bool has_left(Rank peer) const { return farewells_[static_cast<std::size_t>(peer)].has_value(); }
+
+  /// throws  Disagreement when a rank that has left, and is waited for, was in another operation
+  void expect_left_in_same(Rank peer) {
+    if (!has_left(peer)) return;
+    if (auto const fault = farewells_[static_cast<std::size_t>(peer)]->first_difference({rank, peer}, announced_))
+      lose(peer, *fault, last_text());
+  }
+
+  /// throws  Disagreement when a rank that has left has not called the operations that this one has, which leaves, too
+  void expect_same_end(Rank peer) {
+    if (auto const fault = farewells_[static_cast<std::size_t>(peer)]->difference({rank, peer}, announced_))
+      lose(peer, *fault, last_text());
+  }
+
+  /// What other ranks have said: that they cannot go on, where they are, or that they end.
   void listen() {
     for (;;) {
       int flag = 0, bytes = 0;
@@ -99,12 +129,21 @@ class MpiVoice {
       auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
       if (status.MPI_TAG == cause) hear_cause(word);
-      else hear_position(status.MPI_SOURCE, word);
+      else if (status.MPI_TAG == position) hear_position(status.MPI_SOURCE, word);
+      else if (status.MPI_TAG == goodbye()) farewells_[static_cast<std::size_t>(status.MPI_SOURCE)] = Farewell::parse(word);
     }
   }
 
  private:
-  enum Word { cause, position };                                      // tags
+  enum Word { cause, position, first_goodbye };                       // tags
+
+  /// Its tag: one that comes late is of a communicator that has gone, whose number a new one may have.
+  int goodbye() const { return first_goodbye + number_ % 30'000; }
+
+  std::string last_text() const {
+    auto const& last = announced_.at(announced_.last());
+    return last.sequence == 0 ? std::string{} : last.operation.text();
+  }
 
   /// In words that fit into a message.
   void tell(Loss const& loss) {
@@ -117,7 +156,7 @@ class MpiVoice {
   }
 
   /// bytes   live as long as the communicator
-  void say(Rank peer, Word word, ConstBytes bytes) const {
+  void say(Rank peer, int word, ConstBytes bytes) const {
     auto request = MPI_Request{};
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, word, control_, &request);
     MPI_Request_free(&request);
@@ -155,11 +194,17 @@ class MpiVoice {
     }
   }
 
+  inline static int connections_ = 0;                                 // of this process, as of all others
+
+  int const number_ = connections_++;
   std::function<void()> stop_;
   MPI_Comm control_ = MPI_COMM_NULL;
   Announcements announced_;
   std::vector<wire::Header> positions_;                               // [rank] where each said it was; 0: nothing said
   bool heard_positions_ = false;
+  std::vector<std::uint64_t> told_positions_;                         // [rank] the operation that each was told last
+  std::vector<std::optional<Farewell>> farewells_;                    // [rank] of those that have left
+  bool said_goodbye_ = false;
   std::array<wire::HeaderBytes, 64> said_{};                          // where this rank was; on their way
   std::size_t said_next_ = 0;
   std::vector<std::byte> told_;                                       // to the others, when nothing goes on

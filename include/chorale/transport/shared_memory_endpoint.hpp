@@ -24,9 +24,10 @@ namespace chorale {
 /// One rank of a SharedMemoryTransport.
 ///
 /// keeps   nothing is allocated after connect(). 63 messages may be under way from one rank to another, then send()
-///         waits; 64 receives from each rank may be posted, then recv() does; 64 tags may be exposed, and expose()
-///         stays pending while a tag that is equal modulo 64 is in use. An endpoint may be moved while operations are
-///         in flight: they, and memory(), need only that one of the process lives
+///         waits; 64 receives from each rank may be posted, then recv() does; 64 announced operations and 64 other tags
+///         may be exposed. A next one stays pending while that 64 before it, or a tag that is equal modulo 64, is in
+///         use: what waits for it is BadArgument. 1024 operations may be under way. An endpoint may be moved while
+///         operations are in flight: they, and memory(), need only that one of the process lives
 /// cost    a message is copied twice, once by each end and at the same time; once when it lies in memory()
 /// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the limits; Disagreement
 ///         when messages differ in operation or size. Then from every operation of every rank; with Failures::apart
@@ -72,8 +73,15 @@ class HostEndpoint {
   pending leave(Tag tag);
 
   Bytes peer(Rank rank, Tag tag) const {
-    auto const& window = hub().file.window(rank, tag);
+    auto const& window = hub().file.window(rank, seat().window(tag));
     return hub().file.in_arena(rank, window.place, window.size);
+  }
+
+  /// See chorale::close().
+  void close() {
+    auto const use = here_->rank.use();
+    hub().check(rank());
+    if (!hub().is_apart()) here_->rank.close();
   }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
@@ -88,11 +96,15 @@ class HostEndpoint {
   /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
   /// or the time is over; then false.
   bool wait_any(std::chrono::nanoseconds longest) {
+    auto const use = here_->rank.use();
     if (std::exchange(here_->rank.may_go_on, false)) return true;
     return hub().wait_for_bell(rank(), here_->rank.heard, longest, [this] { return lost(rank()); });
   }
 
-  void announce(Operation const& operation) { seat().announce(operation); }
+  void announce(Operation const& operation) {
+    auto const use = here_->rank.use();
+    seat().announce(operation);
+  }
   void begin_step(std::uint64_t step) { seat().begin_step(step); }
 
   /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
@@ -110,8 +122,7 @@ class HostEndpoint {
       auto const me   = rank.seat.rank();
       if (hub.is_apart())
         hub.part_from_all(me, hub.last_words(me, Fault::peer_lost, "it had ended and left the group"));
-      hub.member(me).gone.store(1, std::memory_order_release);
-      hub.ring_others(me);
+      rank.seat.leave();
     }
     Presence(Presence const&)            = delete;
     Presence& operator=(Presence const&) = delete;
@@ -138,6 +149,8 @@ class HostEndpoint::pending {
   pending() = default;
 
   bool done() {
+    if (kind_ == Kind::done) return true;
+    auto const use = rank_->use();
     if (is_done()) return true;
     seat().has_polled();
     return false;
@@ -145,14 +158,21 @@ class HostEndpoint::pending {
 
   void wait() {
     if (kind_ == Kind::done) return;
-    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
+    auto const use = rank_->use();
+    finish();
   }
 
  private:
+  void finish() {
+    if (kind_ == Kind::expose && ticket_.turn == 0 && !is_done()) refuse_window();
+    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
+  }
+
   bool is_done() {
     if (kind_ == Kind::done) return true;
     hub().check(seat().rank());
     if (!look()) {
+      if (is_meeting() && ++rank_->in_vain % 1'024 == 0) seat().expect_same(peer_, tag_, seat().announced(tag_));
       if (hub().is_apart()) hub().check_apart(seat().rank(), peer_);
       return false;
     }
@@ -173,8 +193,10 @@ class HostEndpoint::pending {
   HostSeat&      seat() const { return rank_->seat; }
   HostHub const& hub() const { return seat().hub(); }
 
+  bool is_meeting() const { return kind_ == Kind::expose || kind_ == Kind::leave; }
+
   bool look() {
-    if (kind_ == Kind::expose || kind_ == Kind::leave) return met();
+    if (is_meeting()) return met();
     if (kind_ == Kind::recv && rank_->inbox(peer_).look()) rank_->has_moved();   // first: it is the most likely
     if (is_over()) return true;
     rank_->progress();
@@ -193,14 +215,15 @@ class HostEndpoint::pending {
   /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
   bool met() {
     auto const me = seat().rank();
-    auto& in_use  = rank_->in_use[static_cast<std::uint32_t>(tag_) % host_slots];
+    auto& in_use  = rank_->in_use[window_];
     if (ticket_.turn == 0) {
-      if (in_use) return false;
+      if (in_use || rank_->opened[window_] + 1 != order_) return false;
       in_use = true;
-      open(hub().file.window(me, tag_));
+      ++rank_->opened[window_];
+      open(hub().file.window(me, window_));
     }
     for (; missing_ < hub().size; ++missing_) {
-      auto const& other = hub().file.window(missing_, tag_);
+      auto const& other = hub().file.window(missing_, window_);
       peer_             = missing_;
       if (other.turn.load(std::memory_order_acquire) < ticket_.turn) return false;
       if (kind_ == Kind::expose && missing_ != me) compare(other);
@@ -222,9 +245,18 @@ class HostEndpoint::pending {
     hub().ring_others(seat().rank());
   }
 
+  /// Nobody can end what has the window, because who could is here.
+  [[noreturn]] void refuse_window() const {
+    throw BadArgument{"rank " + std::to_string(seat().rank()) + " waits to expose memory under tag " +
+                          std::to_string(static_cast<std::uint32_t>(tag_)) +
+                          (window_ < host_slots ? ", while a tag that is equal modulo 64 is exposed."
+                                                : ", while more than 63 other operations have memory exposed."),
+                      "to finish those that were started before."};
+  }
+
   /// throws  Disagreement when a peer exposed something else in our place
   void compare(HostWindow const& theirs) {
-    auto const& mine = hub().file.window(seat().rank(), tag_);
+    auto const& mine = hub().file.window(seat().rank(), window_);
     auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(seat().rank());
     if (theirs.sequence != mine.sequence || theirs.fingerprint != mine.fingerprint)
       seat().mismatch(missing_, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint},
@@ -241,6 +273,8 @@ class HostEndpoint::pending {
   Kind kind_      = Kind::done;
   Tag  tag_       = {};
   Rank peer_      = 0;
+  std::size_t window_ = 0;                                            // of a meeting
+  std::uint64_t order_ = 0;                                           // of what is to be exposed in this window
   Rank missing_   = 0;                                                // of a meeting: the first that may be missing
   HostTicket ticket_;                                                 // of a meeting: only its turn
   HostRank* rank_ = nullptr;
@@ -249,11 +283,12 @@ class HostEndpoint::pending {
 
 inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
+  auto const use = here_->rank.use();
   hub().check(rank());
   if (hub().is_apart()) hub().check_apart(rank(), peer);
   auto& here   = here_->rank;
   auto& outbox = here.outbox(peer);
-  if (!outbox.has_room()) pending{pending::Kind::send_room, here, peer, tag}.wait();
+  if (!outbox.has_room()) pending{pending::Kind::send_room, here, peer, tag}.finish();
   auto const ticket = outbox.post(tag, out);
   if (outbox.is_done(ticket)) return {};
   return {pending::Kind::send, here, peer, tag, ticket};
@@ -261,31 +296,40 @@ inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes o
 
 inline HostEndpoint::pending HostEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
+  auto const use = here_->rank.use();
   auto& here  = here_->rank;
   auto& inbox = here.inbox(peer);
-  if (!inbox.has_room()) pending{pending::Kind::recv_room, here, peer, tag}.wait();
+  if (!inbox.has_room()) pending{pending::Kind::recv_room, here, peer, tag}.finish();
   return {pending::Kind::recv, here, peer, tag, inbox.expect(tag, in)};
 }
 
 inline HostEndpoint::pending HostEndpoint::expose(Tag tag, Bytes mine) {
   CHORALE_EXPECTS(!hub().is_apart(), "access in place needs all ranks, and SharedMemoryTransport has Failures::apart");
   expect_in_arena(mine);
+  auto const use = here_->rank.use();
   auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
-  exposed.bytes_ = mine;
-  exposed.done();                                                     // peers see it now, not at the first look
+  exposed.bytes_  = mine;
+  exposed.window_ = seat().window(tag);
+  exposed.order_  = ++here_->rank.asked[exposed.window_];
+  exposed.is_done();                                                    // peers see it now, not at the first look
   return exposed;
 }
 
 inline HostEndpoint::pending HostEndpoint::leave(Tag tag) {
-  auto& turn  = hub().file.window(rank(), tag).turn;
-  auto ticket = HostTicket{0, turn.load(std::memory_order_relaxed) + 1};
+  auto const use    = here_->rank.use();
+  auto const window = seat().window(tag);
+  auto& turn        = hub().file.window(rank(), window).turn;
+  auto const ticket = HostTicket{0, turn.load(std::memory_order_relaxed) + 1};
   turn.store(ticket.turn, std::memory_order_release);
   hub().ring_others(rank());
-  return {pending::Kind::leave, here_->rank, rank(), tag, ticket};
+  auto left    = pending{pending::Kind::leave, here_->rank, rank(), tag, ticket};
+  left.window_ = window;
+  return left;
 }
 
 inline void HostEndpoint::meet(Tag tag) {
   CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has Failures::apart");
+  auto const use   = here_->rank.use();
   auto& here       = here_->rank;
   auto const turn  = ++here.meetings;
   auto const ours  = seat().announced(tag);
@@ -299,7 +343,10 @@ inline void HostEndpoint::meet(Tag tag) {
     hub().check(rank());
     for (; missing < size(); ++missing) {
       auto const& other = hub().member(missing).meetings;
-      if (other.turn.load(std::memory_order_acquire) < turn) return false;
+      if (other.turn.load(std::memory_order_acquire) < turn) {
+        if (++here.in_vain % 1'024 == 0) seat().expect_same(missing, tag, ours);
+        return false;
+      }
       auto const& theirs = other.about[which];
       if (theirs.sequence != ours.sequence || theirs.fingerprint != ours.fingerprint)
         seat().mismatch(missing, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint}, ours);

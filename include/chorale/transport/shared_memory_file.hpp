@@ -32,7 +32,7 @@ namespace chorale {
 inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
 inline constexpr std::uint32_t host_wire_version = 3;
 inline constexpr int max_host_ranks              = 256;
-inline constexpr unsigned host_slots = 64;                            // messages per lane; windows per rank
+inline constexpr unsigned host_slots = 64;                            // messages per lane; half of the windows of a rank
 inline constexpr std::size_t refusal_bytes       = 1'024;
 
 /// A text in the file: cut to n - 1 characters.
@@ -104,14 +104,22 @@ struct HostParting {
   }
 };
 
-/// An operation as the rank that announced it describes it, for the errors of other ranks.
+/// An operation as the rank that announced it describes it, for other ranks: to compare, and for their errors.
+///
+/// mark   the lower half of the sequence, then the fingerprint; written last
 struct HostOperation {
+  std::atomic<std::uint64_t> mark;
   std::uint64_t sequence, count;
-  std::uint32_t tag, line;
+  std::uint32_t tag, line, arguments;
+  std::int32_t  root;
   std::uint8_t  collective, op, element;
   HostText<53>  file;
 
-  void set(std::uint64_t number, Operation const& from) {
+  static constexpr std::uint64_t mark_of(std::uint64_t number, std::uint32_t fingerprint) {
+    return number << 32 | fingerprint;
+  }
+
+  void set(std::uint64_t number, std::uint32_t fingerprint, Operation const& from) {
     sequence   = number;
     count      = from.count;
     tag        = static_cast<std::uint32_t>(from.tag);
@@ -119,15 +127,18 @@ struct HostOperation {
     collective = static_cast<std::uint8_t>(from.collective);
     op         = static_cast<std::uint8_t>(from.op);
     element    = static_cast<std::uint8_t>(from.element);
+    root       = from.root;
+    arguments  = from.arguments;
     file.set(from.where.file);
+    mark.store(mark_of(number, fingerprint), std::memory_order_release);
   }
   std::string text() const {
-    if (collective > static_cast<std::uint8_t>(Collective::barrier) || op > static_cast<std::uint8_t>(Op::product) ||
+    if (root < no_root || collective > static_cast<std::uint8_t>(Collective::barrier) || op > static_cast<std::uint8_t>(Op::product) ||
         element > static_cast<std::uint8_t>(Element::u64))
       return "an operation that does not exist";
     auto const path = file.text();
     return Operation{static_cast<Collective>(collective), static_cast<Op>(op), static_cast<Element>(element), count,
-                     Tag{tag}, {path, line}}.text();
+                     Tag{tag}, {path, line}, root, arguments}.text();
   }
 };
 
@@ -155,16 +166,17 @@ struct HostMeetings {
 struct HostMember {
   static constexpr std::size_t remembered = 128;                      // operations; more than a lane holds messages
 
-  alignas(64) std::atomic<std::uint64_t> sequence;                    // these five: written by the rank's thread
+  alignas(64) std::atomic<std::uint64_t> sequence;                    // these six: written by the rank's thread
   std::atomic<std::uint64_t> step, moved;                             // moved: messages and meetings so far
   std::atomic<std::int32_t> waits_for;                                // 1 + the rank; 0 while it does not wait
   std::atomic<std::uint32_t> gone;                                    // it ended in good order
+  std::atomic<std::uint32_t> history;                                 // of all operations that it has announced
   alignas(64) std::atomic<std::uint64_t> beats;                       // written by the thread that watches
   alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
   std::atomic<std::uint32_t> asleep, listens;                         // only then; it counts what moves, asleep or not
   alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
   HostMeetings meetings;
-  std::array<HostWindow, host_slots> windows;
+  std::array<HostWindow, 2 * host_slots> windows;                     // by tag; by operation
   std::array<HostOperation, remembered> operations;
   std::array<HostAccount, 2> accounts;                                // of the rank's thread; of the one that watches
 };
@@ -236,9 +248,7 @@ struct HostFile {
   HostMember&  member(Rank rank) const {
     return at<HostMember>(layout.members() + static_cast<std::size_t>(rank) * sizeof(HostMember));
   }
-  HostWindow& window(Rank rank, Tag tag) const {
-    return member(rank).windows[static_cast<std::uint32_t>(tag) % host_slots];
-  }
+  HostWindow& window(Rank rank, std::size_t i) const { return member(rank).windows[i]; }
   HostLane&  lane(Rank from, Rank to) const { return at<HostLane>(layout.lane(from, to)); }
   HostSlot&  slot(Rank from, Rank to, std::size_t i) const {
     return at<HostSlot>(layout.lane(from, to) + sizeof(HostLane) + i % host_slots * layout.slot());

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/transport/owner_thread.hpp>
 #include <chorale/transport/shared_memory_hub.hpp>
 #include <chorale/transport/shared_memory_inbox.hpp>
 #include <chorale/transport/shared_memory_outbox.hpp>
 #include <chorale/transport/shared_memory_seat.hpp>
 #include <chorale/transport/shared_memory_watch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -26,6 +29,17 @@ struct HostRank {
   }
   HostRank(HostRank const&)            = delete;                      // the boxes point at the seat
   HostRank& operator=(HostRank const&) = delete;
+
+  /// A call by the thread that has this rank.
+  ///
+  /// throws  BadArgument when it is another thread's
+  auto use() {
+    return owner.use(seat.rank(), [this] {
+      return std::ranges::none_of(in_use, [](bool used) { return used; }) &&
+             std::ranges::all_of(outboxes, [](HostOutbox& box) { return box.is_idle(); }) &&
+             std::ranges::none_of(inboxes, [](HostInbox const& box) { return box.is_waiting(); });
+    });
+  }
 
   HostOutbox& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
   HostInbox&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
@@ -55,10 +69,32 @@ struct HostRank {
     may_go_on = true;
   }
 
+  /// This rank calls no more operations: returns when no rank does, and all have called the same ones.
+  void close() {
+    auto const me = seat.rank();
+    auto peer     = Rank{0};                                           // all before it are as they should be
+    auto const until_all = [&](char const* what, auto&& is_so) {
+      peer = 0;
+      seat.wait(Tag{}, what, [&] {
+        seat.hub().check(me);
+        progress();
+        while (peer < seat.hub().size && (peer == me || is_so(peer))) ++peer;
+        return peer == seat.hub().size;
+      }, [&] { return peer; });
+    };
+    until_all("close (sends)", [&](Rank to) { return outbox(to).is_idle(); });
+    seat.leave();
+    until_all("close", [&](Rank other) { return seat.has_left(other); });
+    for (Rank other = 0; other < seat.hub().size; ++other)
+      if (other != me) seat.expect_same_end(other);
+  }
+
+  OwnerThread owner;
   HostSeat seat;
   std::vector<HostOutbox> outboxes;                                   // [peer]
   std::vector<HostInbox> inboxes;                                     // [peer]
-  std::array<bool, host_slots> in_use{};                              // windows that peers may still need
+  std::array<bool, 2 * host_slots> in_use{};                          // windows that peers may still need
+  std::array<std::uint64_t, 2 * host_slots> asked{}, opened{};        // how often each was; in one order on all ranks
   std::uint64_t meetings = 0;                                         // of all ranks, so far
   unsigned half          = 0;                                         // of its copies: the one that was used last
   std::uint32_t heard = 0;                                            // of the bell, when it last waited for any

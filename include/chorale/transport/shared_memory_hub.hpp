@@ -238,9 +238,9 @@ struct HostHub {
 
   /// What a rank was doing when it was last heard of. Only of a rank that does nothing any more.
   Loss last_words(Rank rank, Fault fault, std::string reason) const {
-    auto const& lost     = member(rank);
-    auto const sequence  = lost.sequence.load(std::memory_order_relaxed);
-    auto const operation = lost.operations[sequence % HostMember::remembered];
+    auto const& lost      = member(rank);
+    auto const sequence   = lost.sequence.load(std::memory_order_relaxed);
+    auto const& operation = lost.operations[sequence % HostMember::remembered];
     return {fault, rank, host, sequence == 0 ? "" : operation.text(), sequence,
             lost.step.load(std::memory_order_relaxed), std::move(reason)};
   }

@@ -57,10 +57,14 @@ class HostInbox {
     return drain() || moved;
   }
 
-  /// Compares again what has arrived: operations may have been announced since.
+  /// Compares again what has arrived, and what is waited for: operations may have been announced since.
   void look_again() {
     changed_ = true;
     look();
+    for (auto rest = busy_; rest != 0; rest &= rest - 1) {
+      auto const& receive = receives_[static_cast<unsigned>(std::countr_zero(rest))];
+      seat_.expect_same(from_, receive.tag, receive.about);
+    }
   }
 
  private:

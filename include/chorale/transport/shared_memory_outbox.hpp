@@ -75,6 +75,12 @@ class HostOutbox {
 
   bool is_streaming() const { return streaming_ != 0; }
 
+  /// The receiver has all messages, or copies of them.
+  bool is_idle() {
+    in_place_ &= filled_ ^ lane_.freed.load(std::memory_order_acquire);
+    return (in_place_ | streaming_) == 0;
+  }
+
   /// Copies one segment to the stage, if the receiver wants one and there is room; true when it did.
   bool feed() {
     if (lane_.granted.load(std::memory_order_acquire) == passed_) return false;

@@ -9,10 +9,12 @@
 #include <chorale/transport/shared_memory_file.hpp>
 #include <chorale/transport/shared_memory_hub.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -36,15 +38,57 @@ class HostSeat {
 
   void announce(Operation const& operation) {
     announced_.add(operation);
-    auto const last = last_announced();
-    member_.operations[last % HostMember::remembered].set(last, operation);
-    member_.sequence.store(last, std::memory_order_relaxed);
+    auto const& last = announced_.at(last_announced());
+    member_.operations[last.sequence % HostMember::remembered].set(last.sequence, last.fingerprint, operation);
+    member_.history.store(last.history, std::memory_order_relaxed);
+    member_.sequence.store(last.sequence, std::memory_order_release);
   }
   std::uint64_t last_announced() const { return announced_.last(); }
 
   HostAnnounced announced(Tag tag) const {
     auto const& found = announced_.of(tag);
     return {found.sequence, found.fingerprint};
+  }
+
+  /// Which window the memory under this tag has. Operations do not share one unless 64 others are between them.
+  std::size_t window(Tag tag) const {
+    auto const sequence = announced_.of(tag).sequence;
+    return sequence == 0 ? static_cast<std::uint32_t>(tag) % host_slots : host_slots + sequence % host_slots;
+  }
+
+  /// To be called while an operation waits for that rank, which may be in another one, and wait, too.
+  ///
+  /// throws  Disagreement when that rank has announced another operation under the number of ours
+  void expect_same(Rank peer, Tag tag, HostAnnounced ours) {
+    if (ours.sequence == 0 || hub_.is_apart()) return;
+    auto const mark = hub_.member(peer).operations[ours.sequence % HostMember::remembered].mark.load(
+        std::memory_order_acquire);
+    if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) || mark == HostOperation::mark_of(ours.sequence, ours.fingerprint))
+      return;
+    mismatch(peer, tag, {ours.sequence, static_cast<std::uint32_t>(mark)}, ours);
+  }
+
+  /// This rank calls no more operations.
+  void leave() {
+    member_.gone.store(1, std::memory_order_release);
+    hub_.ring_others(rank_);
+  }
+  bool has_left(Rank peer) const { return hub_.member(peer).gone.load(std::memory_order_acquire) != 0; }
+
+  /// throws  Disagreement when another rank, which has left, has not called the operations that this one has
+  void expect_same_end(Rank peer) {
+    auto const& other   = hub_.member(peer);
+    auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
+    auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
+    if (theirs == ours && same_all) return;
+    for (auto i = ours - std::min<std::uint64_t>(ours, HostMember::remembered) + 1; i <= ours; ++i)
+      expect_same(peer, announced_.at(i).operation.tag, {i, announced_.at(i).fingerprint});
+    auto const after = [&](Rank rank, std::uint64_t last) {
+      return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(last) +
+             (last == 0 ? "" : ", " + operation_text(rank, last));
+    };
+    disagree(peer, ours, after(peer, theirs) + ", and " + after(rank_, ours) +
+                             (theirs == ours ? "; earlier ones were not the same" : ""));
   }
 
   void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
@@ -55,7 +99,15 @@ class HostSeat {
 
   /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
   [[noreturn]] void mismatch(Rank peer, Tag tag, HostAnnounced theirs, HostAnnounced ours) {
-    disagree(peer, ours.sequence, described(peer, tag, theirs) + ", where " + described(rank_, tag, ours));
+    auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
+    auto const is_same  = theirs.sequence == ours.sequence && ours.sequence != 0 &&
+                          operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
+    auto const one_bound = (theirs.sequence == 0) != (ours.sequence == 0);
+    disagree(peer, ours.sequence, they + (is_same ? ", with other counts" : "") + ", where " + we +
+                                      (one_bound ? ", or more than " +
+                                                       std::to_string(detail::Announcements::remembered) +
+                                                       " operations are under way at once"
+                                                 : ""));
   }
 
   [[noreturn]] void disagree(Rank peer, std::uint64_t sequence, std::string const& what) {
@@ -96,7 +148,7 @@ class HostSeat {
       else hub_.sleep(rank_, [&] { return done() || going(); });
       if (!patience.slow() || (!patience.asleep() && turn % 64 != 0)) continue;
       member_.waits_for.store(1 + whom(), std::memory_order_relaxed);
-      look_around(vain, tag, what, whom(), done);
+      look_around(vain, tag, what, whom, done);
     }
     if (patience.slow()) member_.waits_for.store(0, std::memory_order_relaxed);
   }
@@ -109,11 +161,13 @@ class HostSeat {
     bool warned = false;
   };
 
-  template <class Done>
-  void look_around(Vain& vain, Tag tag, char const* what, Rank peer, Done&& done) {
-    if (hub_.member(peer).gone.load(std::memory_order_acquire) != 0) {      // what it sent before may still be there
+  template <class Done, class Whom>
+  void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
+    auto const peer = whom();
+    expect_same(peer, tag, announced(tag));
+    if (has_left(peer)) {                                                   // what it sent before may still be there
       auto const moved = moves();
-      if (done() || moves() != moved) return;
+      if (done() || moves() != moved || whom() != peer) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
     }
     auto const culprit = hub_.is_apart() ? peer : last_of_chain(peer);
@@ -127,7 +181,8 @@ class HostSeat {
     auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
     if (quiet >= hub_.limits.stuck * (waits ? 2 : 1))
       give_up(tag, what, Fault::peer_stalled, culprit,
-              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck));
+              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck) +
+                  (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
     if (quiet < hub_.limits.warn_stuck || vain.warned) return;
     vain.warned = true;
     detail::tell("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +

@@ -11,6 +11,7 @@
 #include <chorale/transport/tcp_first_cause.hpp>
 #include <chorale/transport/tcp_join.hpp>
 #include <chorale/transport/tcp_partings.hpp>
+#include <chorale/transport/tcp_positions.hpp>
 #include <chorale/transport/tcp_standing.hpp>
 #include <chorale/transport/tcp_watch.hpp>
 
@@ -47,6 +48,7 @@ class TcpConference {
       : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
         cause_{setup.me(), setup.size()},
         watch_{setup.limits, setup.failures, setup.me(), setup.size(), Clock::now()},
+        positions_{standing, setup.me(), setup.size(), positions_host()},
         partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
 
   void start() { tick(); }
@@ -79,10 +81,9 @@ class TcpConference {
   /// fate    see TcpPartings
   void suspect(Rank rank, LinkFault const& fault, Fate fate) {
     if (apart_) return partings_.suspect(rank, fault, fate);
-    auto const& m     = member(rank);
-    auto const reason = m.left ? has_ended : fault.reason;
-    if (fault.fault != Fault::peer_lost || !m.link) return detect(rank, fault.fault, reason);
-    after(evidence_timer_, for_evidence, [this, rank, reason] { detect(rank, Fault::peer_lost, reason); });
+    if (fault.fault != Fault::peer_lost) return detect(rank, fault.fault, fault.reason);
+    if (!member(rank).link) return detect_lost(rank, fault);
+    after(evidence_timer_, for_evidence, [this, rank, fault] { detect_lost(rank, fault); });
   }
 
   /// The first fault that this rank saw is what it tells the others; those after it came of it.
@@ -94,8 +95,17 @@ class TcpConference {
     spread();
   }
 
-  void say_goodbye() {
-    if (!cause_.begun()) to_all([](ControlLink& link) { link.send(wire::FrameType::goodbye, 0, {}); });
+  /// waits   until all others say it, too
+  void say_goodbye(bool waits = false) {
+    if (cause_.begun() || std::exchange(said_goodbye_, true)) return;
+    auto const farewell = positions_.farewell().write();
+    to_all([&](ControlLink& link) { link.send(wire::FrameType::goodbye, waits ? waits_flag : 0, farewell); });
+  }
+
+  /// The working thread calls no more operations, and waits until no rank does.
+  void close() {
+    say_goodbye(true);
+    positions_.end();
   }
 
   bool has_sent_all() const {
@@ -107,7 +117,7 @@ class TcpConference {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // of a heartbeat: what this rank does
+  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // of a heartbeat, goodbye: what this rank does
   static constexpr int ticks_per_beat      = 4;
   static constexpr auto for_aborts         = std::chrono::milliseconds{200};
   static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end
@@ -125,6 +135,22 @@ class TcpConference {
   void to_all(F f) {
     for (auto& m : members_)
       if (m.link) f(*m.link);
+  }
+
+  /// Its connection is of no use any more, perhaps because it ended as it should.
+  void detect_lost(Rank rank, LinkFault const& fault) {
+    auto const another = positions_.left_in_another(rank);
+    if (another) detect(rank, another->fault, another->reason);
+    else detect(rank, fault.fault, member(rank).left ? has_ended : fault.reason);
+  }
+
+  TcpPositions::Host positions_host() {
+    auto host    = TcpPositions::Host{};
+    host.differs = [this](Rank rank, LinkFault const& fault) { detect(rank, fault.fault, fault.reason); };
+    host.tell    = [this](Rank rank, Announced const& at) {
+      if (auto& link = member(rank).link) link->send(wire::FrameType::position, 0, {}, at);
+    };
+    return host;
   }
 
   TcpPartings::Host partings_host() {
@@ -162,6 +188,7 @@ class TcpConference {
       });
     }
     look_around();
+    if (!apart_) positions_.look(position());
     after(tick_timer_, watch_.tick(ticks_per_beat), [this] { tick(); });
   }
 
@@ -206,8 +233,12 @@ class TcpConference {
         member(rank).left = true;
         if (apart_) return partings_.end(rank, has_ended);
         watch_.end(rank);
-        cause_.expect_nothing_of(rank);
+        if ((head.flags & waits_flag) == 0) cause_.expect_nothing_of(rank);
+        positions_.hear_goodbye(rank, payload);
         return settle_if_complete();
+      case wire::FrameType::position:
+        if (!apart_) positions_.hear(rank, head);
+        break;
       case wire::FrameType::data: break;                                   // not here; it changes nothing
     }
   }
@@ -282,12 +313,14 @@ class TcpConference {
   std::vector<Member> members_;                                            // [rank]
   FirstCause cause_;
   TcpWatch watch_;
+  TcpPositions positions_;
   TcpPartings partings_;
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
   std::string name_ = host_name().substr(0, wire::max_host_bytes);
   std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
   bool apart_ = false;                                                     // of failures, once all ranks were there
   bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank itself said so
+  bool said_goodbye_ = false;
 };
 
 }  // namespace chorale::detail

@@ -80,6 +80,11 @@ class TcpControl {
     standing_.wait_until_settled();
   }
 
+  /// Says goodbye, and compares how all ranks end: TcpStanding is then closed, or there is a verdict.
+  void close() {
+    asio::post(io_, [this] { conference_->close(); });
+  }
+
   /// Says goodbye, and ends the thread.
   void leave() {
     if (!conference_ || left_) return;

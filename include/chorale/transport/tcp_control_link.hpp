@@ -3,6 +3,7 @@
 
 #include <chorale/core/crc32c.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/agreement.hpp>
 #include <chorale/transport/asio.hpp>
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/sealed.hpp>
@@ -51,7 +52,8 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   bool is_idle() const { return going_.empty() && next_.empty(); }
 
-  void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload) {
+  /// about   an operation for the frame's header; default: none
+  void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload, Announced const& about = {}) {
     if (!socket_.is_open()) return;
     auto header        = wire::Header{};
     header.type        = type;
@@ -60,6 +62,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     header.from        = ends_.me;
     header.to          = ends_.peer;
     header.minor       = ends_.minor;
+    if (about.sequence != 0) describe(header, about);
     header.length      = payload.size();
     header.payload_crc = sealed_ ? 0 : crc32c(payload);
     auto bytes         = wire::HeaderBytes{};

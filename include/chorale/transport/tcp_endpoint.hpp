@@ -17,15 +17,17 @@ namespace chorale {
 
 /// One rank of a TcpTransport, or of a SealedTcpTransport.
 ///
-/// The thread that uses it moves the bytes, whenever it sends, asks or waits. A thread of its own tells the other ranks
-/// that this one lives, and watches them.
+/// The thread that uses it moves the bytes, whenever it sends, asks or waits; it is one thread at a time, see OwnerThread.
+/// A thread of its own tells the other ranks that this one lives, and watches them.
 ///
-/// keeps   64 messages may be under way to each rank and from each, then send() and recv() wait. A message goes from
-///         memory to memory without another copy, and is done when the system has taken it all; nothing is allocated
-///         after connect(). Only a message that another overtakes is copied, up to 64 MiB from each rank. An endpoint
+/// keeps   64 messages may be on their way into the socket to each rank, then send() waits; 1024 may be wanted from each,
+///         then recv() waits; 1024 operations may be under way. A message goes from memory to memory without another
+///         copy, and is done when the system has taken it all; nothing is allocated after connect(), unless more than 64
+///         are wanted for the first time. Only a message that another overtakes is copied, up to 64 MiB from each rank. An
+///         endpoint
 ///         may be moved while operations are in flight
 /// cost    each message has 64 bytes in front of every 256 KiB, and a checksum of all bytes
-/// throws  PeerLost when a rank has ended, is silent or stands still for too long, or what it sent is damaged;
+/// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is silent or stands still for too long, or what it sent is damaged;
 ///         Disagreement when ranks are in different operations. The first cause is the same on all ranks that live, and
 ///         comes out of every operation from then on. With Failures::apart it comes out of those with that rank, which
 ///         is told, and no other; what it had sent before it ended is still received
@@ -43,7 +45,10 @@ class BasicTcpEndpoint {
   pending recv(Rank peer, Tag tag, Bytes in);
 
   /// See chorale::announce().
-  void announce(Operation const& operation) { node_->announce(operation); }
+  void announce(Operation const& operation) {
+    auto const use = node_->use();
+    node_->announce(operation);
+  }
 
   /// See chorale::begin_step().
   void begin_step(std::uint64_t step) { node_->begin_step(step); }
@@ -51,6 +56,12 @@ class BasicTcpEndpoint {
   /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
   /// and says why. Its own operations throw the same.
   void fail(std::string const& why) { node_->fail(why); }
+
+  /// See chorale::close().
+  void close() {
+    auto const use = node_->use();
+    node_->close();
+  }
 
   /// Nothing can be received from that rank any more, or from any. Does not throw.
   bool lost(Rank peer) const {
@@ -60,7 +71,10 @@ class BasicTcpEndpoint {
 
   /// For a thread that serves many: waits until any message has moved since it last waited so, or a rank is lost, or
   /// the time is over; then false. It says nothing about this rank being stuck.
-  bool wait_any(std::chrono::nanoseconds longest) { return node_->wait_any(longest); }
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const use = node_->use();
+    return node_->wait_any(longest);
+  }
 
  private:
   void expect_rank(Rank peer) const {
@@ -77,14 +91,19 @@ class BasicTcpEndpoint<P>::pending {
  public:
   pending() = default;
 
-  /// throws  PeerLost, Disagreement
+  /// throws  PeerLost, Disagreement, BadArgument
   bool done() {
-    if (kind_ != Kind::done && node_->look(peer_, way(), [this] { return over(); })) kind_ = Kind::done;
-    return kind_ == Kind::done;
+    if (kind_ == Kind::done) return true;
+    auto const use = node_->use();
+    if (!node_->look(peer_, way(), operation(), [this] { return over(); })) return false;
+    kind_ = Kind::done;
+    return true;
   }
 
   void wait() {
-    if (kind_ != Kind::done) node_->wait_until(peer_, way(), [this] { return over(); });
+    if (kind_ == Kind::done) return;
+    auto const use = node_->use();
+    node_->wait_until(peer_, way(), operation(), [this] { return over(); });
     kind_ = Kind::done;
   }
 
@@ -97,6 +116,12 @@ class BasicTcpEndpoint<P>::pending {
 
   detail::Way way() const {
     return kind_ == Kind::send || kind_ == Kind::send_to_self ? detail::Way::out : detail::Way::in;
+  }
+
+  /// The number of the one that it is of, while it is not over; 0 for none.
+  std::uint64_t operation() const {
+    if (kind_ == Kind::recv) return node_->inbox(peer_).operation(place_);
+    return kind_ == Kind::send && !over() ? node_->outbox(peer_).operation() : 0;
   }
 
   bool over() const {
@@ -120,6 +145,7 @@ class BasicTcpEndpoint<P>::pending {
 template <wire::Protection P>
 auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
   expect_rank(peer);
+  auto const use = node_->use();
   if (peer != rank()) return {pending::Kind::send, *node_, peer, 0, node_->send(peer, tag, out)};
   auto const place = node_->send_to_self(tag, out);
   return {pending::Kind::send_to_self, *node_, peer, place, node_->self().sends[place].turn};
@@ -128,6 +154,7 @@ auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
 template <wire::Protection P>
 auto BasicTcpEndpoint<P>::recv(Rank peer, Tag tag, Bytes in) -> pending {
   expect_rank(peer);
+  auto const use = node_->use();
   if (peer == rank()) {
     auto const place = node_->recv_from_self(tag, in);
     return {pending::Kind::recv_from_self, *node_, peer, place, node_->self().recvs[place].turn};

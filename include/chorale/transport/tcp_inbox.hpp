@@ -45,6 +45,7 @@ class TcpInbox {
 
   bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
   std::uint64_t turn(int place) const { return wanted_[place].turn; }
+  std::uint64_t operation(int place) const { return wanted_[place].announced.sequence; }
 
   /// The place that the message has. Only when there is room.
   ///
@@ -65,7 +66,7 @@ class TcpInbox {
       if (!head_ && !read_head(socket, moved)) break;
       if (is_goodbye()) {
         if (!end_frame(socket, protection, {}, moved)) break;
-        throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+        throw_left(announced);
       }
       if (taker_ == nobody && !find_taker(announced)) break;
       if (!has_taker()) break;
@@ -123,6 +124,14 @@ class TcpInbox {
     frame_left_ = parsed.header.length;
     crc_        = 0;
     return true;
+  }
+
+  /// The peer sends no more, and something is waited for: perhaps because its last operation is another one than ours.
+  [[noreturn]] void throw_left(Announcements const& announced) const {
+    auto const& ours = announced.at(head_->sequence);
+    if (head_->sequence != 0 && ours.sequence == head_->sequence && ours.fingerprint != head_->fingerprint)
+      throw_mismatch(ends_, *head_, ours);
+    throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
   }
 
   static std::string what_is(wire::Parsed const& parsed) {

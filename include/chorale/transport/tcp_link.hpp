@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/transport/agreement.hpp>
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_inbox.hpp>
@@ -32,6 +33,7 @@ struct TcpLink {
   std::optional<P> protection{};
   std::uint8_t minor = wire::version.minor;                                // of the wire: what both ends speak
   bool out_broken = false, in_broken = false;
+  bool said_goodbye = false;
 
   /// ends    but for the minor, which the line has
   void open(Ends ends, DataLine line) {
@@ -45,14 +47,16 @@ struct TcpLink {
   /// The peer reads it when it has received all that came before.
   ///
   /// ends    of this rank, with its own incarnation
-  void say_goodbye(Ends ends) {
-    if (!socket.open() || !outbox.empty()) return;
+  /// last    the operation that this rank announced last
+  void say_goodbye(Ends ends, Announced const& last) {
+    if (!socket.open() || !outbox.empty() || std::exchange(said_goodbye, true)) return;
     auto head        = wire::Header{};
     head.type        = wire::FrameType::goodbye;
     head.incarnation = ends.incarnation;
     head.from        = ends.me;
     head.to          = ends.peer;
     head.minor       = minor;
+    if (last.sequence != 0) describe(head, last);
     auto bytes       = wire::HeaderBytes{};
     auto tag         = std::array<std::byte, P::tag_bytes>{};
     wire::write(head, bytes);

@@ -6,6 +6,7 @@
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/frame.hpp>
+#include <chorale/transport/owner_thread.hpp>
 #include <chorale/transport/sealed.hpp>
 #include <chorale/transport/tcp_control.hpp>
 #include <chorale/transport/tcp_inbox.hpp>
@@ -45,8 +46,7 @@ class TcpNode {
   }
 
   ~TcpNode() {
-    for (Rank peer = 0; peer < size() && !standing_.settled(); ++peer)
-      link(peer).say_goodbye({rank_, peer, incarnation_});
+    if (!standing_.settled()) say_goodbye();
     control_.leave();
     for (auto& link : links_) link.hang_up();
   }
@@ -70,13 +70,19 @@ class TcpNode {
     }
   }
 
+  /// A call by the thread that has this rank; what follows needs one, but for begin_step(), fail() and lost().
+  ///
+  /// throws  BadArgument when it is another thread's
+  auto use() {
+    return owner_.use(rank_, [this] { return is_idle(); });
+  }
+
   Rank rank() const { return rank_; }
   int  size() const { return static_cast<int>(links_.size()); }
 
   void announce(Operation const& operation) {
     check();
-    announced_.add(operation);
-    standing_.now_in(operation, announced_.last());
+    standing_.announce(operation);
   }
   void begin_step(std::uint64_t step) { standing_.step.store(step, std::memory_order_relaxed); }
 
@@ -110,19 +116,15 @@ class TcpNode {
     auto const& announced = announced_.of(tag);
     auto& l               = link_with(peer);
     check(peer, Way::out);
-    wait_until(peer, Way::out, [&] { return !l.outbox.full(); });
+    wait_until(peer, Way::out, announced.sequence, [&] { return !l.outbox.full(); });
     auto head        = wire::Header{};
     head.incarnation = incarnation_;
     head.from        = rank_;
     head.to          = peer;
     head.minor       = l.minor;
-    head.tag         = tag;
-    head.sequence    = announced.sequence;
-    head.fingerprint = announced.fingerprint;
-    head.collective  = announced.operation.collective;
-    head.op          = announced.operation.op;
-    head.element     = announced.operation.element;
-    head.count       = announced.sequence == 0 ? out.size() : announced.operation.count;
+    describe(head, announced);
+    head.tag = tag;
+    if (announced.sequence == 0) head.count = out.size();
     auto const number = l.outbox.post(head, out);
     flush(peer, l);
     return number;
@@ -130,23 +132,24 @@ class TcpNode {
 
   /// The place of the message for is_received().
   int recv(Rank peer, Tag tag, Bytes in) {
-    auto& l = link_with(peer);
+    auto const& announced = announced_.of(tag);
+    auto& l               = link_with(peer);
     check(peer, Way::in);
-    wait_until(peer, Way::in, [&] { return !l.inbox.full(); });
+    wait_until(peer, Way::in, announced.sequence, [&] { return !l.inbox.full(); });
     auto place = WantedList::none;
-    guarded(peer, l.in_broken, Fate::lost, [&] { place = l.inbox.post(announced_.of(tag), tag, in); });
-    if (place == WantedList::none) wait_until(peer, Way::in, [] { return false; });   // for the loss
+    guarded(peer, l.in_broken, Fate::lost, [&] { place = l.inbox.post(announced, tag, in); });
+    if (place == WantedList::none) wait_until(peer, Way::in, 0, [] { return false; });   // for the loss
     return place;
   }
 
   int send_to_self(Tag tag, ConstBytes out) {
     check();
-    wait_until(rank_, Way::out, [&] { return !self_.sends.full(); });
+    wait_until(rank_, Way::out, 0, [&] { return !self_.sends.full(); });
     return self_.sends.post(announced_.of(tag), tag, {const_cast<std::byte*>(out.data()), out.size()});
   }
   int recv_from_self(Tag tag, Bytes in) {
     check();
-    wait_until(rank_, Way::in, [&] { return !self_.recvs.full(); });
+    wait_until(rank_, Way::in, 0, [&] { return !self_.recvs.full(); });
     return self_.recvs.post(announced_.of(tag), tag, in);
   }
 
@@ -167,28 +170,44 @@ class TcpNode {
   }
 
   /// One look: true when it is over, perhaps after some progress.
+  ///
+  /// operation   the number of the one that it is of; 0 for none
   template <class Over>
-  bool look(Rank peer, Way way, Over over) {
+  bool look(Rank peer, Way way, std::uint64_t operation, Over over) {
     check();
     if (over()) return true;
     check(peer, way);
     if (standing_.failures == Failures::apart) standing_.add_poll();
-    else standing_.add_look(peer);
+    else standing_.add_look(peer, operation);
     progress();
     return over();
   }
 
+  /// operation   as in look()
   /// throws  PeerLost, Disagreement
   template <class Over>
-  void wait_until(Rank peer, Way way, Over over) {
+  void wait_until(Rank peer, Way way, std::uint64_t operation, Over over) {
     auto patience = Patience{spins_};
     for (check(); !over(); check()) {
       check(peer, way);
-      standing_.add_look(peer);
+      standing_.add_look(peer, operation);
       if (progress()) patience = Patience{spins_};
       else if (patience.asleep()) sleep(standing_.sleeps, longest_sleep);
       else patience.pause();
     }
+  }
+
+  /// Says that this rank calls no more operations, and returns when all ranks have said so.
+  void close() {
+    check();
+    if (standing_.failures == Failures::apart || size() == 1) return;
+    for (Rank const peer : linked_) {
+      auto const& outbox = link(peer).outbox;
+      if (!outbox.empty()) wait_until(peer, Way::out, outbox.operation(), [&] { return outbox.empty(); });
+    }
+    say_goodbye();
+    control_.close();
+    wait_until((rank_ + 1) % size(), Way::in, 0, [&] { return standing_.closed(); });
   }
 
   /// Until something has moved since the last call, a rank is lost, or the time is over: then false.
@@ -215,6 +234,16 @@ class TcpNode {
   static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
 
   Link& link(Rank peer) { return links_[static_cast<std::size_t>(peer)]; }
+
+  bool is_idle() const {
+    auto const idle = [](Link const& l) { return l.outbox.empty() && !l.inbox.wants(); };
+    return self_.sends.empty() && self_.recvs.empty() && std::ranges::all_of(links_, idle);
+  }
+
+  void say_goodbye() {
+    for (Rank peer = 0; peer < size(); ++peer)
+      link(peer).say_goodbye({rank_, peer, incarnation_}, announced_.at(announced_.last()));
+  }
 
   Link& link_with(Rank peer) {
     CHORALE_EXPECTS(link(peer).socket.open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
@@ -278,10 +307,10 @@ class TcpNode {
     if (polled_[0].revents != 0) standing_.silence();
   }
 
+  OwnerThread owner_;
   Rank rank_;
   std::uint32_t incarnation_;
   int spins_;
-  Announcements announced_;
   ToSelf self_;
   std::vector<Link> links_;                                                // [rank]
   std::vector<Rank> linked_;                                               // with whom there is a connection
@@ -289,6 +318,7 @@ class TcpNode {
   std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
   bool self_broken_ = false;
   TcpStanding standing_;
+  Announcements const& announced_ = standing_.announced();
   TcpControl control_;                                                     // last: its thread uses standing_
 };
 

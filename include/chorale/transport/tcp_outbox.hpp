@@ -48,6 +48,9 @@ class TcpOutbox {
   /// The message with this number is in the socket: its memory may be reused.
   bool sent(std::uint64_t number) const { return number <= sent_; }
 
+  /// The operation of the oldest message that is not sent, 0 for none. Only when it is not empty.
+  std::uint64_t operation() const { return queue_[sent_ % messages_per_link].header.sequence; }
+
   /// The number of the message. Only when there is room.
   std::uint64_t post(wire::Header const& header, ConstBytes bytes) {
     queue_[posted_ % messages_per_link] = {header, bytes};

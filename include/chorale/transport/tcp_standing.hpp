@@ -4,6 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/agreement.hpp>
+#include <chorale/transport/announcements.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/tcp_socket.hpp>
@@ -46,6 +47,7 @@ class TcpStanding {
   std::atomic<bool> sleeps{false};                                         // in a wait, until something happens
   std::atomic<bool> rests{false};                                          // the same, until any message moves
   std::atomic<Rank> waits_for{-1};                                         // whose message it last looked at
+  std::atomic<std::uint64_t> waits_in{0};                                  // the operation of that message; 0: of none
 
   void add_moved(Rank peer, std::size_t bytes) {
     add(moved, bytes);
@@ -54,23 +56,34 @@ class TcpStanding {
   std::uint64_t moved_with(Rank peer) const {
     return peer < 0 ? 0 : peers_[static_cast<std::size_t>(peer)].moved.load(std::memory_order_relaxed);
   }
-  void add_look(Rank peer) {
+  void add_look(Rank peer, std::uint64_t operation) {
     waits_for.store(peer, std::memory_order_relaxed);
+    waits_in.store(operation, std::memory_order_relaxed);
     add(looks, 1);
   }
   void add_poll() { add(polls, 1); }
 
-  void now_in(Operation const& operation, std::uint64_t number) {
+  void announce(Operation const& operation) {
     auto const lock = std::scoped_lock{mutex_};
-    operation_      = operation;
-    sequence.store(number, std::memory_order_relaxed);
+    announced_.add(operation);
+    sequence.store(announced_.last(), std::memory_order_relaxed);
+  }
+
+  /// For the working thread, which alone changes it.
+  Announcements const& announced() const { return announced_; }
+
+  /// For the watching thread: calls f with what is announced.
+  template <class F>
+  auto with_announced(F f) const {
+    auto const lock = std::scoped_lock{mutex_};
+    return f(announced_);
   }
 
   /// What a fault now would be blamed on.
   Loss loss(Fault fault, Rank culprit, std::string host, std::string reason) const {
     auto const lock   = std::scoped_lock{mutex_};
     auto const number = sequence.load(std::memory_order_relaxed);
-    return {fault, culprit, std::move(host), number == 0 ? "" : operation_.text(), number,
+    return {fault, culprit, std::move(host), number == 0 ? "" : announced_.at(number).operation.text(), number,
             step.load(std::memory_order_relaxed), std::move(reason)};
   }
 
@@ -87,6 +100,13 @@ class TcpStanding {
   }
 
   bool settled() const { return settled_.load(std::memory_order_acquire); }
+
+  /// All other ranks have closed their endpoints, after the same operations. By the watching thread.
+  void close() {
+    closed_.store(true, std::memory_order_release);
+    ring();
+  }
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
 
   void wait_until_settled() {
     auto lock = std::unique_lock{mutex_};
@@ -142,8 +162,8 @@ class TcpStanding {
   Descriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Operation operation_;
-  std::atomic<bool> settled_{false};
+  Announcements announced_;                                                // written under the mutex
+  std::atomic<bool> settled_{false}, closed_{false};
   Loss verdict_;                                                           // constant once settled
   std::vector<Peer> peers_;                                                // [rank]
   std::atomic<std::uint64_t> fates_{0};

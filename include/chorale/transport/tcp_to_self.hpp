@@ -20,7 +20,7 @@ class ToSelf {
   /// throws  LinkFault
   bool meet() {
     auto any = false;
-    for (int place = 0; place < static_cast<int>(messages_per_link); ++place) {
+    for (int place = 0; place < recvs.places(); ++place) {
       if (recvs.is_over(place, recvs[place].turn)) continue;
       auto& in       = recvs[recvs.oldest(recvs[place].tag)];
       auto const out = sends.oldest(in.tag);

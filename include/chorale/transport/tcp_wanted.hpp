@@ -18,46 +18,68 @@
 
 namespace chorale::detail {
 
-/// The messages from one peer that a rank waits for, at most 64.
+/// The messages from one peer that a rank waits for, at most 1024.
 ///
+/// keeps   memory for 64; for more it is allocated when they are first wanted, and kept
 /// order   of those with one tag, the one that was wanted first is filled first
 class WantedList {
  public:
   static constexpr int none = -1;
 
-  bool empty() const { return posted_ == 0; }
-  bool full() const { return ~posted_ == 0; }
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == most; }
+  int places() const { return static_cast<int>(places_.size()); }
 
   Wanted&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
   Wanted const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
 
   /// Only when it is not full.
   int post(Announced const& announced, Tag tag, Bytes into) {
-    auto const place = std::countr_one(posted_);
+    auto const place = free_place();
     auto& wanted     = (*this)[place];
     wanted = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
-    posted_ |= std::uint64_t{1} << place;
+    word(place) |= bit(place);
+    ++count_;
     return place;
   }
-  void finish(int place) { posted_ &= ~(std::uint64_t{1} << place); }
+  void finish(int place) {
+    word(place) &= ~bit(place);
+    --count_;
+  }
 
   /// What had this turn in this place is complete.
   bool is_over(int place, std::uint64_t turn) const {
-    return (*this)[place].turn != turn || (posted_ >> place & 1) == 0;
+    return (*this)[place].turn != turn || (posted_[static_cast<std::size_t>(place) / 64] & bit(place)) == 0;
   }
 
   int oldest(Tag tag) const {
     auto found = none;
-    for (auto rest = posted_; rest != 0; rest &= rest - 1) {
-      auto const place = std::countr_zero(rest);
-      if ((*this)[place].tag == tag && (found == none || (*this)[place].order < (*this)[found].order)) found = place;
-    }
+    for (std::size_t w = 0; w < posted_.size(); ++w)
+      for (auto rest = posted_[w]; rest != 0; rest &= rest - 1) {
+        auto const place = static_cast<int>(64 * w) + std::countr_zero(rest);
+        if ((*this)[place].tag == tag && (found == none || (*this)[place].order < (*this)[found].order)) found = place;
+      }
     return found;
   }
 
  private:
-  std::array<Wanted, messages_per_link> places_;
-  std::uint64_t posted_ = 0, orders_ = 0;                                  // a bit for each place; all posts so far
+  static constexpr int most = 1'024;
+
+  static std::uint64_t bit(int place) { return std::uint64_t{1} << place % 64; }
+  std::uint64_t& word(int place) { return posted_[static_cast<std::size_t>(place) / 64]; }
+
+  int free_place() {
+    for (std::size_t w = 0; w < posted_.size(); ++w)
+      if (~posted_[w] != 0) return static_cast<int>(64 * w) + std::countr_one(posted_[w]);
+    posted_.push_back(0);
+    places_.resize(64 * posted_.size());
+    return static_cast<int>(64 * (posted_.size() - 1));
+  }
+
+  std::vector<Wanted> places_ = std::vector<Wanted>(64);
+  std::vector<std::uint64_t> posted_ = {0};                                // a bit for each place
+  std::uint64_t orders_ = 0;                                               // all posts so far
+  int count_ = 0;
 };
 
 /// Messages that came while others were waited for, so that those could overtake them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/transport/close.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>
@@ -42,6 +43,7 @@ class WrappedEndpoint {
     at_.announce(operation, group);
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(at_, step); }
+  void close() { chorale::close(at_); }
   void fail(std::string const& why) { chorale::fail(at_, why); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
   bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(at_, longest); }
