@@ -77,8 +77,8 @@ void call(E& at, Differs in, bool odd) {
     case Differs::order: return broadcast(at, x, 0, a, at_line), broadcast(at, x, 0, b, at_line);
     case Differs::tag: return broadcast(at, x, at.size() - 1, Tag{odd ? 66U : 2U}, at_line);
     case Differs::counts: {
-      auto counts = std::vector<std::size_t>(static_cast<std::size_t>(at.size()), 60U / static_cast<unsigned>(at.size()));
-      auto const here = static_cast<std::size_t>(at.rank());
+      auto const ranks = static_cast<std::size_t>(at.size()), here = static_cast<std::size_t>(at.rank());
+      auto counts      = std::vector<std::size_t>(ranks, 60 / ranks);
       if (odd) ++counts[here], --counts[(here + 1) % counts.size()];
       return all_gather(at, Span<float const>{values}.first(counts[here]), x, counts, Tag{2}, at_line);
     }

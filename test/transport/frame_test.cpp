@@ -63,8 +63,8 @@ TEST_CASE("a header has the bytes that the page about the wire says", "[transpor
   for (unsigned i = 0; i < 192; ++i) payload.push_back(static_cast<std::byte>(i % 64));
   auto const header = Header{.flags = 0x80, .incarnation = 5, .from = 2, .to = 1, .sequence = 7,
                              .collective = Collective::all_reduce, .op = Op::min, .element = Element::f64,
-                             .tag = Tag{9}, .count = 400, .fingerprint = 0xDEADBEEF, .length = 192, .payload_crc = crc32c(payload),
-                             .root = 3};
+                             .tag = Tag{9}, .count = 400, .fingerprint = 0xDEADBEEF, .length = 192,
+                             .payload_crc = crc32c(payload), .root = 3};
   CHECK(buffer(written(header)) == from_hexadecimal(golden::header));
 }
 

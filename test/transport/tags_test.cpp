@@ -82,7 +82,8 @@ std::vector<Tag> tags_from(std::uint32_t first, std::uint32_t step, std::size_t 
 template <class R, class T>
 void check_at_once(int ranks, std::vector<Tag> const& tags, Order order = Order::other) {
   INFO(ranks << " ranks, " << tags.size() << " tags, the second of them " << static_cast<std::uint32_t>(tags[1]));
-  auto const ended = on_ranks<T>(ranks, 1, [&](auto& at, auto&) { reduce_at_once<R>(at, tags, order); }, soon_stuck<T>());
+  auto const ended = on_ranks<T>(ranks, 1, [&](auto& at, auto&) { reduce_at_once<R>(at, tags, order); },
+                                 soon_stuck<T>());
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 

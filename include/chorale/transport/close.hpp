@@ -5,13 +5,13 @@
 
 namespace chorale {
 
-/// Says that this rank calls no more operations, and returns when all ranks have said so. To be called by a program whose
-/// last operation only sends on some ranks, as a broadcast does on its root: such a rank has returned before another one
-/// can have compared it.
+/// Says that this rank calls no more operations, and returns when all ranks have said so. To be called by a program
+/// whose last operation only sends on some ranks, as a broadcast does on its root: such a rank has returned before
+/// another one can have compared it.
 ///
 /// keeps   the endpoint is used no more, but to destroy it. Without it ranks end one by one, and of two that were in
-///         different operations only one that still waits is told. Does nothing where the transport compares nothing, or
-///         has Failures::apart
+///         different operations only one that still waits is told. Does nothing where the transport compares nothing,
+///         or has Failures::apart
 /// throws  Disagreement on all ranks when two have not called the same operations; PeerLost
 template <Endpoint E>
 void close(E& at) {

@@ -130,7 +130,8 @@ class MpiVoice {
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
       if (status.MPI_TAG == cause) hear_cause(word);
       else if (status.MPI_TAG == position) hear_position(status.MPI_SOURCE, word);
-      else if (status.MPI_TAG == goodbye()) farewells_[static_cast<std::size_t>(status.MPI_SOURCE)] = Farewell::parse(word);
+      else if (status.MPI_TAG == goodbye())
+        farewells_[static_cast<std::size_t>(status.MPI_SOURCE)] = Farewell::parse(word);
     }
   }
 

@@ -32,7 +32,7 @@ namespace chorale {
 inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
 inline constexpr std::uint32_t host_wire_version = 3;
 inline constexpr int max_host_ranks              = 256;
-inline constexpr unsigned host_slots = 64;                            // messages per lane; half of the windows of a rank
+inline constexpr unsigned host_slots = 64;                            // messages per lane; half of a rank's windows
 inline constexpr std::size_t refusal_bytes       = 1'024;
 
 /// A text in the file: cut to n - 1 characters.
@@ -133,7 +133,8 @@ struct HostOperation {
     mark.store(mark_of(number, fingerprint), std::memory_order_release);
   }
   std::string text() const {
-    if (root < no_root || collective > static_cast<std::uint8_t>(Collective::barrier) || op > static_cast<std::uint8_t>(Op::product) ||
+    if (root < no_root) return "an operation that does not exist";
+    if (collective > static_cast<std::uint8_t>(Collective::barrier) || op > static_cast<std::uint8_t>(Op::product) ||
         element > static_cast<std::uint8_t>(Element::u64))
       return "an operation that does not exist";
     auto const path = file.text();

@@ -9,11 +9,11 @@
 namespace chorale {
 
 inline SimulatedRun SimulatedWorld::run(std::function<void(Rank)> body) {
-  CHORALE_EXPECTS(thread_.load(std::memory_order_relaxed) != &detail::this_thread_mark,
+  CHORALE_EXPECTS(detail::this_thread == nullptr || thread_.load(std::memory_order_relaxed) != detail::this_thread,
                   "a simulation is started by one of its own ranks");
   auto const use  = owner_.use(0, [this] { return alive_ == 0; });
   auto const ends = gsl::finally([this] { thread_.store(nullptr, std::memory_order_relaxed); });
-  thread_.store(&detail::this_thread_mark, std::memory_order_relaxed);
+  thread_.store(detail::this_thread, std::memory_order_relaxed);
   body_   = std::move(body);
   result_ = {};
   result_.ranks.resize(members_.size());

@@ -118,7 +118,7 @@ class SimulatedWorld {
   simulation::Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
 
   simulation::Member& running(Rank me) {
-    if (thread_.load(std::memory_order_relaxed) != &detail::this_thread_mark) refuse_thread(me);
+    if (thread_.load(std::memory_order_relaxed) != detail::this_thread) refuse_thread(me);
     CHORALE_EXPECTS(me == running_, "rank " + std::to_string(me) + " of a simulation is used while " +
                                         (running_ < 0 ? "none" : "rank " + std::to_string(running_)) +
                                         " runs; its endpoint is for the body that simulate() runs, on its own rank");
@@ -290,7 +290,7 @@ class SimulatedWorld {
   bool faulty_;
   VirtualTime now_{};
   OwnerThread owner_;                                                      // of run()
-  std::atomic<char const*> thread_{nullptr};                               // in which ranks run
+  std::atomic<detail::ThreadRecord const*> thread_{nullptr};               // in which ranks run
   Rank running_ = -1;
   int alive_    = 0;                                                       // bodies that have not ended
   std::size_t deadlines_ = 0;                                              // and ends of rests: nobody waits for them

@@ -117,7 +117,7 @@ class TcpConference {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // of a heartbeat, goodbye: what this rank does
+  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // what this rank does: see docs/55-wire.md
   static constexpr int ticks_per_beat      = 4;
   static constexpr auto for_aborts         = std::chrono::milliseconds{200};
   static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end

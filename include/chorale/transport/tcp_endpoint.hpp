@@ -17,20 +17,20 @@ namespace chorale {
 
 /// One rank of a TcpTransport, or of a SealedTcpTransport.
 ///
-/// The thread that uses it moves the bytes, whenever it sends, asks or waits; it is one thread at a time, see OwnerThread.
-/// A thread of its own tells the other ranks that this one lives, and watches them.
+/// The thread that uses it moves the bytes, whenever it sends, asks or waits; one thread at a time, see OwnerThread. A
+/// thread of its own tells the other ranks that this one lives, and watches them.
 ///
-/// keeps   64 messages may be on their way into the socket to each rank, then send() waits; 1024 may be wanted from each,
-///         then recv() waits; 1024 operations may be under way. A message goes from memory to memory without another
-///         copy, and is done when the system has taken it all; nothing is allocated after connect(), unless more than 64
-///         are wanted for the first time. Only a message that another overtakes is copied, up to 64 MiB from each rank. An
-///         endpoint
-///         may be moved while operations are in flight
+/// keeps   64 messages may be on their way into the socket to each rank, then send() waits; 1024 may be wanted from
+///         each, then recv() waits; 1024 operations may be under way. A message goes from memory to memory without
+///         another copy, and is done when the system has taken it all; nothing is allocated after connect(), unless
+///         more than 64 are wanted for the first time. Only a message that another overtakes is copied, up to 64 MiB
+///         from each rank. An endpoint may be moved while operations are in flight
 /// cost    each message has 64 bytes in front of every 256 KiB, and a checksum of all bytes
-/// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is silent or stands still for too long, or what it sent is damaged;
-///         Disagreement when ranks are in different operations. The first cause is the same on all ranks that live, and
-///         comes out of every operation from then on. With Failures::apart it comes out of those with that rank, which
-///         is told, and no other; what it had sent before it ended is still received
+/// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is
+///         silent or stands still for too long, or what it sent is damaged; Disagreement when ranks are in different
+///         operations. The first cause is the same on all ranks that live, and comes out of every operation from then
+///         on. With Failures::apart it comes out of those with that rank, which is told, and no other; what it had sent
+///         before it ended is still received
 template <wire::Protection P>
 class BasicTcpEndpoint {
  public:

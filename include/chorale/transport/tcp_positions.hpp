@@ -18,10 +18,10 @@
 
 namespace chorale::detail {
 
-/// The operations in which other ranks wait, and after which they say goodbye, compared with those of this rank. So also
-/// ranks find that they differ which wait for different messages, or for none.
+/// The operations in which other ranks wait, and after which they say goodbye, compared with those of this rank. So
+/// also ranks find that they differ which wait for different messages, or for none.
 ///
-///   position   from a rank that has waited from one look to the next, to the rank that it waits for: in which operation
+///   position   from a rank that has waited from one look to the next, to the one that it waits for: in which operation
 ///   goodbye    from a rank that ends, to all: its last operations, and the history of all
 ///
 /// keeps   on one thread, the watching one. Of ranks that go on, two are compared when one waits for the other: what
