@@ -3,6 +3,7 @@
 """Starts real processes with tools/launch, and looks at what they say, how they end, and what is left of them."""
 import concurrent.futures
 import contextlib
+import glob
 import importlib.machinery
 import importlib.util
 import json
@@ -189,6 +190,54 @@ def who_only_lost_a_peer_is_not_the_cause_when_another_failed():
         expect(code == 5 and "worker 1 was the first to fail: exit code 5" in err, code, err)
     code, _, err = launched(["-n", "2"], f"if [ $CHORALE_TASK = worker:0 ]; then exit 138; fi; {STAY}")
     expect(code == 138 and "worker 0 was the first to fail: exit code 138" in err, code, err)
+
+
+@test
+def who_left_first_is_named_when_the_others_lose_it():
+    with tempfile.TemporaryDirectory() as folder:                     # worker 0 fails when worker 1 is gone altogether
+        os.mkfifo(f"{folder}/told")
+        code, _, err = launched(["-n", "2"], f"""
+            if [ $CHORALE_TASK = worker:1 ]; then echo $$ > {folder}/told; exit 0; fi
+            read pid < {folder}/told
+            while kill -0 $pid 2> /dev/null; do :; done
+            exit 138""")
+        said = r"^chorale: worker 1 was the first to leave: exit code 0, \d+\.\d s after the start, while others still " \
+               r"worked\nchorale: worker 0 was the first to fail: exit code 138, "
+        expect(code == 138 and re.search(said, err, re.MULTILINE), code, err)
+        os.mkfifo(f"{folder}/lost")                                   # its connections close before its process ends
+        code, _, err = launched(["-n", "2"], f"""
+            if [ $CHORALE_TASK = worker:0 ]; then echo $$ > {folder}/lost; exit 138; fi
+            read pid < {folder}/lost
+            while kill -0 $pid 2> /dev/null; do :; done
+            exit 0""")
+        expect(code == 138 and "worker 1 was the first to leave" in err, code, err)
+    code, _, err = launched(["-n", "2"], f"if [ $CHORALE_TASK = worker:0 ]; then exit 138; fi; trap 'exit 0' TERM; "
+                                         f"sleep 1000 & wait")
+    expect(code == 138 and "leave" not in err, "who was told to end is blamed", code, err)
+
+
+@test
+def shared_memory_of_a_job_is_removed_with_it():
+    script = 'touch "/dev/shm/chorale-$CHORALE_JOB-$(grep -o "127[^\\"]*" <<< "$CHORALE_CLUSTER" | head -1)"; ' \
+             'touch "/dev/shm/chorale-$CHORALE_JOB"; echo "$CHORALE_JOB"; '
+    for ending in ("exit 0", "exit 5", "kill -KILL $$"):
+        _, out, err = launched(["-n", "1", "--max-restarts", "1"], script + ending)
+        jobs = {line.split()[1] for line in out.splitlines()}
+        expect(len(jobs) == 1, out, err)
+        found = glob.glob(f"/dev/shm/chorale-{jobs.pop()}*")
+        expect(not found, ending, found)
+    with Started(["-n", "1"], script + STAY) as it:
+        job = it.line().split()[1]
+        expect(len(glob.glob(f"/dev/shm/chorale-{job}*")) == 2, "the test makes no file")
+        it.process.send_signal(signal.SIGTERM)
+        it.end()
+        expect(not glob.glob(f"/dev/shm/chorale-{job}*"), job)
+    name = f"test-launch-{os.getpid()}"                               # a name that others may have: only what is surely its
+    code, out, err = launched(["-n", "1"], script, env={"CHORALE_JOB": name})
+    left = glob.glob(f"/dev/shm/chorale-{name}*")
+    for path in left:
+        os.unlink(path)
+    expect(code == 0 and left == [f"/dev/shm/chorale-{name}"], left, out, err)
 
 
 @test
