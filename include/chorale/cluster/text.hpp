@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/printable.hpp>
+
 #include <charconv>
 #include <cstddef>
 #include <optional>
@@ -13,9 +15,7 @@ namespace chorale {
 /// A text from outside in quotes, fit for one line of an error: its first 80 characters, and only those that are shown.
 inline std::string shown(std::string_view text) {
   constexpr std::size_t limit = 80;
-  auto quoted                 = std::string{"\""};
-  for (char const c : text.substr(0, limit)) quoted += c >= ' ' && c <= '~' ? c : '?';
-  return quoted + (text.size() > limit ? "...\"" : "\"");
+  return "\"" + printable(text.substr(0, limit)) + (text.size() > limit ? "...\"" : "\"");
 }
 
 /// Digits and nothing else, up to `most`.

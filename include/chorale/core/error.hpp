@@ -51,6 +51,11 @@ struct OutOfMemory : Error {
   using Error::Error;
 };
 
+/// The process or the system has no file descriptor left. A program that gets one ends with exit code 1.
+struct OutOfDescriptors : Error {
+  using Error::Error;
+};
+
 /// Why a rank could not go on with its peers. Programs decide by this value, never by the text of an error.
 enum class Fault {
   peer_lost,             // its connection closed, or its process ended
@@ -95,8 +100,11 @@ class PeerLost : public Error {
 
  private:
   static std::string sentence(int me, Loss const& loss) {
-    return "rank " + std::to_string(me) + " lost rank " + std::to_string(loss.rank) +
-           (loss.host.empty() ? "" : " on " + loss.host) + " in step " + std::to_string(loss.step) +
+    auto const mine = loss.rank == me;                                     // nobody loses itself
+    auto const what = loss.fault == Fault::evicted ? " was given up by the other ranks" : " failed";
+    return "rank " + std::to_string(me) + (mine ? "" : " lost rank " + std::to_string(loss.rank)) +
+           (loss.host.empty() ? "" : " on " + loss.host) + (mine ? what : "") + " in step " +
+           std::to_string(loss.step) +
            (loss.operation.empty() ? "" : ", operation " + std::to_string(loss.sequence) + ", " + loss.operation) +
            ": " + loss.reason + ".";
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/protobuf.hpp>
 
@@ -168,9 +169,7 @@ struct Example {
 
  private:
   static std::string quoted(std::string_view name) {       // a file may hold any bytes, and this goes to a terminal
-    auto text = std::string{'"'};
-    for (auto const c : name.substr(0, 80)) text += c >= ' ' && c <= '~' ? c : '?';
-    return text + '"';
+    return '"' + printable(name.substr(0, 80)) + '"';
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 
 #include <array>
@@ -145,7 +146,8 @@ inline std::exception_ptr error_from(int code, std::string const& where, std::st
     to_try = what.substr(at + hint.size());
     what.erase(at);
   }
-  auto const text = where + ": " + what;
+  to_try          = printable(to_try);
+  auto const text = where + ": " + printable(what);
   switch (code) {
     case 2:  return std::make_exception_ptr(BadArgument{text, to_try});
     case 3:  return std::make_exception_ptr(Disagreement{Fault::collective_mismatch, text, to_try});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/parameter_shards.hpp>
 
@@ -95,7 +96,7 @@ struct ParameterReply {
   std::array<char, 192> text{};                                            // why it was refused
 
   void say(std::string_view why) { std::ranges::copy(why.substr(0, text.size() - 1), text.begin()); }
-  std::string said() const { return {text.begin(), std::ranges::find(text, '\0')}; }
+  std::string said() const { return printable({text.begin(), std::ranges::find(text, '\0')}); }
 };
 
 static_assert(std::is_trivially_copyable_v<ParameterRequest> && std::has_unique_object_representations_v<RowTable>);

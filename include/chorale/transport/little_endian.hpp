@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>
@@ -79,14 +80,10 @@ class Reader {
   /// Fills `out`, or leaves it as it is.
   void bytes(Bytes out) { std::ranges::copy(take(out.size()), out.begin()); }
 
-  /// n characters. What could move a terminal's cursor comes as '?': peers' texts end in logs.
+  /// n characters, as printable() has them.
   std::string text(std::size_t n) {
-    auto s = std::string{};
-    for (auto const byte : take(n)) {
-      auto const c = std::to_integer<char>(byte);
-      s += c >= ' ' && c <= '~' ? c : '?';
-    }
-    return s;
+    auto const bytes = take(n);
+    return printable({reinterpret_cast<char const*>(bytes.data()), bytes.size()});
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/operation.hpp>
 
@@ -35,7 +36,7 @@ inline constexpr int max_host_ranks              = 256;
 inline constexpr unsigned host_slots = 64;                            // messages per lane; half of a rank's windows
 inline constexpr std::size_t refusal_bytes       = 1'024;
 
-/// A text in the file: cut to n - 1 characters.
+/// A text in the file: cut to n - 1 characters, and read as printable() has it.
 template <std::size_t n>
 struct HostText {
   std::array<char, n> characters;
@@ -45,7 +46,9 @@ struct HostText {
     std::copy_n(text.data(), length, characters.data());
     characters[length] = '\0';
   }
-  std::string text() const { return {characters.data(), std::find(characters.begin(), characters.end() - 1, '\0')}; }
+  std::string text() const {
+    return printable({characters.begin(), std::find(characters.begin(), characters.end() - 1, '\0')});
+  }
 };
 
 /// The process of one rank. One that has the number of a process that ended started at another time.

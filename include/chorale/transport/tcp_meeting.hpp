@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/asio.hpp>
 #include <chorale/transport/identity.hpp>
@@ -242,7 +243,7 @@ class TcpMeeting {
       throw PeerLost{0, place() + ": within " + seconds_text() + " there was no answer; " + waits() + ".",
                      "the host of rank 0 there, and no firewall between."};
     if (told_->empty() || told_->front() != '+')
-      throw PeerLost{0, place() + ": " + (told_->empty() ? "the first of them has gone" : told_->substr(1)) + ".",
+      throw PeerLost{0, place() + ": " + (told_->empty() ? "the first of them has gone" : printable(told_->substr(1))) + ".",
                      "look at how they ended."};
     auto hosts = std::vector<std::string>{{}};
     for (char const c : told_->substr(1)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/transport/tcp_fork.hpp>
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -18,11 +19,6 @@
 #include <utility>
 
 namespace chorale {
-
-/// The process or the system has no file descriptor left. A program that gets one ends with exit code 1.
-struct OutOfDescriptors : Error {
-  using Error::Error;
-};
 
 /// Owns a file descriptor.
 class Descriptor {
@@ -67,7 +63,7 @@ inline void set_option(int socket, int level, int name, int value) {
 }
 
 /// What every connection between ranks has: small messages leave at once, a dead host is noticed by the kernel too, and
-/// no child inherits it.
+/// no child keeps it.
 ///
 /// dead    as in Limits. The kernel's own verdicts come later: after 11 s of silence, or when what was sent is not
 ///         acknowledged for 10 s or twice `dead`
@@ -82,7 +78,7 @@ inline void prepare(int socket, bool loopback, std::chrono::nanoseconds dead) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);                       // seconds
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(unacknowledged.count()));
-  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+  ForkedSockets::add(socket);
   ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
   auto const reno = std::string_view{"reno"};
   if (loopback)
