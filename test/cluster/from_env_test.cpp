@@ -65,7 +65,7 @@ constexpr auto tf  = R"({"cluster": {"worker": ["h1:1", "h2:1"]}, "task": {"type
 }  // namespace
 
 TEST_CASE("without a launcher there is one process", "[cluster][from_env]") {
-  for (auto const& env : {Environment{}, Environment{{"TF_CONFIG", "{}"}}, Environment{{"RANK", "0"}},
+  for (auto const& env : {Environment{}, Environment{{"TF_CONFIG", "{}"}}, Environment{{"MASTER_ADDR", "h1"}},
                           Environment{{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}},       // a shell of salloc
                           Environment{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}},
                           Environment{{"CHORALE_CLUSTER", ""}, {"CHORALE_TASK", ""}}}) {
@@ -77,6 +77,25 @@ TEST_CASE("without a launcher there is one process", "[cluster][from_env]") {
   auto const named = Cluster::from_env({{"CHORALE_JOB", "lenet 17"}, {"CHORALE_INCARNATION", "2"}});
   CHECK(named.job() == "lenet 17");
   CHECK(named.incarnation() == 2);
+}
+
+TEST_CASE("variables of a launcher that are no numbers, or not whole, are refused", "[cluster][from_env]") {
+  CHECK(wrong({{"WORLD_SIZE", "-5"}}) == "WORLD_SIZE is \"-5\", and must be a number from 1 to 65536.");
+  CHECK(wrong({{"OMPI_COMM_WORLD_SIZE", "abc"}}) ==
+        "OMPI_COMM_WORLD_SIZE is \"abc\", and must be a number from 1 to 65536.");
+  CHECK(wrong({{"PMI_RANK", "1e9"}}) == "PMI_RANK is \"1e9\", and must be a number from 0 to 65536.");
+  CHECK(wrong({{"RANK", "0"}}) == "torchrun: RANK=0 is set without WORLD_SIZE and MASTER_ADDR.");
+  CHECK(wrong({{"RANK", "0"}, {"WORLD_SIZE", "2"}}) ==
+        "torchrun: RANK=0 and WORLD_SIZE=2 are set without MASTER_ADDR.");
+  CHECK(wrong({{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h1"}}) ==
+        "torchrun: WORLD_SIZE=2 and MASTER_ADDR=h1 are set without RANK.");
+  CHECK(wrong({{"OMPI_COMM_WORLD_RANK", "1"}}) ==
+        "Open MPI: OMPI_COMM_WORLD_RANK=1 is set without OMPI_COMM_WORLD_SIZE.");
+  CHECK(wrong({{"PMI_SIZE", "2"}}) == "MPICH: PMI_SIZE=2 is set without PMI_RANK.");
+
+  auto const part = Cluster::from_env(with(open_mpi(1), {{"RANK", "1"}}));       // another launcher says the whole
+  CHECK(part.text() == Cluster::from_env(open_mpi(1)).text());
+  CHECK(Cluster::from_env({{"RANK", "1"}, {"TF_CONFIG", tf}}).rank() == 1);
 }
 
 TEST_CASE("torchrun's ranks listen behind its own port", "[cluster][from_env]") {

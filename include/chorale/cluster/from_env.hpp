@@ -107,6 +107,9 @@ inline Cluster Cluster::from_env(Environment const& env) {
     return cluster;
   }
   if (!launchers.empty()) return Cluster{r::with_job(env, r::parts_of(r::placed(env, launchers)))};
+  r::Torchrun::expect_whole(env);
+  r::OpenMpi::expect_whole(env);
+  r::Mpich::expect_whole(env);
   auto cluster   = Cluster{r::with_job(env, {.tasks = {{}}, .found_in = "local"})};
   cluster.local_ = true;
   return cluster;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
 
 #include <chorale/cluster/environment.hpp>
 #include <chorale/cluster/launch.hpp>
@@ -38,6 +39,27 @@ inline std::string host_in(Environment const& env, char const* variable, std::st
   return HostPort::parse(host + ":1", by + ": " + variable + ", with a port").host;
 }
 
+/// Refuses variables that tell a rank or a number of ranks, but not both.
+///
+/// by      whose they are: "torchrun"
+/// needs   also a variable that both are nothing without; may be empty
+/// throws  BadArgument when one of the two is no number that it can be, or is there without the rest
+inline void expect_whole(Environment const& env, std::string const& by, std::string_view rank, std::string_view world,
+                         std::string_view needs = {}) {
+  env.number(world, 1, Cluster::most);
+  env.number(rank, 0, Cluster::most);
+  if (!env.has(rank) && !env.has(world)) return;
+  auto here = std::string{}, missing = std::string{};
+  for (auto const name : {rank, world, needs}) {
+    if (name.empty()) continue;
+    auto& list = env.has(name) ? here : missing;
+    list += (list.empty() ? "" : " and ") + std::string{name} + (env.has(name) ? "=" + printable(env.get(name)) : "");
+  }
+  if (missing.empty()) return;
+  throw BadArgument{by + ": " + here + (here.find(" and ") == here.npos ? " is" : " are") + " set without " + missing + ".",
+                    "set all of them, or unset what another job left behind."};
+}
+
 /// RANK, WORLD_SIZE and MASTER_ADDR.
 ///
 /// MASTER_PORT is torchrun's own, which listens there: ranks listen from the next one on.
@@ -55,6 +77,10 @@ struct Torchrun {
     auto const again  = env.number("TORCHELASTIC_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
     launch.incarnation = static_cast<std::uint32_t>(again);
     return checked(launch);
+  }
+
+  static void expect_whole(Environment const& env) {
+    resolve::expect_whole(env, "torchrun", "RANK", "WORLD_SIZE", "MASTER_ADDR");
   }
 
   static void place(Environment const& env, Launch& launch) {
@@ -99,6 +125,10 @@ struct OpenMpi {
     return checked(launch);
   }
 
+  static void expect_whole(Environment const& env) {
+    resolve::expect_whole(env, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  }
+
   static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
 };
 
@@ -116,6 +146,10 @@ struct Mpich {
     launch.agents     = agents_under_slurm(env);
     launch.job        = "MPICH " + std::string{env.get("PMI_JOBID")};
     return checked(launch);
+  }
+
+  static void expect_whole(Environment const& env) {
+    resolve::expect_whole(env, "MPICH", "PMI_RANK", "PMI_SIZE");
   }
 
   static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
