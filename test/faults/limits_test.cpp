@@ -3,6 +3,13 @@
 #include "test/faults/told.hpp"
 #include "test/support/limits.hpp"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
 #include <new>
 #include <string>
 #include <vector>
@@ -71,6 +78,78 @@ TEST_CASE("T37: a rank that lacks descriptors while it trains does not notice, w
     CHECK(told.whole);
     CHECK(processes.exit(rank) == 0);
   }
+}
+
+TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and takes nobody for dead", "[faults][limits]") {
+  if (opens_pipes) return skip("T37, shared memory", no_descriptors);
+  auto const free      = GENERATE(0, 1, 2);                                // 2 are enough to join, and 3 to watch rank 0
+  auto const transport = between_processes<SharedMemoryTransport>(2, {.join = 20s});
+  auto processes       = Processes{2, [&](Rank rank, Voice voice) {
+    if (rank == 1) {
+      auto const is_there = [&] { return HostJobFile{transport.name}.prefix().processes[0].process != 0; };
+      spin_until(is_there);
+      auto last = 0;
+      for (int i = 0; i < 256; ++i)
+        if (::fcntl(i, F_GETFD) >= 0) last = i;
+      auto next = ::dup(2);
+      while (next < last) next = ::dup(2);                                 // so that there is no hole below
+      ::close(next);
+      set_limit(RLIMIT_NOFILE, static_cast<rlim_t>(next + free));
+      try {
+        connected(transport, 2, rank);
+        voice.say("joined");
+      } catch (OutOfDescriptors const& error) {
+        voice.say(error.what());
+      }
+      set_limit(RLIMIT_NOFILE, static_cast<rlim_t>(next + 20));
+      if (free >= 2) return;
+    }
+    auto at   = connected(transport, 2, rank);                             // rank 0 was there all the time
+    auto byte = std::array<std::byte, 1>{};
+    if (rank == 0) at.recv(1, Tag{1}, byte).wait();
+    else at.send(0, Tag{1}, byte).wait();
+    voice.say("joined");
+  }};
+  CHECK_THAT(processes.line(1), Catch::Contains("chorale: rank 1 has no file descriptors left (limit ") &&
+                                    Catch::Contains("Try: a higher limit (ulimit -n)"));
+  if (free < 2) {
+    CHECK(processes.line(1) == "joined");
+    CHECK(processes.line(0) == "joined");
+  } else {
+    CHECK_THAT(processes.line(0), Catch::Contains("lost rank 1") &&         // all were there: the others are told
+                                      Catch::Contains("it has no file descriptors left (limit "));
+  }
+}
+
+TEST_CASE("T38: a full /dev/shm is told with what it has, and the ranks that wait are told at once", "[faults][limits]") {
+  auto processes = Processes{1, [](Rank, Voice voice) {
+    auto const apart = ::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
+    if (!apart || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("small", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
+      return voice.say("not allowed");
+    auto const transport = SharedMemoryTransport{.name = "full", .limits = {.join = 20s}, .arena = 3 << 20, .ring = 8'192};
+    auto const since     = seconds_now();
+    auto ranks           = Processes{2, [&](Rank rank, Voice) {
+      auto const is_there = [&] { return HostJobFile{transport.name}.prefix().processes[0].process != 0; };
+      if (rank == 1) spin_until(is_there);
+      connected(transport, 2, rank);
+    }};
+    for (Rank const rank : {1, 0}) {
+      voice.say(ranks.line(rank));
+      voice.say(std::to_string(ranks.exit(rank)));
+    }
+    voice.say(std::to_string(seconds_now() - since));
+    voice.say(::access(HostJobFile::path_of("full").c_str(), F_OK) == 0 ? "left" : "gone");
+  }};
+  auto const second = processes.line(0);
+  if (second == "not allowed") return skip("T38, /dev/shm", "it needs a namespace of mounts");
+  CHECK_THAT(second, Catch::Contains("rank 1 needs 3145728 bytes of shared memory, and /dev/shm has ") &&
+                         Catch::Contains(" of 4194304 bytes left. ") && Catch::Contains("--shm-size"));
+  CHECK(processes.line(0) == "1");
+  CHECK_THAT(processes.line(0), Catch::Contains("rank 0 lost rank 1") && Catch::Contains("too little shared memory"));
+  CHECK(processes.line(0) == "138");
+  CHECK(std::stod(processes.line(0)) < 5);
+  CHECK(processes.line(0) == "gone");
 }
 
 TEMPLATE_TEST_CASE("T38: a rank that has no memory left says so, and is the first cause for all others",

@@ -245,7 +245,8 @@ TEST_CASE("a stopped process is declared dead when the limit is over, and evicte
   children.join(1);
   CHECK(children[1].fault == Fault::evicted);
   CHECK(children[1].culprit == 1);
-  CHECK_THAT(children[1].text(), Catch::Contains("silent for 800 ms"));
+  CHECK_THAT(children[1].text(), Catch::Contains("silent for 800 ms") && Catch::StartsWith("chorale: rank 1 on ") &&
+                                     Catch::Contains(" was given up by the other ranks in step "));
 }
 
 TEST_CASE("a process that is stopped for less than the limit is only waited for",
@@ -464,6 +465,68 @@ TEST_CASE("the file of a job whose processes were killed is replaced", "[transpo
   children.join();
   for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].steps == 3);
   CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+}
+
+TEST_CASE("what a process says is shown without control characters", "[transport][shared_memory][fault]") {
+  auto const name     = job();
+  auto const evil     = std::string{"a\x1b[2J\a\nchorale: all is well"};
+  auto const harmless = [](std::string const& text) {
+    CHECK_THAT(text, Catch::Contains("a?[2J??chorale: all is well"));
+    CHECK(text.find_first_of("\x1b\a\r") == text.npos);
+    CHECK(text.find("\nchorale") == text.npos);
+  };
+  SECTION("when it fails") {
+    auto children = Children{2, [&](Rank rank, Report&) {
+      auto endpoints = SharedMemoryTransport{.name = name}.connect(Group{2, {rank}});
+      if (rank == 0) return endpoints[0].fail(evil);
+      auto byte = std::array<std::byte, 1>{};
+      endpoints[0].recv(0, Tag{1}, byte).wait();
+    }};
+    children.join();
+    harmless(children[1].text());
+  }
+  SECTION("about its model") {
+    auto children = Children{2};
+    children.start(0, [&](Rank, Report&) {
+      SharedMemoryTransport{.name = name, .plan = "a\x1b[2J\a\rchorale: all is well"}.connect(Group{2, {0}});
+    });
+    wait_until_joined(name, 0);
+    auto text = std::string{};
+    CHECK(refused({.name = name, .plan = "b"}, Group{2, {1}}, text) == Fault::model_mismatch);
+    children.join();
+    harmless(text);
+    harmless(children[0].text());
+  }
+}
+
+TEST_CASE("what jobs have left of which no process lives is removed by the next job, and nothing else",
+          "[transport][shared_memory][fault]") {
+  auto const exists = [](std::string const& file) { return ::access(HostJobFile::path_of(file).c_str(), F_OK) == 0; };
+  auto const dead = job(), living = job(), empty = job(), foreign = job(), locked = job();
+  auto children   = Children{2};
+  children.start(0, [&](Rank, Report&) { SharedMemoryTransport{.name = dead}.connect(Group{2, {0}}); });
+  children.start(1, [&](Rank, Report&) { SharedMemoryTransport{.name = living}.connect(Group{2, {0}}); });
+  wait_until_joined(dead, 0);
+  wait_until_joined(living, 0);
+  children.signal(0, SIGKILL);
+  children.join(0);
+  { auto const made = HostJobFile{empty}; }                                // ended before it wrote anything
+  auto const not_ours = HostJobFile{foreign}, busy = HostJobFile{locked};
+  not_ours.write({.magic = 7});
+  REQUIRE(busy.try_lock());
+  for (auto const& name : {dead, living, empty, foreign, locked}) REQUIRE(exists(name));
+
+  SharedMemoryTransport{.name = job()}.connect(Group{1, {0}});
+  CHECK_FALSE(exists(dead));
+  CHECK_FALSE(exists(empty));
+  CHECK(exists(living));
+  CHECK(exists(foreign));
+  CHECK(exists(locked));
+  not_ours.unlink();
+  busy.unlink();
+  SharedMemoryTransport{.name = living}.connect(Group{2, {1}});
+  children.join();
+  CHECK(children[1].text() == "");
 }
 
 TEST_CASE("a rank that died while others wait for more can be replaced", "[transport][shared_memory][fault]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/owner_thread.hpp>
 #include <chorale/transport/shared_memory_hub.hpp>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,13 +106,24 @@ struct HostRank {
 
 /// The ranks of one process.
 struct HostGroup {
-  explicit HostGroup(std::unique_ptr<HostHub> joined) : hub{std::move(joined)}, watcher{*hub} {
+  /// throws  OutOfDescriptors, which the other ranks are told
+  explicit HostGroup(std::unique_ptr<HostHub> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
     for (Rank const rank : hub->local) ranks.push_back(std::make_unique<HostRank>(*hub, rank));
   }
 
   std::unique_ptr<HostHub> const hub;
   std::vector<std::unique_ptr<HostRank>> ranks;                       // as in hub->local
   HostWatcher watcher;
+
+ private:
+  static HostWatcher watcher_of(HostHub const& hub) {
+    try {
+      return HostWatcher{hub};
+    } catch (OutOfDescriptors const&) {
+      HostSeat{hub, hub.local.front()}.fail("it has " + detail::no_descriptors_text(EMFILE));
+      throw;
+    }
+  }
 };
 
 }  // namespace chorale

@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/file_mode.hpp>
+#include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/plan_text.hpp>
@@ -14,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,10 +38,12 @@ class HostJobFile {
   static std::string path_of(std::string const& name) { return "/dev/shm/chorale-" + name; }
 
   /// name    of the job; empty for a file that has none, for ranks of one process
-  explicit HostJobFile(std::string const& name)
-      : path_{name.empty() ? "" : path_of(name)},
+  /// who     the rank that opens it, for errors
+  explicit HostJobFile(std::string const& name, std::string who = "this process")
+      : who_{std::move(who)}, path_{name.empty() ? "" : path_of(name)},
         file_{name.empty() ? ::memfd_create("chorale", MFD_CLOEXEC)
                            : ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR)} {
+    if (number() < 0 && detail::is_no_descriptor(errno)) detail::throw_no_descriptors(who_, errno);
     if (number() < 0) throw_errno("cannot be opened");
     if (auto const about = status(); about.st_uid != ::geteuid() || (!path_.empty() && (about.st_mode & 077) != 0))
       throw BadFile{path_ + " belongs to user " + std::to_string(about.st_uid) + " with mode " +
@@ -134,16 +138,23 @@ class HostJobFile {
     if (error != 0) throw_no_memory(bytes, error);
   }
 
+  /// error   EFAULT is what a kernel says where writing would end the process with SIGBUS: the file system is full
   [[noreturn]] void throw_no_memory(std::size_t bytes, int error) const {
-    throw OutOfMemory{"a rank needs " + std::to_string(bytes) + " bytes of shared memory, and the host gave none: " +
-                          std::strerror(error) + ".",
-                      "a smaller .arena or .ring, or a larger /dev/shm."};
+    struct statvfs space {};
+    auto const is_full = (error == EFAULT || error == ENOSPC) && ::fstatvfs(number(), &space) == 0;
+    auto const why     = is_full ? (path_.empty() ? "the host" : "/dev/shm") + std::string{" has "} +
+                                   std::to_string(space.f_bavail * space.f_frsize) + " of " +
+                                   std::to_string(space.f_blocks * space.f_frsize) + " bytes left"
+                                 : "the host gave none: " + std::string{std::strerror(error)};
+    throw OutOfMemory{who_ + " needs " + std::to_string(bytes) + " bytes of shared memory, and " + why + ".",
+                      "a smaller .arena or .ring, or a larger /dev/shm (mount -o remount,size=8G /dev/shm; "
+                      "docker run --shm-size=8g)."};
   }
   [[noreturn]] void throw_errno(std::string const& what) const {
     throw BadFile{(path_.empty() ? "a file in memory" : path_) + " " + what + ": " + std::strerror(errno) + "."};
   }
 
-  std::string path_;
+  std::string who_, path_;
   HostDescriptor file_;
 };
 
@@ -185,7 +196,7 @@ struct HostJob {
     auto const first = file.plan({theirs.world, theirs.ring, theirs.arena, theirs.plan});
     if (first != plan)
       return Misfit{Fault::model_mismatch,
-                    "job " + name + ": " + wire::first_difference(lines_of(first), lines_of(plan)) +
+                    "job " + name + ": " + printable(wire::first_difference(lines_of(first), lines_of(plan))) +
                         " of the ranks that came before it",
                     same_model};
     if (auto m = other("bytes of arena:", theirs.arena, arena)) return m;

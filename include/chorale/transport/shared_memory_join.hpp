@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/limits.hpp>
+#include <chorale/transport/shared_memory_cleanup.hpp>
 #include <chorale/transport/shared_memory_file.hpp>
 #include <chorale/transport/shared_memory_hub.hpp>
 #include <chorale/transport/shared_memory_job.hpp>
@@ -12,12 +15,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,21 +48,19 @@ class HostJoin {
       : job_{job}, group_{group}, deadline_{Deadline::after(job.limits.join)} {}
 
   /// throws  Disagreement when this process is of another job than those that came before, or claims a taken rank;
-  ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough
+  ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough, and
+  ///         PeerLost on those that wait; OutOfDescriptors
   std::unique_ptr<HostHub> join() {
     enter();
     if (other_model_) end_with_all();
     auto const layout = job_.layout(group_.size(), prefix_.plan);
-    auto mapping      = HostMapping{file_->number(), layout.bytes()};
+    auto mapping      = or_leave([&] { return HostMapping{file_->number(), layout.bytes()}; });
     auto const mapped = HostFile{mapping.base(), layout};
-    try {
-      for (Rank const rank : group_.local()) file_->populate(mapped, rank);
+    or_leave([&] {
+      populate(mapped);
       sign();
-    } catch (...) {
-      leave();
-      throw;
-    }
-    if (is_everybody_here()) complete(mapped);
+      if (is_everybody_here()) complete(mapped);
+    });
     file_->unlock();
     await(mapped);
     return std::make_unique<HostHub>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
@@ -74,7 +78,7 @@ class HostJoin {
   /// Leaves the file locked, whole, and of this very job.
   void enter() {
     for (;;) {
-      file_.emplace(job_.name);
+      file_.emplace(job_.name, name());
       lock();
       if (!file_->is_linked()) continue;                              // of a job that has just begun, or was stale
       prefix_ = file_->prefix();
@@ -97,6 +101,7 @@ class HostJoin {
   }
 
   void make() {
+    remove_dead_jobs(job_.name);
     prefix_             = HostPrefix{};
     prefix_.version     = host_wire_version;
     prefix_.world       = group_.size();
@@ -106,7 +111,12 @@ class HostJoin {
     prefix_.arena       = job_.arena;
     prefix_.ring        = job_.ring;
     prefix_.plan        = job_.plan.size();
-    file_->make(prefix_, job_.layout(group_.size(), prefix_.plan), job_.plan);
+    try {
+      file_->make(prefix_, job_.layout(group_.size(), prefix_.plan), job_.plan);
+    } catch (...) {
+      file_->unlink();
+      throw;
+    }
     prefix_.magic = host_magic;
   }
 
@@ -123,27 +133,52 @@ class HostJoin {
     throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
   }
 
-  /// Of a rank with another model than those before it: it is refused together with them.
-  void end_with_all() {
-    auto const mapping = HostMapping{file_->number(), HostLayout{}.members()};        // as far as the verdict
-    auto const mapped  = HostFile{mapping.base(), HostLayout{}};
+  std::string name() const { return "rank " + std::to_string(group_.local().front()); }
+
+  /// Calls f() under the lock; when it throws, takes this process out of the file.
+  template <class F>
+  std::invoke_result_t<F> or_leave(F f) {
     try {
-      sign();                                                         // before: a rank that is taken concerns no other
-      file_->refuse(HostJobFile::Concerns::everyone, *other_model_);
+      return f();
     } catch (...) {
       leave();
       throw;
     }
-    if (is_everybody_here()) complete(mapped);
+  }
+
+  /// For a rank with another model than those before it: it is refused together with them.
+  void end_with_all() {
+    auto const mapping = or_leave([&] { return HostMapping{file_->number(), HostLayout{}.members()}; });   // to the verdict
+    auto const mapped  = HostFile{mapping.base(), HostLayout{}};
+    or_leave([&] {
+      sign();                                                         // before: a rank that is taken concerns no other
+      file_->refuse(HostJobFile::Concerns::everyone, *other_model_);
+      if (is_everybody_here()) complete(mapped);
+    });
     file_->unlock();
     await(mapped);
   }
 
+  /// throws  OutOfMemory, which those that wait are told
+  void populate(HostFile const& mapped) {
+    for (Rank const rank : group_.local()) {
+      try {
+        file_->populate(mapped, rank);
+      } catch (OutOfMemory const&) {
+        mapped.member(rank).accounts[0].set({.rank = rank, .host = host_name(),
+                                             .reason = "it found too little shared memory, and could not join"});
+        auto none = std::uint32_t{0};
+        mapped.verdict().account.compare_exchange_strong(none, 1 + 2 * static_cast<std::uint32_t>(rank));
+        throw;
+      }
+    }
+  }
+
   void sign() {
-    auto const me = this_process();
+    auto const me = this_process(name());
     for (Rank const rank : group_.local()) {
       auto& process = prefix_.processes[static_cast<std::size_t>(rank)];
-      if (is_alive(process)) {
+      if (lives(process)) {
         auto const both = "rank " + std::to_string(rank) + " of job " + job_.name + " is process " +
                           std::to_string(process.process) + ", and process " + std::to_string(me.process) +
                           " claims it, too";
@@ -183,9 +218,12 @@ class HostJoin {
         lock();
         prefix_ = file_->prefix();
         file_->unlock();
-        detail::tell("rank " + std::to_string(group_.local().front()) + ": " + waiting_text(missing(), group_.size()));
+        detail::tell(name() + ": " + waiting_text(missing(), group_.size()));
         next_line = Deadline::after(std::chrono::seconds{10});
       }
+      // A rank with another model has mapped only the verdict, and no account of a rank.
+      if (auto const account = verdict.account.load(std::memory_order_acquire); account != 0 && !other_model_)
+        hear_loss(mapped, account);
       if (!until.passed()) continue;
       if (is_for_all(told)) end_refused(verdict);
       give_up(mapped);
@@ -208,6 +246,17 @@ class HostJoin {
     throw Disagreement{Fault::model_mismatch, why + ".", HostJob::same_model};
   }
 
+  /// A rank could not join: see populate().
+  void hear_loss(HostFile const& mapped, std::uint32_t account) {
+    auto const by = static_cast<Rank>((account - 1) / 2);
+    CHORALE_ENSURES(by < group_.size(), "the verdict names rank " + std::to_string(by) + " of " +
+                                            std::to_string(group_.size()));
+    auto const loss = mapped.member(by).accounts[(account - 1) % 2].loss();
+    lock();
+    leave();
+    throw PeerLost{group_.local().front(), loss};
+  }
+
   void give_up(HostFile const& mapped) {
     lock();
     prefix_ = file_->prefix();
@@ -226,7 +275,7 @@ class HostJoin {
       for (Rank const rank : group_.local()) prefix_.processes[static_cast<std::size_t>(rank)] = {};
       file_->write(prefix_);
     }
-    if (!is_anybody_alive()) file_->unlink();
+    if (std::ranges::none_of(prefix_.processes, may_live)) file_->unlink();
     file_->unlock();
   }
 
@@ -239,11 +288,24 @@ class HostJoin {
   std::vector<Rank> missing() const {
     auto absent = std::vector<Rank>{};
     for (Rank rank = 0; rank < group_.size(); ++rank)
-      if (!is_alive(prefix_.processes[static_cast<std::size_t>(rank)])) absent.push_back(rank);
+      if (!may_live(prefix_.processes[static_cast<std::size_t>(rank)])) absent.push_back(rank);
     return absent;
   }
-  bool is_everybody_here() const { return missing().empty(); }
-  bool is_anybody_alive() const { return std::ranges::any_of(prefix_.processes, is_alive); }
+  bool is_everybody_here() const {
+    return std::all_of(prefix_.processes.begin(), prefix_.processes.begin() + group_.size(),
+                       [this](auto const& process) { return lives(process); });
+  }
+  bool is_anybody_alive() const {
+    return std::ranges::any_of(prefix_.processes, [this](auto const& process) { return lives(process); });
+  }
+
+  /// throws  OutOfDescriptors when this process cannot look: others must not be taken for dead for that
+  bool lives(HostProcess const& process) const {
+    auto const life = life_of(process);
+    if (life == HostLife::unknown) detail::throw_no_descriptors(name(), errno);
+    return life == HostLife::lives;
+  }
+  static bool may_live(HostProcess const& process) { return life_of(process) != HostLife::ended; }
 
   HostJob const& job_;
   Group const& group_;

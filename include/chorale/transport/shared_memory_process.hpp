@@ -4,17 +4,19 @@
 #include <chorale/core/error.hpp>
 #include <chorale/transport/shared_memory_file.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -64,10 +66,32 @@ class HostMapping {
 
 namespace detail {
 
-/// When a process started, in ticks since the host did; 0 when it has ended, also when nobody has asked how.
-inline std::uint64_t started_at(std::int32_t process) {
-  auto file       = std::ifstream{"/proc/" + std::to_string(process) + "/stat"};
-  auto const line = std::string{std::istreambuf_iterator<char>{file}, {}};
+inline bool is_no_descriptor(int error) { return error == EMFILE || error == ENFILE; }
+
+/// A part of a sentence: "no file descriptors left (limit 64)".
+inline std::string no_descriptors_text(int error) {
+  auto limit = rlimit{};
+  if (error == ENFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "no file descriptors left on its host";
+  return "no file descriptors left (limit " + std::to_string(limit.rlim_cur) + ")";
+}
+
+/// who     such as "rank 2"
+[[noreturn]] inline void throw_no_descriptors(std::string const& who, int error) {
+  if (!is_no_descriptor(error))
+    throw Error{who + " cannot see in /proc whether the processes of other ranks live: " + std::strerror(error) + "."};
+  throw OutOfDescriptors{who + " has " + no_descriptors_text(error) + " to share memory with the others.",
+                         "a higher limit (ulimit -n): a rank needs one for each rank of another process, and two more."};
+}
+
+/// The time at which a process started, in ticks since the host did; 0 if it has ended, also if its parent has not
+/// waited for it yet. Nothing, with errno, if the host does not say: this process may have no file descriptor left.
+inline std::optional<std::uint64_t> started_at(std::int32_t process) {
+  auto const path = "/proc/" + std::to_string(process) + "/stat";
+  auto const file = HostDescriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  auto text       = std::array<char, 1'024>{};
+  auto const n    = file.number() < 0 ? -1 : ::read(file.number(), text.data(), text.size());
+  if (n < 0 && errno != ENOENT && errno != ESRCH) return std::nullopt;
+  auto const line = std::string(text.data(), static_cast<std::size_t>(n < 0 ? 0 : n));
   auto const name = line.rfind(')');                                  // it may have any character in it
   if (name == std::string::npos) return 0;
   auto fields = std::istringstream{line.substr(name + 1)};
@@ -83,13 +107,22 @@ inline std::uint64_t started_at(std::int32_t process) {
 
 }  // namespace detail
 
-inline HostProcess this_process() {
-  auto const id = static_cast<std::int32_t>(::getpid());
-  return {id, detail::started_at(id)};
+/// throws  OutOfDescriptors
+inline HostProcess this_process(std::string const& who) {
+  auto const id      = static_cast<std::int32_t>(::getpid());
+  auto const started = detail::started_at(id);
+  if (!started) detail::throw_no_descriptors(who, errno);
+  return {id, *started};
 }
 
-inline bool is_alive(HostProcess const& process) {
-  return process.process != 0 && detail::started_at(process.process) == process.started;
+/// What this process knows of another one. `unknown` if it cannot look, for lack of file descriptors.
+enum class HostLife { lives, ended, unknown };
+
+inline HostLife life_of(HostProcess const& process) {
+  if (process.process == 0) return HostLife::ended;
+  auto const started = detail::started_at(process.process);
+  if (!started) return HostLife::unknown;
+  return *started == process.started ? HostLife::lives : HostLife::ended;
 }
 
 /// The namespace in which this process's number means something; 0 when the host does not tell.
@@ -99,9 +132,15 @@ inline std::uint64_t namespace_of_processes() {
 }
 
 /// Readable once the process has ended; none where the kernel has no such thing, or it has ended already.
-inline HostDescriptor watch_process(HostProcess const& process) {
+///
+/// who     the rank that watches, such as "rank 2"
+/// throws  OutOfDescriptors
+inline HostDescriptor watch_process(HostProcess const& process, std::string const& who) {
   auto watched = HostDescriptor{static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0))};
-  return is_alive(process) ? std::move(watched) : HostDescriptor{};   // and not another one of that number
+  if (watched.number() < 0 && detail::is_no_descriptor(errno)) detail::throw_no_descriptors(who, errno);
+  auto const life = life_of(process);
+  if (life == HostLife::unknown) detail::throw_no_descriptors(who, errno);
+  return life == HostLife::lives ? std::move(watched) : HostDescriptor{};   // and not another one of that number
 }
 
 }  // namespace chorale

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -31,15 +32,18 @@ namespace chorale {
 ///         after it stopped, and no later than three quarters of a heartbeat after that, when threads run as they
 ///         are woken. One that left is not missed. A watcher that was itself stopped begins anew: the others may
 ///         have been, too
+/// throws  OutOfDescriptors, when it is made
 class HostWatcher {
  public:
   explicit HostWatcher(HostHub const& hub)
       : hub_{hub}, tick_{std::max<std::chrono::nanoseconds>(hub.limits.heartbeat / 4, std::chrono::milliseconds{1})},
         stop_{::eventfd(0, EFD_CLOEXEC)} {
+    auto const who = "rank " + std::to_string(hub.local.front());
+    if (stop_.number() < 0) detail::throw_no_descriptors(who, errno);
     for (Rank rank = 0; rank < hub.size; ++rank) {
       auto const& process = hub.processes[static_cast<std::size_t>(rank)];
       if (std::ranges::find(hub.local, rank) == hub.local.end())
-        others_.push_back({rank, process, watch_process(process), {}, 0, std::chrono::steady_clock::now(), false});
+        others_.push_back({rank, process, watch_process(process, who), {}, 0, std::chrono::steady_clock::now(), false});
     }
     if (!others_.empty()) thread_ = NamedThread{"chorale watch", [this] { run(); }};
   }
@@ -84,7 +88,7 @@ class HostWatcher {
   }
 
   void look_at(Other& other, Time now) {
-    if (!other.has_ended && other.end.number() < 0) other.has_ended = !is_alive(other.process);
+    if (!other.has_ended && other.end.number() < 0) other.has_ended = life_of(other.process) == HostLife::ended;
     if (other.has_ended)
       return accuse(other, Fault::peer_lost, "its process " + std::to_string(other.process.process) + " ended");
     auto const beats = hub_.member(other.rank).beats.load(std::memory_order_relaxed);
