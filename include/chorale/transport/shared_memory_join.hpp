@@ -148,7 +148,7 @@ class HostJoin {
 
   /// For a rank with another model than those before it: it is refused together with them.
   void end_with_all() {
-    auto const mapping = or_leave([&] { return HostMapping{file_->number(), HostLayout{}.members()}; });   // to the verdict
+    auto const mapping = or_leave([&] { return HostMapping{file_->number(), HostLayout{}.members()}; });
     auto const mapped  = HostFile{mapping.base(), HostLayout{}};
     or_leave([&] {
       sign();                                                         // before: a rank that is taken concerns no other
