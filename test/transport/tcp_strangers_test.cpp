@@ -5,10 +5,12 @@
 #include <chorale/core/threads.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/transport/tcp.hpp>
+#include <chorale/transport/tcp_doubt.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -149,8 +151,9 @@ TEST_CASE("a second process that claims a rank is refused, and the first is unha
 }
 
 TEST_CASE("ranks that do not fit refuse each other, with both values", "[transport][tcp][fault]") {
-  auto const good   = two();
-  auto bad          = good;
+  auto good             = two();
+  good.limits.handshake = 2s;                                              // as long one waits for who has gone already
+  auto bad              = good;
   auto fault        = Fault::world_mismatch;
   auto says         = std::string{};
   auto const secret = [](char const* text) { return Secret{std::as_bytes(Span<char const>{std::string_view{text}})}; };
@@ -180,11 +183,109 @@ TEST_CASE("ranks that do not fit refuse each other, with both values", "[transpo
     fault       = Fault::not_authentic;
     says        = "rank 0 has a secret, and rank 1 has none";
   }
-  left.limits.join   = 300ms;                                              // it goes on waiting for the right one
-  auto const ended   = take_part({{0, left}, {1, bad}});
+  auto const waits = fault == Fault::evicted;                              // for the right one, which may still come
+  if (waits) left.limits.join = 300ms;
+  auto const begin = std::chrono::steady_clock::now();
+  auto const ended = take_part({{0, left}, {1, bad}});
   CHECK(ended[1].fault == number(fault));
   CHECK_THAT(ended[1].error, Catch::Contains(says));
-  CHECK(ended[0].fault == number(Fault::join_timeout));
+  CHECK(ended[0].fault == number(waits ? Fault::join_timeout : fault));
+  if (!waits) CHECK_THAT(ended[0].error, Catch::Contains("rank 0") && Catch::Contains("rank 1"));
+  CHECK(std::chrono::steady_clock::now() - begin < 5s);                    // of 10 s to join
+}
+
+TEST_CASE("a rank with another secret, or of another job, ends the wait of all others at once",
+          "[transport][tcp][fault]") {
+  auto const odd       = GENERATE(0, 1, 2);
+  auto const kind      = GENERATE(as<std::string>{}, "another secret", "no secret", "another job");
+  auto const addresses = free_loopback_addresses(3);
+  auto const text      = [](char const* s) { return Secret{std::as_bytes(Span<char const>{std::string_view{s}})}; };
+  auto const begin     = std::chrono::steady_clock::now();
+  auto ranks           = std::vector<std::pair<Rank, TcpTransport>>{};
+  for (Rank rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back(rank, two(addresses));
+    auto& transport  = ranks.back().second;
+    transport.limits.handshake = 2s;                                       // as long one waits for who has gone already
+    transport.secret = text("sixteen bytes, at least");
+    if (rank != odd) continue;
+    if (kind == "another secret") transport.secret = text("sixteen bytes, or more");
+    if (kind == "no secret") transport.secret.reset();
+    if (kind == "another job") transport.job = "another";
+  }
+  INFO("rank " << odd << " has " << kind);
+  for (auto const& ended : take_part(ranks)) {
+    INFO(ended.error);
+    CHECK(ended.fault == number(kind == "another job" ? Fault::world_mismatch : Fault::not_authentic));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+}
+
+TEST_CASE("a rank that is asked whether it fits says so, and nothing else happens", "[transport][tcp][fault]") {
+  auto lines       = std::atomic<int>{0};
+  auto transport   = two();
+  transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
+  transport.limits.join = 2s;
+  transport.log    = [&](std::string const&) { ++lines; };
+  auto second      = Outcome{};
+  auto const rank_1 = NamedThread{"rank 1", [&] { second = take_part(transport, 1); }};
+  auto const probe  = connected(transport.addresses[1]);                   // it listens
+  auto const asked  = [&](char const* secret) {
+    auto io     = asio::io_context{};
+    auto fault  = -1;
+    auto over   = false;
+    auto host   = detail::TcpDoubt::Host{};
+    host.call_to = [&](Rank rank) {
+      auto to     = detail::TcpDial::Host{};
+      to.identity = {.rank = 0, .world = 2};
+      std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), to.identity.job.begin());
+      to.peer     = rank;
+      to.address  = TcpAddress::parse(transport.addresses[1]);
+      to.secret   = Secret{std::as_bytes(Span<char const>{std::string_view{secret}})};
+      return to;
+    };
+    host.is_expected = [](Rank) { return true; };
+    host.impossible  = [&](Rank, wire::Refusal const& no) { fault = number(no.fault); };
+    auto doubt       = detail::TcpDoubt{io, 2, std::move(host)};
+    doubt.ask(1, [&] { over = true; });
+    while (!over && io.run_one() > 0) {}
+    CHECK(over);
+    doubt.ask(2, [&] { over = false; });                                   // there is no such rank: answered at once
+    CHECK_FALSE(over);
+    return fault;
+  };
+  CHECK(asked("sixteen bytes, at least") == -1);
+  CHECK(lines == 0);
+  CHECK(asked("sixteen bytes, or more") == number(Fault::not_authentic));
+}
+
+TEST_CASE("a stranger that claims to be a rank ends nothing, whatever it says", "[transport][tcp][fault]") {
+  auto transport   = two();
+  transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
+  auto other       = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, or more"}})};
+  auto lines       = std::vector<std::string>{};                           // of rank 0
+  auto first       = Outcome{};
+  auto patient     = transport;
+  patient.log      = [&](std::string const& line) { lines.push_back(line); };
+  {
+    auto const thread = NamedThread{"rank 0", [&] { first = take_part(patient, 0); }};
+    for (auto const* secret : std::array<Secret const*, 2>{&other, nullptr}) {
+      auto identity = wire::Identity{.rank = 1, .world = 2};
+      std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), identity.job.begin());
+      auto const socket = connected(transport.addresses[0]);
+      auto dialer       = wire::Dialer{identity, 0, secret};
+      while (dialer.state() == wire::Handshake::State::talking) {
+        send_all(socket, dialer.to_send());
+        dialer.sent(dialer.to_send().size());
+        auto byte = std::byte{};
+        if (::recv(socket.get(), &byte, 1, 0) != 1) break;
+        dialer.feed({&byte, 1});
+      }
+      CHECK(dialer.state() == wire::Handshake::State::refused);
+    }
+    CHECK(take_part(transport, 1).error == "");
+  }
+  CHECK(first.error == "");
+  CHECK(std::ranges::count_if(lines, [](auto const& line) { return line.find("was refused") != line.npos; }) == 1);
 }
 
 TEST_CASE("ranks with different plans are told the first line that differs", "[transport][tcp][fault]") {

@@ -98,6 +98,13 @@ class Acceptor : public Handshake {
     set_state(State::accepted);
   }
 
+  /// The rank that the other end says it is, if it has said so; nothing proves it.
+  std::optional<Rank> claimed() const {
+    if (!hello_came_) return std::nullopt;
+    auto from = Reader{client_hello().subspan(prefix_bytes)};
+    return detail::read_identity(from, theirs()).identity.rank;
+  }
+
   /// reason  a part of a sentence with both values: the other end gets it, too
   void refuse(Fault fault, std::string reason) {
     CHORALE_EXPECTS(state() == State::asking, "nobody asks to be accepted");
@@ -106,9 +113,9 @@ class Acceptor : public Handshake {
 
  private:
   void on_client_hello(ConstBytes message) {
-    if (!agrees_on_secret(message)) return send_refusal(no_common_secret(message));
     hello_came_ = true;
     remember_client(message);
+    if (!agrees_on_secret(message)) return send_refusal(no_common_secret(message));
     auto hello = begin(Message::server_hello);
     hello.bytes(nonce_);
     end(hello);

@@ -15,6 +15,10 @@
 
 namespace chorale::wire {
 
+/// The incarnation of a caller that does not join: it only asks whether the other end fits. One that does refuses it as
+/// it refuses every incarnation that is to come, with Fault::join_timeout; one that does not, with another fault.
+inline constexpr std::uint32_t only_asks = 0xFFFF'FFFF;
+
 /// Who one side of a connection says that it is.
 struct Identity {
   std::array<std::byte, 16> job{};                                         // the same on all ranks of a job

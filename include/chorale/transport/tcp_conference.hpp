@@ -88,6 +88,10 @@ class TcpConference {
 
   /// The first fault that this rank saw is what it tells the others; those after it came of it.
   void detect(Rank rank, Fault fault, std::string const& reason) {
+    if (cause_.begun() && is_for_all(cause_.of(setup_.me()).fault) && !member(rank).link) {
+      cause_.expect_nothing_of(rank);                                      // another one that does not fit
+      return settle_if_complete();
+    }
     if (cause_.begun() || standing_.settled()) return;
     if (apart_ && rank != setup_.me()) return partings_.part(rank, fault, reason);
     my_fault_ = rank == setup_.me();
@@ -271,14 +275,21 @@ class TcpConference {
     spread();
   }
 
-  /// Ranks that are still to join are waited for when no restart would help them.
   void spread() {
-    auto const for_all = cause_.of(setup_.me()).fault == Fault::model_mismatch;
+    auto const& cause  = cause_.of(setup_.me());
+    auto const for_all = is_for_all(cause.fault);
     for (Rank rank = 0; rank < setup_.size(); ++rank)
-      if (rank != setup_.me() && (apart_ || (!member(rank).link && !for_all))) cause_.expect_nothing_of(rank);
+      if (rank != setup_.me() && (apart_ || (!member(rank).link && (!for_all || rank == cause.rank))))
+        cause_.expect_nothing_of(rank);
     to_all([this](ControlLink& link) { send_cause(link); });
     after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
     settle_if_complete();
+  }
+
+  /// True if no restart helps, so that also ranks that are still to join should hear of it.
+  static bool is_for_all(Fault f) {
+    return f == Fault::model_mismatch || f == Fault::world_mismatch || f == Fault::version_mismatch ||
+           f == Fault::not_authentic;
   }
 
   void send_cause(ControlLink& link) {

@@ -7,6 +7,7 @@
 #include <chorale/transport/handshake.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/tcp_address.hpp>
+#include <chorale/transport/tcp_fork.hpp>
 #include <chorale/transport/tcp_shaking.hpp>
 
 #include <algorithm>
@@ -35,6 +36,7 @@ class TcpDial {
     std::function<void(wire::Identity const&, Connected)> admit;
     std::function<void(wire::Refusal const&)> refused;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
+    std::function<void()> failed{};                                        // if set, there is one call and no retry
   };
 
   TcpDial(asio::io_context& io, Host host)
@@ -70,6 +72,7 @@ class TcpDial {
     auto error = boost::system::error_code{};
     socket_    = Socket{io_};
     if (socket_.open(at.protocol(), error)) return fail(error);
+    ForkedSockets::add(socket_.native_handle());
     timer_.expires_after(host_.limits.handshake);                          // some networks never answer
     timer_.async_wait([this, call = calls_](auto stopped) {
       auto ignored = boost::system::error_code{};
@@ -116,6 +119,7 @@ class TcpDial {
 
   void retry(std::string problem) {
     problem_ = std::move(problem);
+    if (host_.failed) return host_.failed();
     timer_.expires_after(pause_);
     timer_.async_wait([this, call = calls_](auto stopped) {
       if (!stopped && call == calls_) start();

@@ -9,6 +9,7 @@
 #include <chorale/transport/links.hpp>
 #include <chorale/transport/tcp_address.hpp>
 #include <chorale/transport/tcp_dial.hpp>
+#include <chorale/transport/tcp_doubt.hpp>
 #include <chorale/transport/tcp_listener.hpp>
 #include <chorale/transport/tcp_socket.hpp>
 
@@ -104,7 +105,7 @@ class TcpJoin {
 
   TcpJoin(asio::io_context& io, TcpListener& listener, TcpSetup const& setup, Host host)
       : io_{io}, listener_{listener}, setup_{setup}, host_{std::move(host)},
-        members_(static_cast<std::size_t>(setup.size())) {
+        members_(static_cast<std::size_t>(setup.size())), doubt_{io, setup.size(), doubt_host()} {
     for (Rank rank = 0; rank < setup.size(); ++rank)
       member(rank).linked = setup.links.connects(setup.me(), rank, setup.size());
   }
@@ -116,6 +117,7 @@ class TcpJoin {
     to.limits   = setup_.limits;
     to.log      = [this](std::string const& line) { setup_.log(name(setup_.me()) + ": " + line); };
     to.judge    = [this](auto const& who, auto const& from) { return judge(who, from); };
+    to.doubt    = [this](Rank claimed, std::function<void()> then) { doubt_.ask(claimed, std::move(then)); };
     to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
     to.starved  = [this](int error) { host_.starved(error); };
     listener_.start(std::move(to));
@@ -203,22 +205,34 @@ class TcpJoin {
 
   void dial(Rank rank, std::size_t channel) {
     auto& dial = member(rank).channels[channel].dial;
-    if (!dial) {
-      auto to     = TcpDial::Host{};
-      to.identity = setup_.identity;
-      to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
-      to.peer     = rank;
-      to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
-      to.secret   = setup_.secret;
-      to.limits   = setup_.limits;
-      to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
-      to.refused  = [this, rank](wire::Refusal const& refusal) {
-        host_.impossible(rank, refusal.fault, refusal.reason);
-      };
-      to.starved  = [this](int error) { host_.starved(error); };
-      dial        = std::make_unique<TcpDial>(io_, std::move(to));
-    }
+    if (!dial) dial = std::make_unique<TcpDial>(io_, call_to(rank, channel));
     dial->start();
+  }
+
+  TcpDial::Host call_to(Rank rank, std::size_t channel) {
+    auto to     = TcpDial::Host{};
+    to.identity = setup_.identity;
+    to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
+    to.peer     = rank;
+    to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
+    to.secret   = setup_.secret;
+    to.limits   = setup_.limits;
+    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
+    to.refused  = [this, rank](wire::Refusal const& refusal) {
+      host_.impossible(rank, refusal.fault, refusal.reason);
+    };
+    to.starved  = [this](int error) { host_.starved(error); };
+    return to;
+  }
+
+  TcpDoubt::Host doubt_host() {
+    auto host        = TcpDoubt::Host{};
+    host.call_to     = [this](Rank rank) { return call_to(rank, control); };
+    host.is_expected = [this](Rank rank) {
+      return !complete_ && rank > setup_.me() && !member(rank).channels[control].here;
+    };
+    host.impossible  = [this](Rank rank, wire::Refusal const& no) { host_.impossible(rank, no.fault, no.reason); };
+    return host;
   }
 
   /// Why one who has proved to be of the job cannot have the place that it asks for; nothing when it can.
@@ -276,6 +290,7 @@ class TcpJoin {
   TcpSetup const& setup_;
   Host host_;
   std::vector<Member> members_;                                            // [rank]
+  TcpDoubt doubt_;                                                         // about those that are refused
   bool complete_ = false;
 };
 

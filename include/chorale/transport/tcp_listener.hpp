@@ -7,9 +7,8 @@
 #include <chorale/transport/handshake.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/tcp_address.hpp>
+#include <chorale/transport/tcp_fork.hpp>
 #include <chorale/transport/tcp_shaking.hpp>
-
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -57,6 +56,7 @@ class TcpListener {
     std::optional<Secret> secret;
     Limits limits;
     std::function<std::optional<wire::Refusal>(wire::Identity const&, Endpoint const&)> judge;
+    std::function<void(Rank, std::function<void()>)> doubt{};              // see TcpDoubt::ask(); none: nobody is asked
     std::function<void(wire::Identity const&, Connected)> admit;
     std::function<void(std::string const&)> log;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
@@ -79,7 +79,7 @@ class TcpListener {
     if (error)
       throw BadArgument{who + ": " + error.message() + ".",
                         "an address of this host, with a port that no other program or rank uses."};
-    ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
+    ForkedSockets::add(acceptor_.native_handle());
   }
 
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
@@ -128,10 +128,11 @@ class TcpListener {
 
   void on_change(Guest& guest, std::string const& broken) {
     auto& side = guest.side();
+    if (side.state() == wire::Handshake::State::refused) return turn_away(guest, broken);
     if (broken.empty() && side.state() == wire::Handshake::State::asking) {
       if (auto no = host_.judge(side.peer(), guest.remote())) {
         side.refuse(no->fault, no->reason);
-        say(guest, side.reason());
+        if (side.peer().incarnation != wire::only_asks) say(guest, side.reason());
         guest.finish(wire::End::acceptor);
       } else {
         auto const peer = side.peer();
@@ -139,9 +140,27 @@ class TcpListener {
         host_.admit(peer, guest.finish(wire::End::acceptor));
       }
     } else {
-      say(guest, broken.empty() ? side.reason() : broken);
+      say(guest, broken);
     }
     dismiss(guest.shared_from_this());
+  }
+
+  /// A guest that claims to be a rank is told that it was refused only when that rank has been asked: when it is that
+  /// rank, its process ends with the refusal, and could not be asked any more.
+  ///
+  /// broken  not empty: there is no time left to wait for the answer
+  void turn_away(Guest& guest, std::string const& broken) {
+    auto const claimed = guest.side().claimed();
+    auto const show_out = [this, who = guest.weak_from_this()] {
+      auto const here = who.lock();
+      if (!here) return;
+      here->tell_refusal();
+      dismiss(here);
+    };
+    if (!broken.empty()) return show_out();
+    say(guest, guest.side().reason());
+    if (claimed && host_.doubt) host_.doubt(*claimed, show_out);
+    else show_out();
   }
 
   void say(Guest const& guest, std::string const& reason) {

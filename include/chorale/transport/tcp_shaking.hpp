@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,7 +42,8 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
  public:
   using Socket = asio::ip::tcp::socket;
 
-  /// broken  empty when the side's state is another than talking, else why the connection is of no use
+  /// broken  empty when the side's state is another than talking, else why the connection is of no use. An Acceptor
+  ///         that refuses has not said so yet: see tell_refusal()
   using Ended = std::function<void(Shaking&, std::string const& broken)>;
 
   Shaking(Socket socket, Side side, Limits const& limits, Ended ended)
@@ -59,10 +61,13 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
   void start() {
     timer_.expires_after(limit_);
     timer_.async_wait([self = this->shared_from_this()](auto error) {
-      if (!error) self->end("no answer in time");
+      if (!error) self->end(self->lingers_ ? "" : "no answer in time");
     });
     go_on();
   }
+
+  /// Sends the refusal of an Acceptor, which waits for this call.
+  void tell_refusal() { flush(); }
 
   /// After side() was told to accept or to refuse: sends that, and takes the socket out.
   Connected finish(wire::End end) {
@@ -83,11 +88,27 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
 
  private:
   void go_on() {
+    auto const refused = side_.state() == Side::State::refused;
+    if (refused && std::same_as<Side, wire::Acceptor>) return end({});
+    lingers_ = refused && !side_.to_send().empty();
     if (!flush()) return end(errno_text(errno));
+    if (lingers_) return linger();
     if (side_.state() != Side::State::talking) return end({});
     socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
       if (!error) self->read();
       else if (error != asio::error::operation_aborted) self->end(error.message());
+    });
+  }
+
+  /// A Dialer that refuses ends when the other end has closed the connection: that may ask before whether the two fit,
+  /// see TcpDoubt, and the process of this one ends soon.
+  void linger() {
+    socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
+      auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
+      auto const n = error ? 0 : ::recv(self->socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (error == asio::error::operation_aborted) return;
+      if (n > 0 || (n < 0 && errno == EAGAIN)) self->linger();
+      else self->end({});
     });
   }
 
@@ -126,6 +147,7 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
   asio::steady_timer timer_;
   Ended ended_;
   std::chrono::nanoseconds limit_{};
+  bool lingers_ = false;
   asio::ip::tcp::endpoint remote_;
 };
 
