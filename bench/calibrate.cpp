@@ -46,6 +46,7 @@ int main(int argc, char** argv) try {
           .print(json);
     }
   }
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

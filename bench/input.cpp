@@ -161,10 +161,10 @@ struct Folder {
   Folder& operator=(Folder const&) = delete;
 };
 
-void report(int rounds, bool json, std::string const& only) {
+void report(int rounds, bool json, bool quick, std::string const& only) {
   auto const peers  = peers_here();
   auto const folder = Folder{};
-  bench::write_input_files(folder.path);
+  bench::write_input_files(folder.path, quick ? 64 : 1);
   if (!json) std::printf("%s; input pipelines, %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
   for (auto const& what : cases) {
     if (!only.empty() && only != what.name) continue;
@@ -183,9 +183,10 @@ int main(int argc, char** argv) try {
   auto flags   = CLI::App{"How many rows a second the input pipeline gives, beside tf.data and DataLoader."};
   auto rounds  = 3;
   auto threads = std::size_t{1};
-  auto json    = false;
+  auto json    = false, quick = false;
   auto measure = std::string{}, only = std::string{}, folder = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
+  flags.add_flag("--quick", quick, "a 64th part of the records: no rate to compare");
   flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--case", only, "one of the above, else all");
   flags.add_option("--measure", measure, "ours or limit: print its records_per_s")
@@ -193,7 +194,7 @@ int main(int argc, char** argv) try {
   flags.add_option("--folder", folder, "for --measure: with the files");
   flags.add_option("--threads", threads, "for --measure")->check(CLI::PositiveNumber);
   CLI11_PARSE(flags, argc, argv);
-  if (measure.empty()) return report(rounds, json, only), 0;
+  if (measure.empty()) return report(rounds, json, quick, only), 0;
   keep_to_cores(threads);
   if (measure == "ours") std::printf("records_per_s %.1f\n", bench::our_input(only, folder, threads));
   for (auto const& what : cases)

@@ -30,10 +30,10 @@ namespace {
 struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                               nn::Dense<64>, nn::ReLU, nn::Dense<10>> {};
 
-constexpr int digits = 6'400, epochs = 12;
+constexpr int digits = 6'400;
 
 template <class Strategy>
-double images_per_s(Strategy const& strategy) {
+double images_per_s(Strategy const& strategy, int epochs) {
   auto const train = data::digits(digits, 1).map(data::scale).cache().shuffle(10'000, 1).batch(64).prefetch(2);
   auto trainer     = Trainer{nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
                          strategy, DirectAllReduce{}, LocalTransport{}, 1};
@@ -43,10 +43,10 @@ double images_per_s(Strategy const& strategy) {
   return digits * epochs / bench::seconds_since(start);
 }
 
-double measure(std::string const& who) {
+double measure(std::string const& who, int epochs) {
   auto const all = Cpu{};
-  if (who == "threads") return images_per_s(OneDeviceStrategy{all});
-  return images_per_s(MirroredStrategy{Cpu::split(all.threads())});
+  if (who == "threads") return images_per_s(OneDeviceStrategy{all}, epochs);
+  return images_per_s(MirroredStrategy{Cpu::split(all.threads())}, epochs);
 }
 
 /// A process that computes for as long as the object lives.
@@ -74,12 +74,13 @@ class BusyCore {
 
 using Runs = std::map<std::string, std::vector<double>>;
 
-Runs in_turn(int runs) {
+Runs in_turn(int runs, int epochs) {
   auto speeds = Runs{};
   for (int run = 0; run < runs; ++run)
     for (std::string const who : {"threads", "replicas"})
-      speeds[who].push_back(bench::number_after(bench::output_of("'" + bench::this_program() + "' --only " + who),
-                                                "images_per_s"));
+      speeds[who].push_back(bench::number_after(
+          bench::output_of("'" + bench::this_program() + "' --only " + who + " --epochs " + std::to_string(epochs)),
+          "images_per_s"));
   return speeds;
 }
 
@@ -102,27 +103,29 @@ void print(Runs& runs, Runs& alone, std::string const& beside, bool json) {
 int main(int argc, char** argv) try {
   auto flags = CLI::App{"Images per second of one replica with several threads, and of several replicas."};
   auto only  = std::string{};
-  int runs = 10, busy_runs = 5;
+  int runs = 10, busy_runs = 5, epochs = 12;
   bool json = false;
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_option("--runs", runs, "of each, alone")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--busy-runs", busy_runs, "of each, beside a busy core; 0: none")
       ->check(CLI::NonNegativeNumber)->capture_default_str();
+  flags.add_option("--epochs", epochs, "that are timed in a run")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--only", only, "measure one and print images_per_s")->check(CLI::IsMember({"threads", "replicas"}));
   CLI11_PARSE(flags, argc, argv);
   if (!only.empty()) {
-    std::printf("images_per_s %.0f\n", measure(only));
+    std::printf("images_per_s %.0f\n", measure(only, epochs));
     return 0;
   }
   if (!json) std::printf("%s; CNN, batch 64, Adam, prefetch(2); in turn\n", bench::machine().c_str());
-  auto alone = in_turn(runs);
+  auto alone = in_turn(runs, epochs);
   print(alone, alone, "nothing", json);
   for (bool const pinned : {false, true}) {
     if (busy_runs == 0) break;
     auto const busy = BusyCore{pinned};
-    auto beside     = in_turn(busy_runs);
+    auto beside     = in_turn(busy_runs, epochs);
     print(beside, alone, pinned ? "a loop on the first core" : "a loop on any core", json);
   }
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

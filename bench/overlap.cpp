@@ -82,9 +82,9 @@ bench::Times steps_of(Rank rank, TcpTransport const& transport, Way way, int blo
 }
 
 template <class Net>
-double measure(std::string const& way) {
+double measure(std::string const& way, bool quick) {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
-  constexpr auto size  = std::size_t{1} << 20;                             // as many blocks as for this many bytes
+  auto const size      = std::size_t{quick ? 64U : 1U} << 20;              // as many blocks as for this many bytes
   return bench::on_processes(ranks, size, bench::Cores::one_each, [&](Rank rank) {
     auto const blocks = bench::Repeats{size}.blocks;
     if (way == "compute") return steps_of<Net, RingAllReduce>(rank, transport, Way::compute, blocks);
@@ -94,25 +94,26 @@ double measure(std::string const& way) {
   });
 }
 
-double measure(std::string const& model, std::string const& way) {
-  return model == "cnn" ? measure<Cnn>(way) : measure<Mlp>(way);
+double measure(std::string const& model, std::string const& way, bool quick) {
+  return model == "cnn" ? measure<Cnn>(way, quick) : measure<Mlp>(way, quick);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   auto app    = CLI::App{"Step time with and without sending gradients during backward, two processes over TCP."};
-  bool json   = false;
+  bool json   = false, quick = false;
   int  rounds = 5;
   std::string only, only_model = "cnn";
   auto const ways = std::vector<std::string>{"compute", "after", "during", "own_thread"};
   app.add_flag("--json", json, "one JSON object a line");
+  app.add_flag("--quick", quick, "a quarter of the steps: no time to compare");
   app.add_option("--rounds", rounds, "of every way in turn")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--only", only, "measure one way and print microseconds per step")->check(CLI::IsMember(ways));
   app.add_option("--model", only_model, "for --only")->check(CLI::IsMember({"cnn", "mlp"}));
   CLI11_PARSE(app, argc, argv);
   if (!only.empty()) {
-    std::printf("us_per_step %.1f\n", measure(only_model, only));
+    std::printf("us_per_step %.1f\n", measure(only_model, only, quick));
     return 0;
   }
 
@@ -121,7 +122,8 @@ int main(int argc, char** argv) try {
     auto all = std::map<std::string, std::vector<double>>{};
     for (int round = 0; round < rounds; ++round)
       for (auto const& way : ways) {
-        auto const text = bench::output_of(bench::this_program() + " --only " + way + " --model " + model);
+        auto const text = bench::output_of(bench::this_program() + " --only " + way + " --model " + model +
+                                           (quick ? " --quick" : ""));
         all[way].push_back(bench::number_after(text, "us_per_step"));
       }
     auto const us      = [&](std::string const& way) { return bench::median(all[way]); };

@@ -156,6 +156,7 @@ int main(int argc, char** argv) try {
   };
   std::printf("ms_per_step %.4f\n", only == Mlp::name ? measure(static_cast<Mlp*>(nullptr))
                                                      : measure(static_cast<Convolutions*>(nullptr)));
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

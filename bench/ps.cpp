@@ -154,6 +154,7 @@ int main(int argc, char** argv) try {
   for (auto const& goal : goals)
     if (goal.what.name == only)
       std::printf("microseconds %.4f\n", measure_of(measure, goal.what, servers.front()));
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

@@ -16,6 +16,8 @@
 //   shared_memory      buffers in the transport's arena    limit: the same, in processes; peer: MPI, its own buffers
 //   shared_memory_own  buffers of the program's own        limit: copied in, summed and copied out by hand; peer: MPI
 //   tcp                buffers anywhere, over loopback     limit: ring or exchange over sockets, by hand; peer: both
+//   sent               messages and bytes of the busiest rank in one all-reduce, beside what its schedule and cost()
+//                      say: counted over threads, the same over every transport
 //
 // The row reduce/agreement has nanoseconds: what it costs that threads compare which operation they are in, for each
 // operation, each message, and each call of an endpoint. The rows of threads contain it.
@@ -29,6 +31,11 @@
 #include "support/gloo_reduce.hpp"
 #include "support/mpi_peers.hpp"
 #include "support/our_reduce.hpp"
+
+#include <chorale/reduce/schedule.hpp>
+#include <chorale/reduce/to_one.hpp>
+#include <chorale/reduce/tree.hpp>
+#include <chorale/transport/counting.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -153,11 +160,55 @@ void print(std::vector<Contender> const& contenders, std::vector<double> const& 
         .add("bytes", static_cast<double>(bytes), "%.0f").add("microseconds", times[i]).print(options.json);
 }
 
+/// What the busiest rank sends in one all-reduce by R. Bytes that the number of ranks divides, in one lane.
+template <class R>
+void print_sent(std::string const& algorithm, int ranks, std::size_t bytes, bool json) {
+  using namespace chorale;
+  auto endpoints = Counting<LocalTransport>{}.connect(Group::all_local(ranks));
+  auto buffers   = std::vector<std::vector<float>>(endpoints.size(), std::vector<float>(bytes / sizeof(float)));
+  {
+    auto threads = std::vector<NamedThread>{};
+    for (std::size_t rank = 0; rank < endpoints.size(); ++rank)
+      threads.emplace_back("rank " + std::to_string(rank),
+                           [&, rank] { R{}.all_reduce(endpoints[rank], Span<float>{buffers[rank]}, Op::sum); });
+  }
+  auto sent = Sent{}, planned = sent;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    auto const mine = endpoints[static_cast<std::size_t>(rank)].sent();
+    sent            = {std::max(sent.messages, mine.messages), std::max(sent.bytes, mine.bytes)};
+    auto said       = Sent{2, R::cost(ranks, bytes).bytes};                // in place: all have exposed, all have left
+    if constexpr (Schedule<R>) said = traffic<R>(rank, ranks, bytes / sizeof(float), sizeof(float));
+    planned = {std::max(planned.messages, said.messages), std::max(planned.bytes, said.bytes)};
+  }
+  bench::Row{"reduce/sent"}.add("algorithm", algorithm).add("ranks", ranks, "%.0f")
+      .add("bytes", static_cast<double>(bytes), "%.0f").add("messages", sent.messages, "%.0f")
+      .add("planned_messages", planned.messages, "%.0f").add("sent_bytes", static_cast<double>(sent.bytes), "%.0f")
+      .add("planned_bytes", static_cast<double>(planned.bytes), "%.0f")
+      .add("cost_bytes", static_cast<double>(R::cost(ranks, bytes).bytes), "%.0f")
+      .add("cost_steps", R::cost(ranks, bytes).steps, "%.0f").print(json);
+}
+
+void print_all_sent(Options const& options) {
+  using namespace chorale;
+  for (int const ranks : options.ranks) {
+    auto const bytes = static_cast<std::size_t>(ranks) * 4'096;
+    print_sent<DirectAllReduce>("DirectAllReduce", ranks, bytes, options.json);
+    print_sent<RingAllReduce>("RingAllReduce", ranks, bytes, options.json);
+    print_sent<RecursiveDoublingAllReduce>("RecursiveDoublingAllReduce", ranks, bytes, options.json);
+    print_sent<HalvingDoublingAllReduce>("HalvingDoublingAllReduce", ranks, bytes, options.json);
+    print_sent<PairwiseAllReduce>("PairwiseAllReduce", ranks, bytes, options.json);
+    print_sent<TreeAllReduce>("TreeAllReduce", ranks, bytes, options.json);
+    print_sent<DoubleTreeAllReduce>("DoubleTreeAllReduce", ranks, bytes, options.json);
+    print_sent<ReduceToOne>("ReduceToOne", ranks, bytes, options.json);
+  }
+}
+
 void report(std::vector<Contender> const& all, Options const& options) {
   say_what_is_missing();
   if (!options.json)
     std::printf("%s; all-reduce of float32 sums, %d rounds in turn, medians\n", bench::machine().c_str(),
                 options.rounds);
+  if (options.only.empty() || options.only == "sent") print_all_sent(options);
   for (std::string const transport : {"threads", "shared_memory", "shared_memory_own", "tcp"}) {
     if (!options.only.empty() && options.only != transport) continue;
     auto contenders = std::vector<Contender>{};
@@ -195,8 +246,8 @@ int main(int argc, char** argv) try {
   flags.add_flag("--all", options.all, "a row for every contender, too");
   flags.add_option("--rounds", options.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
       ->capture_default_str();
-  flags.add_option("--only", options.only, "one transport")
-      ->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp"}));
+  flags.add_option("--only", options.only, "one transport, or sent")
+      ->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp", "sent"}));
   flags.add_option("--ranks", options.ranks, "one or more numbers")->check(CLI::Range(2, 64))->capture_default_str();
   flags.add_option("--largest", options.largest, "bytes; the sizes above are left out")->capture_default_str();
   flags.add_option("--measure", key, "one contender, TRANSPORT/NAME, and print its microseconds");
@@ -208,6 +259,7 @@ int main(int argc, char** argv) try {
   auto const mpi = bench::MpiPeers{};
   add_peers(all, mpi);
   report(all, options);
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

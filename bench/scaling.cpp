@@ -432,6 +432,7 @@ int main(int argc, char** argv) try {
                                          "simulated speed-up over ranks, as powers of two"));
   }
   if (grid || only == "grid") print_grid(cases, json);
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

@@ -235,6 +235,7 @@ int main(int argc, char** argv) try {
                 rows, static_cast<double>(o.rate));
   if (folder) compare_on(o, data::mnist(*folder, data::train), data::mnist(*folder, data::test));
   else compare_on(o, data::digits(n, o.seed), data::digits(n / 4, o.seed, n));
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

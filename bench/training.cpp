@@ -173,6 +173,7 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(flags, argc, argv);
   if (only.empty()) report(json, rounds);
   else std::printf("ms_per_step %.4f\n", measure(only, threads));
+  return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';
   return chorale::exit_code(error);

@@ -14,6 +14,7 @@
 #include <chorale/data/tfrecord.hpp>
 #include <chorale/data/tfrecord_writer.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -57,12 +58,14 @@ inline std::string input_file(std::string const& folder, std::string const& kind
 }
 
 /// Files of records of 4 and 64 KiB; of images, bare and in Examples.
-inline void write_input_files(std::string const& folder) {
+///
+/// part    of the records: 1 for all, 64 for the 64th part
+inline void write_input_files(std::string const& folder, std::size_t part) {
   for (auto const& [kind, bytes] : {std::pair{"small", std::size_t{4} << 10}, {"large", std::size_t{64} << 10}})
     for (std::size_t f = 0; f < input_files; ++f) {
       auto to     = data::TfRecordWriter{input_file(folder, kind, f)};
       auto record = std::vector<std::byte>(bytes);
-      for (std::size_t i = 0; i < (std::size_t{64} << 20) / bytes; ++i) {
+      for (std::size_t i = 0; i < (std::size_t{64} << 20) / bytes / part; ++i) {
         for (std::size_t k = 0; k < bytes; k += 61) record[k] = static_cast<std::byte>(i + k);
         to.write(record);
       }
@@ -73,8 +76,9 @@ inline void write_input_files(std::string const& folder) {
     for (auto const& all : {pictures, thumbnails}) {
       auto bare  = data::TfRecordWriter{input_file(folder, all.kind, f)};
       auto jpegs = std::vector<std::vector<std::byte>>{};
-      for (std::size_t i = 0; i < 64; ++i) jpegs.push_back(some_jpeg(64 * f + i, all.side));
-      for (std::size_t i = 0; i < all.n / input_files; ++i) {
+      auto const n = all.n / input_files / part;
+      for (std::size_t i = 0; i < std::min<std::size_t>(n, 64); ++i) jpegs.push_back(some_jpeg(64 * f + i, all.side));
+      for (std::size_t i = 0; i < n; ++i) {
         auto const& jpeg = jpegs[i % jpegs.size()];
         bare.write(jpeg);
         if (all.kind != pictures.kind) continue;

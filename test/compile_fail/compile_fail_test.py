@@ -3,8 +3,9 @@
 """Compiles every case beside this file with g++ and clang++, and compares the first error with what the case expects.
 
 A case says so in a comment at its head: `// <file name>   expect: <sentence>`, or `expect: compiles`.
-A refused case prints exactly one line with `error:`, and that line has the sentence. Cases that compile are compiled
-as one program, each in a namespace, and one by one only when that fails.
+A refused case prints exactly one line with `error:`, and that line has the sentence. Reading the library takes a
+second, so cases are compiled as one program, each in a namespace: those that compile, and those that are refused. A case
+is compiled by itself when that program does not show for it what it should.
 """
 import concurrent.futures
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 
 sys.path.append("test/support")
-from one_program import as_one_program
+from one_program import WHOLE_WAY, as_one_program, errors_with_places
 
 FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include"]
 EXPECT = re.compile(r"^//\s*(\S+)\s+expect:\s*(.+?)\s*$", re.MULTILINE)
@@ -50,6 +51,43 @@ def all_compile(cases, compiler):
     return run_compiler(compiler, [], file).returncode == 0
 
 
+def shown(cases, compiler):
+    """What a compiler says of each case when they are one program, in this order: {case: [errors]}; and whether it says
+    anything that is about no case, or about several."""
+    file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"refused_{compiler}.cpp"
+    file.write_text("#include <chorale/chorale.hpp>\n" + as_one_program(cases))
+    by_path = {str(case.absolute()): case for case in cases}
+    place = re.compile("(" + "|".join(map(re.escape, by_path)) + "):")
+    said = run_compiler(compiler, WHOLE_WAY[compiler], file).stderr
+    errors, strays = {case: [] for case in cases}, False
+    for message, places in errors_with_places(said, compiler, place):
+        if len(places) == 1:
+            errors[by_path[next(iter(places))]].append(message)
+        else:
+            strays = True
+    return errors, strays
+
+
+def refused_together(cases, compiler):
+    """The cases of which one program shows exactly one error, with their sentence.
+
+    An error in a template that two cases use the same way is shown for the first of them only. So the program is
+    compiled in both orders, until each order shows one error for each case that is left, and no other: a second error
+    that one case hides of another would show in the other order."""
+    left = list(cases)
+    while left:
+        before, about_none = left, False
+        for order in (1, -1):
+            errors, strays = shown(before[::order], compiler)
+            about_none |= strays
+            left = [case for case in left if len(errors[case]) == 1 and expected_of(case) in errors[case][0]]
+            if len(left) < len(errors):
+                break
+        if len(left) == len(before):
+            return set() if about_none else set(left)
+    return set()
+
+
 def wrong(case, compiler, flags):
     """What is wrong with this case under this compiler, or None."""
     expected = expected_of(case)
@@ -76,7 +114,9 @@ def main():
         if shutil.which(compiler):
             flags = precompiled(compiler)
             good = [case for case in cases if expected_of(case) == "compiles"]
-            fine = set(good) if all_compile(good, compiler) else set()
+            bad = [case for case in cases if expected_of(case) not in ("compiles", None)]
+            fine = (set(good) if all_compile(good, compiler) else set()) | refused_together(bad, compiler)
+            print(f"{compiler}: {len(cases) - len(fine)} of {len(cases)} cases compiled by themselves")
             jobs += [(case, compiler, flags, case in fine) for case in cases]
         else:
             print(f"SKIPPED: compile_fail with {compiler}: it is not installed")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A workspace that has never heard of chorale loads it, builds ten lines with @chorale//:chorale, and runs them.
+# A workspace that has never heard of chorale loads it, builds a program with @chorale//:chorale, and trains with it.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
@@ -36,19 +36,33 @@ cat > "$consumer/workspace/main.cpp" << 'END'
 #include <chorale/chorale.hpp>
 
 #include <iostream>
+#include <vector>
+
+using namespace chorale;
+
+struct Line : nn::Sequential<nn::Input<1>, nn::Dense<1, nn::Initializer<Init::zeros>>> {};
 
 int main() {
-  auto const device = chorale::Cpu{};
-  auto const random = chorale::Random{chorale::Seed{1}, 2};
-  std::cout << "chorale " << CHORALE_VERSION_MAJOR << " on " << device.threads() << " threads: " << random.bits(0)
-            << "\n";
+  auto const x = std::vector<float>{-2, -1, 1, 2}, y = std::vector<float>{-3, -1, 3, 5};  // y = 2 x + 1
+  auto trainer = Trainer{nn::compile<Line>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.125F}),
+                         MirroredStrategy{Cpu::logical(2)}};
+  auto const rows   = data::from_tensors(x, y, 1).batch(4);
+  auto const before = trainer.evaluate(rows).loss();
+  trainer.fit(rows, {.show = Show::nothing});
+  auto const after = trainer.evaluate(rows).loss();
+  std::cout << "chorale " << CHORALE_VERSION_MAJOR << ": loss " << before << ", after a step on "
+            << trainer.live().num_replicas() << " replicas " << after << "\n";
 }
 END
 
+# From w = b = 0 the loss is (9 + 1 + 9 + 25) / 4 = 11. Its gradient by w is 2 (-6 - 1 - 3 - 10) / 4 = -10, by b -2. With
+# w = 1.25 and b = 0.25 the loss is (0.5625 + 0 + 2.25 + 5.0625) / 4 = 1.96875.
 bazel build --noshow_progress //:main
-if [[ $("$consumer/workspace/bazel-bin/main") =~ ^chorale\ [0-9]+\ on\ [0-9]+\ threads:\ [0-9]+$ ]]; then
-  echo "PASSED: another workspace builds and runs a program with @chorale//:chorale"
+said=$("$consumer/workspace/bazel-bin/main")
+if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\.96875$ ]]; then
+  echo "PASSED: another workspace builds a program with @chorale//:chorale, which trains a step"
 else
-  echo "FAILED: another workspace builds and runs a program with @chorale//:chorale"
+  echo "it says: $said"
+  echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
   exit 1
 fi
