@@ -98,6 +98,26 @@ TEMPLATE_TEST_CASE("T1: a rank that is killed with an operation on its way is th
   CHECK(processes.exit(culprit) == 128 + SIGKILL);
 }
 
+TEMPLATE_TEST_CASE("T1: a child that a killed rank has forked does not hide its end", "[faults][processes]", TcpTransport,
+                   SharedMemoryTransport) {
+  constexpr auto ranks = 3, culprit = 1;
+  auto const transport = between_processes<TestType>(ranks, {.join = 20s});
+  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
+    auto const die = [voice] {
+      auto const child = ::fork();
+      if (child == 0)
+        for (::alarm(60);;) ::pause();                                     // it has all descriptors of its parent
+      voice.say(std::to_string(child));
+      raise(voice, SIGKILL)();
+    };
+    train(transport, ranks, rank, 0, voice, {}, rank == culprit ? std::function<void()>{die} : nullptr);
+  }};
+  auto const child = std::stoi(processes.line(culprit));
+  auto const since = std::stod(processes.line(culprit));
+  check_survivors(processes, ranks, culprit, Fault::peer_lost, since, 0, 1);
+  CHECK(::kill(child, SIGKILL) == 0);                                      // it has lived until now
+}
+
 TEMPLATE_TEST_CASE("T2: a rank that is killed between steps is the first cause, and no update comes after it",
                    "[faults][processes]", TcpTransport, SharedMemoryTransport) {
   auto const ranks     = GENERATE(2, 3, 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Trainer over TCP makes of faults: rows T23 and T27 of docs/65-robustness.md.
+// What a Trainer makes of faults: rows T23 and T27 of docs/65-robustness.md.
 #include "one_of_many.hpp"
-#include "test/support/processes.hpp"
+#include "test/faults/told.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/transport/tcp.hpp>
@@ -26,8 +26,8 @@ namespace {
 template <int Hidden>
 struct Net : nn::Sequential<nn::Input<6>, nn::Dense<Hidden>, nn::Tanh, nn::Dense<3>> {};
 
-template <int Hidden>
-auto trainer_of(TcpTransport const& transport, int ranks, Rank rank) {
+template <int Hidden, class T>
+auto trainer_of(T const& transport, int ranks, Rank rank) {
   return Trainer{nn::compile<Net<Hidden>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
                  OneOfMany{ranks, rank}, RingAllReduce{}, transport, 7};
 }
@@ -83,6 +83,22 @@ TEST_CASE("ranks that bring data of different lengths are told so, and how far e
                                      std::string{where[static_cast<std::size_t>(rank)]} + " when ") &&
                          Catch::Contains("Try: a dataset with as many batches of as many rows in every process"));
     CHECK(processes.exit(rank) == 3);
+  }
+}
+
+TEMPLATE_TEST_CASE("T27: replicas that have drifted apart are told to all ranks, which end with exit code 4",
+                   "[faults][trainer]", TcpTransport, SharedMemoryTransport) {
+  auto const ranks     = GENERATE(2, 3);
+  auto const transport = between_processes<TestType>(ranks, {.join = 20s});
+  auto processes       = Processes{ranks, [&](Rank rank, Voice) {
+    auto trainer = trainer_of<8>(transport, ranks, rank);
+    trainer.fit(batches(ranks, rank), quietly);
+    if (rank == 1) trainer.copies()[0].net.variables()[0].value[0] += 1;
+    trainer.fit(batches(ranks, rank), {.show = Show::nothing, .compare_every = 1});
+  }};
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    CHECK_THAT(processes.line(rank), Catch::Contains("replicas have drifted apart: dense/kernel"));
+    CHECK(processes.exit(rank) == 4);
   }
 }
 

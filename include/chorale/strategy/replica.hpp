@@ -161,6 +161,10 @@ class Replica {
     auto const counts = std::vector<std::size_t>(static_cast<std::size_t>(num_replicas()), n);
     auto all          = std::vector<std::uint64_t>(n * counts.size());
     all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
+    try {
+      barrier();                                                           // a rank that throws ends what others wait for
+    } catch (PeerLost const&) {                                            // then it has passed here, and has the same
+    }
     detail::throw_diverged(variables_, all);
   }
 
