@@ -27,7 +27,7 @@
 namespace chorale::detail {
 
 /// A communicator of its own, over which ranks say why they stop, those that have waited for a while in which operation
-/// they are, and those that end after which: so also ranks find that they differ which wait for different messages.
+/// they are, and those that close() after which: so also ranks find that they differ which wait for different messages.
 ///
 /// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
 class MpiVoice {
@@ -45,9 +45,7 @@ class MpiVoice {
   ~MpiVoice() {
     int over = 0;
     MPI_Finalized(&over);
-    if (over) return;
-    say_goodbye();
-    MPI_Comm_free(&control_);
+    if (!over && !lost_) MPI_Comm_free(&control_);                    // else words may come late: see say_goodbye()
   }
   MpiVoice(MpiVoice const&)            = delete;
   MpiVoice& operator=(MpiVoice const&) = delete;
@@ -94,13 +92,14 @@ class MpiVoice {
     say(peer, position, said_[(said_next_ - 1) % said_.size()]);
   }
 
-  /// This rank calls no more operations.
+  /// This rank calls no more operations, and listens until all others have said so, too: a message that comes when its
+  /// communicator has gone would be taken for one of the next.
   void say_goodbye() {
     static auto& kept = *new std::vector<std::vector<std::byte>>;     // MPI may still use it when this has gone
     if (lost_ || std::exchange(said_goodbye_, true)) return;
     kept.push_back(Farewell::after(announced_).write());
     for (Rank peer = 0; peer < size; ++peer)
-      if (peer != rank) say(peer, goodbye(), kept.back());
+      if (peer != rank) say(peer, goodbye, kept.back());
   }
 
   bool has_left(Rank peer) const { return farewells_[static_cast<std::size_t>(peer)].has_value(); }
@@ -130,16 +129,13 @@ class MpiVoice {
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
       if (status.MPI_TAG == cause) hear_cause(word);
       else if (status.MPI_TAG == position) hear_position(status.MPI_SOURCE, word);
-      else if (status.MPI_TAG == goodbye())
+      else
         farewells_[static_cast<std::size_t>(status.MPI_SOURCE)] = Farewell::parse(word);
     }
   }
 
  private:
-  enum Word { cause, position, first_goodbye };                       // tags
-
-  /// Its tag: one that comes late is of a communicator that has gone, whose number a new one may have.
-  int goodbye() const { return first_goodbye + number_ % 30'000; }
+  enum Word { cause, position, goodbye };                             // tags
 
   std::string last_text() const {
     auto const& last = announced_.at(announced_.last());
@@ -157,7 +153,7 @@ class MpiVoice {
   }
 
   /// bytes   live as long as the communicator
-  void say(Rank peer, int word, ConstBytes bytes) const {
+  void say(Rank peer, Word word, ConstBytes bytes) const {
     auto request = MPI_Request{};
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, word, control_, &request);
     MPI_Request_free(&request);
@@ -195,9 +191,6 @@ class MpiVoice {
     }
   }
 
-  inline static int connections_ = 0;                                 // of this process, as of all others
-
-  int const number_ = connections_++;
   std::function<void()> stop_;
   MPI_Comm control_ = MPI_COMM_NULL;
   Announcements announced_;
