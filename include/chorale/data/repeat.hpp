@@ -23,9 +23,6 @@ class Repeated : public Pipe<Repeated<D>> {
 
   Repeated(D from, std::size_t n) : from_{std::move(from)}, n_{n} {
     CHORALE_EXPECTS(n > 0, "repeat needs at least one pass");
-    CHORALE_EXPECTS(n <= std::numeric_limits<std::size_t>::max() / 2,
-                    "repeat takes a number of passes, got one below 0; fit goes on from pass to pass by itself, see "
-                    "FitOptions::steps_per_epoch");
   }
 
   class Stream {
@@ -89,9 +86,6 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
 
   ShuffleRepeated(Shuffled<D> from, std::size_t n) : from_{std::move(from)}, n_{n} {
     CHORALE_EXPECTS(n > 0, "repeat needs at least one pass");
-    CHORALE_EXPECTS(n <= std::numeric_limits<std::size_t>::max() / 2,
-                    "repeat takes a number of passes, got one below 0; fit goes on from pass to pass by itself, see "
-                    "FitOptions::steps_per_epoch");
   }
 
   class Stream {
