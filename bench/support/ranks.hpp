@@ -28,7 +28,7 @@ struct Repeats {
   int calls, blocks;
 
   explicit Repeats(std::size_t bytes)
-      : calls{static_cast<int>(std::clamp<std::size_t>((4 << 20) / bytes, 1, 100))},
+      : calls{static_cast<int>(std::clamp<std::size_t>((4 << 20) / std::max<std::size_t>(bytes, 1), 1, 100))},
         blocks{bytes <= 1 << 20 ? 20 : bytes <= 16 << 20 ? 10 : 5} {}
   int warm_up() const { return blocks / 4 + 1; }
 };
