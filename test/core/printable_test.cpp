@@ -18,7 +18,8 @@ TEST_CASE("a text from elsewhere is one line of printable characters", "[core][t
 TEST_CASE("a rank that is itself the culprit is not said to have lost itself", "[core][error]") {
   auto const loss = Loss{Fault::peer_stalled, 1, "gpu07", "all_reduce (sum) of 3 float, tag 7", 12, 5, "it was silent"};
   CHECK(std::string{PeerLost{0, loss}.what()} ==
-        "chorale: rank 0 lost rank 1 on gpu07 in step 5, operation 12, all_reduce (sum) of 3 float, tag 7: it was silent.");
+        "chorale: rank 0 lost rank 1 on gpu07 in step 5, operation 12, "
+        "all_reduce (sum) of 3 float, tag 7: it was silent.");
   auto mine  = loss;
   mine.fault = Fault::evicted;
   CHECK(std::string{PeerLost{1, mine}.what()} ==

@@ -80,9 +80,10 @@ TEST_CASE("T37: a rank that lacks descriptors while it trains does not notice, w
   }
 }
 
-TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and takes nobody for dead", "[faults][limits]") {
+TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and takes nobody for dead",
+          "[faults][limits]") {
   if (opens_pipes) return skip("T37, shared memory", no_descriptors);
-  auto const free      = GENERATE(0, 1, 2);                                // 2 are enough to join, and 3 to watch rank 0
+  auto const free      = GENERATE(0, 1, 2);                                // 2 are enough to join, 3 to watch rank 0
   auto const transport = between_processes<SharedMemoryTransport>(2, {.join = 20s});
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
     if (rank == 1) {
@@ -121,13 +122,15 @@ TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and ta
   }
 }
 
-TEST_CASE("T38: a full /dev/shm is told with what it has, and the ranks that wait are told at once", "[faults][limits]") {
+TEST_CASE("T38: a full /dev/shm is told with what it has, and the ranks that wait are told at once",
+          "[faults][limits]") {
   auto processes = Processes{1, [](Rank, Voice voice) {
     auto const apart = ::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
     if (!apart || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("small", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
       return voice.say("not allowed");
-    auto const transport = SharedMemoryTransport{.name = "full", .limits = {.join = 20s}, .arena = 3 << 20, .ring = 8'192};
+    auto const transport = SharedMemoryTransport{.name = "full", .limits = {.join = 20s}, .arena = 3 << 20,
+                                                 .ring = 8'192};
     auto const since     = seconds_now();
     auto ranks           = Processes{2, [&](Rank rank, Voice) {
       auto const is_there = [&] { return HostJobFile{transport.name}.prefix().processes[0].process != 0; };

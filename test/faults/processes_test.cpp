@@ -98,8 +98,8 @@ TEMPLATE_TEST_CASE("T1: a rank that is killed with an operation on its way is th
   CHECK(processes.exit(culprit) == 128 + SIGKILL);
 }
 
-TEMPLATE_TEST_CASE("T1: a child that a killed rank has forked does not hide its end", "[faults][processes]", TcpTransport,
-                   SharedMemoryTransport) {
+TEMPLATE_TEST_CASE("T1: a child that a killed rank has forked does not hide its end",
+                   "[faults][processes]", TcpTransport, SharedMemoryTransport) {
   constexpr auto ranks = 3, culprit = 1;
   auto const transport = between_processes<TestType>(ranks, {.join = 20s});
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {

@@ -56,7 +56,8 @@ inline void expect_whole(Environment const& env, std::string const& by, std::str
     list += (list.empty() ? "" : " and ") + std::string{name} + (env.has(name) ? "=" + printable(env.get(name)) : "");
   }
   if (missing.empty()) return;
-  throw BadArgument{by + ": " + here + (here.find(" and ") == here.npos ? " is" : " are") + " set without " + missing + ".",
+  throw BadArgument{by + ": " + here + (here.find(" and ") == here.npos ? " is" : " are") + " set without " + missing +
+                        ".",
                     "set all of them, or unset what another job left behind."};
 }
 

@@ -80,7 +80,8 @@ inline std::string no_descriptors_text(int error) {
   if (!is_no_descriptor(error))
     throw Error{who + " cannot see in /proc whether the processes of other ranks live: " + std::strerror(error) + "."};
   throw OutOfDescriptors{who + " has " + no_descriptors_text(error) + " to share memory with the others.",
-                         "a higher limit (ulimit -n): a rank needs one for each rank of another process, and two more."};
+                         "a higher limit (ulimit -n): a rank needs one for each rank of another process, and two "
+                         "more."};
 }
 
 /// The time at which a process started, in ticks since the host did; 0 if it has ended, also if its parent has not

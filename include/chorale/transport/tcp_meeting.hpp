@@ -243,7 +243,8 @@ class TcpMeeting {
       throw PeerLost{0, place() + ": within " + seconds_text() + " there was no answer; " + waits() + ".",
                      "the host of rank 0 there, and no firewall between."};
     if (told_->empty() || told_->front() != '+')
-      throw PeerLost{0, place() + ": " + (told_->empty() ? "the first of them has gone" : printable(told_->substr(1))) + ".",
+      throw PeerLost{0, place() + ": " +
+                            (told_->empty() ? "the first of them has gone" : printable(told_->substr(1))) + ".",
                      "look at how they ended."};
     auto hosts = std::vector<std::string>{{}};
     for (char const c : told_->substr(1)) {
