@@ -58,7 +58,7 @@ struct synchronous_servers {
 };
 struct bounded_servers {
   static constexpr auto promise = Promise::equal;
-  static constexpr int over_threads = sums_only;
+  static constexpr int over_threads = sums_and_shards;
   static auto make() {
     return ParameterServerStrategy{Cluster::local(2, 1), BoundedStaleness<0>{}, placement::RoundRobin{}};
   }
