@@ -10,9 +10,7 @@
 
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/rooted.hpp>
 #include <chorale/reduce/to_one.hpp>
-#include <chorale/transport/close.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <array>
@@ -168,26 +166,6 @@ void reduce_differently(MpiEndpoint& at, std::function<void(MpiEndpoint&, Span<f
   expect_says(error_of([&] { at.send(at.rank(), Tag{}, {}); }), "disagreed; ");
 }
 
-/// Each rank calls what `mine` says, which may only send, and ends: all get a Disagreement with both operations.
-void end_differently(MpiEndpoint& at, std::function<void(MpiEndpoint&, Span<float>)> const& mine,
-                     std::string const& sentence, std::string const& other) {
-  auto x          = std::vector<float>(20, 1.0F);
-  auto const text = error_of([&] {
-    RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum, Tag{1});
-    mine(at, x);
-    close(at);
-  });
-  expect_says(text, "disagreed; ");
-  expect_says(text, sentence);
-  expect_says(text, other);
-}
-
-void end_alike(MpiEndpoint& at) {
-  auto x = std::vector<float>(20, 1.0F);
-  broadcast(at, Span<float>{x}, at.size() - 1, Tag{1});
-  close(at);
-}
-
 void agree_on_operations(MpiEndpoint& at) {
   auto x = values_of(at.rank(), 3'000), got = std::vector<float>(3'000);
   for (std::uint32_t i = 1; i < 200; ++i) {
@@ -327,24 +305,6 @@ int main() {
       if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::min, Tag{9});
     }, "all_reduce (min) of 20000 float");
   });
-  failed += verdict("another root on one rank is a disagreement on all ranks, also in the last call", [](auto& at) {
-    end_differently(at, [](auto& me, auto x) { broadcast(me, x, me.rank() == 1 ? 1 : 0, Tag{2}); },
-                    "broadcast of 20 float from rank 1, tag 2", "broadcast of 20 float from rank 0, tag 2");
-  });
-  failed += verdict("another rank to reduce to is a disagreement on all ranks", [](auto& at) {
-    end_differently(at, [](auto& me, auto x) { reduce(me, x, Op::sum, me.rank() == 1 ? 1 : 0, Tag{2}); },
-                    "reduce (sum) of 20 float to rank 1, tag 2", "reduce (sum) of 20 float to rank 0, tag 2");
-  });
-  failed += verdict("a last call with another tag is a disagreement on all ranks", [](auto& at) {
-    end_differently(at, [](auto& me, auto x) { broadcast(me, x, 0, Tag{me.rank() == 1 ? 66U : 2U}); },
-                    "tag 66", "tag 2");
-  });
-  failed += verdict("a last call that one rank leaves out is a disagreement on all ranks", [](auto& at) {
-    end_differently(at, [](auto& me, auto x) {
-      if (me.rank() != 1) reduce(me, x.first(0), Op::sum, 1, Tag{4});      // nobody but the root waits
-    }, "ended after operation 1, all_reduce (sum) of 20 float", "reduce (sum) of 0 float to rank 1");
-  });
-  failed += verdict("ranks that close after the same calls go on", end_alike);
   failed += verdict("MPI's own all-reduce begins when all ranks are in it, or not at all", begin_native_alone);
   failed += verdict("a rank that fails is named by all others within a second", fail_alone);
   failed += verdict("a rank that stays away is named after the timeout", wait_in_vain,

@@ -10,8 +10,8 @@ namespace chorale {
 /// another one can have compared it.
 ///
 /// keeps   the endpoint is used no more, but to destroy it. Without it ranks end one by one, and of two that were in
-///         different operations only one that still waits is told. Does nothing where the transport compares nothing,
-///         or has Failures::apart
+///         different operations only one that still waits is told. Does nothing where the endpoint has no close(), or
+///         with Failures::apart
 /// throws  Disagreement on all ranks when two have not called the same operations; PeerLost
 template <Endpoint E>
 void close(E& at) {

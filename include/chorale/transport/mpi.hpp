@@ -62,9 +62,6 @@ class MpiEndpoint {
                                        how, state_->data), "MPI_Allreduce");
   }
 
-  /// See chorale::close().
-  void close() { state_->close(); }
-
   /// Ends every wait of every rank with a PeerLost that names this rank and says why.
   void fail(std::string const& why) { state_->voice.fail(why); }
 

@@ -80,41 +80,26 @@ class MpiState {
     voice.throw_if_lost();
     if (under_way_.done(ticket)) return true;
     if (++looks_ % 256 == 0) voice.listen();
-    if (looks_ % 65'536 == 0) ask(under_way_[ticket]);
     return false;
   }
 
   void wait(Ticket ticket) {
     auto patience = Patience{spins_};
-    auto deadline = Deadline::never(), question = Deadline::never();
+    auto deadline = Deadline::never(), ask = Deadline::never();
     while (!done(ticket)) {
       patience.pause();
       if (!patience.slow()) continue;
       voice.listen();
       if (deadline.at == Deadline::never().at) {
         deadline = Deadline::after(timeout_);
-        question = Deadline::after(std::min<std::chrono::nanoseconds>(timeout_ / 2, std::chrono::milliseconds{50}));
+        ask      = Deadline::after(std::min<std::chrono::nanoseconds>(timeout_ / 2, std::chrono::milliseconds{50}));
       }
-      if (question.passed()) ask(under_way_[ticket]);
+      if (ask.passed()) {
+        voice.say_position(under_way_[ticket].peer);
+        ask = Deadline::never();
+      }
       if (deadline.passed()) give_up(under_way_[ticket]);
     }
-  }
-
-  /// Returns when all ranks have called it, after the same operations.
-  void close() {
-    voice.say_goodbye();
-    auto patience       = Patience{spins_};
-    auto const deadline = Deadline::after(timeout_);
-    for (Rank peer = 0; peer < voice.size; ++peer) {
-      for (; peer != voice.rank && !voice.has_left(peer); patience.pause()) {
-        voice.throw_if_lost();
-        voice.listen();
-        if (deadline.passed()) voice.lose(peer, stalled(), "close");
-      }
-    }
-    for (Rank peer = 0; peer < voice.size; ++peer)
-      if (peer != voice.rank) voice.expect_same_end(peer);
-    voice.throw_if_lost();
   }
 
   MpiVoice voice{[this] { cancel_receives(); }};                      // first: it knows who this rank is
@@ -182,7 +167,7 @@ class MpiState {
     return head;
   }
 
-  /// The number of tags is a power of two, and MPI has 32768 at least; Open MPI has 2^30.
+  /// Tags that differ modulo 64 still do: the number of tags is a power of two, and MPI has 32768 at least.
   int fold(Tag tag) const { return static_cast<int>(static_cast<std::uint32_t>(tag) % tags_); }
 
   void count_cores() {
@@ -211,11 +196,7 @@ class MpiState {
     auto const& head  = parsed.header;
     if (parsed.result != wire::Parse::ok || bytes != wire::header_bytes + std::min(carried, head.length))
       throw LinkFault{Fault::frame_corrupt, "a message from it does not begin like one"};
-    if (head.tag != item.message.tag)
-      throw LinkFault{Fault::collective_mismatch,
-                      "rank " + std::to_string(item.peer) + " sent tag " + text_of(head.tag) + " where rank " +
-                          std::to_string(voice.rank) + " expected tag " + text_of(item.message.tag) +
-                          "; they are one to MPI, which has " + std::to_string(tags_) + " tags"};
+    if (head.tag != item.message.tag) throw_mismatch({voice.rank, item.peer}, head, item.message.announced);
     expect_same({voice.rank, item.peer}, item.message, head, head.length, false);
     if (bytes != wire::header_bytes)
       std::memcpy(item.message.left.data(), came.data() + wire::header_bytes, bytes - wire::header_bytes);
@@ -248,25 +229,16 @@ class MpiState {
     }
   }
 
-  /// Is that rank in the same operation? It has been waited for for some time.
-  void ask(Item const& item) {
-    voice.expect_left_in_same(item.peer);
-    voice.say_position(item.peer, item.message.announced);
-  }
-
-  LinkFault stalled() const {
+  [[noreturn]] void give_up(Item const& item) {
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
-    return {Fault::peer_stalled,
-            "rank " + std::to_string(voice.rank) + " waited " + std::to_string(limit) + " ms for it"};
+    auto const reason = "rank " + std::to_string(voice.rank) + " waited " + std::to_string(limit) + " ms for it";
+    voice.lose(item.peer, {Fault::peer_stalled, reason}, text_of(item));
   }
-
-  [[noreturn]] void give_up(Item const& item) { voice.lose(item.peer, stalled(), text_of(item)); }
-
-  static std::string text_of(Tag tag) { return std::to_string(static_cast<std::uint32_t>(tag)); }
 
   static std::string text_of(Item const& item) {
     if (item.message.announced.sequence != 0) return item.message.announced.operation.text();
-    return std::string{item.kind == Kind::recv ? "recv" : "send"} + ", tag " + text_of(item.message.tag);
+    return std::string{item.kind == Kind::recv ? "recv" : "send"} + ", tag " +
+           std::to_string(static_cast<std::uint32_t>(item.message.tag));
   }
 
   /// So that no message lands in memory that its owner has given up, except one that is half here already. Where MPI

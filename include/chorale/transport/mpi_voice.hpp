@@ -8,7 +8,6 @@
 #include <chorale/transport/agreement.hpp>
 #include <chorale/transport/announcements.hpp>
 #include <chorale/transport/control_payload.hpp>
-#include <chorale/transport/farewell.hpp>
 #include <chorale/transport/frame.hpp>
 #include <chorale/transport/mpi_start.hpp>
 #include <chorale/transport/operation.hpp>
@@ -26,8 +25,8 @@
 
 namespace chorale::detail {
 
-/// A communicator of its own, over which ranks say why they stop, those that have waited for a while in which operation
-/// they are, and those that close() after which: so also ranks find that they differ which wait for different messages.
+/// A communicator of its own, over which ranks say why they stop, and those that have waited for a while in which
+/// operation they are: so also ranks find that they differ which wait for different messages.
 ///
 /// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
 class MpiVoice {
@@ -39,13 +38,11 @@ class MpiVoice {
     MPI_Comm_rank(control_, &rank);
     MPI_Comm_size(control_, &size);
     positions_.resize(static_cast<std::size_t>(size));
-    told_positions_.resize(static_cast<std::size_t>(size));
-    farewells_.resize(static_cast<std::size_t>(size));
   }
   ~MpiVoice() {
     int over = 0;
     MPI_Finalized(&over);
-    if (!over && !lost_) MPI_Comm_free(&control_);                    // else words may come late: see say_goodbye()
+    if (!over) MPI_Comm_free(&control_);
   }
   MpiVoice(MpiVoice const&)            = delete;
   MpiVoice& operator=(MpiVoice const&) = delete;
@@ -63,9 +60,10 @@ class MpiVoice {
   }
 
   wire::Header header_of(Announced const& announced) const {
-    auto head = wire::Header{.from = rank};
-    describe(head, announced);
-    return head;
+    auto const& o = announced.operation;
+    return {.from = rank, .sequence = announced.sequence, .collective = o.collective, .op = o.op, .element = o.element,
+            .tag = o.tag, .count = o.count, .fingerprint = announced.fingerprint,
+            .root = o.root < wire::last_root ? o.root : wire::last_root};
   }
 
   void throw_if_lost() const {
@@ -84,40 +82,14 @@ class MpiVoice {
     if (!lost_) tell({.fault = Fault::peer_lost, .rank = rank, .reason = std::move(why)});
   }
 
-  /// Tells that rank, for which this one waits, in which operation it does; once.
-  void say_position(Rank peer, Announced const& at) {
-    if (at.sequence == 0 || std::exchange(told_positions_[static_cast<std::size_t>(peer)], at.sequence) == at.sequence)
-      return;
-    wire::write(header_of(at), said_[said_next_++ % said_.size()]);
+  /// Tells that rank in which operation this one is.
+  void say_position(Rank peer) {
+    if (announced_.last() == 0) return;
+    wire::write(header_of(announced_.at(announced_.last())), said_[said_next_++ % said_.size()]);
     say(peer, position, said_[(said_next_ - 1) % said_.size()]);
   }
 
-  /// This rank calls no more operations, and listens until all others have said so, too: a message that comes when its
-  /// communicator has gone would be taken for one of the next.
-  void say_goodbye() {
-    static auto& kept = *new std::vector<std::vector<std::byte>>;     // MPI may still use it when this has gone
-    if (lost_ || std::exchange(said_goodbye_, true)) return;
-    kept.push_back(Farewell::after(announced_).write());
-    for (Rank peer = 0; peer < size; ++peer)
-      if (peer != rank) say(peer, goodbye, kept.back());
-  }
-
-  bool has_left(Rank peer) const { return farewells_[static_cast<std::size_t>(peer)].has_value(); }
-
-  /// throws  Disagreement when a rank that has left, and is waited for, was in another operation
-  void expect_left_in_same(Rank peer) {
-    if (!has_left(peer)) return;
-    if (auto const fault = farewells_[static_cast<std::size_t>(peer)]->first_difference({rank, peer}, announced_))
-      lose(peer, *fault, last_text());
-  }
-
-  /// throws  Disagreement when a rank that has left has not called the operations that this one has, which leaves, too
-  void expect_same_end(Rank peer) {
-    if (auto const fault = farewells_[static_cast<std::size_t>(peer)]->difference({rank, peer}, announced_))
-      lose(peer, *fault, last_text());
-  }
-
-  /// What other ranks have said: that they cannot go on, where they are, or that they end.
+  /// What other ranks have said: that they cannot go on, or where they are.
   void listen() {
     for (;;) {
       int flag = 0, bytes = 0;
@@ -128,19 +100,12 @@ class MpiVoice {
       auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
       if (status.MPI_TAG == cause) hear_cause(word);
-      else if (status.MPI_TAG == position) hear_position(status.MPI_SOURCE, word);
-      else
-        farewells_[static_cast<std::size_t>(status.MPI_SOURCE)] = Farewell::parse(word);
+      else hear_position(status.MPI_SOURCE, word);
     }
   }
 
  private:
-  enum Word { cause, position, goodbye };                             // tags
-
-  std::string last_text() const {
-    auto const& last = announced_.at(announced_.last());
-    return last.sequence == 0 ? std::string{} : last.operation.text();
-  }
+  enum Word { cause, position };                                      // tags
 
   /// In words that fit into a message.
   void tell(Loss const& loss) {
@@ -196,9 +161,6 @@ class MpiVoice {
   Announcements announced_;
   std::vector<wire::Header> positions_;                               // [rank] where each said it was; 0: nothing said
   bool heard_positions_ = false;
-  std::vector<std::uint64_t> told_positions_;                         // [rank] the operation that each was told last
-  std::vector<std::optional<Farewell>> farewells_;                    // [rank] of those that have left
-  bool said_goodbye_ = false;
   std::array<wire::HeaderBytes, 64> said_{};                          // where this rank was; on their way
   std::size_t said_next_ = 0;
   std::vector<std::byte> told_;                                       // to the others, when nothing goes on

@@ -181,30 +181,13 @@ class HostSeat {
     auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
     if (quiet >= hub_.limits.stuck * (waits ? 2 : 1))
       give_up(tag, what, Fault::peer_stalled, culprit,
-              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck));
-    if (std::string_view{what}.ends_with(')') && quiet >= std::chrono::seconds{1} && waits_in_circle(peer))
-      refuse_more(what, peer);
+              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck) +
+                  (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
     if (quiet < hub_.limits.warn_stuck || vain.warned) return;
     vain.warned = true;
     detail::tell("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
                  detail::seconds_text(hub_.limits.warn_stuck) + " for rank " + std::to_string(culprit) +
                  ", which lives, in " + described_wait(tag, what));
-  }
-
-  /// Does that rank wait for this one, perhaps through others?
-  bool waits_in_circle(Rank peer) const {
-    auto rank = peer;
-    for (int i = 0; i < hub_.size && rank >= 0 && rank < hub_.size && rank != rank_; ++i)
-      rank = hub_.member(rank).waits_for.load(std::memory_order_relaxed) - 1;
-    return rank == rank_;
-  }
-
-  /// This rank waits for room that nobody can make: who could waits for it.
-  [[noreturn]] void refuse_more(char const* what, Rank peer) {
-    auto const why = "rank " + std::to_string(rank_) + " waits in " + what + " for rank " + std::to_string(peer) +
-                     ", which waits for it, too; 63 messages and 64 receives fit between two ranks";
-    fail(why);
-    throw BadArgument{why + ".", "fewer operations under way at once, or TcpTransport, which takes 1024 receives."};
   }
 
   /// Whoever waits may wait for one that waits, too: the last of them does not. A circle ends where it began.
