@@ -18,7 +18,7 @@ namespace chorale::test::nets {
 struct Plain : nn::Sequential<nn::Input<20>, nn::Dense<16>, nn::ReLU, nn::Dense<33>, nn::Tanh, nn::Dense<3>> {};
 struct Curves : nn::Sequential<nn::Input<20>, nn::GELU, nn::Dense<8>, nn::SiLU, nn::Dense<8>, nn::ELU, nn::Dense<8>,
                                nn::LeakyReLU<>, nn::Dense<8>, nn::Softplus, nn::Dense<8>, nn::Sigmoid, nn::Dropout<40>,
-                               nn::Dense<3>, nn::Softmax> {};
+                               nn::Dense<3>, nn::Softmax, nn::Dense<3>> {};
 struct Even : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                              nn::Dense<64>, nn::ReLU, nn::Dense<10>> {};
 struct Uneven : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<4, 3, nn::Same>, nn::ReLU,

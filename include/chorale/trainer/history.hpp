@@ -123,6 +123,7 @@ class History {
                           std::to_string(size()) + (empty() ? ": fit had nothing left to train here." : "."),
                       empty() ? std::string{empty_advice} : "a number below " + std::to_string(size()) + "."};
   }
+  Epoch const& at(std::size_t i) const { return (*this)[i]; }
   Epoch const& front() const { return (*this)[0]; }
   Epoch const& back() const { return (*this)[empty() ? 0 : size() - 1]; }
   Epoch& back() { return const_cast<Epoch&>(std::as_const(*this).back()); }
