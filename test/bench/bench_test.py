@@ -89,8 +89,8 @@ def check_trainer(rows):
         elif row["bench"] == "trainer/allocations per step":
             if row["measured"] != 0 or row["by_hand"] != 0:
                 complain(f"allocations per step after the first: {row['measured']}, by hand {row['by_hand']}, wanted 0")
-        elif row["measured"] != row["by_hand"]:
-            complain(f"the mean loss is {row['measured']}, by hand {row['by_hand']}")
+        elif not math.isclose(row["measured"], row["by_hand"], rel_tol=1e-3):   # sums have another order by hand
+            complain(f"the mean loss is {row['measured']}, by hand {row['by_hand']}, wanted within 0.1 %")
 
 
 def check_reduce(rows):
