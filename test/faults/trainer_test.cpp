@@ -71,10 +71,10 @@ TEST_CASE("ranks that bring data of different lengths are told so, and how far e
     auto data    = batches(2, rank);
     if (rank == 1) data.sizes.resize(7);
     if (predicts) trainer.predict(data);
-    trainer.fit(data, quietly);
+    trainer.fit(data, {.show = Show::nothing, .compare_data = predicts});    // else the first difference would be told
     trainer.evaluate(data);
   }};
-  auto const where = predicts ? std::array{"in predict", "in fit, at batch 1 of epoch 1"}
+  auto const where = predicts ? std::array{"in predict", "in fit, before its first batch"}
                               : std::array{"in fit, at batch 8 of epoch 1", "in evaluate"};
   for (Rank rank = 0; rank < 2; ++rank) {
     auto const line = processes.line(rank);

@@ -69,7 +69,9 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     if (only_serves()) return history;
     check(options);
     if constexpr (!HasServers<S>)
-      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), fit_lines(train, options));
+      if (!live_.is_all_local())
+        with_same_data([&] { expect_same_lines(live_, copies_.size(), fit_lines(train, options)); },
+                       [] { return std::string{"in fit, before its first batch"}; });
     auto audience = Audience<Fitting<M, S, R, T>, std::remove_reference_t<Callbacks>...>{
         static_cast<Fitting<M, S, R, T>&>(*this), callbacks...};
     for (auto& copy : copies_) {
