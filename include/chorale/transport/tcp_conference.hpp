@@ -279,11 +279,17 @@ class TcpConference {
     auto const& cause  = cause_.of(setup_.me());
     auto const for_all = is_for_all(cause.fault);
     for (Rank rank = 0; rank < setup_.size(); ++rank)
-      if (rank != setup_.me() && (apart_ || (!member(rank).link && (!for_all || rank == cause.rank))))
+      if (rank != setup_.me() && (apart_ || (!member(rank).link && (!for_all || never_joins(rank, cause)))))
         cause_.expect_nothing_of(rank);
     to_all([this](ControlLink& link) { send_cause(link); });
     after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
     settle_if_complete();
+  }
+
+  /// True if the rank that the cause names cannot even connect. One with another model does, and waits for this rank to
+  /// tell it so.
+  static bool never_joins(Rank rank, Loss const& cause) {
+    return rank == cause.rank && cause.fault != Fault::model_mismatch;
   }
 
   /// True if no restart helps, so that also ranks that are still to join should hear of it.
