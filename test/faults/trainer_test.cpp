@@ -75,7 +75,7 @@ TEST_CASE("ranks that bring data of different lengths are told so, and how far e
     trainer.evaluate(data);
   }};
   auto const where = predicts ? std::array{"in predict", "in fit, before its first batch"}
-                              : std::array{"in fit, at batch 8 of epoch 1", "in evaluate"};
+                              : std::array{"in fit, at batch 8 of epoch 1", "at the end of fit"};
   for (Rank rank = 0; rank < 2; ++rank) {
     auto const line = processes.line(rank);
     INFO("rank " << rank << ": " << line);

@@ -3,6 +3,7 @@
 #include "test/transport/wire_messages.hpp"
 
 #include <chorale/transport/handshake.hpp>
+#include <chorale/transport/plan_hash.hpp>
 #include <chorale/transport/plan_text.hpp>
 
 #include <catch2/catch.hpp>

@@ -109,9 +109,11 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (shown_here) line.end_epoch(shown.scores());
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last && saved) saved->finish();                               // else it might be skipped for an older one
-      if (options.checkpoint_every == 0 || is_last) save_after(epoch, options, batches, saved, audience);
+      if (options.checkpoint_every == 0 || is_last)
+        with_same_data([&] { save_after(epoch, options, batches, saved, audience); },
+                       [&] { return "in fit, after epoch " + std::to_string(epoch + 1); });
     }
-    this->expect_equal_copies();
+    with_same_data([&] { this->expect_equal_copies(); }, [] { return std::string{"at the end of fit"}; });
     if (saved) {
       saved->finish();
       saved->say_ended({.epochs = static_cast<std::uint64_t>(options.epochs),

@@ -4,10 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/transport/little_endian.hpp>
 
-#include <openssl/sha.h>
-
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -56,16 +53,6 @@ struct PlanPayload {
  private:
   static constexpr auto line_end = std::byte{'\n'};
 };
-
-/// What Identity::plan_hash is to be: SHA-256 of all lines, each with a line break.
-inline std::array<std::byte, 32> plan_hash(Span<std::string const> lines) {
-  auto text = std::string{};
-  for (auto const& line : lines) text += line + "\n";
-  auto hash = std::array<std::byte, 32>{};
-  SHA256(reinterpret_cast<unsigned char const*>(text.data()), text.size(),
-         reinterpret_cast<unsigned char*>(hash.data()));
-  return hash;
-}
 
 namespace detail {
 

@@ -7,6 +7,7 @@
 #include <chorale/device/device.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/links.hpp>
+#include <chorale/transport/plan_hash.hpp>
 #include <chorale/transport/plan_text.hpp>
 #include <chorale/transport/sealed.hpp>
 #include <chorale/transport/secret.hpp>

@@ -8,6 +8,7 @@
 #include <chorale/transport/identity.hpp>
 #include <chorale/transport/limits.hpp>
 #include <chorale/transport/little_endian.hpp>
+#include <chorale/transport/plan_hash.hpp>
 #include <chorale/transport/plan_text.hpp>
 #include <chorale/transport/proof.hpp>
 #include <chorale/transport/secret.hpp>
