@@ -87,13 +87,16 @@ void add_ours_and_limits(std::vector<Contender>& all) {
                    }});
 }
 
-void add_peers(std::vector<Contender>& all, bench::MpiPeers const& mpi) {
+void add_gloo([[maybe_unused]] std::vector<Contender>& all) {
 #ifdef CHORALE_HAVE_GLOO
   for (auto const& algorithm : bench::gloo_algorithms)
     all.push_back({"tcp", "gloo " + algorithm, Kind::peer, [=](int ranks, std::size_t bytes) {
                      return bench::gloo_reduce(algorithm, ranks, bytes);
                    }});
 #endif
+}
+
+void add_mpi(std::vector<Contender>& all, bench::MpiPeers const& mpi) {
   for (std::string const transport : {"tcp", "shared_memory", "shared_memory_own"})
     for (auto const& peer : mpi.over(transport))
       all.push_back({transport, peer.name, Kind::peer, {},
@@ -255,9 +258,10 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(flags, argc, argv);
   auto all = std::vector<Contender>{};
   add_ours_and_limits(all);
+  add_gloo(all);
   if (!key.empty()) return measure(all, key, options.ranks.front(), bytes), 0;
   auto const mpi = bench::MpiPeers{};
-  add_peers(all, mpi);
+  add_mpi(all, mpi);
   report(all, options);
   return 0;
 } catch (std::exception const& error) {
