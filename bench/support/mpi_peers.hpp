@@ -85,7 +85,8 @@ inline void compile_for(Mpi const& mpi, std::string const& source, std::string c
   else output_of("'" + mpi.prefix + "/bin/mpicxx'" + what);
 }
 
-/// Environment and options for a transport, tcp or shared_memory, and the library's names of algorithms.
+/// Environment and options for a transport, tcp or shared_memory, and the library's names of algorithms. MPICH is built
+/// for UCX or for libfabric, either of which would take shared memory where only MPICH itself is told not to.
 inline std::vector<std::pair<std::string, std::string>> ways(Mpi const& mpi, std::string const& transport) {
   auto const tcp = transport == "tcp";
   auto all       = std::vector<std::pair<std::string, std::string>>{};
@@ -100,7 +101,7 @@ inline std::vector<std::pair<std::string, std::string>> ways(Mpi const& mpi, std
   }
   if (mpi.kind == MpiKind::mpich)
     for (std::string const name : {"", "recursive_doubling", "ring", "reduce_scatter_allgather"})
-      all.emplace_back(name, (tcp ? "MPIR_CVAR_NOLOCAL=1 FI_PROVIDER=tcp " : std::string{}) +
+      all.emplace_back(name, (tcp ? "MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self FI_PROVIDER=tcp " : std::string{}) +
                                  (name.empty() ? "" : "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=" + name + " ") + "'" +
                                  mpi.prefix + "/bin/mpirun'");
   if (mpi.kind == MpiKind::intel)
