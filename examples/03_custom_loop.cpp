@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training loop of one's own: the replicas of 02_mirrored without the Trainer, with the communication in plain sight.
+// A training loop of one's own: the replicas of 02_mirrored without the Trainer; the strategy ends each step.
 // This is tf.distribute's strategy.run and strategy.reduce. The loop is the same under every strategy: with another one
 // in `strategy`, no line below it changes.
 //

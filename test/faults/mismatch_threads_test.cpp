@@ -71,7 +71,7 @@ struct Ended {
   Rank rank    = -1;                                                       // in its group
   bool keeps_x = false;                                                    // no data is touched before it is known
 
-  /// Of a Disagreement; -1 for anything else.
+  /// The fault of a Disagreement; -1 for any other error.
   int fault() const {
     try {
       if (thrown) std::rethrow_exception(thrown);

@@ -14,7 +14,7 @@ namespace chorale {
 
 /// All-reduce of memory that the other ranks cannot read: parts of it are copied where they can.
 ///
-/// Of each part of x, up to half of the endpoint's copies() long:
+/// How each part of x travels; a part is at most half as long as the endpoint's copies(), 128 KiB:
 ///
 ///   a rank copies its part                meeting 1       reads all copies, and combines them into x
 ///   the same, with 3 or more ranks        meeting 1       combines its share of all copies into its own copy

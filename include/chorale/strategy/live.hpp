@@ -111,7 +111,10 @@ class Running<S, R, T> {
     }
   }
 
-  /// The same for the replicas of this process alone: together they get all rows, whatever other processes do.
+  /// Deals out each batch of one pass over a dataset among the replicas of this process: together they get all rows,
+  /// whatever other processes do.
+  ///
+  /// epoch     which pass, 0-based: a dataset that shuffles gives another order for each
   template <Dataset Batches>
   auto distribute_here(Batches const& batches, int epoch = 0) const {
     auto here = std::vector<Rank>{};

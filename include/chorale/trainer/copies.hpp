@@ -31,7 +31,7 @@ namespace chorale::detail {
 template <class Model>
 concept RunsAhead = requires { requires Model::runs_ahead; };
 
-/// Does the strategy bring replicas together at the end of an epoch?
+/// True if the strategy brings replicas together at the end of an epoch.
 template <class S, class L, class Model>
 concept finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
   strategy.finish(replica, model);

@@ -63,8 +63,10 @@ class AnnouncementLog {
     return own.label;
   }
 
-  /// Of a message with that tag from or to that rank: the last announced operation with this tag that the rank takes
-  /// part in.
+  /// Returns the label of the operation that a message belongs to: the last one announced with this tag that `peer`
+  /// takes part in.
+  ///
+  /// peer    the rank that sends or receives the message
   Label label_of(Tag tag, Rank peer) const {
     auto const last = count();
     if (last == 0) return {};

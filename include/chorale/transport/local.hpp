@@ -303,7 +303,7 @@ class LocalEndpoint::pending {
     return true;
   }
 
-  /// Has every rank left that exposure?
+  /// True if every rank has left that exposure.
   bool is_left(std::uint64_t exposure) const {
     auto const turn = LocalHub::left(exposure);
     for (Rank rank = 0; rank < hub_->size; ++rank)

@@ -186,7 +186,8 @@ concept KnowsSubGroups = Endpoint<E> && requires(E& at, Operation const& operati
   at.announce(operation, group);
 };
 
-/// The same for an operation of some ranks, which they alone announce, in the same order.
+/// Announces an operation of a sub-group: says what the messages with operation.tag between its ranks are about. Called
+/// once by every rank of the group, and by no other, for every collective operation of the group, in the same order.
 ///
 /// operation   its root is numbered as in the group; its arguments tell the group, too
 /// keeps       a transport that listens numbers the operations of each group by themselves, from 1, so that it does not
