@@ -16,6 +16,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -184,9 +185,16 @@ TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are 
 
 TEMPLATE_TEST_CASE("a rank that waits for one that has left, in another operation, is told both", "[faults][mismatch]",
                    TcpTransport, SharedMemoryTransport) {
+  auto left       = std::atomic<bool>{false};
   auto const ends = ends_of(3, TestType{}, [&](auto& at) {                 // rank 2 sends to rank 0 only, and leaves
-    auto x = std::vector<float>(60);
+    auto const leaves = at.rank() == 2;
+    auto x            = std::vector<float>(60);
+    if (!leaves) left.wait(false);
     reduce(at, Span<float>{x}, Op::sum, at.rank() == 1 ? 1 : 0, Tag{2}, at_line);
+    if (!leaves) return;
+    { auto const gone = std::move(at); }
+    left = true;
+    left.notify_all();
   });
   CHECK_FALSE(ends[2].fault);
   for (auto const rank : {0U, 1U}) {

@@ -87,6 +87,17 @@ class Processes {
     return line;
   }
 
+  /// Reads what this process says up to that line.
+  ///
+  /// throws  Error when the process ends without it, with what it said last
+  void expect(int rank, std::string const& what) {
+    auto last = std::string{};
+    for (auto next = line(rank); next != what; next = line(rank)) {
+      if (next.empty()) throw Error{"process " + std::to_string(rank) + " ended without \"" + what + "\": " + last};
+      last = next;
+    }
+  }
+
   /// Waits for its end: the exit code, or 128 and the signal that ended it.
   int exit(int rank) {
     auto& child = of(rank);

@@ -155,7 +155,7 @@ class LocalEndpoint::pending {
       kind_ = Kind::done;
       return true;
     }
-    if (hub_->is_apart()) hub_->check(me_, peer_);
+    if (hub_->is_apart()) expect_peer();
     else if (whom() != me_ && hub_->ended(whom())) expect_over();
     return kind_ == Kind::done;
   }
@@ -336,6 +336,15 @@ class LocalEndpoint::pending {
   detail::Label label() const {
     if (kind_ == Kind::expose || kind_ == Kind::leave) return about_;
     return hub_->member(me_).announced.label_of(tag_, peer_);
+  }
+
+  /// With Failures::apart, a message that the peer took before it failed has arrived.
+  ///
+  /// throws  PeerLost when the peer is lost and did not take it
+  void expect_peer() {
+    if (!hub_->lost(me_, peer_)) return;
+    if (kind_ != Kind::send || !taken()) hub_->check(me_, peer_);
+    else kind_ = Kind::done;
   }
 
   /// The rank that is waited for has ended: what it had done before is there.
