@@ -22,16 +22,16 @@
 #include "support/our_reduce.hpp"
 #include "support/weightless.hpp"
 
-#include <chorale/reduce/advise.hpp>
 #include <chorale/observe/run_file.hpp>
 #include <chorale/observe/svg_plot.hpp>
 #include <chorale/optim/sgd.hpp>
+#include <chorale/reduce/advise.hpp>
 #include <chorale/reduce/hierarchical.hpp>
-#include <chorale/strategy/parameter_client.hpp>
-#include <chorale/strategy/parameter_server.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/strategy/parameter_server/client.hpp>
+#include <chorale/strategy/parameter_server/service.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/simulated.hpp>
-#include <chorale/transport/simulated_layers.hpp>
+#include <chorale/transport/simulated/two_level_endpoint.hpp>
 
 #include <CLI/CLI.hpp>
 

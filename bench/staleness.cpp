@@ -16,7 +16,7 @@
 
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
-#include <chorale/data/idx.hpp>
+#include <chorale/data/formats/idx.hpp>
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/dense.hpp>
@@ -25,9 +25,9 @@
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/strategy/parameter_client.hpp>
-#include <chorale/strategy/parameter_server.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/strategy/parameter_server/client.hpp>
+#include <chorale/strategy/parameter_server/service.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/simulated.hpp>
 
 #include <CLI/CLI.hpp>

@@ -12,7 +12,7 @@
 #include "support/options.hpp"
 
 #include <chorale/cluster/from_env.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/tcp.hpp>
 
 using namespace chorale;

@@ -12,7 +12,7 @@
 #include "support/options.hpp"
 
 #include <chorale/cluster/from_env.hpp>
-#include <chorale/strategy/coordinator_job.hpp>
+#include <chorale/strategy/coordinator.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <algorithm>

@@ -23,13 +23,13 @@ def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
     )
 
 def chorale_tests(together = {}, differently = {}, **kwargs):
-    """A test for each *_test.cpp of a folder; headers beside it belong to all of them.
+    """A test for each *_test.cpp of a folder and of those in it, each of another name; their headers belong to all.
 
     Half of what a compiler does for such a file are headers, and templates that its neighbours use as well: files that
     are compiled together take half the time. They share what is in a namespace without a name.
 
     together: {name of a test: its files, without _test.cpp}. differently: {name of a test: kwargs of its own}"""
-    tests = {file[:-len(".cpp")]: [file] for file in native.glob(["*_test.cpp"])}
+    tests = {file.split("/")[-1][:-len(".cpp")]: [file] for file in native.glob(["**/*_test.cpp"])}
     for name, parts in together.items():
         files = [tests.pop(part + "_test")[0] for part in parts]             # one that is not there is an error
         native.genrule(
@@ -44,7 +44,7 @@ def chorale_tests(together = {}, differently = {}, **kwargs):
     for name, srcs in tests.items():
         own = dict(kwargs, **differently.get(name, {}))
         parts = [name + "_parts"] if name in together else []
-        chorale_test(name = name, srcs = srcs + native.glob(["*.hpp"]), deps = own.pop("deps", []) + parts, **own)
+        chorale_test(name = name, srcs = srcs + native.glob(["**/*.hpp"], allow_empty = True), deps = own.pop("deps", []) + parts, **own)
 
 def _headers_of(ctx):
     sets = [library[CcInfo].compilation_context.headers for library in ctx.attr.deps]

@@ -13,14 +13,14 @@
 #include "bench/support/asked.hpp"
 #include "bench/support/report.hpp"
 
-#include <chorale/data/batch.hpp>
+#include <chorale/data/stages/batch.hpp>
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/loss.hpp>
-#include <chorale/nn/resnet.hpp>
+#include <chorale/nn/models/resnet.hpp>
 #include <chorale/optim/adam.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>
 
 #include <algorithm>

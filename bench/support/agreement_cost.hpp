@@ -4,9 +4,9 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/transport/announcement_log.hpp>
+#include <chorale/transport/common/owner_thread.hpp>
+#include <chorale/transport/common/shared_operation_log.hpp>
 #include <chorale/transport/local.hpp>
-#include <chorale/transport/owner_thread.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -6,7 +6,7 @@
 #include "our_reduce.hpp"
 
 #include <chorale/reduce/combine.hpp>
-#include <chorale/transport/simulated_model.hpp>
+#include <chorale/transport/network_model.hpp>
 
 #include <algorithm>
 #include <array>

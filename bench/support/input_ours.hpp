@@ -7,12 +7,12 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
-#include <chorale/data/example.hpp>
-#include <chorale/data/files.hpp>
-#include <chorale/data/image.hpp>
-#include <chorale/data/image_file.hpp>
-#include <chorale/data/tfrecord.hpp>
-#include <chorale/data/tfrecord_writer.hpp>
+#include <chorale/data/formats/files.hpp>
+#include <chorale/data/formats/image.hpp>
+#include <chorale/data/formats/image_file.hpp>
+#include <chorale/data/formats/tf_example.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
+#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -7,9 +7,9 @@
 #include "bare_sockets.hpp"
 
 #include <chorale/optim/sgd.hpp>
-#include <chorale/strategy/parameter_client.hpp>
-#include <chorale/strategy/parameter_server.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/strategy/parameter_server/client.hpp>
+#include <chorale/strategy/parameter_server/service.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 

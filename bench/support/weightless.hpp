@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chorale/reduce/combine.hpp>
-#include <chorale/transport/simulated_sizes.hpp>
+#include <chorale/transport/simulated/sizes_only.hpp>
 
 template <>
 inline constexpr chorale::Element chorale::element_of<chorale::Weightless> = chorale::Element::f32;

@@ -11,9 +11,9 @@
 //   test: loss 0.0279 accuracy 0.9926 (5000 images)
 #include "../support/options.hpp"
 
-#include <chorale/data/on_cuda.hpp>
+#include <chorale/data/stages/to_cuda.hpp>
 #include <chorale/device/cuda.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>
 
 #ifndef PRECISION

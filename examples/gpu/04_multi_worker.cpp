@@ -12,7 +12,7 @@
 #include <chorale/cluster/from_env.hpp>
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/staged.hpp>
 #include <chorale/transport/tcp.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include <chorale/cluster/last_words.hpp>
+#include <chorale/cluster/exit_report.hpp>
 
 #include <CLI/CLI.hpp>
 

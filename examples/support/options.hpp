@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
-#include <chorale/data/image.hpp>
+#include <chorale/data/formats/image.hpp>
 
 #include <cstdio>
 #include <cstddef>

@@ -18,7 +18,7 @@
 #include <chorale/device/cpu.hpp>
 #include <chorale/device/device.hpp>
 
-#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/shape.hpp>
@@ -32,7 +32,7 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
-#include <chorale/data/idx.hpp>
+#include <chorale/data/formats/idx.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/loss_scaled.hpp>
@@ -42,11 +42,13 @@
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives.hpp>
+#include <chorale/reduce/collectives/sparse_rows.hpp>
+#include <chorale/reduce/collectives/sub_endpoint.hpp>
+#include <chorale/reduce/compressed.hpp>
 #include <chorale/reduce/copied.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/hierarchical.hpp>
-#include <chorale/reduce/links.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/pairwise.hpp>
@@ -54,12 +56,10 @@
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/sparse.hpp>
-#include <chorale/reduce/sub_group.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/reduce/top_k.hpp>
+#include <chorale/reduce/topology.hpp>
 #include <chorale/reduce/tree.hpp>
-#include <chorale/reduce/wire.hpp>
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/batch_norm.hpp>
@@ -83,7 +83,7 @@
 #include <chorale/strategy/strategy.hpp>
 
 #include <chorale/trainer/callbacks.hpp>
-#include <chorale/trainer/follow.hpp>
+#include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

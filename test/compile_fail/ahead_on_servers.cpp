@@ -1,7 +1,7 @@
 // ahead_on_servers.cpp   expect: chorale: under ParameterServerStrategy no gradients leave ahead of the others
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;
 

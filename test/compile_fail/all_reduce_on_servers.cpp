@@ -1,7 +1,7 @@
 // all_reduce_on_servers.cpp   expect: chorale: under ParameterServerStrategy no replica all-reduces gradients
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;
 

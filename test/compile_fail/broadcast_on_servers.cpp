@@ -1,7 +1,7 @@
 // broadcast_on_servers.cpp   expect: chorale: under ParameterServerStrategy workers send each other nothing
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,6 @@
 // mean_of_doubles.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/tensor/synced.hpp>
+#include <chorale/tensor/synced_variable.hpp>
 
 using namespace chorale;
 

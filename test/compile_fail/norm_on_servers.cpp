@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 #include <chorale/nn/batch_norm.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;
 

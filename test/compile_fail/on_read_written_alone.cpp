@@ -1,6 +1,6 @@
 // on_read_written_alone.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/tensor/synced.hpp>
+#include <chorale/tensor/synced_variable.hpp>
 
 using namespace chorale;
 

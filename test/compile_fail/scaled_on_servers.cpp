@@ -1,7 +1,7 @@
 // scaled_on_servers.cpp   expect: chorale: optim::LossScaled does not run under ParameterServerStrategy
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;
 

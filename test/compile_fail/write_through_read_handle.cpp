@@ -1,6 +1,6 @@
 // write_through_read_handle.cpp   expect: chorale: a ReadHandle only reads
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/tensor/synced.hpp>
+#include <chorale/tensor/synced_variable.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,6 @@
 // write_through_write_handle.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/tensor/synced.hpp>
+#include <chorale/tensor/synced_variable.hpp>
 
 using namespace chorale;
 

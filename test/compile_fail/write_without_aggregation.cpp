@@ -1,6 +1,6 @@
 // write_without_aggregation.cpp   expect: chorale: replicas write values to a variable without aggregation
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/tensor/synced.hpp>
+#include <chorale/tensor/synced_variable.hpp>
 
 using namespace chorale;
 

@@ -19,7 +19,7 @@ sys.path.append("test/support")
 from one_program import WHOLE_WAY, errors_with_places
 
 PAGE = pathlib.Path("docs/30-compose.md").read_text()
-INCLUDES = ["chorale/chorale.hpp", "chorale/strategy/parameter_server_strategy.hpp", "chorale/transport/layered.hpp",
+INCLUDES = ["chorale/chorale.hpp", "chorale/strategy/parameter_server.hpp", "chorale/transport/layered.hpp",
             "chorale/transport/shared_memory.hpp", "chorale/transport/tcp.hpp"]
 
 # The C++ of what the page has in short.

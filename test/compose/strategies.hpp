@@ -5,7 +5,7 @@
 
 #include <chorale/chorale.hpp>
 #include <chorale/placement/partitioned.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 namespace strategies {
 

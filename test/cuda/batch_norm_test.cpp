@@ -5,7 +5,7 @@
 #include "test/cuda/same.hpp"
 #include "test/strategy/batch_norm.hpp"
 
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 
 #include <catch2/catch.hpp>
 

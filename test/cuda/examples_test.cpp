@@ -5,9 +5,9 @@
 #include "test/cuda/device.hpp"
 
 #include <chorale/cluster/from_env.hpp>
-#include <chorale/data/on_cuda.hpp>
+#include <chorale/data/stages/to_cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>
 #include <chorale/transport/staged.hpp>
 #include <chorale/transport/tcp.hpp>

@@ -6,7 +6,7 @@
 #include "test/support/folder.hpp"
 
 #include <chorale/device/cuda_stream.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>
 
 #include <catch2/catch.hpp>

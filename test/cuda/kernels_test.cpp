@@ -10,7 +10,7 @@
 #include <chorale/nn/loss.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -8,7 +8,7 @@
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/own_thread.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/nccl.hpp>
 

@@ -4,9 +4,9 @@
 #include "test/cuda/device.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/data/on_cuda.hpp>
+#include <chorale/data/stages/to_cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 
 #include <catch2/catch.hpp>
 

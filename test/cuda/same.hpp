@@ -3,11 +3,11 @@
 // A model on a GPU beside the same model on the CPU.
 #pragma once
 
-#include <chorale/data/batch.hpp>
+#include <chorale/data/stages/batch.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/metric.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cpu/all.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 
 #include <catch2/catch.hpp>
 

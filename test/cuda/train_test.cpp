@@ -5,7 +5,7 @@
 #include "test/cuda/device.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/tensor/ops_cuda.hpp>
+#include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>
 
 #include <catch2/catch.hpp>

@@ -2,7 +2,7 @@
 #include "folder.hpp"
 
 #include <chorale/data/auto_shard.hpp>
-#include <chorale/data/files.hpp>
+#include <chorale/data/formats/files.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,8 +4,8 @@
 
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
-#include <chorale/data/files.hpp>
-#include <chorale/data/interleave.hpp>
+#include <chorale/data/formats/files.hpp>
+#include <chorale/data/stages/interleave.hpp>
 
 #include <catch2/catch.hpp>
 

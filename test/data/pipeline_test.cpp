@@ -3,11 +3,11 @@
 #include "sources.hpp"
 
 #include <chorale/data/digits.hpp>
-#include <chorale/data/example.hpp>
-#include <chorale/data/files.hpp>
-#include <chorale/data/image.hpp>
-#include <chorale/data/tfrecord.hpp>
-#include <chorale/data/tfrecord_writer.hpp>
+#include <chorale/data/formats/files.hpp>
+#include <chorale/data/formats/image.hpp>
+#include <chorale/data/formats/tf_example.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
+#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <catch2/catch.hpp>
 

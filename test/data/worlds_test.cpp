@@ -4,10 +4,10 @@
 #include "folder.hpp"
 #include "sources.hpp"
 
-#include <chorale/data/tfrecord.hpp>
-#include <chorale/data/tfrecord_writer.hpp>
-#include <chorale/strategy/distributed.hpp>
-#include <chorale/trainer/epochs.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
+#include <chorale/data/formats/tfrecord_writer.hpp>
+#include <chorale/strategy/runtime/distributed_batches.hpp>
+#include <chorale/trainer/epoch_batches.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/30-compose.md has tables and sentences that are taken from the code. This asks the compiler again, and compares.
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/shared_memory.hpp>

@@ -2,8 +2,8 @@
 // Ranks that call different things, and ranks that are none: rows T22 and T24 to T26 of docs/65-robustness.md.
 #include "test/faults/told.hpp"
 
-#include <chorale/reduce/barrier.hpp>
-#include <chorale/reduce/rooted.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
+#include <chorale/reduce/collectives/broadcast.hpp>
 
 #include <string>
 #include <utility>

@@ -5,11 +5,11 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
-#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
+#include <chorale/reduce/collectives/broadcast.hpp>
+#include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/direct.hpp>
-#include <chorale/reduce/gather.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/rooted.hpp>
 #include <chorale/transport/close.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>

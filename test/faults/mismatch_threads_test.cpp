@@ -3,16 +3,16 @@
 // announce, among all ranks and within a sub-group. Between
 // processes: agreement_test.cpp.
 #include <chorale/core/threads.hpp>
-#include <chorale/reduce/all_to_all.hpp>
-#include <chorale/reduce/barrier.hpp>
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/collectives/all_to_all.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
+#include <chorale/reduce/collectives/broadcast.hpp>
+#include <chorale/reduce/collectives/gather_scatter.hpp>
+#include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/reduce/direct.hpp>
-#include <chorale/reduce/gather.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/rooted.hpp>
-#include <chorale/reduce/sub_group.hpp>
 #include <chorale/reduce/tree.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/faulty.hpp>

@@ -4,8 +4,8 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/tcp_address.hpp>
-#include <chorale/transport/tcp_socket.hpp>
+#include <chorale/transport/tcp/address.hpp>
+#include <chorale/transport/tcp/socket.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

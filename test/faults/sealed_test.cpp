@@ -5,8 +5,8 @@
 
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/to_one.hpp>
-#include <chorale/transport/frame.hpp>
 #include <chorale/transport/tcp.hpp>
+#include <chorale/transport/wire/frame.hpp>
 
 #include <catch2/catch.hpp>
 

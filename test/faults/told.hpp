@@ -5,9 +5,9 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/transport/limits.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
+#include <chorale/transport/timeouts.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 #include "test/fuzz/memory_file.hpp"
 #include "test/fuzz/property.hpp"
 
-#include <chorale/data/cifar.hpp>
+#include <chorale/data/formats/cifar.hpp>
 
 #include <algorithm>
 #include <cstddef>

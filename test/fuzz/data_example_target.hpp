@@ -3,7 +3,7 @@
 
 #include "test/fuzz/property.hpp"
 
-#include <chorale/data/example.hpp>
+#include <chorale/data/formats/tf_example.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "test/fuzz/memory_file.hpp"
 #include "test/fuzz/property.hpp"
 
-#include <chorale/data/npy.hpp>
+#include <chorale/data/formats/npy.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,8 +3,8 @@
 
 #include "test/fuzz/property.hpp"
 
-#include <chorale/transport/frame.hpp>
-#include <chorale/transport/plan_text.hpp>
+#include <chorale/transport/wire/frame.hpp>
+#include <chorale/transport/wire/plan_message.hpp>
 
 #include <algorithm>
 #include <array>

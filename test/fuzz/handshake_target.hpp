@@ -3,7 +3,7 @@
 
 #include "test/fuzz/property.hpp"
 
-#include <chorale/transport/handshake.hpp>
+#include <chorale/transport/wire/handshake.hpp>
 
 #include <algorithm>
 #include <cstddef>

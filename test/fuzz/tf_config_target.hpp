@@ -3,7 +3,7 @@
 
 #include "test/fuzz/property.hpp"
 
-#include <chorale/cluster/tf_config.hpp>
+#include <chorale/cluster/resolvers/tf_config.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""headers_test.py FOLDER FLAGS...: every header of include/chorale/FOLDER compiles alone, without a warning.
+"""headers_test.py FOLDER FLAGS...: every header of include/chorale/FOLDER, and of the folders in it, compiles alone,
+without a warning.
 
 FOLDER is "." for the headers beside the folders.
 
@@ -63,7 +64,8 @@ def complaint(chain, flags):
 
 
 def main(folder, *flags):
-    headers = sorted(str(path.relative_to("include")) for path in pathlib.Path("include/chorale", folder).glob("*.hpp"))
+    pattern = "*.hpp" if folder == "." else "**/*.hpp"
+    headers = sorted(str(path.relative_to("include")) for path in pathlib.Path("include/chorale", folder).glob(pattern))
     if not headers:
         print(f"NONE: there is no header in include/chorale/{folder}")
     failed = False

@@ -1,6 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include of every header against the table of layers: a folder includes only what is below it."""
+"""Reads every #include of every header against the table of layers: a folder includes only what is below it.
+
+A folder within a folder includes its parent and the neighbours that the second table names:
+
+    transport/  tcp/  shared_memory/  mpi/  simulated/       strategy/  coordinator/     data/  formats/
+                 │         │           │        │                            │                    │
+                 └─────────┴───────────┴────────┤                   parameter_server/          stages/
+        local/  layered/  faulty/  ───────▶  common/                         │                    │
+                                                │                        runtime/              threads/
+                                              wire/
+"""
 import pathlib
 import re
 import sys
@@ -21,32 +31,85 @@ MAY_INCLUDE = {
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
 }
+
+# Folder within a folder: its neighbours that it may include. It may always include its parent.
+NEIGHBOURS = {
+    "transport/wire": set(),
+    "transport/common": {"wire"},
+    "transport/local": {"common"},
+    "transport/layered": {"common"},
+    "transport/faulty": {"common"},
+    "transport/shared_memory": {"common", "wire"},
+    "transport/tcp": {"common", "wire"},
+    "transport/mpi": {"common", "wire"},
+    "transport/nccl": set(),
+    "transport/simulated": {"common"},
+    "reduce/collectives": set(),
+    "cluster/resolvers": set(),
+    "tensor/cpu": set(),
+    "tensor/cuda": set(),
+    "data/threads": set(),
+    "data/stages": {"threads"},
+    "data/formats": {"stages", "threads"},
+    "nn/engine": set(),
+    "nn/models": set(),
+    "strategy/runtime": set(),
+    "strategy/parameter_server": {"runtime"},
+    "strategy/coordinator": {"runtime", "parameter_server"},
+}
+
+# Libraries that only these folders may include: a program that uses no socket needs neither.
+LIBRARIES = {
+    "boost": {"transport/tcp"},
+    "openssl": {"transport/tcp", "transport/wire", "transport/secret.hpp"},
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 
+def complaint(header, target):
+    """What is wrong with a header that includes another one, both as paths in include/chorale; or nothing."""
+    folder, other = header.parts[0], target.parts[0]
+    if folder != other:
+        below = MAY_INCLUDE[folder]
+        return "" if other in below else f"{folder}/ may include {', '.join(sorted(below)) or 'nothing'}"
+    room, neighbour = header.parent.as_posix(), target.parent.as_posix()
+    if room == folder or neighbour in (room, folder):
+        return ""
+    may = NEIGHBOURS[room]
+    return "" if target.parts[1] in may else f"{room}/ may include {', '.join(sorted(may)) or 'only its parent'}"
+
+
 def complaints(header, root):
-    folder = header.parent.name
-    below = MAY_INCLUDE.get(folder, set())
+    """Every wrong #include of one header."""
+    own = header.relative_to(root / "chorale")
     for quote, path in INCLUDE.findall(header.read_text()):
+        library = path.split("/")[0]
         if quote == '"':
             yield f'includes "{path}"; write <chorale/...>'
-        elif path.startswith("chorale/") and path != "chorale/config.hpp":
-            target = path.split("/")[1]
+        elif library in LIBRARIES and not {own.as_posix(), own.parent.as_posix()} & LIBRARIES[library]:
+            yield f"includes <{path}>; only {', '.join(sorted(LIBRARIES[library]))} may include {library}"
+        elif library == "chorale" and path != "chorale/config.hpp":
             if not (root / path).is_file():
                 yield f"includes <{path}>, which does not exist"
-            elif header.parent != root / "chorale" and target != folder and target not in below:
-                yield f"includes <{path}>; {folder}/ may include {', '.join(sorted(below)) or 'nothing'}"
+            elif len(own.parts) > 1:
+                why = complaint(own, pathlib.Path(path).relative_to("chorale"))
+                if why:
+                    yield f"includes <{path}>; {why}"
 
 
 def main(root):
+    """Returns 1 if an #include is wrong."""
     headers = sorted(root.rglob("*.hpp")) + sorted(root.rglob("*.cuh"))
     wrong = 0
     for header in headers:
-        if header.parent != root / "chorale" and header.parent.name not in MAY_INCLUDE:
-            print(f"FAILED: {header}: {header.parent.name}/ is not in the table of layers")
+        own = header.relative_to(root / "chorale")
+        known = len(own.parts) == 1 or own.parts[0] in MAY_INCLUDE
+        if not known or len(own.parts) > 2 and own.parent.as_posix() not in NEIGHBOURS:
+            print(f"FAILED: {header}: {own.parent}/ is in no table of layers")
             wrong += 1
-        for complaint in complaints(header, root):
-            print(f"FAILED: {header}: {complaint}")
+            continue
+        for text in complaints(header, root):
+            print(f"FAILED: {header}: {text}")
             wrong += 1
     if not wrong:
         print(f"PASSED: {len(headers)} headers include only what is below them")

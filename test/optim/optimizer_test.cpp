@@ -4,7 +4,7 @@
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/tensor/ops_cpu.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/placement/shapes.hpp"
 
-#include <chorale/placement/moves.hpp>
+#include <chorale/placement/resharding.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 #include <chorale/reduce/advise.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/transport/simulated.hpp>
-#include <chorale/transport/simulated_layers.hpp>
-#include <chorale/transport/simulated_sizes.hpp>
+#include <chorale/transport/simulated/sizes_only.hpp>
+#include <chorale/transport/simulated/two_level_endpoint.hpp>
 
 #include <catch2/catch.hpp>
 

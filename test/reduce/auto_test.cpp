@@ -3,7 +3,7 @@
 
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
-#include <chorale/reduce/sub_group.hpp>
+#include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
 

@@ -3,7 +3,7 @@
 #include "test/support/cases.hpp"
 
 #include <chorale/reduce/auto.hpp>
-#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/copied.hpp>
 #include <chorale/transport/shared_memory.hpp>
 

@@ -3,9 +3,9 @@
 #include "test/support/on_ranks.hpp"
 
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/native.hpp>
-#include <chorale/reduce/sub_group.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/schedule.hpp>

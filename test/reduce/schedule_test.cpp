@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedules are proved while this file is compiled; and the checker is shown schedules that are wrong.
-#include <chorale/reduce/checker.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/pairwise.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/schedule_proof.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/reduce/tree.hpp>
 

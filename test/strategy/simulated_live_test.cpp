@@ -7,7 +7,7 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/simulated.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <chorale/optim/schedule.hpp>
 #include <chorale/trainer/callbacks.hpp>
-#include <chorale/trainer/follow.hpp>
+#include <chorale/trainer/evaluator.hpp>
 
 #include <catch2/catch.hpp>
 

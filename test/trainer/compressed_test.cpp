@@ -4,8 +4,8 @@
 #include "test/support/folder.hpp"
 #include "test/support/tiny.hpp"
 
+#include <chorale/reduce/compressed.hpp>
 #include <chorale/reduce/top_k.hpp>
-#include <chorale/reduce/wire.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,11 +4,11 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/observe/tally.hpp>
-#include <chorale/transport/counting.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
+#include <chorale/transport/counting.hpp>
 
 #include <catch2/catch.hpp>
 

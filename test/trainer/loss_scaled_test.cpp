@@ -5,7 +5,7 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/optim/loss_scaled.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 #include <catch2/catch.hpp>
 

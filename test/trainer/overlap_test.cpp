@@ -4,7 +4,7 @@
 // many bytes its own thread has sent by then, so that no clock is needed.
 #include "test/support/reference.hpp"
 
-#include <chorale/transport/wrapped.hpp>
+#include <chorale/transport/common/forwarding_endpoint.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -9,7 +9,7 @@
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/placement/partitioned.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/trainer/callbacks.hpp>
 
 #include <catch2/catch.hpp>

@@ -8,7 +8,7 @@
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
-#include <chorale/strategy/parameter_server_strategy.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/transport/tcp.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/transport/listening.hpp"
+#include "test/transport/tcp/listening.hpp"
 
 #include <chorale/transport/counting.hpp>
 

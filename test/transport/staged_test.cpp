@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/on_ranks.hpp"
-#include "test/transport/listening.hpp"
+#include "test/transport/tcp/listening.hpp"
 
 #include <chorale/reduce/ring.hpp>
 #include <chorale/transport/counting.hpp>

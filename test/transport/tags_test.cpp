@@ -5,11 +5,11 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
-#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/transport/announcements.hpp>
+#include <chorale/transport/common/operation_log.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 

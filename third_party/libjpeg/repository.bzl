@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# why      JPEG images: data/image_file.hpp
+# why      JPEG images: data/formats/image_file.hpp
 # home     https://libjpeg-turbo.org
 # licence  IJG and BSD-3-Clause
 load("//third_party:system.bzl", "system_package")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# why      PNG images: data/image_file.hpp
+# why      PNG images: data/formats/image_file.hpp
 # home     http://www.libpng.org
 # licence  libpng-2.0
 load("//third_party:system.bzl", "system_package")

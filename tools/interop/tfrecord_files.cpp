@@ -6,9 +6,9 @@
 //   tfrecord_files copy FROM PACKED TO  the records of a file that is packed by none, gzip or zlib, to a plain file
 //   tfrecord_files parse FROM TO        the Examples of a plain file, taken apart and put together again
 #include <chorale/core/error.hpp>
-#include <chorale/data/example.hpp>
-#include <chorale/data/tfrecord.hpp>
-#include <chorale/data/tfrecord_writer.hpp>
+#include <chorale/data/formats/tf_example.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
+#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,8 +4,8 @@
 #include <chorale/checkpoint/checkpoint_error.hpp>
 #include <chorale/checkpoint/checkpoint_name.hpp>
 #include <chorale/checkpoint/checkpoint_options.hpp>
+#include <chorale/checkpoint/directory.hpp>
 #include <chorale/checkpoint/manifest.hpp>
-#include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/checkpoint/verified_file.hpp>
 #include <chorale/core/check.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/checkpoint/atomic_file.hpp>
 #include <chorale/checkpoint/dtype.hpp>
 #include <chorale/checkpoint/mapped_file.hpp>
 #include <chorale/checkpoint/safetensors_header.hpp>
-#include <chorale/checkpoint/write_aside.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>

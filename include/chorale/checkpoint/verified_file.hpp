@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/checkpoint/directory.hpp>
 #include <chorale/checkpoint/manifest.hpp>
 #include <chorale/checkpoint/mapped_file.hpp>
-#include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/core/crc32c.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>

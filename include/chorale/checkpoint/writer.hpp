@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/checkpoint/block_file.hpp>
 #include <chorale/checkpoint/checkpoint_error.hpp>
 #include <chorale/checkpoint/checkpoint_name.hpp>
 #include <chorale/checkpoint/checkpoint_options.hpp>
 #include <chorale/checkpoint/checkpoint_state.hpp>
+#include <chorale/checkpoint/checksummed_file.hpp>
+#include <chorale/checkpoint/directory.hpp>
 #include <chorale/checkpoint/failpoints.hpp>
-#include <chorale/checkpoint/open_folder.hpp>
 #include <chorale/checkpoint/verified_file.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>

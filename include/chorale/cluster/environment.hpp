@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 
-#include <chorale/cluster/text.hpp>
+#include <chorale/cluster/quoted.hpp>
 
 #include <unistd.h>
 

@@ -5,10 +5,10 @@
 
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/cluster/environment.hpp>
-#include <chorale/cluster/launch.hpp>
-#include <chorale/cluster/launchers.hpp>
-#include <chorale/cluster/slurm.hpp>
-#include <chorale/cluster/tf_config.hpp>
+#include <chorale/cluster/launch_info.hpp>
+#include <chorale/cluster/resolvers/rank_launchers.hpp>
+#include <chorale/cluster/resolvers/slurm.hpp>
+#include <chorale/cluster/resolvers/tf_config.hpp>
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/data/pipe.hpp>
-#include <chorale/data/select.hpp>
+#include <chorale/data/stages/filter.hpp>
 
 #include <cstddef>
 #include <filesystem>

@@ -3,24 +3,24 @@
 
 /// The input pipeline: the concept Dataset and its words (pipe.hpp), every stage, and rows that are in memory already.
 
-#include <chorale/data/auto_tune.hpp>
-#include <chorale/data/batch.hpp>
-#include <chorale/data/cache.hpp>
-#include <chorale/data/cached_in_file.hpp>
-#include <chorale/data/generate.hpp>
-#include <chorale/data/interleave.hpp>
-#include <chorale/data/join.hpp>
-#include <chorale/data/map.hpp>
-#include <chorale/data/map_batch.hpp>
-#include <chorale/data/padded_batch.hpp>
-#include <chorale/data/parallel_map.hpp>
 #include <chorale/data/pipe.hpp>
-#include <chorale/data/prefetch.hpp>
-#include <chorale/data/repeat.hpp>
 #include <chorale/data/rows.hpp>
-#include <chorale/data/select.hpp>
-#include <chorale/data/shuffle.hpp>
-#include <chorale/data/window.hpp>
+#include <chorale/data/stages/batch.hpp>
+#include <chorale/data/stages/cache.hpp>
+#include <chorale/data/stages/concatenate.hpp>
+#include <chorale/data/stages/file_cache.hpp>
+#include <chorale/data/stages/filter.hpp>
+#include <chorale/data/stages/generator.hpp>
+#include <chorale/data/stages/interleave.hpp>
+#include <chorale/data/stages/map.hpp>
+#include <chorale/data/stages/map_batch.hpp>
+#include <chorale/data/stages/padded_batch.hpp>
+#include <chorale/data/stages/parallel_map.hpp>
+#include <chorale/data/stages/prefetch.hpp>
+#include <chorale/data/stages/repeat.hpp>
+#include <chorale/data/stages/shuffle.hpp>
+#include <chorale/data/stages/window.hpp>
+#include <chorale/data/threads/auto_tune.hpp>
 
 #include <memory>
 #include <string>

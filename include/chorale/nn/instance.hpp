@@ -3,13 +3,13 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/nn/executor.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/engine/optimizer_state.hpp>
+#include <chorale/nn/engine/queued_step.hpp>
+#include <chorale/nn/engine/sliced_executor.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
-#include <chorale/nn/queued.hpp>
-#include <chorale/nn/rule.hpp>
-#include <chorale/nn/sliced.hpp>
-#include <chorale/tensor/mark.hpp>
+#include <chorale/tensor/replica_digest.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
 

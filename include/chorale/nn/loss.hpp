@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/sum.hpp>
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include <chorale/core/host.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/event.hpp>
-#include <chorale/observe/proto_writer.hpp>
+#include <chorale/observe/protobuf_writer.hpp>
 #include <chorale/observe/run_file.hpp>
 
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/optim/schedule.hpp>
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -3,8 +3,8 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/placement/piece.hpp>
 #include <chorale/placement/sharded.hpp>
+#include <chorale/placement/variable_piece.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/placement/piece.hpp>
 #include <chorale/placement/placement.hpp>
 #include <chorale/placement/sharded.hpp>
+#include <chorale/placement/variable_piece.hpp>
 
 #include <algorithm>
 #include <concepts>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/placement/piece.hpp>
 #include <chorale/placement/placement.hpp>
+#include <chorale/placement/variable_piece.hpp>
 
 #include <algorithm>
 #include <concepts>

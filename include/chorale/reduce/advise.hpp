@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/reduce/predicted.hpp>
+#include <chorale/reduce/predict.hpp>
 
 #include <algorithm>
 #include <array>

@@ -3,15 +3,15 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/reduce/barrier.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
+#include <chorale/reduce/collectives/broadcast.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
-#include <chorale/reduce/predicted.hpp>
+#include <chorale/reduce/predict.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/reduce/rooted.hpp>
-#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/reduce/tree.hpp>
 #include <chorale/transport/transport.hpp>
 

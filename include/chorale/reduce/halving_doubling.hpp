@@ -4,7 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
 
 #include <algorithm>
 #include <cstddef>

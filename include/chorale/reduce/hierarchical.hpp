@@ -2,10 +2,10 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <concepts>

@@ -3,7 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
 
 #include <cstddef>
 

@@ -3,10 +3,10 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/pairwise.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/reduce/scheduled.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,283 +3,108 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/strategy/coordinator_closure.hpp>
-#include <chorale/strategy/coordinator_link.hpp>
-#include <chorale/strategy/coordinator_message.hpp>
-#include <chorale/strategy/coordinator_remote.hpp>
-#include <chorale/strategy/coordinator_shares.hpp>
-#include <chorale/strategy/coordinator_worker.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/nn/compile.hpp>
+#include <chorale/strategy/coordinator/coordinator.hpp>
+#include <chorale/strategy/coordinator/worker.hpp>
+#include <chorale/strategy/coordinator/worker_context.hpp>
+#include <chorale/strategy/parameter_server.hpp>
+#include <chorale/strategy/parameter_server/host.hpp>
+#include <chorale/strategy/strategy.hpp>
 #include <chorale/transport/transport.hpp>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace chorale {
 
-/// Deals out closures to workers, each to one that is free.
+/// Trains as a coordinator says: it runs on one rank, in the order that it likes, and has workers run closures.
 ///
-///   auto losses = std::vector<Remote<float>>{};
-///   for (int i = 0; i < 100; ++i) losses.push_back(coordinator.schedule(train, batches, 10));
-///   coordinator.join();
-///   auto const last = coordinator.fetch(losses.back());
+///   auto const train = Closure{"train", [](auto& here, WorkerStream<Batch>& batches, int steps) {
+///     auto loss = Sum<float>{};
+///     for (Batch batch; steps > 0 && batches.next(batch); --steps) loss += here.step(batch);
+///     return loss;
+///   }};
+///   auto const digits = PerWorkerDataset<Batch>{"digits", [&](WorkerShare s) { return rows_of(s).batch(32); }};
+///   coordinate(ParameterServerStrategy{Cluster::from_env()}, model, TcpTransport{}, std::tuple{train, digits},
+///              [&](auto& coordinator, auto& here) {
+///     auto const batches = coordinator.create_per_worker_dataset(digits);
+///     for (int i = 0; i < 100; ++i) coordinator.schedule(train, batches, 10);
+///     coordinator.join();
+///     here.pull();                                                  // the variables after all of them
+///   });
 ///
-/// ranks   0 coordinates, 1 to `workers` run closures, others are servers
-/// keeps   a closure whose worker is lost before it reported runs again on another; one result counts, of one attempt.
-///         What the lost attempt had pushed stays, each push wholly or not at all: a closure that pushes several times
-///         may so push some of it twice
-///         used by one thread, in whose calls closures are dealt out: a worker that becomes free between them waits
-/// throws  from schedule(), join(), fetch(): PeerLost when no worker is left, or a server is lost
-/// source  tf.distribute.coordinator.ClusterCoordinator
-template <class E, class Here>
-class Coordinator {
- public:
-  /// at      of rank 0; it outlives the coordinator
-  Coordinator(E& at, int workers, CoordinatorOptions options = {})
-      : at_{&at}, options_{options}, shares_{workers} {
-    CHORALE_EXPECTS(at.rank() == 0 && workers >= 1 && workers < at.size() && options.queue > 0,
-                    "rank " + std::to_string(at.rank()) + " of " + std::to_string(at.size()) + " cannot coordinate " +
-                        std::to_string(workers) + " workers: rank 0 does, and workers follow it");
-    links_.reserve(static_cast<std::size_t>(workers));
-    for (int w = 0; w < workers; ++w) links_.emplace_back(at, w + 1, options.tag);
-  }
-  ~Coordinator() {
+/// Every process runs this; which does what, the cluster says: the chief, or worker 0 where there is none, runs
+/// `program`; other workers run closures, and servers serve, until program has returned.
+///
+/// known     all closures and datasets of the program
+/// program   called as program(coordinator, here): a Coordinator, and a CoordinatedWorker that runs no closures
+/// returns   a report from each server of this process
+/// keeps     as Coordinator says, of a lost worker. The consistency is Asynchronous: closures wait for nobody
+/// throws    what program threw; BadArgument when there is no worker beside the coordinator; PeerLost in workers when
+///           the coordinator is lost, or a server
+template <placement::Sharding P, Device D, class Model, class T, class... Known, class Program>
+std::vector<ParameterReport> coordinate(ParameterServerStrategy<Asynchronous, P, D> const& strategy, Model const& model,
+                                        T transport, std::tuple<Known...> const& known, Program&& program,
+                                        Seed seed = {}) {
+  using S = ParameterServerStrategy<Asynchronous, P, D>;
+  static_assert(nn::ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs input, output and "
+                                       "instantiate(device, seed). See nn::compile");
+  static_assert(Transport<T> && Spares<T, S>, "chorale: over this Transport all ranks fail together, but a lost worker "
+                                              "of a coordinator is only missed. Use TcpTransport or "
+                                              "SharedMemoryTransport, or LocalTransport for threads. See "
+                                              "docs/30-compose.md");
+  using E    = typename T::endpoint;
+  using Here = CoordinatedWorker<Model, D, E>;
+  auto const workers = strategy.cluster().workers() - 1;
+  CHORALE_EXPECTS(workers >= 1, "a coordinator needs workers beside it, but " + strategy.cluster().found_in() +
+                                    " names 1 task that is the chief or a worker, and that one coordinates");
+  S::prepare(transport);
+  auto endpoints = transport.connect(strategy.tasks());
+  auto host      = ParameterHost<E>{};                                     // ends after the workers have left
+  auto here      = std::vector<std::unique_ptr<Here>>{};
+  for (auto& at : endpoints)
+    if (at.rank() <= workers)
+      here.push_back(std::make_unique<Here>(model, strategy.worker_devices(), seed, at, workers));
+  auto const shards = strategy.shards(Model::plan, decltype(model.optimizer)::slots, 1);
+  host.serve(strategy, model, seed, Span<E>{endpoints}.subspan(here.size()), shards);
+
+  auto const run = [&](std::size_t i) {
+    auto& at = endpoints[i];
     try {
-      leave();
+      auto const scope = typename D::Scope{here[i]->devices().front()};
+      here[i]->connect(shards, strategy.options());
+      if (at.rank() == 0) {
+        auto coordinator = Coordinator<E, Here>{at, workers};
+        program(coordinator, *here[i]);
+        coordinator.leave();
+      } else {
+        ClosureWorker{at, *here[i], known}.serve();
+      }
+      here[i]->leave();
     } catch (std::exception const& error) {
-      fail(*at_, error.what());                                            // before memory goes that others may touch
+      fail(at, error.what());
+      throw;
     }
+  };
+  if (!here.empty()) {
+    auto threads = std::vector<NamedThread>{};
+    for (std::size_t i = 1; i < here.size(); ++i)
+      threads.emplace_back("worker " + std::to_string(endpoints[i].rank()), [&run, i] {
+        try {
+          run(i);
+        } catch (std::exception const&) {                                  // a worker is lost: the coordinator goes on
+        }
+      });
+    run(0);
   }
-  Coordinator(Coordinator const&)            = delete;
-  Coordinator& operator=(Coordinator const&) = delete;
-
-  int workers() const { return static_cast<int>(links_.size()); }          // at first
-  int lost() const {                                                       // of them
-    return static_cast<int>(std::ranges::count_if(links_, &Link::lost));
-  }
-  std::uint64_t repeated() const { return repeated_; }                     // attempts that were lost with their worker
-
-  /// Has a closure run once on any worker.
-  ///
-  /// arguments   as the closure has them behind `here`; a handle where it has a stream
-  template <class F, class... Args>
-  auto schedule(Closure<F> const& closure, Args const&... arguments) {
-    using Signature  = detail::SignatureOf<F, Here>;
-    using Parameters = typename Signature::parameters;
-    using Result     = std::decay_t<typename Signature::result>;
-    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args),
-                  "chorale: schedule() takes the closure, and the arguments that it has behind `here`, as many");
-    static_assert(std::is_void_v<Result> || detail::Travels<Result>,
-                  "chorale: the result of a closure travels by message: plain data, or std::string or std::vector of "
-                  "it");
-    auto task = std::make_shared<detail::ClosureTask>();
-    task->name            = closure.name();
-    task->request.closure = closure.id();
-    pack(*task, static_cast<Parameters*>(nullptr), arguments...);
-    add(task);
-    return Remote<Result>{std::move(task)};
-  }
-
-  /// Gives each worker its own share of a dataset, to be had as a stream by closures.
-  template <class Element>
-  PerWorkerHandle<Element> create_per_worker_dataset(PerWorkerDataset<Element> const& dataset) {
-    return PerWorkerHandle<Element>{shares_.add_dataset(dataset.id(), dataset.name())};
-  }
-
-  /// True when no closure waits or runs.
-  bool done() {
-    while (look()) {}
-    return waiting_.empty() && !running();
-  }
-
-  /// Waits until all closures have run.
-  ///
-  /// throws  what the first closure threw that failed, with its name, once those that ran with it have ended. Closures
-  ///         that had not begun are cancelled, also what is scheduled before join(); then it can go on
-  void join() {
-    await([&] { return waiting_.empty() && !running(); });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-
-  /// Waits for one result, while others run.
-  ///
-  /// throws  what the closure threw; Error when it was cancelled
-  template <class R>
-  R fetch(Remote<R> const& remote) {
-    auto const& task = *remote.task_;
-    await([&] { return task.settled(); });
-    if (task.error) std::rethrow_exception(task.error);
-    if constexpr (!std::is_void_v<R>) return detail::Unpacked{task.result}.template take<R>();
-  }
-  template <class R>
-  std::vector<R> fetch(std::vector<Remote<R>> const& remotes) {
-    auto values = std::vector<R>{};
-    for (auto const& remote : remotes) values.push_back(fetch(remote));
-    return values;
-  }
-
-  /// Waits for what runs, cancels what waits, and lets the workers go. The last call; the destructor does it otherwise.
-  void leave() {
-    if (std::exchange(left_, true)) return;
-    cancel("the coordinator took leave");
-    await([&] { return !running(); });
-    for (auto& link : links_) link.leave();
-    await([&] { return !running(); });
-  }
-
- private:
-  using Link = detail::ClosureLink<E>;
-  using Task = std::shared_ptr<detail::ClosureTask>;
-
-  template <class... P, class... Args>
-  void pack(detail::ClosureTask& task, std::tuple<P...>*, Args const&... arguments) {
-    auto packed = detail::Packed{};
-    (pack_one<P>(task, packed, arguments), ...);
-    task.arguments = std::move(packed.bytes);
-    CHORALE_EXPECTS(task.arguments.size() <= detail::closure_limit,
-                    "the arguments of closure \"" + task.name + "\" have " + std::to_string(task.arguments.size()) +
-                        " bytes; at most " + std::to_string(detail::closure_limit) + " travel");
-  }
-
-  template <class P, class A>
-  void pack_one(detail::ClosureTask& task, detail::Packed& packed, A const& argument) {
-    if constexpr (detail::StreamOf<P>::value) {
-      static_assert(std::is_same_v<A, PerWorkerHandle<typename detail::StreamOf<P>::element>>,
-                    "chorale: where a closure has a WorkerStream<Element>&, schedule() takes what "
-                    "create_per_worker_dataset() returned for a PerWorkerDataset<Element>");
-      CHORALE_EXPECTS(task.data.size() < detail::most_datasets && argument.index_ < shares_.datasets(),
-                      "closure \"" + task.name + "\" has more than " + std::to_string(detail::most_datasets) +
-                          " streams, or one of another coordinator");
-      task.data.push_back(argument.index_);
-    } else {
-      using Value = std::decay_t<P>;
-      static_assert(detail::Travels<Value> && std::is_convertible_v<A const&, Value>,
-                    "chorale: an argument of a closure travels by message: plain data, or std::string or std::vector "
-                    "of it, that converts to the type of its parameter");
-      packed.put(static_cast<Value>(argument));
-    }
-  }
-
-  void add(Task const& task) {
-    CHORALE_EXPECTS(!left_, "closure \"" + task->name + "\" was scheduled after the coordinator had taken leave");
-    await([&] { return error_ || waiting_.size() < options_.queue; });
-    if (error_) return cancel(*task, "another one failed before join()");
-    waiting_.push_back(task);
-    while (look()) {}
-  }
-
-  bool running() const { return std::ranges::any_of(links_, &Link::busy); }
-
-  template <class Done>
-  void await(Done&& done) {
-    for (auto idle = detail::Idle{};;) {
-      while (look()) idle.busy();
-      if (done()) return;
-      idle.rest_at(*at_);
-    }
-  }
-
-  /// Brings forward what is under way, and deals out what waits; true when there was something to do.
-  bool look() {
-    auto moved = false;
-    for (auto& link : links_) {
-      if (link.lost()) continue;
-      moved |= link.advance();
-      if (link.busy()) continue;
-      auto const task = link.take();
-      if (link.lost()) lose(link, task);
-      else if (task) settle(link, *task);
-    }
-    if (!waiting_.empty() && lost() == workers()) give_up();
-    for (auto& link : links_) {
-      if (waiting_.empty() || link.lost() || link.busy()) continue;
-      begin(link, waiting_.front());
-      waiting_.pop_front();
-      moved = true;
-    }
-    expect_servers();
-    return moved;
-  }
-
-  void begin(Link& link, Task const& task) {
-    task->request.number = ++number_;
-    shares_.begin(*task, link.worker());
-    link.begin(task);
-  }
-
-  void settle(Link& link, detail::ClosureTask& task) {
-    auto const& reply = link.reply();
-    shares_.taken(task, reply.data);
-    if (reply.failed == 0) {
-      task.stage = detail::ClosureStage::done;
-      return;
-    }
-    task.stage = detail::ClosureStage::failed;
-    task.error = detail::error_from(reply.failed, "closure \"" + task.name + "\" failed on worker " +
-                                                      std::to_string(link.worker()),
-                                    {reinterpret_cast<char const*>(task.result.data()), task.result.size()});
-    if (!error_) error_ = task.error;
-    cancel("closure \"" + task.name + "\" failed before it began");
-  }
-
-  /// A worker is gone: what it ran waits again, first of all, and others take over its shares of the data.
-  void lose(Link& link, Task const& task) {
-    last_lost_ = link.worker();
-    if (task) {
-      ++repeated_;
-      shares_.lost(*task);
-      task->stage = detail::ClosureStage::waiting;
-      if (error_ || left_) cancel(*task, "its worker was lost");
-      else waiting_.push_front(task);
-    }
-    shares_.take_over(link.worker(), [&](int w) { return !links_[static_cast<std::size_t>(w)].lost(); });
-  }
-
-  void cancel(detail::ClosureTask& task, std::string const& why) {
-    task.stage = detail::ClosureStage::cancelled;
-    task.error = std::make_exception_ptr(Error{"closure \"" + task.name + "\" was cancelled: " + why + "."});
-  }
-  void cancel(std::string const& why) {
-    for (auto const& task : waiting_) cancel(*task, why);
-    waiting_.clear();
-  }
-
-  [[noreturn]] void give_up() {
-    expect_servers();
-    auto const& last = links_[static_cast<std::size_t>(last_lost_)];
-    throw PeerLost{last_lost_ + 1, "all " + std::to_string(workers()) + " workers are lost, and closure \"" +
-                                       waiting_.front()->name + "\" waits, with " +
-                                       std::to_string(waiting_.size() - 1) + " behind it. The last one: " + last.why(),
-                   "a restart from the last checkpoint; more workers."};
-  }
-
-  /// throws  PeerLost when a rank behind the workers is gone
-  void expect_servers() {
-    for (Rank rank = workers() + 1; rank < at_->size(); ++rank)
-      if (detail::knows_lost(*at_, rank))
-        throw PeerLost{rank, "server " + std::to_string(rank - workers() - 1) + " of " +
-                                 std::to_string(at_->size() - workers() - 1) + " (rank " + std::to_string(rank) +
-                                 ") is gone, and its shard of the variables with it.",
-                       "a restart of all ranks from the last checkpoint."};
-  }
-
-  E* at_;
-  CoordinatorOptions options_;
-  std::vector<Link> links_;                                                // [worker]
-  std::deque<Task> waiting_;
-  detail::WorkerShares shares_;
-  std::uint64_t number_ = 0, repeated_ = 0;
-  std::exception_ptr error_;                                               // the first, for join()
-  int last_lost_ = 0;                                                      // worker
-  bool left_     = false;
-};
+  here.clear();
+  return host.wait();
+}
 
 }  // namespace chorale

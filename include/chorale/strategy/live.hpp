@@ -8,12 +8,12 @@
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/strategy/distributed.hpp>
-#include <chorale/strategy/live_parts.hpp>
 #include <chorale/strategy/replica.hpp>
-#include <chorale/strategy/shares.hpp>
+#include <chorale/strategy/runtime/batch_shares.hpp>
+#include <chorale/strategy/runtime/distributed_batches.hpp>
+#include <chorale/strategy/runtime/live_parts.hpp>
+#include <chorale/strategy/runtime/replica_threads.hpp>
 #include <chorale/strategy/strategy.hpp>
-#include <chorale/strategy/team.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/transport/transport.hpp>
 

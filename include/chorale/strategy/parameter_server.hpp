@@ -1,347 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0
-// A little over 300 lines: one class, whose stages share a worker's session.
 #pragma once
 
+#include <chorale/cluster/cluster.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/placement/layout.hpp>
+#include <chorale/placement/sharded.hpp>
 #include <chorale/strategy/consistency.hpp>
-#include <chorale/strategy/parameter_in_place.hpp>
-#include <chorale/strategy/parameter_message.hpp>
-#include <chorale/strategy/parameter_rounds.hpp>
-#include <chorale/strategy/parameter_session.hpp>
-#include <chorale/strategy/parameter_shard.hpp>
-#include <chorale/strategy/parameter_transfer.hpp>
-#include <chorale/strategy/parameter_update.hpp>
-#include <chorale/transport/transport.hpp>
+#include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/parameter_server/host.hpp>
+#include <chorale/strategy/parameter_server/replica.hpp>
+#include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace chorale {
 
-/// One server: holds a shard of the variables, and applies what workers push to it with an optimizer of its own.
+/// Variables on servers, computing on workers: each variable, or piece of one, lives on one server, beside its slots of
+/// the optimizer. Every process runs the same program; which of them is a server the cluster says, and there fit()
+/// serves until all workers have ended.
 ///
-///   auto service = ParameterService{at, Synchronous{}, optim::Adam{}, shards, variables.values};
-///   service.serve();                                      until every worker has left, or is lost
+///   ParameterServerStrategy{Cluster::from_env()}                                        asynchronous
+///   ParameterServerStrategy{Cluster::from_env(), BoundedStaleness<4>{}}                 workers at most 4 steps apart
+///   ParameterServerStrategy{Cluster::from_env(), Synchronous{}, placement::Partitioned<FixedShards<2>>{}}
+///   ParameterServerStrategy{Cluster::from_env(), Asynchronous{}, placement::GreedyByBytes{}, Cpu::split(2)}
+///                                                                                       two devices in each worker
 ///
-/// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
-///         worker is only missed. What no client sends is refused, and its sender not heard again
-/// order   of Consistency
-/// cost    one thread; of each worker as many shards as it may have clocks under way, and one of each version that is
-///         read. The endpoint's memory() is taken for values
-/// throws  BadArgument from the constructor: shards, clipping or spares that do not fit; from serve() PeerLost when the
-///         endpoint itself cannot go on
-/// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
-template <Consistency C, optim::Optimizer O, Endpoint E>
-class ParameterService {
+/// ranks   replicas of the workers, those of worker w with d devices from w · d on; then servers
+/// keeps   what Consistency says, of workers: the replicas of one worker are one, whose gradients are one push.
+///         Gradients are means over the rows of their push, or of their round
+/// throws  BadArgument when the cluster has no server; PeerLost when a server fails: it names the shard. A lost worker is
+///         only missed
+/// source  Li et al., OSDI 2014; tf.distribute.ParameterServerStrategy
+template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes, Device D = DefaultDevice>
+class ParameterServerStrategy {
  public:
-  /// at        of W workers, then servers; this rank is one of these
-  /// initial   the flat buffer of all variables, equal on all ranks
-  ParameterService(E& at, C, O rule, ParameterShards const& shards, Span<float const> initial,
-                   ParameterOptions options = {})
-      : at_{&at}, options_{options},
-        shard_{std::move(rule), shards, server_of(at, shards), initial, detail::readable(at)},
-        rounds_{shards.workers()}, reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
-    CHORALE_EXPECTS(C::spares < shards.workers(), "a round that " + std::to_string(C::spares) +
-                                                      " workers may miss needs more than " +
-                                                      std::to_string(shards.workers()));
-    for (Rank w = 0; w < shards.workers(); ++w) sessions_.emplace_back();
-    for (auto& session : sessions_) session.listen();
-  }
-  ParameterService(ParameterService const&)            = delete;
-  ParameterService& operator=(ParameterService const&) = delete;
+  using device      = D;
+  using placement   = P;
+  using consistency = C;
+  static constexpr bool in_lockstep = C::rounds && C::staleness == 0 && C::spares == 0;
+  template <class R>                                                      // gradients do not pass through it, but
+  static constexpr bool takes = gives_plain_sums<R> || (detail::sharded<R> && in_lockstep);   // in its order
+  template <class R, class E>
+  using replica_type = ParameterReplica<R, E>;
+  template <class E>
+  using host_type = ParameterHost<E>;
 
-  void serve() {
-    serve([] { return true; });
+  explicit ParameterServerStrategy(Cluster cluster, C when = {}, P sharding = {})
+      : ParameterServerStrategy{cluster, when, std::move(sharding), first_of(cluster)} {}
+
+  /// devices   of each worker, as many in all processes
+  /// options   such as PushedAs::bf16
+  ParameterServerStrategy(Cluster cluster, C, P sharding, std::vector<D> devices, ParameterOptions options = {})
+      : cluster_{std::move(cluster)}, sharding_{std::move(sharding)}, devices_{std::move(devices)}, options_{options} {
+    CHORALE_EXPECTS(!devices_.empty(), "ParameterServerStrategy got a list of 0 devices; a worker needs one");
+    if (cluster_.servers() == 0)
+      throw BadArgument{"ParameterServerStrategy needs a server, but " + cluster_.found_in() + " names " +
+                            std::to_string(cluster_.workers()) + " workers and no ps task.",
+                        "tools/launch --ps 1, a cluster with ps tasks, or MultiWorkerMirroredStrategy."};
+    if (!cluster_.is_member())
+      throw BadArgument{"this process is " + cluster_.task().text() + ", which neither trains nor serves.",
+                        "starting this program as a worker or a ps task only."};
   }
 
-  /// go_on     asked between two messages; when it has said no, serve() may be called again
-  template <std::predicate GoOn>
-  void serve(GoOn const& go_on) {
-    while (serves() && go_on()) {
-      auto moved = closures_.run(shard_);
-      for (Rank w = 0; w < workers(); ++w) moved |= look(w);
-      if (moved) {
-        idle_.busy();
-        continue;
-      }
-      for (Rank w = 0; w < workers(); ++w)
-        if (of(w).stage != Stage::gone && detail::knows_lost(*at_, rank_of(w))) lose(w);
-      if (serves()) idle_.rest_at(*at_);
+  /// A lost rank concerns those who need it: a lost worker is only missed.
+  template <Transport T>
+  static void prepare(T& transport) {
+    if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::apart;
+    if constexpr (requires { transport.transport; }) prepare(transport.transport);         // Staged, Counting, Faulty
+  }
+
+  int num_replicas() const { return cluster_.workers() * replicas_per_worker(); }
+  int replicas_per_worker() const { return static_cast<int>(devices_.size()); }
+  std::vector<D> const& worker_devices() const { return devices_; }
+  ParameterOptions const& options() const { return options_; }
+  Cluster const& cluster() const { return cluster_; }
+
+  Group group() const {
+    auto const d = replicas_per_worker(), all = num_replicas();
+    if (cluster_.is_local()) return Group::all_local(all + cluster_.servers());
+    auto local = std::vector<Rank>{};
+    if (!cluster_.is_worker()) local.push_back(cluster_.rank() - cluster_.workers() + all);
+    else for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
+    auto addresses = detail::addresses_of(cluster_, d);
+    for (int s = 1; s < cluster_.servers(); ++s)                           // which have one each, as d is for workers
+      addresses[static_cast<std::size_t>(all + s)] = addresses[static_cast<std::size_t>(all + s * d)];
+    addresses.resize(static_cast<std::size_t>(all + cluster_.servers()));
+    auto meeting      = cluster_.meeting();
+    meeting.addresses = std::move(addresses);
+    return {all + cluster_.servers(), std::move(local), std::move(meeting)};
+  }
+
+  /// A rank for each task, whatever its devices: where each worker is one thread that has them all. See coordinate().
+  Group tasks() const {
+    auto const all = cluster_.workers() + cluster_.servers();
+    if (cluster_.is_local()) return Group::all_local(all);
+    return {all, {cluster_.rank()}, cluster_.meeting()};
+  }
+
+  std::vector<D> local_devices() const {
+    auto all = cluster_.is_worker() ? devices_ : std::vector<D>{};
+    for (int worker = 1; cluster_.is_local() && worker < cluster_.workers(); ++worker)
+      all.insert(all.end(), devices_.begin(), devices_.end());
+    return all;
+  }
+
+  /// Which elements of a model's variables are where.
+  ///
+  /// replicas  ranks of each worker
+  template <class Plan>
+  ParameterShards shards(Plan const& plan, int slots, int replicas) const {
+    auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
+                                                    cluster_.servers(), slots);
+    auto runs = std::vector<std::vector<Range>>{};
+    for (int server = 0; server < cluster_.servers(); ++server) {
+      runs.push_back(chorale::placement::ranges_on(server, layout, plan.variables));
+      if (runs.back().empty())
+        throw BadArgument{"server " + std::to_string(server) + " of " + std::to_string(cluster_.servers()) +
+                              " has none of the " + std::to_string(plan.variables.size()) + " variables.",
+                          "fewer servers, or placement::Partitioned, which cuts variables into pieces."};
     }
+    return {cluster_.workers(), std::move(runs), replicas};
   }
 
-  /// One change of related values: f(values, slots) is called by the thread that serves, between two messages, and is
-  /// one version. From any thread.
-  void update(ParameterClosures::Closure f) { closures_.add(std::move(f)); }
+  void update(auto& replica, auto& model, Gradients& gradients) const {
+    replica.push_and_pull(gradients, model.net.variables(), model.optimizer.now.epoch);
+    ++model.optimizer.now.step;
+  }
 
-  /// While nothing is served, or in an update.
-  ParameterShard<O>& shard() { return shard_; }
-  ParameterLedger const& ledger() const { return ledger_; }
+  /// All workers have ended their epoch: the newest values.
+  void finish(auto& replica, auto& model) const { replica.pull(model.net.variables()); }
 
  private:
-  using Session = detail::ParameterSession<E>;
-  using Stage   = typename Session::Stage;
-
-  static int server_of(E const& at, ParameterShards const& shards) {
-    CHORALE_EXPECTS(at.size() == shards.ranks() && at.rank() >= shards.rank_of(0),
-                    "rank " + std::to_string(at.rank()) + " of " + std::to_string(at.size()) + " serves " +
-                        std::to_string(shards.workers()) + " workers with " + std::to_string(shards.servers()) +
-                        " servers: workers come first, then servers");
-    return at.rank() - shards.rank_of(0);
+  static std::vector<D> first_of(Cluster const& cluster) {
+    if (cluster.is_local()) return D::logical(1);
+    return {cluster.is_worker() ? detail::devices_of<D>(cluster).front() : D::visible().front()};
   }
 
-  Span<float> slot(std::uint64_t i) { return shard_.slots().subspan(i * shard_.size(), shard_.size()); }
-  int workers() const { return shard_.shards().workers(); }
-  Rank rank_of(int worker) const { return shard_.shards().rank_of_worker(worker); }
-  Session& of(Rank worker) { return sessions_[static_cast<std::size_t>(worker)]; }
-  bool serves() const {
-    return std::ranges::any_of(sessions_, [](Session const& s) { return s.stage != Stage::gone; });
-  }
-  std::uint64_t clock() const { return C::rounds ? rounds_.now() : clock_; }
-
-  /// Brings one worker's request forward; true when there was something to do.
-  bool look(Rank w) {
-    auto& s = of(w);
-    try {
-      return step(w, s);
-    } catch (PeerLost const& lost) {
-      if (lost.rank() != rank_of(w)) throw;                                         // then this rank cannot go on
-      lose(w);
-      return true;
-    }
-  }
-
-  bool step(Rank w, Session& s) {
-    switch (s.stage) {
-      case Stage::request:
-        if (!arrived(w, s)) return false;
-        accept(w, s);
-        return true;
-      case Stage::begins:
-        if (!rounds_.may_begin(s.clock)) return false;
-        await_payload(s);
-        return true;
-      case Stage::payload: {
-        auto const bytes = s.in.bytes();
-        if (!arrived(w, s)) return s.in.bytes() != bytes;
-        complete(w, s);
-        return true;
-      }
-      case Stage::answers:
-        if (!may_answer(w, s)) return false;
-        answer(s);
-        s.stage = Stage::answer;
-        [[fallthrough]];
-      case Stage::answer: {
-        auto const moved = s.out.advance(*at_, rank_of(w), options_.tag);
-        if (!s.out.empty()) return moved;
-        if (s.request.call == ParameterCall::leave || s.reply.verdict == ParameterVerdict::refused) end(w);
-        else s.listen();
-        return true;
-      }
-      case Stage::gone: break;
-    }
-    return false;
-  }
-
-  bool arrived(Rank w, Session& s) {
-    s.in.advance(*at_, rank_of(w), options_.tag);
-    return s.in.empty();
-  }
-
-  void accept(Rank w, Session& s) {
-    auto const& r = s.request;
-    s.reply       = {.sequence = r.sequence, .server = shard_.server()};
-    auto wrong    = what_is_wrong(r, w, shard_.shards(), clock());
-    if (wrong.empty() && r.incarnation < s.incarnation)
-      wrong = "it is of start " + std::to_string(r.incarnation) + ", and start " + std::to_string(s.incarnation) +
-              " was here";
-    if (!wrong.empty()) return s.refuse(wrong);
-    if ((r.call == ParameterCall::pull_slot || r.call == ParameterCall::assign_slot) &&
-        r.count >= static_cast<std::uint64_t>(O::slots))
-      return s.refuse("it is about slot " + std::to_string(r.count) + " of an optimizer with " +
-                      std::to_string(O::slots));
-    if (r.incarnation > s.incarnation) s.last = 0;
-    s.incarnation = r.incarnation;
-    if (r.sequence > s.last + 1)
-      return s.refuse("it is number " + std::to_string(r.sequence) + ", and " + std::to_string(s.last) +
-                      " was before it");
-    s.clock = clock();
-    if (C::rounds && pushes(r.call) && !s.is_duplicate()) {
-      s.clock = rounds_.clock_of(w, std::max(r.seen, r.turn));
-      rounds_.skip_to(w, s.clock);
-      close_rounds();
-    }
-    s.stage = Stage::begins;
-    if (rounds_.may_begin(s.clock) || !C::rounds) await_payload(s);
-  }
-
-  void await_payload(Session& s) {
-    if (s.request.brings_values() && s.incoming.values.empty() && !spare_.empty()) {
-      s.incoming = std::move(spare_.back());
-      spare_.pop_back();
-    }
-    s.await_payload(shard_.shards(), shard_.server());
-  }
-
-  /// What came is there in full. A worker that fails waits while its memory is read.
-  void complete(Rank w, Session& s) {
-    if constexpr (ReadsInPlace<E>) {
-      if (s.request.place != 0) {
-        auto const held = at_->hold(shard_.size() * sizeof(float));
-        return at_->lost(rank_of(w)) ? lose(w) : take(w, s);
-      }
-    }
-    take(w, s);
-  }
-
-  void take(Rank w, Session& s) {
-    auto const& r        = s.request;
-    auto const duplicate = s.is_duplicate();
-    s.reply.duplicate    = duplicate ? 1 : 0;
-    s.stage              = Stage::answers;
-    s.incoming.request   = r;
-    s.widen(shard_.size());
-    auto wrong = s.find_placed(*at_, rank_of(w), shard_.shards(), shard_.server(), C::rounds || !shard_.takes_pieces());
-    if (wrong.empty() && of_rows(r.call)) wrong = s.find_rows(shard_.shards(), shard_.server());
-    if (!wrong.empty()) {
-      if (pushes(r.call)) ++ledger_.refused;
-      return s.refuse(wrong);
-    }
-    s.last = std::max(s.last, r.sequence);
-    if (pushes(r.call) && duplicate) ++ledger_.duplicates;
-    else if (pushes(r.call)) take_push(w, s);
-    if (r.call == ParameterCall::report && !duplicate) reports_.add(r);
-    if (r.call == ParameterCall::assign && !duplicate)
-      shard_.update([&](Span<float> values, Span<float>) {
-        std::ranges::copy(s.incoming.values.floats(values.size()), values.begin());
-      });
-    if (r.call == ParameterCall::assign_slot && !duplicate)
-      std::ranges::copy(s.incoming.values.floats(shard_.size()), slot(r.count).begin());
-    if (r.call == ParameterCall::assign_step && !duplicate) shard_.now.step = static_cast<std::int64_t>(r.version);
-    if (r.call == ParameterCall::leave) {
-      rounds_.end(w);
-      close_rounds();
-    }
-  }
-
-  /// A push that is there in full, for the first time.
-  void take_push(Rank w, Session& s) {
-    auto& reply = s.reply;
-    if (s.request.fault != ParameterFault::none) {
-      auto const stops = options_.on_non_finite == NonFinite::stop;
-      ++(stops ? ledger_.refused : ledger_.skipped);
-      reply.verdict = stops ? ParameterVerdict::not_finite : ParameterVerdict::skipped;
-      if (stops) return;
-    } else if (C::rounds && rounds_.is_late(s.clock)) {
-      ++ledger_.late;
-      reply.verdict = ParameterVerdict::late;
-    }
-    if constexpr (C::rounds) {
-      if (rounds_.is_late(s.clock)) return rounds_.drop(w, s.clock);
-      rounds_.add(w, s.clock, std::move(s.incoming));
-      s.incoming = {};
-      close_rounds();
-    } else {
-      auto one = std::vector<ParameterContribution>{};
-      one.push_back(std::move(s.incoming));
-      update_.apply(one, clock_++, ledger_);
-      s.incoming = std::move(one[0]);
-    }
-  }
-
-  void close_rounds() {
-    auto round = std::vector<ParameterContribution>{};
-    while (rounds_.close(round)) {
-      update_.apply(round, rounds_.now() - 1, ledger_);
-      for (auto& contribution : round) spare_.push_back(std::move(contribution));
-      round.clear();
-    }
-  }
-
-  bool may_answer(Rank w, Session const& s) {
-    if (s.reply.verdict == ParameterVerdict::refused || !update_.fault().empty()) return true;
-    switch (s.request.call) {
-      case ParameterCall::pull:
-      case ParameterCall::pull_rows: return !C::rounds || rounds_.may_pull(w);
-      case ParameterCall::push_and_pull:
-        return !C::rounds || s.reply.verdict == ParameterVerdict::not_finite || rounds_.may_pull(w);
-      case ParameterCall::total:
-        return reports_.complete(s.request.epoch,
-                                 [&](Rank rank) { return rank != w && of(rank).stage != Stage::gone; });
-      default: return true;
-    }
-  }
-
-  void answer(Session& s) {
-    auto const call = s.request.call;
-    auto& reply     = s.reply;
-    reply.version   = shard_.version();
-    reply.clock     = clock();
-    reply.sums[0]   = static_cast<double>(shard_.now.step);
-    if (reply.verdict != ParameterVerdict::refused && !update_.fault().empty()) {
-      reply.verdict = ParameterVerdict::not_finite;
-      reply.say(update_.fault());
-    }
-    s.out.add(bytes_of(reply));
-    if (reply.verdict == ParameterVerdict::refused || reply.verdict == ParameterVerdict::not_finite) return;
-    switch (call) {
-      case ParameterCall::pull:
-      case ParameterCall::push_and_pull:
-        ++ledger_.pulls;
-        if (s.request.version == shard_.version()) ++ledger_.unchanged;
-        else s.send_values(shard_.snapshot(), shard_.shards(), shard_.server());
-        return;
-      case ParameterCall::pull_rows:
-        ++ledger_.pulls;
-        return s.send_rows(shard_.values());
-      case ParameterCall::pull_slot: {
-        auto copy = std::make_shared<ParameterBuffer>();
-        std::ranges::copy(slot(s.request.count), copy->floats(shard_.size()).begin());
-        return s.send_values(std::move(copy), shard_.shards(), shard_.server());
-      }
-      case ParameterCall::total:
-        reply.sums = reports_.sum(s.request.epoch);
-        return s.send_copies(reports_.reported(s.request.epoch), reports_.each(s.request.epoch));
-      default: return;
-    }
-  }
-
-  void lose(Rank w) {
-    auto& s = of(w);
-    ++ledger_.lost;
-    if (s.stage == Stage::begins || s.stage == Stage::payload) ledger_.cut_off += pushes(s.request.call) ? 1 : 0;
-    end(w);
-  }
-
-  void end(Rank w) {
-    auto& s = of(w);
-    ledger_.bytes_in += s.in.bytes();
-    ledger_.bytes_out += s.out.bytes();
-    s.end();
-    rounds_.end(w);
-    close_rounds();
-  }
-
-  E* at_;
+  Cluster cluster_;
+  P sharding_;
+  std::vector<D> devices_;                                                 // of each worker
   ParameterOptions options_;
-  ParameterShard<O> shard_;
-  ParameterRounds<C> rounds_;
-  ParameterReports reports_;
-  ParameterUpdate<O> update_;
-  ParameterLedger ledger_;
-  std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
-  std::vector<Session> sessions_;                                          // [worker]
-  std::vector<ParameterContribution> spare_;                               // their memory is used again
-  detail::Idle idle_;
-  ParameterClosures closures_;
 };
+
+template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes>
+ParameterServerStrategy(Cluster, C = {}, P = {}) -> ParameterServerStrategy<C, P>;
+template <Consistency C, placement::Sharding P, Device D>
+ParameterServerStrategy(Cluster, C, P, std::vector<D>, ParameterOptions = {}) -> ParameterServerStrategy<C, P, D>;
 
 }  // namespace chorale

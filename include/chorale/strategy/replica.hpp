@@ -2,15 +2,15 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/reduce/barrier.hpp>
-#include <chorale/reduce/gather.hpp>
+#include <chorale/reduce/collectives/barrier.hpp>
+#include <chorale/reduce/collectives/broadcast.hpp>
+#include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
-#include <chorale/reduce/rooted.hpp>
-#include <chorale/reduce/scheduled.hpp>
-#include <chorale/strategy/divergence.hpp>
-#include <chorale/strategy/lane.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
+#include <chorale/strategy/runtime/divergence.hpp>
+#include <chorale/strategy/runtime/gradient_reducer.hpp>
 #include <chorale/strategy/strategy.hpp>
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
 

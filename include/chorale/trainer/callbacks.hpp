@@ -3,7 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/trainer/audience.hpp>
+#include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>

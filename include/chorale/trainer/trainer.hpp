@@ -4,9 +4,9 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/data_mismatch.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
-#include <chorale/trainer/same_data.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
 

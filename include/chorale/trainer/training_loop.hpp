@@ -5,17 +5,17 @@
 #include <chorale/core/error.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/strategy/live.hpp>
-#include <chorale/trainer/agreed.hpp>
-#include <chorale/trainer/audience.hpp>
-#include <chorale/trainer/checkpointed.hpp>
-#include <chorale/trainer/epochs.hpp>
+#include <chorale/trainer/callback_list.hpp>
+#include <chorale/trainer/checkpointing.hpp>
+#include <chorale/trainer/compare_lines.hpp>
+#include <chorale/trainer/data_mismatch.hpp>
+#include <chorale/trainer/epoch_batches.hpp>
 #include <chorale/trainer/fit_lines.hpp>
-#include <chorale/trainer/held.hpp>
+#include <chorale/trainer/gradient_accumulator.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
-#include <chorale/trainer/parts.hpp>
-#include <chorale/trainer/same_data.hpp>
-#include <chorale/trainer/saved_run.hpp>
+#include <chorale/trainer/run_checkpoints.hpp>
+#include <chorale/trainer/step_trace.hpp>
 
 #include <gsl/util>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/transport/common/forwarding_endpoint.hpp>
 #include <chorale/transport/transport.hpp>
-#include <chorale/transport/wrapped.hpp>
 
 #include <cstddef>
 #include <utility>

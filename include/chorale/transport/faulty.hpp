@@ -6,8 +6,8 @@
 #include <chorale/core/pending.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/in_flight.hpp>
-#include <chorale/transport/mishap.hpp>
+#include <chorale/transport/common/pending_table.hpp>
+#include <chorale/transport/faulty/fault_plan.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/transport/in_flight.hpp>
-#include <chorale/transport/layered_state.hpp>
+#include <chorale/transport/common/pending_table.hpp>
+#include <chorale/transport/layered/state.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>

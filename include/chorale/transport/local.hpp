@@ -4,8 +4,8 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
-#include <chorale/transport/limits.hpp>
-#include <chorale/transport/local_hub.hpp>
+#include <chorale/transport/local/shared_state.hpp>
+#include <chorale/transport/timeouts.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <gsl/util>

@@ -5,8 +5,8 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/transport/in_flight.hpp>
-#include <chorale/transport/mpi_state.hpp>
+#include <chorale/transport/common/pending_table.hpp>
+#include <chorale/transport/mpi/progress_engine.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

@@ -8,11 +8,11 @@
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
 #include <chorale/device/cuda_stream.hpp>
+#include <chorale/transport/common/forwarding_endpoint.hpp>
 #include <chorale/transport/local.hpp>
-#include <chorale/transport/nccl_comms.hpp>
+#include <chorale/transport/nccl/communicators.hpp>
 #include <chorale/transport/staged.hpp>
 #include <chorale/transport/transport.hpp>
-#include <chorale/transport/wrapped.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -3,12 +3,12 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/device/device.hpp>
-#include <chorale/transport/limits.hpp>
-#include <chorale/transport/shared_memory_endpoint.hpp>
-#include <chorale/transport/shared_memory_file.hpp>
-#include <chorale/transport/shared_memory_group.hpp>
-#include <chorale/transport/shared_memory_job.hpp>
-#include <chorale/transport/shared_memory_join.hpp>
+#include <chorale/transport/shared_memory/endpoint.hpp>
+#include <chorale/transport/shared_memory/progress_engine.hpp>
+#include <chorale/transport/shared_memory/rendezvous.hpp>
+#include <chorale/transport/shared_memory/segment_file.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+#include <chorale/transport/timeouts.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/operation.hpp>
-#include <chorale/transport/simulated_world.hpp>
+#include <chorale/transport/simulated/simulator.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

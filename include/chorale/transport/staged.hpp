@@ -3,7 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
-#include <chorale/transport/in_flight.hpp>
+#include <chorale/transport/common/pending_table.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>

@@ -5,17 +5,17 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
-#include <chorale/transport/limits.hpp>
-#include <chorale/transport/links.hpp>
-#include <chorale/transport/plan_hash.hpp>
-#include <chorale/transport/plan_text.hpp>
-#include <chorale/transport/sealed.hpp>
 #include <chorale/transport/secret.hpp>
-#include <chorale/transport/tcp_address.hpp>
-#include <chorale/transport/tcp_endpoint.hpp>
-#include <chorale/transport/tcp_meeting.hpp>
-#include <chorale/transport/tcp_node.hpp>
+#include <chorale/transport/tcp/address.hpp>
+#include <chorale/transport/tcp/endpoint.hpp>
+#include <chorale/transport/tcp/progress_engine.hpp>
+#include <chorale/transport/tcp/rendezvous.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/topology.hpp>
 #include <chorale/transport/transport.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+#include <chorale/transport/wire/plan_hash.hpp>
+#include <chorale/transport/wire/plan_message.hpp>
 
 #include <algorithm>
 #include <chrono>

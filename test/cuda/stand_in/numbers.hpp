@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chorale/core/half.hpp>
-#include <chorale/tensor/ops.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
 

@@ -6,7 +6,7 @@
 // In one piece, for all of it is one state.
 #include "test/cuda/stand_in/queue.hpp"
 
-#include <chorale/tensor/ops_cuda.cuh>
+#include <chorale/tensor/cuda/all.cuh>
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In place of <chorale/tensor/each_cuda.cuh>, for a compiler that is not nvcc: what a kernel does to each element, in a
+// In place of <chorale/tensor/cuda/launch.cuh>, for a compiler that is not nvcc: what a kernel does to each element, in a
 // loop on the CPU.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #undef __device__
 #define __device__
-#include <chorale/tensor/map_cuda.cuh>
+#include <chorale/tensor/cuda/map.cuh>
 
 namespace chorale::cuda::launch {
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/data/formats/byte_source.hpp>
+#include <chorale/data/formats/image.hpp>
+#include <chorale/data/formats/jpeg.hpp>
+
+#include <png.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace chorale::data {
+
+/// An image of bytes.
+struct Image {
+  ImageShape shape{};
+  std::vector<std::uint8_t> pixels{};                      // (height, width, channels)
+
+  ImageView<std::uint8_t> view() const { return {pixels, shape}; }
+};
+
+/// How JPEG and PNG are read.
+struct ImageOptions {
+  std::size_t channels   = 3;                              // 1: grey, 3: red, green, blue; 4: and alpha, PNG only
+  std::size_t max_pixels = std::size_t{1} << 26;           // height · width; larger ones are refused before memory is
+  Box box{};                                               // the part that is wanted; height 0: all of it
+};
+
+namespace detail {
+
+[[noreturn]] inline void bad_image(std::string const& where, std::string const& what) {
+  throw BadFile{where + ": " + what + ".", "to open it with another program, or fetch it again."};
+}
+
+inline void expect_pixels(std::string const& where, std::size_t height, std::size_t width, std::size_t max) {
+  if (height == 0 || width == 0 || height > max / width)
+    throw BadFile{where + ": " + std::to_string(height) + " x " + std::to_string(width) + " pixels, but at most " +
+                      std::to_string(max) + " are read.", "ImageOptions::max_pixels."};
+}
+
+/// libpng's own reading of whole images, which keeps its errors to itself.
+struct Png : png_image {
+  Png() : png_image{} { version = PNG_IMAGE_VERSION; }
+  ~Png() { png_image_free(this); }
+  Png(Png const&)            = delete;
+  Png& operator=(Png const&) = delete;
+
+  static png_uint_32 format_of(std::size_t channels) {
+    return channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  }
+};
+
+/// Whether all chunks of a PNG file are there, to the last one: libpng stops looking when it has all pixels.
+inline bool has_png_end(ConstBytes bytes) {
+  for (std::size_t at = 8; bytes.size() >= 12 && at <= bytes.size() - 12;) {
+    auto const chunk = bytes.subspan(at);                                  // length, kind, data, checksum
+    auto length      = std::size_t{0};
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | std::to_integer<std::size_t>(chunk[i]);
+    if (length > chunk.size() - 12) return false;
+    if (std::memcmp(chunk.data() + 4, "IEND", 4) == 0) return true;
+    at += 12 + length;
+  }
+  return false;
+}
+
+}  // namespace detail
+
+/// Reads a JPEG image into memory that is used again.
+///
+/// box     options.box gives the same pixels as crop behind decoding the whole, and takes less time; damage below it
+///         goes unseen
+/// where   begins the message of an error: which file or record this is
+/// throws  BadFile when it is damaged, cut or too large, and BadArgument when the box is not inside; no memory is taken
+///         before its size is known
+inline void decode_jpeg(ConstBytes bytes, Image& out, ImageOptions options = {},
+                        std::string const& where = "a JPEG image") {
+  CHORALE_EXPECTS(options.channels == 1 || options.channels == 3, "a JPEG image is read into 1 or 3 channels");
+  auto reader = detail::JpegReader{};
+  if (bytes.empty()) detail::bad_image(where, "no bytes");
+  if (!reader.begin(bytes, options.channels)) detail::bad_image(where, reader.why());
+  detail::expect_pixels(where, reader.height(), reader.width(), options.max_pixels);
+  auto const whole = ImageShape{reader.height(), reader.width(), options.channels};
+  auto const box   = options.box;
+  auto const part  = box.height > 0;
+  CHORALE_EXPECTS(!part || box.width > 0, where + ": a box of " + std::to_string(box.height) + " x 0 pixels");
+  if (part) detail::expect_inside(whole, box, where);
+  out.shape = part ? ImageShape{box.height, box.width, options.channels} : whole;
+  out.pixels.resize(out.shape.size());
+  if (!(part ? reader.read(box, out.pixels.data()) : reader.read(out.pixels.data())))
+    detail::bad_image(where, reader.why());
+}
+
+/// Reads a JPEG image.
+inline Image decode_jpeg(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "a JPEG image") {
+  auto image = Image{};
+  decode_jpeg(bytes, image, options, where);
+  return image;
+}
+
+/// Reads a PNG image; 16 bits become 8, palettes colours, and what is transparent is laid over black unless alpha is
+/// asked for.
+///
+/// throws  BadFile when it is damaged, cut or too large
+inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "a PNG image") {
+  CHORALE_EXPECTS(options.channels == 1 || options.channels == 3 || options.channels == 4,
+                  "a PNG image is read into 1, 3 or 4 channels");
+  auto png = detail::Png{};
+  if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0) detail::bad_image(where, png.message);
+  detail::expect_pixels(where, png.height, png.width, options.max_pixels);
+  if (!detail::has_png_end(bytes)) detail::bad_image(where, "it ends in the middle");
+  png.format = detail::Png::format_of(options.channels);
+  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;                  // as the 8-bit ones, not linear
+  auto image = Image{.shape = {png.height, png.width, options.channels}};
+  image.pixels.resize(image.shape.size());
+  auto const black = png_color{0, 0, 0};
+  if (png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) == 0) detail::bad_image(where, png.message);
+  if (options.box.height == 0) return image;
+  auto part = Image{.shape = {options.box.height, options.box.width, options.channels}};
+  crop(image.view(), options.box, part.pixels);
+  return part;
+}
+
+/// Reads a JPEG or a PNG image, whichever it is by its first bytes.
+inline Image decode_image(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "an image") {
+  auto const begins = [&](std::byte a, std::byte b) { return bytes.size() > 2 && bytes[0] == a && bytes[1] == b; };
+  if (begins(std::byte{0xff}, std::byte{0xd8})) return decode_jpeg(bytes, options, where);
+  if (begins(std::byte{0x89}, std::byte{'P'})) return decode_png(bytes, options, where);
+  detail::bad_image(where, "neither JPEG, which begins with ff d8, nor PNG, which begins with 89 50");
+}
+
+/// Reads a JPEG or PNG file.
+inline Image read_image(std::filesystem::path const& file, ImageOptions options = {}) {
+  auto source = ByteSource{file, Compression::none};
+  auto bytes  = std::vector<std::byte>{};
+  constexpr auto max = std::size_t{1} << 30;
+  if (source.append(bytes, max) == max) source.fail("an image file of 1 GiB or more", "a smaller one");
+  return decode_image(bytes, options, file.string());
+}
+
+/// Writes a JPEG image; quality is from 1 to 100.
+inline std::vector<std::byte> encode_jpeg(ImageView<std::uint8_t> image, int quality = 95) {
+  detail::expect_image(image, "encode_jpeg");
+  CHORALE_EXPECTS(image.shape.channels == 1 || image.shape.channels == 3, "a JPEG image has 1 or 3 channels");
+  CHORALE_EXPECTS(quality >= 1 && quality <= 100, "a quality of " + std::to_string(quality) + " is not from 1 to 100");
+  auto writer = detail::JpegWriter{};
+  if (!writer.write(image, quality)) throw BadArgument{"encode_jpeg: " + writer.why() + "."};
+  return {writer.bytes().begin(), writer.bytes().end()};
+}
+
+/// Writes a PNG image of 1, 3 or 4 channels.
+inline std::vector<std::byte> encode_png(ImageView<std::uint8_t> image) {
+  detail::expect_image(image, "encode_png");
+  auto const channels = image.shape.channels;
+  CHORALE_EXPECTS(channels == 1 || channels == 3 || channels == 4, "a PNG image has 1, 3 or 4 channels");
+  auto png   = detail::Png{};
+  png.height = static_cast<png_uint_32>(image.shape.height);
+  png.width  = static_cast<png_uint_32>(image.shape.width);
+  png.format = detail::Png::format_of(channels);
+  auto size  = png_alloc_size_t{0};
+  auto const write = [&](void* to) {
+    if (png_image_write_to_memory(&png, to, &size, 0, image.pixels.data(), 0, nullptr) == 0)
+      throw BadArgument{std::string{"encode_png: "} + png.message + "."};
+  };
+  write(nullptr);                                          // only says how long it will be
+  auto bytes = std::vector<std::byte>(size);
+  write(bytes.data());
+  return bytes;
+}
+
+}  // namespace chorale::data

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/output_file.hpp>
+#include <chorale/data/dataset.hpp>
+#include <chorale/data/formats/byte_source.hpp>
+#include <chorale/data/formats/npy_header.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+static_assert(std::endian::native == std::endian::little,
+              "chorale: npy files are read as little-endian. This header needs a little-endian machine.");
+
+/// What a .npy file holds.
+template <class T>
+struct NpyArray {
+  std::vector<std::size_t> shape;                          // empty: one number
+  std::vector<T> values;                                   // row-major
+};
+
+namespace detail {
+
+/// A type of numbers as NumPy writes it, without the order of bytes: "f4", "i8", "u1".
+template <class T>
+std::string npy_type() {
+  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8,
+                "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
+  auto const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+  return kind + std::to_string(sizeof(T));
+}
+
+/// The header of an open file: its magic, version and dict.
+inline NpyHeader read_npy_header(ByteSource& file) {
+  auto start      = std::array<std::byte, 8>{};
+  auto const got  = file.read(start);
+  auto const text = std::string_view{reinterpret_cast<char const*>(start.data()), got};
+  if (!text.starts_with("\x93NUMPY"))
+    file.fail(0, "a npy file begins with 93 4e 55 4d 50 59 (.NUMPY), this one does not", "a file that numpy.save made");
+  auto const major = got == 8 ? std::to_integer<int>(start[6]) : 0;
+  if (major < 1 || major > 3)
+    file.fail(6, "format version " + std::to_string(major) + ", but 1, 2 and 3 are read", ByteSource::again);
+  auto size         = std::array<std::byte, 4>{};
+  auto const digits = major == 1 ? std::size_t{2} : std::size_t{4};
+  if (file.read(Bytes{size}.first(digits)) < digits) file.fail("the header ends here", ByteSource::again);
+  auto length = std::size_t{0};
+  for (auto i = digits; i-- > 0;) length = length << 8 | std::to_integer<std::size_t>(size[i]);
+  if (length > npy_max_header)
+    file.fail(8, "a header of " + std::to_string(length) + " bytes, but at most " + std::to_string(npy_max_header) +
+                     " are read", ByteSource::again);
+  auto const begin = file.offset();
+  auto dict        = std::vector<char>{};
+  if (auto const had = file.append(dict, length); had < length)
+    file.fail("the header has " + std::to_string(length) + " bytes, but the file ends after " + std::to_string(had),
+              ByteSource::again);
+  auto parser = NpyHeaderParser{{dict.data(), dict.size()}};
+  auto header = parser.parse();
+  if (!parser.complaint().empty())
+    file.fail(begin + parser.at(), parser.complaint(), "a file that numpy.save made of an array of numbers");
+  return header;
+}
+
+}  // namespace detail
+
+/// Reads a .npy file, plain or gzipped.
+///
+/// T       the numbers in it: nothing is converted; numpy's bool comes as std::uint8_t
+/// cost    memory in proportion to the bytes that are there, whatever the header promises
+/// throws  BadFile with the byte, when it holds other numbers, is big-endian or column-major, or does not end where
+///         its shape says
+/// source  numpy.lib.format, versions 1.0 to 3.0
+template <class T>
+NpyArray<T> read_npy(std::filesystem::path const& path) {
+  auto file         = ByteSource{path};
+  auto const header = detail::read_npy_header(file);
+  auto const begin  = file.offset();
+  auto const wanted = detail::npy_type<T>();
+  auto const fail   = [&](std::string const& what, std::string const& what_to_try) {
+    file.fail(begin, what, what_to_try);
+  };
+  auto const type = header.type == "b1" ? "u1" : header.type;
+  if (header.type == "O")
+    fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
+  if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
+  if (header.fortran_order)
+    fail("an array that lies column by column (fortran_order)", "numpy.ascontiguousarray(array) before numpy.save");
+  if (type != wanted)
+    fail("numbers of type " + header.type + ", but " + wanted + " are needed", "read_npy of that type, or astype");
+
+  auto text  = std::string{};
+  auto count = std::size_t{1};
+  for (auto const size : header.shape) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+    if (size != 0 && count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T) / size)
+      fail("the shape " + text + " has more than 2^63 bytes", ByteSource::again);
+    count *= size;
+  }
+  auto const promise   = "the shape " + text + " promises " + std::to_string(count * sizeof(T)) + " bytes";
+  file.expect_room_for(count * sizeof(T), promise);
+  auto array           = NpyArray<T>{.shape = header.shape, .values = {}};
+  constexpr auto piece = (std::size_t{1} << 20) / sizeof(T);
+  while (array.values.size() < count) {                    // grows with what is there, not with what is promised
+    auto const before = array.values.size();
+    array.values.resize(before + std::min(count - before, std::max(piece, before)));
+    auto const room = std::as_writable_bytes(Span<T>{array.values}.subspan(before));
+    if (auto const got = file.read(room); got < room.size())
+      file.fail(promise + ", but the file ends after " + std::to_string(before * sizeof(T) + got), ByteSource::again);
+  }
+  auto beyond    = std::array<std::byte, 1>{};
+  auto const end = file.offset();
+  if (file.read(beyond) != 0)
+    file.fail(end, "the data of " + std::to_string(count * sizeof(T)) + " bytes ends here, but the file goes on",
+              ByteSource::again);
+  return array;
+}
+
+/// Writes a .npy file, as numpy.save would.
+///
+/// values  row-major
+/// throws  BadFile when it cannot be written, and when the path is that of a device, a FIFO or a folder
+template <class T>
+void write_npy(std::filesystem::path const& path, std::vector<std::size_t> const& shape, Span<T const> values) {
+  auto count = std::size_t{1};
+  for (auto const size : shape) count *= size;
+  CHORALE_EXPECTS(count == values.size(), "write_npy: the shape has " + std::to_string(count) + " numbers, but " +
+                                              std::to_string(values.size()) + " are given");
+  auto const dict = detail::npy_dict((sizeof(T) == 1 ? "|" : "<") + detail::npy_type<T>(), shape);
+  auto const size = static_cast<std::uint16_t>(dict.size());
+  auto file       = std::ofstream{output_file(path), std::ios::binary};
+  file << "\x93NUMPY" << '\1' << '\0' << static_cast<char>(size & 0xFF) << static_cast<char>(size >> 8) << dict;
+  file.write(reinterpret_cast<char const*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+  file.close();
+  if (!file) throw BadFile{path.string() + ": cannot be written.", "a folder that exists, with room in it."};
+}
+
+/// Rows from two .npy files, read at once: the first dimension of both counts rows.
+///
+/// throws  BadFile as read_npy does, and when the numbers of rows differ
+template <class X, class Y>
+Tensors<X, Y> npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
+  auto x          = read_npy<X>(x_file);
+  auto y          = read_npy<Y>(y_file);
+  auto const rows = [](auto const& array) { return array.shape.empty() ? 1 : array.shape[0]; };
+  if (rows(x) != rows(y))
+    throw BadFile{x_file.string() + ": " + std::to_string(rows(x)) + " rows, but " + y_file.string() + " has " +
+                      std::to_string(rows(y)) + ".", "two files of one split."};
+  if (x.values.empty()) throw BadFile{x_file.string() + ": no rows, or rows without numbers.", "another file."};
+  auto const width = x.values.size() / rows(x);
+  return from_tensors(std::move(x.values), std::move(y.values), width);
+}
+
+}  // namespace chorale::data

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/data/stages/map.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// What was left out because it was damaged. Any thread may count and look.
+class Skipped {
+ public:
+  std::size_t records() const { return records_; }         // with a wrong checksum, or that a map cannot read
+  std::size_t rests() const { return rests_; }             // of files: behind a length that cannot be believed, or cut
+  std::string first() const {                              // the first complaint
+    auto const lock = std::lock_guard{mutex_};
+    return first_;
+  }
+
+  void record(BadFile const& why) { ++records_, note(why); }
+  void rest(BadFile const& why) { ++rests_, note(why); }
+
+ private:
+  void note(BadFile const& why) {
+    auto const lock = std::lock_guard{mutex_};
+    if (first_.empty()) first_ = why.what();
+  }
+
+  std::atomic<std::size_t> records_{0}, rests_{0};
+  mutable std::mutex mutex_;
+  std::string first_;
+};
+
+/// See skip_broken.
+template <class F>
+struct SkipBroken {
+  F f;
+  std::shared_ptr<Skipped> skipped;
+
+  template <class Row, class X, class Y>
+    requires CallableByMap<F, Row, X, Y>
+  bool operator()(Row const& row, std::vector<X>& x, std::vector<Y>& y, Place at) {
+    try {
+      return detail::make_row(f, row, x, y, at);
+    } catch (BadFile const& why) {
+      skipped->record(why);
+      return false;
+    }
+  }
+};
+
+/// For map: leaves out rows for which f throws BadFile, and counts them. Without it, the first one ends the pass.
+///
+///   auto skipped = std::make_shared<data::Skipped>();
+///   auto images  = records.map(data::skip_broken(decode, skipped), {.threads = 4});
+///
+/// order   the rows that are left keep their place, and with it their random numbers
+template <class F>
+SkipBroken<F> skip_broken(F f, std::shared_ptr<Skipped> skipped) { return {std::move(f), std::move(skipped)}; }
+
+}  // namespace chorale::data

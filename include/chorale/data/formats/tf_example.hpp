@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
+#include <chorale/data/formats/protobuf_reader.hpp>
+#include <chorale/data/pipe.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace chorale::data {
+
+/// One feature of an Example: nothing, byte strings, floats or integers.
+using Feature =
+    std::variant<std::monostate, std::vector<std::string>, std::vector<float>, std::vector<std::int64_t>>;
+
+namespace detail {
+
+inline constexpr char const* feature_kinds[] = {"nothing", "byte strings", "floats", "integers"};
+
+/// A list of a Feature: field 1, repeated; numbers may be packed or not.
+inline void read_list(proto::Part message, std::vector<std::string>& to) {
+  auto reader = proto::Reader{message};
+  for (proto::Field field; reader.next(field);)
+    if (field.number == 1) to.emplace_back(field.expect(proto::Wire::bytes, "a byte string").part.text());
+}
+inline void read_list(proto::Part message, std::vector<float>& to) {
+  auto const add = [&](std::uint64_t bits) { to.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits))); };
+  auto reader    = proto::Reader{message};
+  for (proto::Field field; reader.next(field);) {
+    if (field.number != 1) continue;
+    if (field.wire != proto::Wire::bytes) add(field.expect(proto::Wire::fixed32, "a float").value);
+    else for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.fixed<4>());
+  }
+}
+inline void read_list(proto::Part message, std::vector<std::int64_t>& to) {
+  auto const add = [&](std::uint64_t bits) { to.push_back(static_cast<std::int64_t>(bits)); };
+  auto reader    = proto::Reader{message};
+  for (proto::Field field; reader.next(field);) {
+    if (field.number != 1) continue;
+    if (field.wire != proto::Wire::bytes) add(field.expect(proto::Wire::varint, "an integer").value);
+    else for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.varint());
+  }
+}
+
+/// Adds what a Feature message says to what earlier parts of it said: of two kinds the last one wins.
+inline void merge_feature(proto::Part message, Feature& to) {
+  auto const add = [&]<class T>(std::vector<T>*, proto::Field const& field) {
+    if (!std::holds_alternative<std::vector<T>>(to)) to = std::vector<T>{};
+    read_list(field.expect(proto::Wire::bytes, "a list").part, std::get<std::vector<T>>(to));
+  };
+  auto reader = proto::Reader{message};
+  for (proto::Field field; reader.next(field);) {
+    if (field.number == 1) add(static_cast<std::vector<std::string>*>(nullptr), field);
+    if (field.number == 2) add(static_cast<std::vector<float>*>(nullptr), field);
+    if (field.number == 3) add(static_cast<std::vector<std::int64_t>*>(nullptr), field);
+  }
+}
+
+/// Calls entry(name, reader of the entry) for each feature of an Example.
+template <class Entry>
+void for_each_feature(ConstBytes bytes, Entry entry) {
+  auto example = proto::Reader{{bytes}};
+  for (proto::Field of_example; example.next(of_example);) {
+    if (of_example.number != 1) continue;
+    auto features = proto::Reader{of_example.expect(proto::Wire::bytes, "Example.features").part};
+    for (proto::Field of_features; features.next(of_features);) {
+      if (of_features.number != 1) continue;
+      auto const pair = of_features.expect(proto::Wire::bytes, "Features.feature").part;
+      auto name       = std::string_view{};
+      auto in_pair    = proto::Reader{pair};
+      for (proto::Field field; in_pair.next(field);)
+        if (field.number == 1) name = field.expect(proto::Wire::bytes, "the name of a feature").part.text();
+      entry(name, proto::Reader{pair});
+    }
+  }
+}
+
+/// The Feature of one entry.
+inline Feature read_feature(proto::Reader pair) {
+  auto feature = Feature{};
+  for (proto::Field field; pair.next(field);)
+    if (field.number == 2) merge_feature(field.expect(proto::Wire::bytes, "a Feature").part, feature);
+  return feature;
+}
+
+inline void write_feature(Feature const& feature, proto::Writer& to) {
+  auto list = proto::Writer{}, values = proto::Writer{};
+  if (auto const* strings = std::get_if<std::vector<std::string>>(&feature))
+    for (auto const& s : *strings) list.field(1, std::string_view{s});
+  if (auto const* floats = std::get_if<std::vector<float>>(&feature))
+    for (auto const f : *floats) values.fixed32(std::bit_cast<std::uint32_t>(f));
+  if (auto const* integers = std::get_if<std::vector<std::int64_t>>(&feature))
+    for (auto const i : *integers) values.varint(static_cast<std::uint64_t>(i));
+  if (!values.bytes().empty()) list.field(1, values);                      // packed
+  if (feature.index() > 0) to.field(static_cast<std::uint32_t>(feature.index()), list);
+}
+
+}  // namespace detail
+
+/// A tf.train.Example: named features.
+///
+///   auto example = data::Example{};
+///   example.features["label"] = std::vector<std::int64_t>{7};
+///   to.write(example.bytes());                            // to is a TfRecordWriter
+///
+/// order   bytes() writes names in order, lists packed: equal examples have equal bytes
+/// source  tensorflow/core/example/{example,feature}.proto
+struct Example {
+  std::map<std::string, Feature, std::less<>> features;
+
+  /// Unknown fields are passed over; of two features of one name the last wins.
+  ///
+  /// where   begins the message of an error: which record this is
+  /// cost    memory in proportion to the bytes that are there
+  /// throws  BadFile with the byte of the record
+  static Example parse(ConstBytes bytes, std::string const& where = "an Example") {
+    try {
+      auto example = Example{};
+      detail::for_each_feature(bytes, [&](std::string_view name, proto::Reader pair) {
+        example.features.insert_or_assign(std::string{name}, detail::read_feature(pair));
+      });
+      return example;
+    } catch (proto::Malformed const& why) {
+      throw BadFile{where + ": " + why.what() + ".", "a record that is a tf.train.Example."};
+    }
+  }
+
+  std::vector<std::byte> bytes() const {
+    auto all = proto::Writer{}, example = proto::Writer{};
+    for (auto const& [name, feature] : features) {
+      auto pair = proto::Writer{}, value = proto::Writer{};
+      detail::write_feature(feature, value);
+      pair.field(1, std::string_view{name});
+      pair.field(2, value);
+      all.field(1, pair);
+    }
+    example.field(1, all);
+    return example.take();
+  }
+
+  /// The list of a feature, of std::string, float or std::int64_t.
+  ///
+  /// throws  BadFile when there is none of that name, or it is of another kind
+  template <class T>
+  std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const {
+    auto const at = features.find(name);
+    if (at == features.end()) {
+      auto names = std::string{};
+      for (auto const& [other, feature] : features) names += (names.empty() ? "" : ", ") + quoted(other);
+      throw BadFile{where + ": no feature " + quoted(name) + ".", "one of " + (names.empty() ? "none" : names) + "."};
+    }
+    if (auto const* list = std::get_if<std::vector<T>>(&at->second)) return *list;
+    throw BadFile{where + ": feature " + quoted(name) + " has " + detail::feature_kinds[at->second.index()] +
+                      ", but " + detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
+                  "another type of the row that it goes to."};
+  }
+
+ private:
+  static std::string quoted(std::string_view name) {       // a file may hold any bytes, and this goes to a terminal
+    return '"' + printable(name.substr(0, 80)) + '"';
+  }
+};
+
+/// For map: makes a row of two features of each record.
+///
+///   auto rows = data::tfrecords(files).map<std::uint8_t, int>(data::Fields{.x = "image", .y = "label"});
+///
+/// X, Y    bytes take the one byte string of a feature, floating-point numbers its floats, other integers its integers
+/// width, targets    numbers that a row must have, where they are not 0
+/// throws  BadFile with the number of the file and of the record in it
+struct Fields {
+  std::string x, y{};                                      // names; no name, no numbers
+  std::size_t width = 0, targets = 0;
+
+  template <class X, class Y>
+  void operator()(Sample<std::byte, std::uint64_t> const& row, std::vector<X>& to_x, std::vector<Y>& to_y) const {
+    auto where = std::string{"an Example"};
+    if (row.y.size() == 2)
+      where = "file " + std::to_string(row.y[0]) + ", record " + std::to_string(row.y[1]) + ": an Example";
+    auto const example = Example::parse(row.x, where);
+    fill(example, where, x, width, to_x);
+    fill(example, where, y, targets, to_y);
+  }
+
+ private:
+  template <class T>
+  static void fill(Example const& example, std::string const& where, std::string const& name, std::size_t count,
+                   std::vector<T>& to) {
+    to.clear();
+    if (name.empty()) return;
+    auto const fail = [&](std::string const& what) {
+      throw BadFile{where + ": feature \"" + name + "\" " + what + ".", "another feature, or other records."};
+    };
+    if constexpr (sizeof(T) == 1) {
+      auto const& strings = example.get<std::string>(name, where);
+      if (strings.size() != 1) fail("has " + std::to_string(strings.size()) + " byte strings, but 1 is needed");
+      to.resize(strings[0].size());
+      std::ranges::copy(std::as_bytes(Span<char const>{strings[0]}), std::as_writable_bytes(Span<T>{to}).begin());
+    } else if constexpr (std::floating_point<T>) {
+      auto const& floats = example.get<float>(name, where);
+      to.assign(floats.begin(), floats.end());
+    } else {
+      for (auto const i : example.get<std::int64_t>(name, where)) {
+        if (!std::in_range<T>(i))
+          fail("has " + std::to_string(i) + ", which an integer of " + std::to_string(8 * sizeof(T)) +
+               " bits cannot hold");
+        to.push_back(static_cast<T>(i));
+      }
+    }
+    if (count != 0 && to.size() != count)
+      fail("has " + std::to_string(to.size()) + " numbers, but " + std::to_string(count) + " are needed");
+  }
+};
+
+}  // namespace chorale::data

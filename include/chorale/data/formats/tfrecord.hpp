@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/crc32c.hpp>
+#include <chorale/data/dataset.hpp>
+#include <chorale/data/formats/byte_source.hpp>
+#include <chorale/data/formats/skip_broken.hpp>
+#include <chorale/data/stages/interleave.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// How TFRecord files are read.
+struct TfRecordOptions {
+  Compression compression = Compression::none;             // of the whole file
+  std::size_t max_record  = std::size_t{1} << 30;          // bytes; what claims to be longer is refused
+  std::shared_ptr<Skipped> skipped{};                      // null: the first damage is an error; else left out, counted
+};
+
+namespace detail {
+
+/// The checksum as it is stored: a checksum of data that holds checksums would have bad properties.
+constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xA282EAD8U; }
+
+template <class T>
+T little_endian(ConstBytes bytes) {
+  auto value = T{0};
+  for (auto i = sizeof(T); i-- > 0;) value = static_cast<T>(value << 8 | std::to_integer<T>(bytes[i]));
+  return value;
+}
+
+}  // namespace detail
+
+/// The records of one TFRecord file.
+///
+///   [length u64] [masked crc of these 8 bytes u32] [data] [masked crc of the data u32]     little-endian, repeated
+///
+/// cost    a record of a plain file stays where it was read, unless it is longer than ByteSource's buffer; others are
+///         copied into one that grows to the longest record that is really there
+/// throws  BadFile with file, record and byte. Behind a record whose data is damaged reading can go on; behind any
+///         other damage, and behind an unreadable file, the reader is at its end
+/// source  TFRecord as of tensorflow/core/lib/io/record_reader.h
+class TfRecordReader {
+ public:
+  explicit TfRecordReader(std::filesystem::path file, TfRecordOptions options = {})
+      : options_{std::move(options)}, source_{std::move(file), options_.compression} {}
+
+  /// The next record, valid until the next call. False at the end of the file.
+  bool next(ConstBytes& out) {
+    while (!ended_) {
+      try {
+        ended_ = true;                                     // unless a whole record was read
+        source_.part("record", ++count_ - 1);
+        auto const found = read();
+        ended_           = found == Found::nothing;
+        if (found == Found::nothing) return false;
+        if (found == Found::damaged) complain_about_data();
+        out = data_;
+        return true;
+      } catch (BadFile const& why) {
+        if (!options_.skipped || too_long_) throw;
+        if (ended_) options_.skipped->rest(why);
+        else options_.skipped->record(why);
+      }
+    }
+    return false;
+  }
+
+  /// The number in the file of the record that next() gave, from 0; damaged records are counted.
+  std::uint64_t record() const { return count_ - 1; }
+
+ private:
+  enum class Found { nothing, damaged, whole };
+
+  Found read() {
+    begin_             = source_.offset();
+    auto const header  = take(12);
+    if (header.empty()) return Found::nothing;
+    if (header.size() < 12) cut(12, header.size(), "length and its checksum", begin_);
+    auto const length = detail::little_endian<std::uint64_t>(header.first(8));
+    auto const stored = detail::little_endian<std::uint32_t>(header.last(4));
+    if (auto const crc = detail::masked(crc32c(header.first(8))); crc != stored)
+      source_.fail(begin_ + 8, "the checksum of the length is " + std::to_string(stored) + ", but its bytes have " +
+                                   std::to_string(crc), advice());
+    too_long_ = length > std::min<std::uint64_t>(options_.max_record, SIZE_MAX - 4);
+    if (too_long_)
+      source_.fail(begin_, "a record of " + std::to_string(length) + " bytes, but at most " +
+                               std::to_string(options_.max_record) + " are read",
+                   "TfRecordOptions{.max_record = " + std::to_string(length) + "}");
+    auto const n    = static_cast<std::size_t>(length);
+    auto const rest = take(n + 4);
+    if (rest.size() < n) cut(n, rest.size(), "data", begin_ + 12);
+    if (rest.size() < n + 4) cut(4, rest.size() - n, "checksum of the data", begin_ + 12 + length);
+    data_   = rest.first(n);
+    stored_ = detail::little_endian<std::uint32_t>(rest.last(4));
+    return stored_ == detail::masked(crc32c(data_)) ? Found::whole : Found::damaged;
+  }
+
+  /// The next n bytes, valid until the next call; fewer only at the end of the file.
+  ConstBytes take(std::size_t n) {
+    if (source_.can_view(n)) return source_.view(n);
+    copy_.clear();
+    source_.append(copy_, n);
+    return copy_;
+  }
+
+  [[noreturn]] void cut(std::size_t need, std::size_t got, std::string const& what, std::uint64_t at) const {
+    source_.fail(at, std::to_string(need) + " bytes are needed (" + what + "), but the file ends after " +
+                         std::to_string(got), "to wait while it is still written, else to fetch it again");
+  }
+  [[noreturn]] void complain_about_data() const {
+    source_.fail(begin_ + 12, "the checksum of " + std::to_string(data_.size()) + " bytes of data is " +
+                                  std::to_string(stored_) + ", but they have " +
+                                  std::to_string(detail::masked(crc32c(data_))),
+                 "to fetch it again, or TfRecordOptions::skipped, which leaves such records out");
+  }
+  std::string advice() const {
+    if (options_.compression == Compression::none && begin_ == 0) {
+      if (source_.looks_like_gzip()) return "TfRecordOptions{.compression = Compression::gzip}: it begins like one";
+      if (source_.looks_like_zlib()) return "TfRecordOptions{.compression = Compression::zlib}: it begins like one";
+    }
+    return begin_ == 0 ? "a TFRecord file" : ByteSource::again;
+  }
+
+  TfRecordOptions options_;
+  ByteSource source_;
+  std::vector<std::byte> copy_;
+  ConstBytes data_;                                        // of the record
+  std::uint64_t begin_ = 0, count_ = 0;                    // of the record, in bytes; records begun
+  std::uint32_t stored_ = 0;                               // checksum of the data
+  bool ended_ = false, too_long_ = false;
+};
+
+/// A TFRecord file as a dataset of rows: x is the record, y says which one: {number of the file, number in the file}.
+class TfRecordFile : public Pipe<TfRecordFile> {
+ public:
+  using element = Sample<std::byte, std::uint64_t>;
+  static constexpr bool stable = false;
+
+  TfRecordFile(std::filesystem::path file, std::uint64_t number, TfRecordOptions options)
+      : file_{std::move(file)}, number_{number}, options_{std::move(options)} {}
+
+  class Stream {
+   public:
+    Stream(std::filesystem::path file, std::uint64_t number, TfRecordOptions options)
+        : file_{std::move(file)}, options_{std::move(options)}, place_{number, 0} {}
+
+    bool next(element& out) {
+      if (!reader_) reader_.emplace(file_, options_);
+      auto data = ConstBytes{};
+      if (!reader_->next(data)) return false;
+      place_[1] = reader_->record();
+      out       = {data, place_};
+      return true;
+    }
+
+   private:
+    std::filesystem::path file_;
+    TfRecordOptions options_;
+    std::array<std::uint64_t, 2> place_;
+    std::optional<TfRecordReader> reader_;
+  };
+
+  Stream stream(std::size_t) const { return {file_, number_, options_}; }
+  std::optional<std::size_t> size() const { return {}; }   // known only after reading
+
+  void describe(std::vector<std::string>& lines) const {
+    lines.push_back(detail::file_text(file_));
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::uint64_t number_;
+  TfRecordOptions options_;
+};
+
+namespace detail {
+
+template <class Make>
+auto record_files(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options, Make make) {
+  auto all = std::vector<decltype(make(TfRecordFile{{}, 0, {}}))>{};
+  for (std::size_t i = 0; i < files.size(); ++i) all.push_back(make(TfRecordFile{files[i], i, options}));
+  return all;
+}
+
+}  // namespace detail
+
+/// The records of some files, how.cycle of them open at the same time, read by whoever asks.
+///
+///   auto rows = data::tfrecords(data::list_files("train-*.tfrecord"), {}, {.cycle = 4, .block = 16});
+///
+/// cost    records of plain files are not copied, and the system reads ahead: where it has the files in its cache, no
+///         thread is faster
+/// order   that of interleave
+/// throws  BadFile, while reading, as TfRecordReader
+/// source  tf.data.TFRecordDataset(files)
+inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options = {},
+                      Interleave how = {}) {
+  return interleave(detail::record_files(files, options, [](TfRecordFile f) { return f; }), how);
+}
+
+/// The same, each open file read by a thread of its own: for packed files, and for storage that takes its time.
+///
+/// ahead   records that wait for the reader, of each file that is open
+/// order   the same whatever the threads do
+/// source  tf.data.TFRecordDataset(files, num_parallel_reads), deterministic
+inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options, Interleave how,
+                      std::size_t ahead) {
+  return interleave(detail::record_files(files, options, [&](TfRecordFile f) { return f.prefetch(ahead); }), how);
+}
+
+/// The records of some files in whatever order `threads` threads read them: a slow file holds nobody up.
+///
+/// order   none: y of a row says which record it is
+inline auto tfrecords_in_any_order(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options,
+                                   std::size_t threads, std::size_t ahead = 256) {
+  return gather(detail::record_files(files, options, [](TfRecordFile f) { return f; }), threads, ahead);
+}
+
+}  // namespace chorale::data

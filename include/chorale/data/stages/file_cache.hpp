@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/data/pipe.hpp>
+#include <chorale/data/stages/file_cache_format.hpp>
+#include <chorale/data/stages/file_cache_writer.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace chorale::data {
+
+/// All rows of a dataset, in a file after the first read of the first run. See Pipe::cache(InFile).
+///
+///   first run    source ─► path.partial-… ─► synced ─► renamed to path ─┐
+///   later runs                                                 path ────┴─► mapped ─► views
+///
+/// keeps   rows have the bits, the order and the widths of the source, and may differ in width. A file that is there is
+///         used: one that other rows before the cache have made is noticed only by its types and its number of rows,
+///         so delete it when what stands before the cache changes
+/// order   what is kept is pass 0, whichever pass is read first
+/// cost    where there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
+///         nothing; the first of a row in a program takes its checksum. Memory is what the system keeps of the file
+/// throws  what the pass throws, BadArgument when it has another number of rows than its stage says, or BadFile when the
+///         file cannot be written: there is no file then, and the next read tries again. BadFile when it is damaged,
+///         cut, another kind of file, or has other types or numbers of rows
+/// source  tf.data.Dataset.cache(filename)
+template <class D>
+class CachedInFile : public Pipe<CachedInFile<D>> {
+  static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
+
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = true;
+
+ private:
+  using X = typename decltype(element::x)::value_type;
+  using Y = typename decltype(element::y)::value_type;
+
+  class Store {
+   public:
+    Store(D from, InFile where) : from_{std::move(from)}, where_{std::move(where)} {}
+
+    std::optional<std::size_t> size() const { return from_.size(); }
+    D const& from() const { return from_; }
+
+    CacheFile const& file() {
+      auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
+      if (!file_ && !open()) fill();
+      return *file_;
+    }
+
+    bool next(CacheFile const& file, CacheFile::Cursor& cursor, CacheFile::Row& row) {
+      auto const at    = cursor.row;
+      auto const check = at < checked_ ? CacheFile::Check::none : CacheFile::Check::all;
+      auto const more  = file.next(cursor, row, check);
+      if (check == CacheFile::Check::none) return more;
+      for (auto before = checked_.load(); before <= at && !checked_.compare_exchange_weak(before, at + 1);) continue;
+      return more;
+    }
+
+   private:
+    bool open() {
+      auto found = CacheFile::open(where_.path, cache_types<X, Y>());
+      if (!found) return false;
+      auto const expected = from_.size();
+      if (expected && *expected != found->rows())
+        found->fail(16, std::to_string(found->rows()) + " rows, but the stage before the cache makes " +
+                            std::to_string(*expected));
+      file_.emplace(std::move(*found));
+      return true;
+    }
+    void fill() {
+      auto from = from_.stream(0);
+      auto to   = CacheWriter{where_.path, cache_types<X, Y>()};
+      auto rows = std::size_t{0};
+      for (auto row = element{}; from.next(row); ++rows) to.write(std::as_bytes(row.x), std::as_bytes(row.y));
+      auto const expected = from_.size();
+      CHORALE_EXPECTS(!expected || *expected == rows,
+                      "the stage before the cache says that it makes " + std::to_string(expected.value_or(0)) +
+                          " rows, and made " + std::to_string(rows) + "; the next run would refuse " +
+                          where_.path.string());
+      file_.emplace(to.finish());
+    }
+
+    D from_;
+    InFile where_;
+    std::mutex mutex_;
+    std::optional<CacheFile> file_;
+    std::atomic<std::uint64_t> checked_{0};                // rows whose checksum was right; the end counts as one
+  };
+
+ public:
+  class Stream {
+   public:
+    explicit Stream(std::shared_ptr<Store> store) : store_{std::move(store)} {}
+
+    bool next(element& out) {
+      if (file_ == nullptr) file_ = &store_->file();
+      auto row = CacheFile::Row{};
+      if (!store_->next(*file_, cursor_, row)) return false;
+      out = {numbers<X>(row.x), numbers<Y>(row.y)};
+      return true;
+    }
+
+   private:
+    template <class T>
+    static Span<T const> numbers(ConstBytes bytes) {
+      return {reinterpret_cast<T const*>(bytes.data()), bytes.size() / sizeof(T)};
+    }
+
+    std::shared_ptr<Store> store_;
+    CacheFile const* file_ = nullptr;
+    CacheFile::Cursor cursor_;
+  };
+
+  CachedInFile(D from, InFile where) {
+    CHORALE_EXPECTS(!where.path.empty(), "cache(InFile) needs the path of a file");
+    store_ = std::make_shared<Store>(std::move(from), std::move(where));
+  }
+
+  Stream stream(std::size_t) const { return Stream{store_}; }
+  std::optional<std::size_t> size() const { return store_->size(); }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(store_->from(), lines);
+  }
+
+ private:
+  std::shared_ptr<Store> store_;
+};
+
+}  // namespace chorale::data

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/host.hpp>
+#include <chorale/core/output_file.hpp>
+#include <chorale/data/stages/file_cache_format.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+namespace detail {
+
+enum class Lock { taken, refused, unknown };               // refused: another has it; unknown: the disk has no locks
+
+/// Takes a file for who has opened it; the system gives it back when the file is closed, or the process is no more.
+inline Lock lock(int file) {
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return Lock::taken;
+  return errno == EWOULDBLOCK ? Lock::refused : Lock::unknown;
+}
+
+/// Does this name still stand for this open file?
+inline bool is_called(int file, std::filesystem::path const& name) {
+  struct stat open {}, named {};
+  return ::fstat(file, &open) == 0 && ::lstat(name.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
+}  // namespace detail
+
+/// Writes a file of cached rows under a name of its own, which becomes the file when all rows are in it.
+///
+/// keeps   nobody ever finds a part of a cache; several processes may write the same one, the last to finish stays.
+///         After a kill a "<path>.partial-<host>-<process>-<n>" is left, which nobody reads and the next writer on
+///         that host removes: one that lives has a lock on its own. Where a disk has no locks, it stays
+/// cost    a buffer of 1 MiB; one system call for each
+/// throws  BadFile when there is no room, no right or no folder, and when `path` is a device, a FIFO or a folder; nothing
+///         is left beside `path` then
+class CacheWriter {
+ public:
+  CacheWriter(std::filesystem::path const& path, std::array<std::uint8_t, 4> types)
+      : path_{output_file(path)} {
+    header_.types = types;
+    remove_left_over();
+    for (int n = 0; file_.number < 0; ++n) begin(n);
+    buffer_.reserve(buffer_bytes);
+    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // room for the one of finish()
+  }
+
+  void write(ConstBytes x, ConstBytes y) {
+    constexpr auto zeros = std::array<std::byte, 8>{};
+    auto head            = detail::CacheRow{.crc = 0, .x = x.size(), .y = y.size()};
+    auto const counts    = std::as_bytes(Span<detail::CacheRow const>{&head, 1}).subspan(sizeof head.crc);
+    auto const pad       = [&](ConstBytes b) { return ConstBytes{zeros}.first(detail::to_8(b.size()) - b.size()); };
+    auto crc             = crc32c(counts, header_.last);
+    for (auto const part : {x, pad(x), y, pad(y)}) crc = crc32c(part, crc);
+    head.crc = header_.last = crc;
+    put(std::as_bytes(Span<detail::CacheRow const>{&head, 1}));
+    for (auto const part : {x, pad(x), y, pad(y)}) put(part);
+    ++header_.rows;
+  }
+
+  /// The finished file.
+  ///
+  /// keeps   when it returns, the file survives a power cut
+  /// order   rows to the disk, then the name, then the folder's entry to the disk
+  CacheFile finish() {
+    flush();
+    header_.bytes = written_;
+    header_.crc   = header_.right_crc();
+    write_at(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}), 0);
+    if (::fsync(file_.number) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
+    auto finished = CacheFile{path_, file_.number, header_.types};         // this one, whoever else writes `path`
+    if (::rename(file_.aside.c_str(), path_.c_str()) != 0) fail("cannot rename " + file_.aside.string(), errno);
+    file_.aside.clear();
+    ::flock(file_.number, LOCK_UN);                        // some disks refuse other readers what is locked
+    sync_folder();
+    return finished;
+  }
+
+ private:
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+  /// Locks of some disks hold within a host only, so that no other host's files are looked at.
+  static std::string aside() { return ".partial-" + host_name() + "-"; }
+
+  /// Makes the nth file of this process, if there is none and nobody takes it for left over before it is locked.
+  void begin(int n) {
+    auto const name = path_.string() + aside() + std::to_string(::getpid()) + "-" + std::to_string(n);
+    file_.number    = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file_.number < 0 && errno != EEXIST) fail("cannot make " + name, errno);
+    if (file_.number < 0) return;
+    bool const ours = detail::lock(file_.number) != detail::Lock::refused && detail::is_called(file_.number, name);
+    if (ours) file_.aside = name;
+    else ::close(std::exchange(file_.number, -1));
+  }
+
+  /// Removes what writers of this path have left that are no more. That it cannot is no reason not to write.
+  void remove_left_over() const {
+    auto trouble = std::error_code{}, gone = trouble;
+    auto at      = std::filesystem::directory_iterator{folder(), trouble};
+    for (; !trouble && at != end(at); at.increment(trouble)) {
+      auto const& name = at->path();
+      if (!is_aside(name.filename().string()) || !is_regular_file(at->symlink_status(gone))) continue;
+      auto left   = detail::OpenCache{};
+      left.number = ::open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+      if (left.number < 0 || detail::lock(left.number) != detail::Lock::taken) continue;
+      if (detail::is_called(left.number, name)) left.aside = name;         // goes with it
+    }
+  }
+
+  /// Is it a name that begin() is given for this path, in any process of this host?
+  bool is_aside(std::string_view name) const {
+    auto const begin  = path_.filename().string().append(aside());
+    auto const number = [](std::string_view text) {
+      return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    };
+    if (!name.starts_with(begin)) return false;
+    name.remove_prefix(begin.size());
+    auto const dash = name.find('-');
+    return dash != name.npos && number(name.substr(0, dash)) && number(name.substr(dash + 1));
+  }
+
+  std::filesystem::path folder() const { return path_.has_parent_path() ? path_.parent_path() : "."; }
+
+  void put(ConstBytes bytes) {
+    if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+    if (bytes.size() <= buffer_bytes) buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    else write_at(bytes, written_), written_ += bytes.size();
+  }
+  void flush() {
+    write_at(buffer_, written_);
+    written_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  void write_at(ConstBytes bytes, std::uint64_t at) {
+    while (!bytes.empty()) {
+      auto const n = ::pwrite(file_.number, bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        fail("row " + std::to_string(header_.rows) + ", byte " + std::to_string(at) + ": cannot write the next " +
+                 std::to_string(bytes.size()) + " bytes", n == 0 ? EIO : errno);
+      at += static_cast<std::uint64_t>(n);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void sync_folder() const {
+    auto parent   = detail::OpenCache{};
+    parent.number = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent.number < 0) return;                         // a folder that may be written but not read
+    if (::fsync(parent.number) != 0 && errno != EINVAL)    // EINVAL: this file system has nothing to sync there
+      fail("written, but its folder did not reach the disk", errno);
+  }
+
+  [[noreturn]] void fail(std::string const& what, int number) const {
+    throw BadFile{path_.string() + ": " + what + ": " + std::generic_category().message(number) + ".",
+                  number == ENOSPC || number == EDQUOT || number == EFBIG
+                      ? "room for the cache there, or another folder."
+                      : "a folder that exists and may be written."};
+  }
+
+  std::filesystem::path path_;
+  detail::OpenCache file_;
+  detail::CacheHeader header_;                             // its bytes and crc only at the end
+  std::vector<std::byte> buffer_;
+  std::uint64_t written_ = 0;                              // bytes that left the buffer
+};
+
+}  // namespace chorale::data

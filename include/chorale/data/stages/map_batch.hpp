@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/threads.hpp>
+#include <chorale/data/pipe.hpp>
+#include <chorale/data/stages/batch.hpp>
+#include <chorale/data/stages/parallel_map.hpp>
+#include <chorale/data/threads/auto_tune.hpp>
+#include <chorale/data/threads/reorder_buffer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// A map by several threads and the batches of its rows as one stage: what .map(f, how).batch(n) is.
+///
+///   source ─ one thread at a time, a run of rows ─►  f, then a copy to the row's place in the batch  ─►  reader
+///
+/// keeps   batches, their order and errors are those of the two stages; how.order orders batches, not rows in them
+/// cost    no copy by the reader, nothing to hand over for a row: only for a batch. At most max(how.ahead rows,
+///         2 batches) wait
+/// source  map_and_batch of tf.data.experimental
+template <class D, class F, class X, class Y>
+class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
+  using In = typename D::element;
+
+ public:
+  using element = BasicBatch<X, Y>;
+  static constexpr bool stable = false;
+
+  /// how.threads    at most, not 0; threads says how many
+  MapBatched(D from, F f, Parallel how, Choice threads, GlobalBatch rows, Remainder remainder)
+      : from_{std::move(from)}, f_{std::move(f)}, how_{how}, threads_{std::move(threads)}, remainder_{remainder} {
+    CHORALE_EXPECTS(rows.rows > 0, "a batch needs at least one row, got " + std::to_string(rows.rows));
+    rows_ = static_cast<std::size_t>(rows.rows);
+  }
+
+  class Stream {
+   public:
+    using buffer = BatchBuffer<X, Y>;
+
+    Stream(MapBatched const& stage, std::size_t epoch) : work_{std::make_unique<Work>(stage, epoch)} {}
+
+    bool next(element& out) {
+      auto* made = static_cast<Making*>(nullptr);
+      if (!work_->next(made)) return false;
+      out = work_->view(made->memory, made->rows);
+      return true;
+    }
+
+    /// The next batch, in memory of the caller, which is exchanged and not copied.
+    bool next_into(buffer& to, element& out) {
+      auto* made = static_cast<Making*>(nullptr);
+      if (!work_->next(made)) return false;
+      std::swap(to, made->memory);
+      out = work_->view(to, made->rows);
+      return true;
+    }
+
+    std::size_t threads() const { return work_->crew.size(); }             // that work now
+
+   private:
+    /// A batch while rows come into it.
+    struct Making {
+      buffer memory;
+      std::size_t rows  = 0;                               // that the source gave: in order, one run behind the other
+      std::size_t runs  = 0;                               // of these, not made yet
+      bool closed       = false;                           // there will be no other run
+      std::size_t wrong = 0;                               // row of the failure
+      std::exception_ptr failure{};
+    };
+    using Places = Slots<Making*, Making>;
+
+    /// What a thread does between two visits to the source.
+    struct Run {
+      typename Places::Slot* slot = nullptr;
+      std::size_t first           = 0;                     // row in the batch
+      Place at{};                                          // of that row
+      std::vector<detail::MapMemory<D, X, Y>> rows{};      // the first n hold rows
+      std::size_t n = 0;
+    };
+
+    struct Work {
+      Work(MapBatched const& stage, std::size_t epoch)
+          : full{stage.rows_}, room{std::min(full, stage.from_.size().value_or(full))}, remainder{stage.remainder_},
+            slots{std::max<std::size_t>(stage.how_.ahead / full, 2) + 1, stage.how_.order},
+            crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
+        try {
+          start();
+        } catch (...) {                                    // those that have begun end
+          slots.stop(), crew.stop();
+          throw;
+        }
+      }
+      ~Work() { slots.stop(), crew.stop(); }
+      Work(Work const&)            = delete;
+      Work& operator=(Work const&) = delete;
+
+      element view(buffer const& memory, std::size_t rows) const {
+        return {.x = {memory.x(), rows * width}, .y = {memory.y(), rows * targets}, .rows = rows};
+      }
+
+      void start() {
+        while (threads.size() < crew.size())
+          threads.emplace_back("map", [this, i = threads.size(), own = F{f}]() mutable { run(i, own); });
+      }
+
+      bool next(Making*& out) {
+        auto const more = slots.next(out);
+        if (crew.found(slots.waited())) start();
+        return more;
+      }
+
+      void run(std::size_t i, F& own) {
+        for (auto mine = Run{}; crew.turn(i);) {
+          auto lock = crew.lock_source();
+          if (!pull(mine)) return;
+          if (mine.at.row > 0) lock.unlock();              // the first row alone: all others have its width
+          auto const begin = std::chrono::steady_clock::now();
+          make(mine, own);
+          length.took(mine.n, std::chrono::steady_clock::now() - begin);
+          done(*mine.slot);
+        }
+      }
+
+      /// The next rows of the source. False at the end, and when nobody wants more.
+      bool pull(Run& mine) {
+        if (ended) return close(), false;
+        if (now == nullptr && !open()) return false;
+        auto& batch     = now->memory;
+        mine.slot       = now;
+        mine.first      = batch.rows;
+        mine.at         = place;
+        mine.n          = 0;
+        auto const want = place.row == 0 ? 1 : std::min(length.get(), room - batch.rows);
+        try {
+          if (batch.rows == 0 && place.row > 0) batch.memory.reserve(room, width, targets);
+          for (auto row = In{}; mine.n < want; ++mine.n, ++place.row) {
+            if (!from.next(row)) {
+              ended = true;
+              break;
+            }
+            if (mine.n == mine.rows.size()) mine.rows.emplace_back();
+            mine.rows[mine.n].keep(row);
+          }
+        } catch (...) {
+          fail(batch, place.row);
+        }
+        batch.rows += mine.n;
+        if (mine.n > 0) begin_run(batch);
+        if (ended || batch.rows == room) close();
+        return mine.n > 0;
+      }
+
+      bool open() {
+        now = slots.claim(batches);                        // in the order of the rows
+        if (now == nullptr) return false;
+        ++batches;
+        auto& batch = now->memory;
+        batch.rows = 0, batch.closed = false;
+        return true;
+      }
+
+      void make(Run& mine, F& own) {
+        auto& batch = mine.slot->memory;
+        auto at     = mine.at;
+        try {
+          for (std::size_t i = 0; i < mine.n; ++i, ++at.row) {
+            mine.rows[i].make(own, at);
+            put(batch.memory, mine.first + i, at.row, {mine.rows[i].x, mine.rows[i].y});
+          }
+        } catch (...) {
+          fail(batch, at.row);
+        }
+      }
+
+      void put(buffer& to, std::size_t n, std::size_t row, Sample<X, Y> const& made) {
+        if (row == 0) width = made.x.size(), targets = made.y.size(), to.reserve(room, width, targets);
+        expect_widths(row, made, width, targets);
+        std::copy(made.x.begin(), made.x.end(), to.x() + n * width);
+        std::copy(made.y.begin(), made.y.end(), to.y() + n * targets);
+      }
+
+      void begin_run(Making& batch) {
+        auto const lock = std::lock_guard{state};
+        ++batch.runs;
+      }
+      void done(typename Places::Slot& slot) {
+        auto const lock = std::lock_guard{state};
+        if (--slot.memory.runs == 0 && slot.memory.closed) settle(slot);
+      }
+      /// No other run comes into the batch that is open, if any.
+      void close() {
+        if (auto* const slot = std::exchange(now, nullptr)) {
+          auto const lock     = std::lock_guard{state};
+          slot->memory.closed = true;
+          if (slot->memory.runs == 0) settle(*slot);
+        }
+        if (ended) slots.end();
+      }
+      void settle(typename Places::Slot& slot) {
+        auto& batch = slot.memory;
+        if (batch.failure) slots.fail(slot, std::exchange(batch.failure, nullptr));
+        else if (batch.rows == 0 || (batch.rows < full && remainder == Remainder::drop)) slots.drop(slot);
+        else slots.finish(slot, &batch);
+      }
+      void fail(Making& batch, std::size_t row) {
+        auto const lock = std::lock_guard{state};
+        if (!batch.failure || row < batch.wrong) batch.failure = std::current_exception(), batch.wrong = row;
+        ended = true;
+      }
+
+      std::size_t full, room;                              // rows of a full batch; that a batch can have
+      Remainder remainder;
+      Places slots;
+      detail::RunLength length{64};
+      std::atomic<bool> ended{false};                      // nothing more is read
+      Crew crew;                                           // its lock guards what follows, but for f
+      F f;                                                 // the reader's, who copies it for each thread
+      StreamOf<D> from;
+      Place place;                                         // of the next row
+      std::uint64_t batches = 0;                           // begun
+      typename Places::Slot* now = nullptr;                // the batch that rows come into
+      std::size_t width = 0, targets = 0;                  // written with the first row, and only read from then on
+      std::mutex state;                                    // guards runs, closed and failure of all batches
+      std::vector<NamedThread> threads;                    // last: they use the above
+    };
+
+    std::unique_ptr<Work> work_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {*this, epoch}; }
+
+  std::size_t threads() const { return threads_.get(); }   // as of ParallelMapped
+
+  std::optional<std::size_t> size() const {
+    auto const rows = from_.size();
+    if (!rows) return {};
+    return *rows / rows_ + (remainder_ == Remainder::keep && *rows % rows_ != 0 ? 1 : 0);
+  }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+    lines.push_back("batch " + std::to_string(rows_) + " " + detail::text_of(remainder_));
+  }
+
+ private:
+  D from_;
+  F f_;
+  Parallel how_;
+  Choice threads_;
+  std::size_t rows_ = 0;
+  Remainder remainder_;
+};
+
+}  // namespace chorale::data

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/threads.hpp>
+#include <chorale/data/pipe.hpp>
+#include <chorale/data/stages/batch.hpp>
+#include <chorale/data/threads/auto_tune.hpp>
+#include <chorale/data/threads/wakeup.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+/// Elements made ahead by a thread. See Pipe::prefetch.
+///
+///   thread  fills  [4] [2] [3]     a ring of n + 1 slots: n wait, and the reader holds one
+///   reader              ^ holds
+///
+/// keeps   order and elements are those of the source; a stream owns its thread, which ends with it
+///         auto_tune: n doubles when the reader finds nothing although all room was taken before
+/// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots; no lock while
+///         neither side has to wait
+/// throws  what the source throws, from next, after the elements before it
+template <class D>
+class Prefetched : public StagesAfter<D, Prefetched<D>> {
+ public:
+  using element = typename D::element;
+  static constexpr bool stable = Stable<D>;
+
+  Prefetched(D from, Ahead ahead) : from_{std::move(from)}, ahead_{ahead}, elements_{ahead.elements, Ahead{}.elements} {
+    if (elements_.tuned()) ahead_.elements = 64;
+    if (elements_.tuned() && ahead.bytes == Ahead{}.bytes) ahead_.bytes = std::size_t{256} << 20;
+    CHORALE_EXPECTS(ahead.elements > 0, "prefetch needs room for at least one element");
+    CHORALE_EXPECTS(ahead.bytes > 0, "prefetch needs room for at least one byte");
+  }
+
+  class Stream {
+   public:
+    Stream(D const& from, std::size_t epoch, Ahead most, Choice elements)
+        : ring_{std::make_unique<Ring>(from.stream(epoch), most, std::move(elements))} {}
+
+    bool next(element& out) { return ring_->next(out); }
+
+    std::size_t elements() const { return ring_->depth(); }                // that it makes ahead now
+
+   private:
+    class Ring {
+     public:
+      Ring(StreamOf<D> from, Ahead most, Choice elements)
+          : from_{std::move(from)}, bytes_{most.bytes}, slots_(most.elements + 1), choice_{std::move(elements)},
+            tuner_{choice_.get(), most.elements}, depth_{tuner_.depth()}, thread_{"prefetch", [this] { produce(); }} {}
+      ~Ring() {
+        stopped_ = true;
+        freed_.ring();
+      }
+      Ring(Ring const&)            = delete;
+      Ring& operator=(Ring const&) = delete;
+
+      bool next(element& out) {
+        auto at = released_.load();
+        if (holding_) {
+          waiting_bytes_ -= slots_[at % slots_.size()].bytes;
+          released_ = ++at;
+          if (has_room(worth_waking())) freed_.ring();
+        }
+        holding_ = false;
+        if (choice_.tuned() && !ended_ && tuner_.found(made_ - at)) {
+          choice_.set(tuner_.depth());
+          depth_ = tuner_.depth();                         // the thread has room already: none of its elements waits
+        }
+        made_any_.wait([&] { return made_ > at || ended_; });
+        if (made_ == at && failure_) std::rethrow_exception(failure_);     // ended_ is the last that the thread writes
+        if (made_ == at) return false;
+        holding_ = true;
+        out      = slots_[at % slots_.size()].out;
+        return true;
+      }
+
+      std::size_t depth() const { return depth_; }
+
+     private:
+      static constexpr bool fills = FillsBuffer<StreamOf<D>, element>;
+      struct Nothing {};
+      using Copy   = std::conditional_t<Stable<D>, Nothing, Kept<element>>;
+      using Memory = typename std::conditional_t<fills, BufferOf<StreamOf<D>>, std::type_identity<Copy>>::type;
+
+      struct Slot {
+        element out{};
+        Memory memory;
+        std::size_t bytes = 0;
+      };
+
+      void produce() {
+        try {
+          for (; wait_for_room(); made_any_.ring()) {
+            auto& slot = slots_[made_ % slots_.size()];
+            auto const depth = depth_.load();              // once: the reader may double it meanwhile
+            if (choice_.tuned() && made_ > depth)          // else it would go through memory for all slots
+              std::swap(slot.memory, slots_[(made_ - depth - 1) % slots_.size()].memory);
+            if (!make(slot)) break;
+            slot.bytes = slot.out.x.size_bytes() + slot.out.y.size_bytes();
+            waiting_bytes_ += slot.bytes;
+            ++made_;
+          }
+        } catch (...) {
+          failure_ = std::current_exception();
+        }
+        ended_ = true;
+        made_any_.ring();
+      }
+
+      bool wait_for_room() {
+        if (!stopped_ && !has_room(1)) freed_.wait([&] { return stopped_ || has_room(worth_waking()); });
+        return !stopped_;
+      }
+
+      /// Whether n more elements may be made; where none waits, one always may.
+      bool has_room(std::size_t n) const {
+        auto const here = made_ - released_;
+        return here == 0 || (here + n <= depth_ + 1 && waiting_bytes_ < bytes_);
+      }
+
+      /// Free slots: else each element would wake the thread.
+      std::size_t worth_waking() const { return depth_ < 8 ? 1 : depth_ / 4; }
+
+      bool make(Slot& slot) {
+        if constexpr (fills) {
+          return from_.next_into(slot.memory, slot.out);
+        } else {
+          if (!from_.next(slot.out)) return false;
+          if constexpr (!Stable<D>) slot.memory.keep(slot.out), slot.out = slot.memory.get();
+          return true;
+        }
+      }
+
+      StreamOf<D> from_;                                   // the thread's alone
+      std::size_t bytes_;
+      std::vector<Slot> slots_;                            // from released_ to made_ the reader's, else the thread's
+      Choice choice_;
+      DepthTuner tuner_;                                   // the reader's alone
+      std::atomic<std::size_t> depth_;                     // elements that may wait, below slots_.size(); only grows
+      std::atomic<std::size_t> made_{0}, released_{0};     // elements: finished by the thread, given back by the reader
+      std::atomic<std::size_t> waiting_bytes_{0};          // of the elements between them
+      std::atomic<bool> ended_{false}, stopped_{false};
+      bool holding_ = false;                               // the reader looks at element number released_
+      std::exception_ptr failure_;
+      Bell made_any_, freed_;
+      NamedThread thread_;                                 // last: it uses the above
+    };
+
+    std::unique_ptr<Ring> ring_;
+  };
+
+  Stream stream(std::size_t epoch) const { return {from_, epoch, ahead_, elements_}; }
+
+  /// That are made ahead, in the stream that has changed it last: what auto_tune has chosen so far.
+  std::size_t elements() const { return elements_.get(); }
+  std::optional<std::size_t> size() const { return from_.size(); }
+
+  void describe(std::vector<std::string>& lines) const {
+    data::describe(from_, lines);
+  }
+
+ private:
+  D from_;
+  Ahead ahead_;                                            // at most
+  Choice elements_;
+};
+
+}  // namespace chorale::data

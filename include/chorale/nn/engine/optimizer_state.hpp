@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/optim/clip.hpp>
+#include <chorale/optim/loss_scaled.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale::nn {
+
+/// An optimizer with its state: how one copy of a network's variables is updated.
+///
+/// Plan      the network's, by reference
+template <class D, auto const& Plan, class Optimizer>
+class Rule {
+ public:
+  static constexpr std::size_t moving = [] {                               // numbers that are moved, and not trained
+    auto n = std::size_t{0};
+    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : v.size;
+    return n;
+  }();
+
+  static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
+
+  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots} {
+    if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
+  }
+
+  float rate() const { return rule_.rate(now); }
+
+  /// From now on another instance updates the variables, and this one counts its steps.
+  void read_only() {
+    slots_ = {};
+    reads_ = true;
+  }
+
+  /// One after the other, each laid out as the variables between header and trailer; empty in a reader.
+  Span<float> slots() const {
+    constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
+    return slots_.first(std::min(slots_.size(), n * Plan.body().size()));
+  }
+
+  /// Does it want to know whether gradients are finite?
+  bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
+
+  /// May an update be queued behind gradients that nobody has seen? Not where it needs a decision of the host's.
+  bool queues() const {
+    return optim::QueuesUpdates<Optimizer> && rule_.global_clipnorm <= 0 &&
+           !(scales_loss && on_non_finite == NonFinite::allow);
+  }
+
+  /// Queues the next apply() of these gradients, which are not complete yet: that changes no variable any more. Does
+  /// nothing where updates are not queued.
+  ///
+  /// rows    of the gradients
+  /// bad     as the device finds it before
+  template <class Bad>
+  void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
+    queued_ = queues();
+    if (!queued_) return;
+    typename Kernels<D>::Unless const here{checks() ? bad : nullptr};
+    update(variables, gradients, rows, 1 / (rows * loss_scale.value));
+  }
+
+  /// The next apply() is of other gradients than those of the last queue().
+  void forget_queued() { queued_ = false; }
+
+  /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
+  /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient. A reader of
+  /// another instance's variables only follow()s.
+  ///
+  /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
+  ///           replica and variable, and the variables are those of the step before
+  void apply(Variables const& variables, Gradients const& gradients) {
+    if (reads_) return follow(gradients);
+    auto const scaled_by = loss_scale.value;
+    auto const is_done   = std::exchange(queued_, false);
+    if (accepts(gradients) && !is_done) {
+      update(variables, gradients, gradients.rows(), scale(gradients, scaled_by));
+      if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
+    }
+    if (gradients.rows() != 0) ++now.step;
+  }
+
+  /// Counts a step behind which others have been queued already: `now` is theirs.
+  ///
+  /// step      its number; `now` is there again when this throws
+  void settle(Gradients const& gradients, std::int64_t step) {
+    auto const next = std::exchange(now.step, step);
+    static_cast<void>(accepts(gradients));
+    now.step = next;
+  }
+
+  /// Counts a step that another instance applies to the variables: the same checks, no update.
+  void follow(Gradients const& gradients) {
+    static_cast<void>(accepts(gradients));
+    if (gradients.rows() != 0) ++now.step;
+  }
+
+  optim::Moment now;                                                       // epoch is the trainer's to set
+  NonFinite on_non_finite = NonFinite::stop;
+  std::size_t skipped     = 0;                                             // steps whose update was left out
+  optim::LossScale loss_scale;                                             // of the next step: gradients are times it
+
+ private:
+  bool accepts(Gradients const& gradients) {
+    if (gradients.rows() == 0) return false;
+    auto const fault = checks() ? non_finite(gradients) : std::string{};
+    if constexpr (scales_loss) {
+      if (fault.empty()) loss_scale.held(rule_.growth_steps);
+      else if (std::isfinite(gradients.loss()) && loss_scale.halve()) return ++skipped, false;
+    }
+    if (fault.empty() || on_non_finite == NonFinite::allow) return true;
+    if (on_non_finite == NonFinite::stop)
+      throw NumericFault{fault + "; no variable was changed.",
+                         "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
+                         "FitOptions::on_non_finite."};
+    ++skipped;
+    return false;
+  }
+
+  /// What is not finite in reduced gradients; empty when all is. Every replica finds the same.
+  std::string non_finite(Gradients const& g) const {
+    auto const step   = " of step " + std::to_string(now.step);
+    auto const faults = g.trailer()[plan::faults_at];
+    if (!std::isfinite(g.loss()))
+      return "the loss" + step + " is " + std::to_string(g.loss()) + " over " +
+             std::to_string(static_cast<long>(g.rows())) + " rows";
+    if (faults == 1)
+      return "the gradient of " + name_of(g, g.trailer()[plan::variable_at]) + step + " is not finite on replica " +
+             std::to_string(static_cast<long>(g.trailer()[plan::rank_at]));
+    if (faults > 1)
+      return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
+    if (g.trailer()[plan::summed_at] == 1 || Kernels<D>::finite(g.body())) return {};
+    for (std::size_t i = 0; i < g.plan.size(); ++i)
+      if (!Kernels<D>::finite(g[i]))
+        return "the gradient of " + name_of(g, static_cast<float>(i)) + step +
+               " is finite on every replica, but their sum is not";
+    return "a gradient" + step + " is not finite";
+  }
+  static std::string name_of(Gradients const& g, float index) {
+    return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
+  }
+
+  void update(Variables const& variables, Gradients const& gradients, float rows, float scale) {
+    take_moving(variables, gradients, rows);
+    rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now});
+    put_moving(variables);
+  }
+
+  /// Where moving averages go to, kept from the update rule, which may shrink what has no gradient.
+  void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
+    each_moving([&](Range range, float momentum, std::size_t at) {
+      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, momentum,
+                       moved_.take(padded_moving) + at);
+    });
+  }
+  void put_moving(Variables const& variables) {
+    each_moving([&](Range range, float, std::size_t at) {
+      Kernels<D>::copy(range.size(), moved_.take(padded_moving) + at, &variables.values[range.begin]);
+    });
+  }
+
+  /// f(a range of the plan, its momentum, where it is among all moving numbers); neighbours are one range.
+  template <class F>
+  static void each_moving(F&& f) {
+    if constexpr (moving > 0)
+      for (std::size_t i = 0, at = 0; i < Plan.variables.size(); ++i) {
+        auto const& first = Plan.variables[i];
+        if (first.spec.trained()) continue;
+        auto range = Range{first.offset, first.end()};
+        for (; i + 1 < Plan.variables.size(); ++i) {
+          auto const& next = Plan.variables[i + 1];
+          if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
+          range.end = next.end();
+        }
+        f(range, first.spec.momentum, at);
+        at += range.size();
+      }
+  }
+
+  /// All of them, with what is between neighbours.
+  static constexpr std::size_t padded_moving = [] {
+    auto n = std::size_t{0};
+    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : plan::aligned(v.size);
+    return n;
+  }();
+
+  float scale(Gradients const& gradients, float scaled_by) const {
+    auto const mean = 1.0F / (gradients.rows() * scaled_by);
+    if (rule_.global_clipnorm <= 0) return mean;
+    return mean * optim::clip_factor<D>(gradients.body(), mean, rule_.global_clipnorm);
+  }
+
+  Optimizer rule_;
+  Span<float> slots_;
+  bool reads_  = false;                                                    // the variables are another instance's
+  bool queued_ = false;                                                    // the update that apply() is about to make
+  typename Kernels<D>::Scratch moved_;                                     // the next values, one after the other
+};
+
+}  // namespace chorale::nn

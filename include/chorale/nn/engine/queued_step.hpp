@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::nn {
+
+namespace detail {
+
+template <class D, class Metric, class Target>
+concept queues_metric = requires(Metric const& m, float const* y, Target const* wanted, SumOfRows to) {
+  m.template queue<D>(1, 1, y, wanted, to);
+};
+
+/// Does the host compute none of them?
+template <class D, class Target, class... Metrics>
+inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...);
+
+}  // namespace detail
+
+/// One batch on a device that QueuesWork: what is put into its queue, and what the host finds in memory when it has
+/// waited.
+///
+/// keeps   batch, executor, loss and metrics outlive it
+template <class D, class Net, class Loss, class Metrics, class Batch>
+class Queued {
+  static constexpr auto width = Net::output::size;
+  using target                = typename Loss::target;
+
+ public:
+  /// Copies the batch to the device.
+  ///
+  /// throws  BadArgument when a target is none
+  Queued(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
+      : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
+    if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
+      loss.check(batch.rows, width, batch.y.data());
+    executor.read(batch.x.data());
+    targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
+  }
+
+  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue;
+  /// then also after forward for a metric that only the host computes.
+  ///
+  /// update    queues what comes behind them where the caller LooksAtEnd, before the wait
+  /// returns   the sum of losses, as it was before `ready` let it be reduced
+  template <class Ready, class Update>
+  float learn(Gradients const& g, bool checks, Ready& ready, Update&& update) {
+    if constexpr (std::is_base_of_v<LooksAtEnd, Ready>) {
+      queue_all(g, checks);
+      update();
+      return look(g);
+    } else {
+      constexpr bool follows = requires { requires Ready::follows_queue; };
+      step().begin(g.values);
+      executor_->forward(pass_);
+      queue_header(g.values);
+      auto loss = 0.0F;
+      if constexpr (!follows || !all_metrics_queue()) loss = look(g);
+      if constexpr (follows) step().keep(g.values.data());
+      ready(plan::header);
+      scale_loss();
+      auto checked = plan::header;
+      executor_->backward(pass_, [&](std::size_t end) {
+        if (checks) step().find_bad(g.values, std::exchange(checked, end), end);
+        if constexpr (!follows) executor_->settle();
+        ready(end);
+      });
+      step().end();
+      executor_->settle();
+      return follows ? step().sums()[plan::loss_at] : loss;
+    }
+  }
+
+  /// The same, recorded and replayed: nothing is ready before all is.
+  template <class Update>
+  float replay(Gradients const& g, bool checks, Update&& update) {
+    CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
+                    "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
+                    "Cuda without replaying(), or nn::BatchNorm");
+    step().replay({checks, pass_.loss_scale}, [&] { queue_all(g, checks); });
+    update();
+    return look(g);
+  }
+
+  /// The step of a replica that is alone, without a wait: its sums stay with the device until it has ended.
+  ///
+  /// bad_stays   where a step before is bad, this one is too
+  template <class Update>
+  void run_ahead(Gradients const& g, bool checks, bool bad_stays, bool replays, Update&& update) {
+    step().mark_copied();
+    auto const work = [&] {
+      if (bad_stays) step().begin_behind();
+      else step().begin();
+      queue_step(g, checks, step().own_sums());
+    };
+    if (replays) step().replay({checks, pass_.loss_scale, true, bad_stays}, work);
+    else work();
+    update();
+    step().mark_ended();
+  }
+
+  /// Forward and header alone, and a wait.
+  void evaluate(Span<float> sums) {
+    step().begin();
+    executor_->forward(pass_);
+    queue_header(step().own_sums());
+    step().end();
+    executor_->settle();
+    std::ranges::copy(step().sums(), sums.begin());
+    sums[plan::rows_at] = static_cast<float>(batch_->rows);
+    finish_header(sums);
+  }
+
+ private:
+  auto& step() { return executor_->step(); }
+
+  void queue_all(Gradients const& g, bool checks) {
+    step().begin(g.values);
+    queue_step(g, checks, g.values);
+  }
+
+  void queue_step(Gradients const& g, bool checks, Span<float> header) {
+    executor_->forward(pass_);
+    queue_header(header);
+    scale_loss();
+    executor_->backward(pass_, [](std::size_t) {});
+    if (checks)
+      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &header[plan::loss_at]);
+    step().end();
+  }
+
+  /// Waits; returns the sum of losses.
+  float look(Gradients const& g) {
+    executor_->settle();
+    finish_header(g.values);
+    return g.loss();
+  }
+
+  /// After a wait: writes what a metric finds that only the host computes.
+  void finish_header(Span<float> header) {
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (!queues<Metric>)
+        header[at] = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
+    });
+  }
+
+  template <class Metric>
+  static constexpr bool queues = detail::queues_metric<D, Metric, target>;
+
+  static constexpr bool all_metrics_queue() {
+    return []<class... Metric>(std::tuple<Metric...> const*) {
+      return detail::queues_metrics<D, target, Metric...>;
+    }(static_cast<Metrics const*>(nullptr));
+  }
+
+  void queue_header(Span<float> header) {
+    static_assert(requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
+                    loss.template queue<D>(1, width, y, wanted, y, to);
+                  }, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
+                     "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
+    auto const* const y = executor_->output();
+    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(),
+                             step().sum_to(&header[plan::loss_at]));
+    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
+      if constexpr (queues<Metric>)
+        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&header[at]));
+    });
+  }
+
+  void scale_loss() {
+    if (pass_.loss_scale != 1)
+      Kernels<D>::multiply(batch_->rows * width, executor_->d_output(), pass_.loss_scale);
+  }
+
+  template <class F>
+  void each_metric(F&& f) {
+    auto at = plan::first_metric;
+    std::apply([&](auto const&... metric) { (f(at++, metric), ...); }, *metrics_);
+  }
+
+  Executor<D, Net>* executor_;
+  Loss const* loss_;
+  Metrics const* metrics_;
+  Batch const* batch_;
+  Pass pass_;
+  target const* targets_ = nullptr;                                        // on the device
+};
+
+}  // namespace chorale::nn

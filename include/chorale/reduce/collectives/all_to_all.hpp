@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/schedule_engine.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+namespace chorale {
+
+/// Ranks exchange in pairs: in step s those whose numbers add up to s, modulo P.
+///
+///   P = 4     step 0   1 <-> 3        0 and 2 would meet themselves
+///             step 1   0 <-> 1   2 <-> 3
+///             step 2   0 <-> 2        1 and 3 would meet themselves
+///             step 3   0 <-> 3   1 <-> 2
+///
+/// cost    P steps; (P-1)/P · S bytes sent per rank, the least possible
+struct PairwiseExchange {
+  static constexpr Collective collective = Collective::all_to_all;
+  static constexpr int chunks(int ranks) { return ranks; }
+  static constexpr int widest(int) { return 1; }
+  static constexpr int steps(int ranks) { return ranks; }
+  static constexpr Step step(Rank rank, int ranks, int s) {
+    auto const peer = (s - rank + ranks) % ranks;
+    if (peer == rank) return {};
+    return {.to = peer, .send = Chunks::one(peer), .from = peer, .receive = Chunks::one(peer)};
+  }
+};
+
+/// Sends the i-th of P equal parts of `in` to rank i, and puts what comes from rank i at the i-th part of `out`.
+///
+/// in, out   of one size, a multiple of P, and apart
+/// throws    BadArgument when they are not; PeerLost
+template <Endpoint E, class T>
+  requires std::is_trivially_copyable_v<T>
+void all_to_all(E& at, Span<std::type_identity_t<T> const> in, Span<T> out, Tag tag = {},
+                CallSite where = CallSite::here()) {
+  auto const P = static_cast<std::size_t>(at.size());
+  CHORALE_EXPECTS(in.size() == out.size() && in.size() % P == 0,
+                  "all_to_all of " + std::to_string(in.size()) + " elements into " + std::to_string(out.size()) +
+                      " over " + std::to_string(P) + " ranks");
+  auto const mine = share(in.size(), at.rank(), at.size());
+  std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(mine.begin), mine.size(),
+              out.begin() + static_cast<std::ptrdiff_t>(mine.begin));
+  auto operation = ScheduledOperation<PairwiseExchange, E, T>{};
+  operation.restart(at, {.collective = Collective::all_to_all, .x = out, .in = in, .tag = tag, .where = where});
+  operation.finish();
+}
+
+}  // namespace chorale

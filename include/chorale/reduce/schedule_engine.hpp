@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/reduce/combine.hpp>
+#include <chorale/reduce/schedule.hpp>
+#include <chorale/reduce/schedule_proof.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace chorale {
+
+/// One collective operation to be carried out: what it is, and on which memory.
+///
+/// in      what is sent, as long as x, when that is not x itself
+/// ends    where each chunk of x ends, when they are uneven
+/// announced   its messages belong to what the caller has announced for the tag
+template <class T>
+struct Job {
+  Collective collective = Collective::all_reduce;
+  Span<T> x;
+  Span<T const> in = {};
+  Op       op    = Op::sum;
+  Tag      tag   = {};
+  CallSite where = {};
+  Rank     root  = 0;
+  Span<std::size_t const> ends = {};
+  bool announced = false;
+};
+
+/// A collective operation under way, as its schedule says. Every algorithm with messages is one of these.
+///
+/// The actions of a rank are the steps of its lanes, in an order that is the same on all ranks:
+///
+///   lanes of a group   0 1 2 3 0 1 2 3 0 1 2 3 ..   one step of four lanes, then the next step of the same four
+///   step               0 0 0 0 1 1 1 1 2 2 2 2 ..
+///                          |       |         |
+///                          done_   folded_   posted_      before: all is over; what came is combined; is under way
+///
+/// While one message is combined, others travel. An action starts when what it sends and overwrites is no longer in
+/// use. It waits for earlier actions only, and so does its peer: there is no circle of waits.
+///
+/// S       proved for up to 16 ranks when this is compiled
+/// Wire    the type in which elements travel, by default T. All ranks round the result to it, so that they have the
+///         same bits
+/// keeps   one tag. At most 4 messages to one rank are under way, 16 in all. Scratch for 4 messages, kept for the next
+///         restart(); nothing for an operation that combines nothing
+template <Schedule S, Endpoint E, class T, class Wire = T>
+class ScheduledOperation {
+  static_assert(Proof<S, verdict_of<S>>::checked);
+
+ public:
+  void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
+    restart(at, {.collective = S::collective, .x = x, .op = op, .tag = tag, .where = where});
+  }
+
+  void restart(E& at, Job<T> const& job) {
+    at_          = &at;
+    job_         = job;
+    job_.in      = job.in.data() != nullptr ? job.in : Span<T const>{job.x};
+    auto const P = at.size();
+    steps_       = S::steps(P);
+    cut_         = Cut{job.x.size(), sizeof(Wire), S::chunks(P), S::widest(P), job.ends};
+    total_       = static_cast<std::size_t>(cut_.lanes()) * static_cast<std::size_t>(steps_);
+    done_ = folded_ = posted_ = 0;
+    used_        = 0;
+    rounded_     = !coded || total_ == 0;
+    planned_     = false;
+    auto const n = element_of<T> == Element::byte ? job.x.size_bytes() : job.x.size();
+    auto const rooted = job.collective == Collective::broadcast || job.collective == Collective::reduce;
+    if (!job.announced)
+      announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where, rooted ? job.root : no_root,
+                    job.ends.empty() ? 0 : fingerprint_of(job.ends)});
+    poll();
+  }
+
+  bool poll() {
+    while (post() || fold() || retire()) {}
+    if (done_ < total_) return false;
+    if (!std::exchange(rounded_, true)) round(Range{0, job_.x.size()});
+    return true;
+  }
+
+  void finish() {
+    while (!poll()) {
+      if (folded_ < posted_ && !flight(folded_).arrived) flight(folded_).received.wait();
+      else flight(done_).sent.wait();                                 // earlier than any message that waits for it
+    }
+  }
+
+ private:
+  static constexpr bool coded             = !std::is_same_v<T, Wire>;
+  static constexpr std::size_t window     = 16;
+  static constexpr std::size_t group      = 4;                        // lanes side by side
+  static constexpr int         per_peer   = 4;                        // 16 operations are below any transport's bound
+  static constexpr unsigned    slots      = coded ? 8 : 4;
+  static constexpr int         none       = -1;
+
+  struct Flight {
+    Step  step;
+    int   lane = 0;
+    Range send, receive;                                              // elements
+    int   out = none, in = none;                                      // slots of scratch
+    bool  arrived = false;
+    typename E::pending sent, received;
+  };
+
+  Flight& flight(std::size_t i) { return flights_[i % window]; }
+
+  /// Starts the next action if it may start.
+  bool post() {
+    if (posted_ == total_ || posted_ - done_ == window) return false;
+    auto& next = flight(posted_);
+    if (!planned_) plan(next);
+    if (is_blocked(next)) return false;
+    start(next);
+    planned_ = false;
+    ++posted_;
+    return true;
+  }
+
+  void plan(Flight& next) {
+    auto const steps = static_cast<std::size_t>(steps_), lanes = static_cast<std::size_t>(cut_.lanes());
+    auto const first = posted_ / (group * steps) * group;             // of this group of lanes
+    auto const width = std::min(group, lanes - first), i = posted_ - first * steps;
+    auto const P     = at_->size();
+    next.lane        = static_cast<int>(first + i % width);
+    next.step        = S::step((at_->rank() - job_.root + P) % P, P, static_cast<int>(i / width));
+    next.send        = next.step.to == nobody ? Range{} : cut_.range(next.lane, next.step.send);
+    next.receive     = next.step.from == nobody ? Range{} : cut_.range(next.lane, next.step.receive);
+    next.out = next.in = none;
+    next.arrived     = next.step.from == nobody;
+    next.sent = next.received = typename E::pending{};
+    planned_         = true;
+  }
+
+  bool is_blocked(Flight const& next) {
+    for (auto i = folded_; i < posted_; ++i) {                        // what it sends or replaces is still to come,
+      auto const& before = flight(i);                                 // be it nothing: a barrier is made of nothing
+      if (before.lane != next.lane || before.step.from == nobody) continue;
+      auto const later = before.step.receive;
+      if ((sends_x() && next.step.to != nobody && later.overlaps(next.step.send)) ||
+          (next.step.from != nobody && later.overlaps(next.step.receive)))
+        return true;
+    }
+    if (is_kept(next) && is_being_sent(next.receive, posted_)) return true;
+    if (next.step.to != nobody && posted_ - done_ >= static_cast<std::size_t>(per_peer)) {
+      auto to_peer = 0;
+      for (auto i = done_; i < posted_; ++i) to_peer += flight(i).step.to == next.step.to && !flight(i).sent.done();
+      if (to_peer >= per_peer) return true;
+    }
+    return std::popcount(used_) + needs_out(next) + needs_in(next) > static_cast<int>(slots);
+  }
+
+  void start(Flight& next) {
+    auto const P    = at_->size();
+    auto const real = [&](Rank rank) { return (rank + job_.root) % P; };
+    if (next.step.from != nobody) {
+      auto const in = needs_in(next) ? std::as_writable_bytes(slot(next.in = take_slot(), next.receive.size()))
+                                     : std::as_writable_bytes(of_x(next.receive));
+      next.received = at_->recv(real(next.step.from), job_.tag, in);
+    }
+    if (next.step.to == nobody) return;
+    auto const out = job_.in.subspan(next.send.begin, next.send.size());
+    next.sent = at_->send(real(next.step.to), job_.tag, needs_out(next) ? std::as_bytes(encoded(next, out))
+                                                                        : std::as_bytes(out));
+  }
+
+  /// Takes in the oldest message that was not yet taken in, if it is there.
+  bool fold() {
+    if (folded_ == posted_) return false;
+    auto& oldest = flight(folded_);
+    if (!oldest.arrived && !oldest.received.done()) return false;
+    oldest.arrived = true;
+    if (oldest.step.from != nobody && !is_kept(oldest)) {
+      if (is_being_sent(oldest.receive, folded_ + 1)) return false;
+      combine_arrived(oldest);
+    } else if (oldest.in != none) {
+      auto const from = slot(oldest.in, oldest.receive.size());
+      std::transform(from.begin(), from.end(), of_x(oldest.receive).begin(), [](Wire w) { return static_cast<T>(w); });
+    }
+    give_back(oldest.in);
+    ++folded_;
+    return true;
+  }
+
+  void combine_arrived(Flight const& action) {
+    auto const mine = of_x(action.receive);
+    auto const wire = slot(action.in, action.receive.size());
+    if constexpr (coded) {
+      with_combine(job_.op, [&](auto combined) {
+        auto const mine_first = action.step.fold == Fold::mine_first;
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          auto const theirs = static_cast<T>(wire[i]);
+          mine[i]           = mine_first ? combined(mine[i], theirs) : combined(theirs, mine[i]);
+        }
+      });
+    } else if constexpr (Reducible<T>) {
+      if (action.step.fold == Fold::mine_first) combine_before(job_.op, mine, wire);
+      else combine_after(job_.op, wire, mine);
+    }
+    if constexpr (Reducible<T>)
+      if (overlap(action.send, action.receive)) settle_nans(mine);    // the peer does the same sum
+  }
+
+  bool retire() {
+    if (done_ == folded_ || !flight(done_).sent.done()) return false;
+    give_back(flight(done_).out);
+    ++done_;
+    return true;
+  }
+
+  /// What travels for `out`. Where two ranks exchange, both add what travelled.
+  Span<Wire> encoded(Flight& action, Span<T const> out) {
+    if (overlap(action.send, action.receive)) round(action.send);
+    auto const wire = slot(action.out = take_slot(), out.size());
+    std::transform(out.begin(), out.end(), wire.begin(), [](T value) { return static_cast<Wire>(value); });
+    return wire;
+  }
+
+  void round(Range part) {
+    for (auto& value : of_x(part)) value = static_cast<T>(static_cast<Wire>(value));
+  }
+
+  bool sends_x() const { return job_.in.data() == job_.x.data(); }
+  static bool is_kept(Flight const& f) { return f.step.from != nobody && f.step.fold == Fold::keep; }
+  static bool needs_in(Flight const& f) { return f.step.from != nobody && (coded || f.step.fold != Fold::keep); }
+  static bool needs_out(Flight const& f) { return coded && f.step.to != nobody; }
+  static bool overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
+
+  /// Whether an action before `end` still sends some of these elements straight out of x.
+  bool is_being_sent(Range part, std::size_t end) {
+    if (coded || !sends_x()) return false;
+    for (auto i = done_; i < end; ++i)
+      if (overlap(flight(i).send, part) && !flight(i).sent.done()) return true;
+    return false;
+  }
+
+  Span<T> of_x(Range part) const { return job_.x.subspan(part.begin, part.size()); }
+
+  Span<Wire> slot(int i, std::size_t n) { return {scratch_.get() + static_cast<std::size_t>(i) * room_, n}; }
+
+  int take_slot() {                                                   // the lowest: it is warm
+    if (room_ < cut_.largest()) {
+      room_    = cut_.largest();
+      scratch_ = std::make_unique_for_overwrite<Wire[]>(slots * room_);
+    }
+    auto const i = std::countr_one(used_);
+    used_ |= 1U << i;
+    return i;
+  }
+  void give_back(int i) {
+    if (i != none) used_ &= ~(1U << i);
+  }
+
+  E* at_ = nullptr;
+  Job<T> job_;
+  Cut cut_;
+  int steps_ = 0;
+  bool planned_ = false;                                              // flight(posted_)
+  bool rounded_ = true;
+  std::size_t total_ = 0, done_ = 0, folded_ = 0, posted_ = 0;        // actions
+  unsigned used_ = 0;                                                 // bit i: slot i
+  std::size_t room_ = 0;                                              // elements in a slot
+  std::unique_ptr<Wire[]> scratch_;
+  std::array<Flight, window> flights_;
+};
+
+/// What an all-reduce by a schedule can do. R derives from it and has the schedule, and its cost.
+///
+///   struct MyAllReduce : ScheduledAllReduce<MyAllReduce> { static constexpr int chunks(int ranks) .. };
+template <class R>
+struct ScheduledAllReduce {
+  static constexpr Collective collective = Collective::all_reduce;
+
+  template <Endpoint E, Reducible T>
+  ScheduledOperation<R, E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = ScheduledOperation<R, E, T>{};
+    operation.restart(at, x, op, tag, where);
+    return operation;
+  }
+
+  template <Endpoint E, Reducible T>
+  void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = ScheduledOperation<R, E, T>{};
+    operation.restart(at, x, op, tag, where);
+    operation.finish();
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/strategy/coordinator/messages.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale {
+
+/// A function that a coordinator has workers run: known by its name, the same in all processes of one program.
+///
+///   auto const train = Closure{"train", [](auto& here, WorkerStream<Batch>& batches, int steps) { ..; return loss; }};
+///
+/// here    what the worker has: its model, its connection to the servers; see coordinate()
+/// others  arguments, PlainData or sequences of such; and WorkerStream<Element>&, for which schedule() takes a
+///         PerWorkerDataset<Element>, up to 4 of them
+/// keeps   every worker has a copy of the function, and calls it one at a time. What it captures by reference must be
+///         there on the worker, and workers that are threads share it
+template <class F>
+class Closure {
+ public:
+  Closure(std::string name, F function) : name_{std::move(name)}, function_{std::move(function)} {
+    CHORALE_EXPECTS(!name_.empty(), "a closure needs a name, by which all processes know it");
+  }
+
+  std::string const& name() const { return name_; }
+  std::uint64_t id() const { return detail::hash_of_name(name_); }
+  F const& function() const { return function_; }
+  F& function() { return function_; }
+
+ private:
+  std::string name_;
+  F function_;
+};
+
+/// Which part of the data a worker's stream is of: `index` of `count`, as many as there are workers at first.
+struct WorkerShare {
+  int index = 0, count = 1;
+};
+
+/// A worker's place in a share of a dataset: it goes on from closure to closure, and from pass to pass.
+template <class Element>
+class WorkerStream {
+ public:
+  /// The next element, valid until the next call; false at the end of a pass, and the call after that begins the next.
+  bool next(Element& element) {
+    if (!next_) next_ = begin_(position_.pass);
+    if (next_(element)) {
+      ++position_.element;
+      return true;
+    }
+    next_ = nullptr;
+    position_.element = 0;
+    ++position_.pass;
+    return false;
+  }
+
+  std::size_t pass() const { return position_.pass; }                      // 0-based
+  std::size_t element() const { return position_.element; }                // of the pass, the next one
+
+  /// Goes to a place, if it is not there: reads the pass from its beginning.
+  ///
+  /// throws  BadArgument when the pass is shorter
+  void seek(detail::DataPosition const& to) {
+    if (position_ == to) return;
+    next_     = nullptr;
+    position_ = {.dataset = position_.dataset, .pass = to.pass};
+    auto element = Element{};
+    for (auto i = std::uint64_t{0}; i < to.element; ++i)
+      if (!next(element))
+        throw BadArgument{"pass " + std::to_string(to.pass) + " of a dataset ended after " + std::to_string(i) +
+                              " elements, but " + std::to_string(to.element) + " of it were taken before.",
+                          "a dataset whose pass is a function of its number."};
+  }
+  detail::DataPosition const& position() const { return position_; }
+
+ private:
+  template <class>
+  friend class PerWorkerDataset;
+  using Next  = std::function<bool(Element&)>;
+  using Begin = std::function<Next(std::size_t pass)>;
+
+  WorkerStream(std::uint64_t dataset, Begin begin) : position_{.dataset = dataset}, begin_{std::move(begin)} {}
+
+  detail::DataPosition position_;
+  Begin begin_;
+  Next next_;                                                              // empty: the pass has yet to begin
+};
+
+/// A dataset of which each worker has its own share, made where it is used.
+///
+///   auto const train = PerWorkerDataset<Batch>{"train", [](WorkerShare share) { return rows_of(share).batch(32); }};
+///
+/// make    make(share) returns a Dataset of Element; its pass p is stream(p)
+/// keeps   of a lost worker's share a living one goes on, from the first element that no finished closure has taken; to
+///         get there it reads the pass anew from its beginning
+template <class Element>
+class PerWorkerDataset {
+ public:
+  template <class Make>
+    requires std::invocable<Make const&, WorkerShare>
+  PerWorkerDataset(std::string name, Make make) : name_{std::move(name)} {
+    using Data = std::invoke_result_t<Make const&, WorkerShare>;
+    static_assert(requires(Data const& data, Element& element) { static_cast<bool>(data.stream(0U).next(element)); },
+                  "chorale: PerWorkerDataset<Element>'s function takes a WorkerShare and returns a Dataset of Element");
+    CHORALE_EXPECTS(!name_.empty(), "a dataset needs a name, by which all processes know it");
+    make_ = [make = std::move(make)](WorkerShare share) -> Begin {
+      auto data = std::make_shared<Data const>(make(share));
+      return [data](std::size_t pass) -> Next {
+        auto stream = std::make_shared<decltype(data->stream(pass))>(data->stream(pass));
+        return [data, stream](Element& element) { return stream->next(element); };
+      };
+    };
+  }
+
+  std::string const& name() const { return name_; }
+  std::uint64_t id() const { return detail::hash_of_name(name_); }
+
+  /// The stream of a share, at its beginning.
+  WorkerStream<Element> stream(WorkerShare share) const { return {id(), make_(share)}; }
+
+ private:
+  using Next  = typename WorkerStream<Element>::Next;
+  using Begin = typename WorkerStream<Element>::Begin;
+
+  std::string name_;
+  std::function<Begin(WorkerShare)> make_;
+};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_closure = false;
+template <class F>
+inline constexpr bool is_closure<Closure<F>> = true;
+
+/// Is a parameter of a closure a stream, and of what?
+template <class P>
+struct StreamOf {
+  static constexpr bool value = false;
+};
+template <class Element>
+struct StreamOf<WorkerStream<Element>&> {
+  static constexpr bool value = true;
+  using element               = Element;
+};
+
+/// What a closure returns and takes, behind `here`.
+template <class Method>
+struct ParametersOf;
+template <class C, class R, class Here, class... P>
+struct ParametersOf<R (C::*)(Here&, P...) const> {
+  using result     = R;
+  using parameters = std::tuple<P...>;
+};
+template <class C, class R, class Here, class... P>
+struct ParametersOf<R (C::*)(Here&, P...)> : ParametersOf<R (C::*)(Here&, P...) const> {};
+
+template <class F, class Here>
+constexpr auto method_of() {
+  if constexpr (requires { &F::operator(); }) {
+    return &F::operator();
+  } else {
+    static_assert(requires { &F::template operator()<Here>; },
+                  "chorale: a closure is a lambda that takes `auto& here`, or the worker's type, and then arguments "
+                  "whose types it names. See docs/42-strategies.md");
+    return &F::template operator()<Here>;
+  }
+}
+
+template <class F, class Here>
+using SignatureOf = ParametersOf<decltype(method_of<F, Here>())>;
+
+}  // namespace detail
+}  // namespace chorale

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/strategy/parameter_server/calls.hpp>
+#include <chorale/strategy/parameter_server/messages.hpp>
+#include <chorale/strategy/parameter_server/shard_layout.hpp>
+#include <chorale/tensor/cpu/kernels.hpp>
+#include <chorale/tensor/variable.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// One worker's view of a parameter server: all its servers as one.
+///
+///   auto client = ParameterClient{at, shards};
+///   client.push_and_pull(gradients, variables, epoch);    a step
+///
+/// keeps   used by one thread; each call returns when all servers have answered. Values are cached: a pull of a version
+///         that this worker has transfers nothing, so between pulls nobody else writes to the variables
+/// cost    a call is one round trip, to all servers at once. Gradients leave from where they lie, and values arrive
+///         where they belong; only runs below 64 KiB are copied
+/// throws  PeerLost when a server is gone: it names the shard, and this client can be used no more. NumericFault when
+///         what is pushed is not finite, and servers are to stop then: no server has applied it. Disagreement when a
+///         server has another layout
+template <Endpoint E, class Hooks = NoParameterHooks>
+class ParameterClient : public detail::ParameterCalls<E, Hooks> {
+  using Base = detail::ParameterCalls<E, Hooks>;
+  using typename Base::Link;
+  using Base::at_, Base::shards_, Base::options_, Base::hooks_, Base::links_, Base::step_;
+  using Base::exchange, Base::one_server, Base::verdict;
+
+ public:
+  using Base::Base;
+
+  /// Gives gradients to the servers, which apply them in their time.
+  ///
+  /// returns   how many servers dropped it: it was late, or not finite and skipped
+  int push(Gradients const& gradients, int epoch) { return push(ParameterCall::push, gradients, {}, epoch); }
+
+  /// The values after all updates that Consistency makes this worker wait for.
+  void pull(Variables const& variables) {
+    shards_->expect_in(variables.values.size());
+    exchange([&](Link& link) { ask_values(link, ParameterCall::pull, variables.values); });
+    took_values(variables.values);
+  }
+
+  /// Both in one round trip.
+  int push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
+    shards_->expect_in(variables.values.size());
+    auto const dropped = push(ParameterCall::push_and_pull, gradients, variables.values, epoch);
+    took_values(variables.values);
+    return dropped;
+  }
+
+  /// Gives gradients of single rows to the servers. A row may be there several times: then they are added up.
+  ///
+  /// gradients   (indices, table.width), sums over `rows` rows of the batch
+  /// returns     how many servers dropped it
+  template <std::unsigned_integral Index>
+  int push_rows(RowTable const& table, Span<Index const> indices, Span<float const> gradients, float rows, int epoch) {
+    expect_rows(table, indices.size(), gradients.size());
+    auto const finite = options_.on_non_finite == NonFinite::allow || Kernels<Cpu>::finite(gradients);
+    auto const whole = one_server() || detail::place_of(*at_, gradients) != 0;
+    deal_out(table, indices, gradients, whole);
+    ++step_;
+    exchange([&](Link& link) {
+      auto& request = ask_rows(link, ParameterCall::push_rows, table, indices, whole);
+      request.rows  = rows;
+      request.epoch = epoch;
+      request.fault = finite ? ParameterFault::none : ParameterFault::gradient;
+      if (!link.is_placed(gradients) && finite) link.send(whole ? std::as_bytes(gradients) : ConstBytes{link.rows_out});
+    });
+    return verdict([] { return std::string{"a gradient of a row"}; });
+  }
+
+  /// values   (indices, table.width)
+  template <std::unsigned_integral Index>
+  void pull_rows(RowTable const& table, Span<Index const> indices, Span<float> values) {
+    expect_rows(table, indices.size(), values.size());
+    deal_out(table, indices, {}, one_server());
+    exchange([&](Link& link) {
+      ask_rows(link, ParameterCall::pull_rows, table, indices, one_server());
+      if (!one_server()) link.rows_in.resize(link.places.size() * table.width * sizeof(float));
+      link.receive(one_server() ? std::as_writable_bytes(values) : Bytes{link.rows_in});
+    });
+    verdict([] { return std::string{}; });
+    for (auto& link : links_) link.clock = link.reply.clock;
+    if (one_server()) return;
+    for (auto const& link : links_)
+      for (std::size_t i = 0; i < link.places.size(); ++i)
+        std::memcpy(values.data() + link.places[i] * table.width,
+                    link.rows_in.data() + i * table.width * sizeof(float), table.width * sizeof(float));
+  }
+
+ private:
+
+  void expect_rows(RowTable const& table, std::size_t indices, std::size_t values) const {
+    CHORALE_EXPECTS(table.width != 0 && values == indices * table.width,
+                    std::to_string(indices) + " rows of " + std::to_string(table.width) + " are " +
+                        std::to_string(indices * table.width) + " numbers, got " + std::to_string(values));
+  }
+
+  int push(ParameterCall call, Gradients const& g, Span<float> values, int epoch) {
+    shards_->expect_in(g.values.size());
+    auto variable    = g.plan.size();
+    auto const fault = fault_of(g, variable);
+    ++step_;
+    exchange([&](Link& link) {
+      auto& request = call == ParameterCall::push ? link.next(call) : ask_values(link, call, values);
+      request.rows  = g.rows();
+      request.loss  = g.loss();
+      request.epoch = epoch;
+      request.fault = fault;
+      if (fault == ParameterFault::none) link.send_values(g.values);
+    });
+    return verdict([&] {
+      if (fault == ParameterFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
+      if (variable == g.plan.size()) return std::string{"a gradient"};
+      return "the gradient of " + std::string{std::string_view{g.plan[variable].name}};
+    });
+  }
+
+  ParameterRequest& ask_values(Link& link, ParameterCall call, Span<float> into) {
+    auto& request = link.next(call);
+    if (into.data() != cached_ && cached_ != nullptr) request.version = ~std::uint64_t{0};
+    link.receive_values(into);
+    return request;
+  }
+
+  template <class Index>
+  ParameterRequest& ask_rows(Link& link, ParameterCall call, RowTable const& table, Span<Index const> indices,
+                             bool whole) {
+    auto& request       = link.next(call);
+    request.table       = table;
+    request.count       = whole ? indices.size() : link.places.size();
+    request.index_bytes = sizeof(Index);
+    link.send(whole ? std::as_bytes(indices) : ConstBytes{link.indices});
+    return request;
+  }
+
+  /// Who has which row, unless each server gets all of them.
+  ///
+  /// throws  BadArgument when a row is not in the table, or no server has it
+  template <class Index>
+  void deal_out(RowTable const& table, Span<Index const> indices, Span<float const> gradients, bool whole) {
+    for (auto& link : links_) {
+      link.places.clear();
+      link.indices.clear();
+      link.rows_out.clear();
+    }
+    auto found = ParameterShards::Found{};
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      auto const first = table.offset + static_cast<std::size_t>(indices[i]) * table.width;
+      auto const* home =
+          indices[i] < table.rows ? shards_->home_of({first, first + table.width}, found) : nullptr;
+      if (home == nullptr)
+        throw BadArgument{"row " + std::to_string(indices[i]) + " is not among the " + std::to_string(table.rows) +
+                          " rows of the table, or no server has all of it."};
+      if (whole) continue;
+      auto& link       = links_[static_cast<std::size_t>(home->server)];
+      auto const index = std::as_bytes(indices.subspan(i, 1));
+      link.places.push_back(i);
+      link.indices.insert(link.indices.end(), index.begin(), index.end());
+      if (gradients.empty()) continue;
+      auto const row = std::as_bytes(gradients.subspan(i * table.width, table.width));
+      link.rows_out.insert(link.rows_out.end(), row.begin(), row.end());
+    }
+  }
+
+  /// What is wrong with gradients that this worker made, and the first variable in which it is, when that is known.
+  ParameterFault fault_of(Gradients const& g, std::size_t& variable) const {
+    if (options_.on_non_finite == NonFinite::allow) return ParameterFault::none;
+    if (!std::isfinite(g.loss())) return ParameterFault::loss;
+    auto const faults = g.trailer()[plan::faults_at];
+    if (faults == 1) {                                                     // of more, variable_at is a sum
+      variable = std::min(variable, static_cast<std::size_t>(g.trailer()[plan::variable_at]));
+      return ParameterFault::gradient;
+    }
+    if (faults == 0 && (g.trailer()[plan::summed_at] == 1 || Kernels<Cpu>::finite(g.body())))
+      return ParameterFault::none;
+    for (std::size_t i = g.plan.size(); i-- > 0;)
+      if (!Kernels<Cpu>::finite(g[i])) variable = i;
+    return ParameterFault::gradient;
+  }
+
+  void took_values(Span<float> into) {
+    verdict([] { return std::string{}; });
+    cached_ = into.data();
+    for (auto& link : links_) {
+      link.version = link.reply.version;
+      link.clock   = link.reply.clock;
+    }
+  }
+
+  float const* cached_ = nullptr;                                         // the buffer that has the links' versions
+};
+
+template <Endpoint E, class Hooks = NoParameterHooks>
+ParameterClient(E&, ParameterShards const&, ParameterOptions = {}, Hooks = {}) -> ParameterClient<E, Hooks>;
+
+}  // namespace chorale

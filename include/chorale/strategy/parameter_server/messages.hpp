@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/printable.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/shard_layout.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace chorale {
+
+/// What a worker asks of a parameter server.
+///
+///   worker -> server    request | push: the shard's gradients       | rows: indices, then values of a push
+///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: who reported what
+enum class ParameterCall : std::uint8_t {
+  push = 1, pull, push_and_pull, push_rows, pull_rows,
+  assign,                                                                  // values instead of those that are there
+  pull_slot, assign_slot, assign_step,                                     // of the optimizer: slot `count`, step `version`
+  report, total, leave
+};
+
+constexpr bool pushes(ParameterCall c) {
+  return c == ParameterCall::push || c == ParameterCall::push_and_pull || c == ParameterCall::push_rows;
+}
+constexpr bool of_rows(ParameterCall c) { return c == ParameterCall::push_rows || c == ParameterCall::pull_rows; }
+
+/// What became of a request.
+enum class ParameterVerdict : std::uint8_t {
+  done,                                                                    // of a push: it is, or will be, applied
+  late,                                                                    // its round had closed: dropped
+  skipped,                                                                 // it was not finite: dropped
+  not_finite,                                                              // and nothing was applied
+  refused,                                                                 // the request makes no sense; see text
+};
+
+/// Why a push brings no numbers.
+enum class ParameterFault : std::uint8_t { none, gradient, loss };
+
+inline constexpr std::uint64_t parameter_magic = 0x3130'5350'6c72'6863;    // "chrlPS01"
+inline constexpr std::size_t parameter_sums    = 16;                       // numbers of a report
+
+/// A request, as its bytes travel.
+///
+/// sequence   of this worker at this server: 1, 2, ..; a push with one that the server has is not applied again
+/// seen       the server's clock when the values were pulled that a push was computed from
+/// place      of a push, when the server reads gradients where they lie: see detail::place_of(). 0: they follow
+/// turn       no push of this worker is of an earlier round, on any server: who is late on one is so on all, so that no
+///            two servers wait for workers that wait for each other
+struct ParameterRequest {
+  std::uint64_t magic    = parameter_magic;
+  std::uint64_t layout   = 0;                                              // ParameterShards::fingerprint()
+  std::uint64_t sequence = 0;
+  std::uint64_t seen     = 0;
+  std::uint64_t turn     = 0;                                              // the newest clock that any server told it
+  std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
+  std::uint64_t count    = 0;                                              // rows of the table in this message, or a slot
+  std::uint64_t place    = 0;
+  RowTable table{};
+  std::int32_t worker       = 0;
+  std::uint32_t incarnation = 0;
+  std::int32_t epoch        = 0;
+  std::uint32_t index_bytes = 0;                                           // 4 or 8
+  float rows = 0, loss = 0;                                                // of the batch: gradients are sums over them
+  ParameterCall call         = ParameterCall::leave;
+  ParameterFault fault       = ParameterFault::none;
+  PushedAs as                = PushedAs::f32;                              // the gradients of a push
+  std::array<char, 5> unused{};
+  std::array<double, parameter_sums> sums{};                               // of a report
+
+  bool brings_values() const {
+    return (pushes(call) && fault == ParameterFault::none) || call == ParameterCall::assign ||
+           call == ParameterCall::assign_slot;
+  }
+  bool sends_values() const { return brings_values() && place == 0; }
+};
+
+/// A reply, as its bytes travel.
+struct ParameterReply {
+  std::uint64_t magic    = parameter_magic;
+  std::uint64_t sequence = 0;                                              // of the request
+  std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
+  std::uint64_t count    = 0;                                              // of floats that follow, or bytes of a total
+  std::int32_t server    = 0;
+  ParameterVerdict verdict = ParameterVerdict::done;
+  std::uint8_t duplicate   = 0;                                            // a push that the server had
+  std::array<char, 2> unused{};
+  std::array<double, parameter_sums> sums{};                               // of a total; else the optimizer's step
+  std::array<char, 192> text{};                                            // why it was refused
+
+  void say(std::string_view why) { std::ranges::copy(why.substr(0, text.size() - 1), text.begin()); }
+  std::string said() const { return printable({text.begin(), std::ranges::find(text, '\0')}); }
+};
+
+static_assert(std::is_trivially_copyable_v<ParameterRequest> && std::has_unique_object_representations_v<RowTable>);
+static_assert(std::is_trivially_copyable_v<ParameterReply> && sizeof(ParameterRequest) == 248);
+static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
+
+/// What is wrong with a request; empty when nothing is.
+///
+/// clock   of the server: no worker has seen more
+inline std::string what_is_wrong(ParameterRequest const& r, Rank from, ParameterShards const& shards,
+                                 std::uint64_t clock) {
+  constexpr auto most = std::size_t{1} << 24;                              // elements of rows, or as many as all have
+  auto const number   = [](auto n) { return std::to_string(static_cast<long long>(n)); };
+  if (r.magic != parameter_magic) return "it does not begin like a request";
+  if (r.worker != from) return "it says that it is of worker " + number(r.worker);
+  if (r.layout != shards.fingerprint()) return "it has other shards, or another number of workers";
+  if (r.call < ParameterCall::push || r.call > ParameterCall::leave || r.fault > ParameterFault::loss)
+    return "it makes call " + number(r.call) + ", fault " + number(r.fault);
+  if (r.as > PushedAs::bf16 || (r.as != PushedAs::f32 && (!pushes(r.call) || of_rows(r.call))))
+    return "call " + number(r.call) + " brings numbers of kind " + number(r.as);
+  if (r.place != 0 && (!pushes(r.call) || r.as != PushedAs::f32))
+    return "call " + number(r.call) + " names a place for numbers of kind " + number(r.as);
+  if (r.seen > clock) return "it saw clock " + number(r.seen) + ", but the server's is " + number(clock);
+  if (pushes(r.call) && !(r.rows >= 0)) return "its gradients are of less than 0 rows";
+  if (!of_rows(r.call)) return {};
+  if (r.index_bytes != 4 && r.index_bytes != 8) return "its indices have " + number(r.index_bytes) + " bytes";
+  if (r.table.width == 0 || r.table.rows > shards.extent() / r.table.width || r.table.offset > shards.extent())
+    return "its table has " + number(r.table.rows) + " rows of " + number(r.table.width) + " at element " +
+           number(r.table.offset);
+  if (r.count > std::max(most, shards.elements()) / r.table.width)
+    return "it is about " + number(r.count) + " rows of " + number(r.table.width) + " at once";
+  return {};
+}
+
+template <class T>
+Bytes bytes_of(T& message) {
+  return std::as_writable_bytes(Span<T>{&message, 1});
+}
+
+}  // namespace chorale

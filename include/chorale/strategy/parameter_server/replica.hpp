@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/client.hpp>
+#include <chorale/strategy/parameter_server/replica_group.hpp>
+#include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/runtime/gradient_reducer.hpp>
+#include <chorale/tensor/variable.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// A replica of a ParameterServerStrategy: it computes, and calls the servers. The replicas of one worker call them
+/// together: their gradients are one push, and all get the same values.
+///
+/// keeps   workers send each other nothing: what they tell each other goes through the servers, which miss a lost one.
+///         So what needs every replica at once, such as all_reduce, does not compile
+/// order   the replicas of one worker make the same calls in the same order; so do all workers, of those that wait
+template <class R, class E>
+class ParameterReplica {
+ public:
+  /// replicas   of all workers
+  ParameterReplica(R const&, E& at, int replicas) : at_{&at}, replicas_{replicas} {}
+
+  /// Before anything is started.
+  ///
+  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded, or
+  ///         left out
+  static void expect_fit(ParameterShards const& shards, ParameterOptions const& options) {
+    if constexpr (detail::sharded<R>) {
+      auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
+      CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
+      CHORALE_EXPECTS(options.on_non_finite != NonFinite::skip,
+                      "a server skips what one worker pushed, where one replica skips the step: other bits under "
+                      "Reproducible");
+      if (R::logical_shards % shards.rank_of(0) != 0)
+        throw BadArgument{"Reproducible<" + leaves + "> cuts a batch into " + leaves + " logical shards, which " +
+                              replicas + " replicas of ParameterServerStrategy cannot share evenly.",
+                          "1, 2, 4, .. or " + leaves + " replicas in all workers."};
+    }
+  }
+
+  /// me      which of the worker's replicas this is; the first speaks to the servers
+  void connect(ParameterShards const& shards, ParameterOptions options, std::shared_ptr<detail::ParameterCrew<E>> crew,
+               std::size_t me) {
+    crew_ = std::move(crew);
+    me_   = me;
+    if (me == 0) client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
+  }
+
+  Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
+  int  num_replicas() const { return replicas_; }                          // of all workers; servers do not count
+  bool leads() const { return me_ == 0; }                                  // is it the first replica of its worker?
+
+  /// Says which step begins, for what errors and heartbeats tell.
+  void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
+
+  /// Forward, loss and backward; the gradients then go to the servers, and not through R. Under Reproducible they are
+  /// the sum at this replica's node of the tree, which worker and server go on adding up.
+  template <class Model, class Batch>
+  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+    auto const learn = [](Model& to, Batch const& rows) {
+      return to.value_and_gradient(rows, rows.first_row, LooksAtEnd{});
+    };
+    if constexpr (detail::sharded<R>) {
+      auto const loss = shards_.compute(model, batch, id(), replicas_, learn);
+      auto const to   = model.gradients();
+      std::copy_n(shards_.nodes().at(replicas_ + id()), to.values.size(), to.values.begin());
+      return {loss, to};
+    } else {
+      auto const loss = learn(model, batch);
+      return {loss, model.gradients()};
+    }
+  }
+
+  /// A step: gradients go to the servers, and values come back that are as new as Consistency asks.
+  void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
+    if (crew().size() > 1) crew_->add_up(*at_, me_, gradients.values);
+    lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
+  }
+  void pull(Variables const& variables) {
+    lead(variables.values, [&] { client_->pull(variables); });
+  }
+
+  /// Returns when every replica of every worker that lives has called it.
+  void barrier() {
+    if (crew().size() > 1) crew_->meet(*at_, me_);
+    lead(Span<std::byte>{}, [&] { tell_all(Span<std::byte const>{}); });
+  }
+
+  /// Only the first replica of a worker; the others pull afterwards.
+  void assign(Variables const& variables) { client().assign(variables); }
+
+  /// What the optimizer remembers on all servers, and how many updates it has made; only the first replica of a worker.
+  ///
+  /// slots     one after the other, each as the variables between header and trailer
+  /// scratch   gradients that are not needed any more
+  std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
+    client().pull(variables);                                              // whose answer says the step
+    auto const step = client_->optimizer_step();
+    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
+      client_->pull_slot(i, scratch.values);
+      std::ranges::copy(scratch.body(), slot.begin());
+    });
+    return step;
+  }
+
+  /// Puts back what pull_slots() gave.
+  void assign_slots(Span<float> slots, Gradients const& scratch, std::uint64_t step) {
+    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
+      std::ranges::copy(slot, scratch.body().begin());
+      client().assign_slot(i, scratch.values);
+    });
+    client().assign_step(step);
+  }
+
+  /// What the replicas of the workers that live have told, in the order of ranks, and which workers these are.
+  template <class V>
+  struct Told {
+    std::vector<V> values;
+    std::vector<Rank> workers;
+  };
+
+  /// Tells all workers what the replicas of this one have, and waits for what the others tell. Only the first replica of
+  /// a worker.
+  ///
+  /// mine    as many values on each worker
+  /// keeps   every worker that lives gets the same
+  /// cost    two round trips to server 0 for every 128 bytes
+  template <class V>
+  Told<V> tell_all(Span<V const> mine) {
+    using Letter     = std::array<double, parameter_sums>;
+    auto const bytes = std::as_bytes(mine);
+    auto const n     = bytes.size();
+    auto all         = std::vector<std::byte>(n * (static_cast<std::size_t>(replicas_) / crew().size()));
+    auto workers     = std::vector<Rank>{};
+    for (std::size_t at = 0; at == 0 || at < n; at += sizeof(Letter)) {
+      auto letter     = Letter{};
+      auto const part = bytes.subspan(at, std::min(sizeof letter, n - at));
+      if (!part.empty()) std::memcpy(letter.data(), part.data(), part.size());
+      client().report(told_, letter);
+      auto const total = client_->total(told_);
+      told_            = (told_ + 1) & 0x3fff'ffff;
+      if (at == 0) workers = total.reported;
+      else std::erase_if(workers, [&](Rank w) { return std::ranges::count(total.reported, w) == 0; });
+      for (auto const w : total.reported)
+        if (auto const from = static_cast<std::size_t>(w); !part.empty())
+          std::memcpy(all.data() + from * n + at, total.each[from].data(), part.size());
+    }
+    auto told = Told<V>{std::vector<V>(workers.size() * mine.size()), workers};
+    for (std::size_t i = 0; i < workers.size() && n != 0; ++i)
+      std::memcpy(told.values.data() + i * mine.size(), all.data() + static_cast<std::size_t>(workers[i]) * n, n);
+    return told;
+  }
+
+  /// The last call.
+  void leave() {
+    if (client_) client_->leave();
+  }
+
+  /// Messages and bytes that this rank has sent, where somebody counts them: over Counting<T>.
+  auto sent() const
+    requires requires(E const& at) { at.sent(); }
+  {
+    return at_->sent();
+  }
+
+  /// What this rank's clock shows, where it is a virtual one: over SimulatedTransport.
+  auto now() const
+    requires requires(E const& at) { at.now(); }
+  {
+    return at_->now();
+  }
+
+  // What a Replica has, and what would wait here for servers, which take no part.
+
+  template <class... Args>
+  void all_reduce(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy no replica all-reduces gradients: servers add "
+                                  "up what workers push, and update. End the step by live.update(replica, model, "
+                                  "gradients), which every strategy has");
+  }
+  template <class... Args>
+  ValueAndGradient value_and_gradient_ahead(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy no gradients leave ahead of the others: a step "
+                                  "is one push. Use replica.value_and_gradient(model, batch), and then "
+                                  "live.update(replica, model, gradients)");
+    return {};
+  }
+  template <class... Args>
+  void all_gather(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                                  "one is only missed. live.gather(values) brings a value of each replica together");
+  }
+  template <class... Args>
+  void broadcast(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                                  "one is only missed. Let the chief assign(variables), and the others pull(variables) "
+                                  "behind a barrier()");
+  }
+  template <class... Args>
+  void exchange(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                                  "one is only missed. live.gather(values) brings a value of each replica together");
+  }
+  template <class... Args>
+  void average(Args&&...) {
+    static_assert(never<Args...>, "chorale: under ParameterServerStrategy servers have the variables, and nobody averages "
+                                  "copies of them. replica.pull(variables) gets what they have");
+  }
+
+ private:
+  template <class... Args>
+  static constexpr bool never = sizeof...(Args) > 1'000;
+
+  struct NoShards {};
+  template <class Reduce>
+  struct ShardsOf {
+    using type = NoShards;
+  };
+  template <detail::sharded Reduce>
+  struct ShardsOf<Reduce> {
+    using type = detail::ShardSums<Reduce::logical_shards>;
+  };
+
+  template <class F>
+  static void each_slot(Span<float> slots, Gradients const& scratch, F&& f) {
+    auto const n = scratch.body().size();
+    for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i) f(i, slots.subspan(i * n, n));
+  }
+
+  /// throws  BadArgument when there is none yet
+  detail::ParameterCrew<E>& crew() {
+    CHORALE_EXPECTS(crew_ != nullptr, "the servers have no variables yet: Live::create comes before what calls them");
+    return *crew_;
+  }
+  ParameterClient<E>& client() {
+    CHORALE_EXPECTS(client_ != nullptr, "replica " + std::to_string(id()) + " calls the servers before Live::create, or is "
+                                        "not the first of its worker, which alone may make this call");
+    return *client_;
+  }
+
+  template <class V, class F>
+  void lead(Span<V> mine, F&& f) {
+    if (crew().size() == 1) f();
+    else crew_->lead(*at_, me_, mine, f);
+  }
+
+  E* at_;
+  int replicas_;                                                           // of all workers
+  std::shared_ptr<detail::ParameterCrew<E>> crew_;
+  std::size_t me_ = 0;
+  int told_       = 0;                                                     // calls of tell_all; the same on all workers
+  std::unique_ptr<ParameterClient<E>> client_;
+  [[no_unique_address]] typename ShardsOf<R>::type shards_;
+};
+
+}  // namespace chorale

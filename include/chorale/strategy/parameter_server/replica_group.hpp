@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/transfer.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The replicas of one worker of a parameter server: in one process, each a rank of its own. They add up what
+/// they have in memory; the first, which leads, speaks to the servers for all.
+///
+///   replica 0   gradients ──┐ meet                            ┌▶ values
+///   replica 1   gradients ──┴▶ sum ──▶ one push, one pull ────┴▶ values
+///
+/// keeps   all members call the same, in the same order
+template <Endpoint E>
+class ParameterCrew {
+ public:
+  explicit ParameterCrew(std::size_t size) : members_(size) {}
+
+  std::size_t size() const { return members_.size(); }
+
+  /// Adds up what all members brought, in the memory of the first: in pairs, along a binary tree in their order. Each
+  /// adds a part of it, and what others brought is changed.
+  template <class T>
+  void add_up(E& at, std::size_t me, Span<T> mine) {
+    members_[me] = mine.data();
+    meet(at, me);
+    auto const part = share(mine.size(), static_cast<int>(me), static_cast<int>(size()));
+    for (std::size_t apart = 1; apart < size(); apart *= 2)
+      for (std::size_t m = 0; m + apart < size(); m += 2 * apart) {
+        auto* const to         = static_cast<T*>(members_[m]);
+        auto const* const from = static_cast<T const*>(members_[m + apart]);
+        for (auto i = part.begin; i < part.end; ++i) to[i] += from[i];
+      }
+    meet(at, me);
+  }
+
+  /// The first calls f(), which fills its part of `mine`; then all have what it has.
+  template <class T, class F>
+  void lead(E& at, std::size_t me, Span<T> mine, F&& f) {
+    if (me == 0) {
+      f();
+      members_[0] = mine.data();
+    }
+    meet(at, me);
+    if (me != 0) std::copy_n(static_cast<T const*>(members_[0]), mine.size(), mine.begin());
+    meet(at, me);
+  }
+
+  /// Returns when every member has called it.
+  ///
+  /// throws  PeerLost when a member failed
+  void meet(E& at, std::size_t me) {
+    auto const target = (arrived_.fetch_add(1, std::memory_order_acq_rel) / size() + 1) * size();
+    auto const here   = [&] { return arrived_.load(std::memory_order_acquire) >= target; };
+    if constexpr (RunsItsRanks<E>) {
+      if (here()) return at.wake_all();
+      for (; !here(); at.wait_any(std::chrono::seconds{1})) expect_all(at, me);
+      return;
+    }
+    for (auto patience = Patience{200}; !here(); patience.pause())
+      if (patience.slow()) expect_all(at, me);
+  }
+
+ private:
+  void expect_all(E& at, std::size_t me) const {
+    auto const first = at.rank() - static_cast<Rank>(me);
+    for (Rank rank = first; rank < first + static_cast<Rank>(size()); ++rank)
+      if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();   // throws why
+  }
+
+  std::vector<void*> members_;                                             // what each brought, or the first has
+  std::atomic<std::uint64_t> arrived_{0};
+};
+
+}  // namespace chorale::detail

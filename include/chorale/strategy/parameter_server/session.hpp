@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/half.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/messages.hpp>
+#include <chorale/strategy/parameter_server/rounds.hpp>
+#include <chorale/strategy/parameter_server/shard.hpp>
+#include <chorale/strategy/parameter_server/transfer.hpp>
+#include <chorale/strategy/parameter_server/zero_copy.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace chorale::detail {
+
+/// One worker, as a server sees it: a request at a time, from its first byte to the last one of its answer.
+///
+///   request ─▶ begins ─▶ payload ─▶ answers ─▶ answer ─▶ request, or gone
+///              until Consistency lets it: begins, answers
+///
+/// keeps   what comes is put aside in full before anybody looks at it
+template <Endpoint E>
+struct ParameterSession {
+  enum class Stage { request, begins, payload, answers, answer, gone };
+
+  Stage stage = Stage::request;
+  ParameterRequest request;
+  ParameterReply reply;
+  ParameterContribution incoming;
+  std::uint64_t clock       = 0;                                           // of the push that comes
+  std::uint64_t last        = 0;                                           // sequence that came in full
+  std::uint32_t incarnation = 0;
+  Transfer<E> in{Transfer<E>::Direction::in}, out{Transfer<E>::Direction::out};
+
+  bool is_duplicate() const { return request.sequence <= last; }
+
+  void listen() {
+    stage = Stage::request;
+    sending_.reset();
+    in.add(bytes_of(request));
+  }
+
+  void refuse(std::string const& why) {
+    reply.verdict = ParameterVerdict::refused;
+    reply.say(why);
+    stage = Stage::answers;
+  }
+
+  void await_payload(ParameterShards const& shards, int server) {
+    auto const& r = request;
+    if (of_rows(r.call)) in.add_cut(incoming.indices.bytes(r.count * r.index_bytes));
+    if (r.sends_values() && of_rows(r.call))
+      in.add_cut(std::as_bytes(incoming.values.floats(r.count * r.table.width)));
+    if (r.as == PushedAs::bf16 && r.brings_values()) {
+      auto const into = halves_.bytes(shards.elements(server) * sizeof(bf16));
+      for (auto const part : shards.messages(server))
+        in.add(into.subspan(part.begin * sizeof(bf16), part.size() * sizeof(bf16)));
+    } else if (r.sends_values() && !of_rows(r.call)) {
+      auto const into = incoming.values.floats(shards.elements(server));
+      for (auto const part : shards.messages(server)) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
+    }
+    stage = Stage::payload;
+  }
+
+  /// What came as 16 bits becomes floats.
+  void widen(std::size_t elements) {
+    if (request.as != PushedAs::bf16 || !request.brings_values()) return;
+    auto const bytes = halves_.bytes(elements * sizeof(bf16));
+    auto const to    = incoming.values.floats(elements);
+    for (std::size_t i = 0; i < elements; ++i) {
+      auto bits = std::uint16_t{};
+      std::memcpy(&bits, bytes.data() + i * sizeof bits, sizeof bits);
+      to[i] = std::bit_cast<bf16>(bits);
+    }
+  }
+
+  /// What gradients in the worker's memory are, which has them back when it is answered. The reason when they are not
+  /// there, else empty.
+  ///
+  /// copied   they are looked at later
+  std::string find_placed(E& at, Rank worker, ParameterShards const& shards, int server, bool copied) {
+    auto const& r   = request;
+    incoming.placed = {};
+    if (r.place == 0 || !r.brings_values()) return {};
+    auto const all = in_place(at, worker, r, shards);
+    if (all.empty())
+      return "its gradients are said to lie at byte " + std::to_string(r.place - 1) +
+             " of its shared memory, where they do not fit";
+    if (!copied) incoming.placed = all;
+    else if (of_rows(r.call)) std::ranges::copy(all, incoming.values.floats(all.size()).begin());
+    else shards.pack(server, all, incoming.values.floats(shards.elements(server)));
+    return {};
+  }
+
+  /// Finds where the rows of the table are in the shard. Of those that are named by their place, others are other
+  /// servers'. The reason when one is not here, else empty.
+  std::string find_rows(ParameterShards const& shards, int server) {
+    auto const& r    = incoming.request;
+    auto& rows       = incoming.rows;
+    auto const bytes = incoming.indices.bytes(r.count * r.index_bytes);
+    auto found       = ParameterShards::Found{};
+    rows.width       = r.table.width;
+    rows.rows.clear();
+    rows.rows.reserve(r.count);
+    auto const* gradients = !incoming.placed.empty() ? incoming.placed.data()
+                            : r.brings_values() ? incoming.values.floats(r.count * r.table.width).data() : nullptr;
+    for (std::size_t i = 0; i < r.count; ++i) {
+      auto const row   = r.index_bytes == 4 ? index_at<std::uint32_t>(bytes, i) : index_at<std::uint64_t>(bytes, i);
+      auto const first = r.table.offset + row * r.table.width;
+      auto const* home = row < r.table.rows ? shards.home_of({first, first + r.table.width}, found) : nullptr;
+      if (home != nullptr && home->server != server && r.place != 0) continue;
+      if (home == nullptr || home->server != server)
+        return "row " + std::to_string(row) + " of " + std::to_string(r.table.rows) + " is not on server " +
+               std::to_string(server);
+      rows.rows.push_back({home->base + first - home->flat.begin,
+                           gradients == nullptr ? nullptr : gradients + i * r.table.width});
+    }
+    return {};
+  }
+
+  // What goes behind the reply.
+
+  /// keeps   the snapshot until all of it is sent
+  void send_values(std::shared_ptr<ParameterBuffer> snapshot, ParameterShards const& shards, int server) {
+    reply.count       = shards.elements(server);
+    sending_          = std::move(snapshot);
+    auto const values = sending_->floats(reply.count);
+    for (auto const part : shards.messages(server)) out.add(std::as_bytes(values.subspan(part.begin, part.size())));
+  }
+
+  /// The rows that find_rows() found.
+  void send_rows(Span<float const> values) {
+    auto const& rows = incoming.rows;
+    auto const width = rows.width;
+    auto const to    = gathered_.floats(rows.rows.size() * width);
+    for (std::size_t i = 0; i < rows.rows.size(); ++i)
+      std::memcpy(to.data() + i * width, values.data() + rows.rows[i].at, width * sizeof(float));
+    reply.count = to.size();
+    out.add_cut(std::as_bytes(to));
+  }
+
+  /// One behind the other.
+  void send_copies(ConstBytes first, ConstBytes second) {
+    auto const copy = gathered_.bytes(first.size() + second.size());
+    std::ranges::copy(second, std::ranges::copy(first, copy.begin()).out);
+    reply.count = copy.size();
+    out.add_cut(copy);
+  }
+
+  void end() {
+    in.clear();
+    out.clear();
+    sending_.reset();
+    stage = Stage::gone;
+  }
+
+ private:
+  template <class Index>
+  static std::uint64_t index_at(ConstBytes bytes, std::size_t i) {
+    auto index = Index{};
+    std::memcpy(&index, bytes.data() + i * sizeof index, sizeof index);
+    return index;
+  }
+
+  std::shared_ptr<ParameterBuffer> sending_;
+  ParameterBuffer gathered_, halves_;
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/device/cpu.hpp>
+#include <chorale/optim/clip.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/strategy/parameter_server/shard_layout.hpp>
+#include <chorale/tensor/cpu/kernels.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Host memory that only grows.
+///
+/// lent   taken for as long as it suffices; outlives the buffer
+class ParameterBuffer {
+ public:
+  ParameterBuffer() = default;
+  explicit ParameterBuffer(Bytes lent) : lent_{lent} {}
+
+  Span<float> floats(std::size_t n) { return {reinterpret_cast<float*>(grown(n * sizeof(float))), n}; }
+  Bytes bytes(std::size_t n) { return {grown(n), n}; }
+  bool empty() const { return block_.size() == 0 && lent_.empty(); }
+
+ private:
+  std::byte* grown(std::size_t n) {
+    if (n <= lent_.size()) return lent_.data();
+    if (n > block_.size()) block_ = Cpu::block{n};
+    return block_.data();
+  }
+
+  Bytes lent_;
+  Cpu::block block_;
+};
+
+/// A row of a table: where it begins in the shard, and its gradients, (width), when there are some.
+struct ParameterRow {
+  std::size_t at;
+  float const* gradients;
+};
+
+/// Rows that are applied as one.
+struct ParameterRows {
+  std::vector<ParameterRow> rows;
+  std::size_t width = 0;
+};
+
+/// What one server holds: a shard of the variables, the slots of its optimizer, and their version.
+///
+/// keeps   every change is one version, whole: who reads a snapshot() sees one version, however long it takes
+/// cost    values, slots, and one more copy of the values while a snapshot of an older version is read
+template <optim::Optimizer O>
+class ParameterShard {
+ public:
+  using Snapshot = std::shared_ptr<ParameterBuffer>;
+
+  /// initial   the flat buffer of all variables
+  /// memory    for values, as far as it suffices
+  ///
+  /// throws    BadArgument when the buffer is too small, or gradients are to be clipped by a norm that no server knows
+  ParameterShard(O rule, ParameterShards const& shards, int server, Span<float const> initial, Bytes memory = {})
+      : rule_{std::move(rule)}, shards_{shards}, server_{server}, size_{shards.elements(server)} {
+    auto const bytes = (size_ * sizeof(float) + 63) / 64 * 64;
+    for (; memory.size() >= bytes && buffers_.size() < 2; memory = memory.subspan(bytes))
+      buffers_.push_back(std::make_shared<ParameterBuffer>(memory.first(bytes)));
+    live_ = unread();
+    shards.expect_in(initial.size());
+    CHORALE_EXPECTS(rule_.global_clipnorm <= 0 || shards.servers() == 1,
+                    "global_clipnorm needs the norm of all gradients, but each of " +
+                        std::to_string(shards.servers()) + " servers has its shard only: use one server, or clip "
+                        "on the workers");
+    shards_.pack(server_, initial, live_->floats(size_));
+    slots_.floats(size_ * static_cast<std::size_t>(O::slots));
+  }
+
+  std::size_t size() const { return size_; }                               // elements
+  std::uint64_t version() const { return version_; }                       // changes so far
+  ParameterShards const& shards() const { return shards_; }
+  int server() const { return server_; }
+
+  Span<float const> values() const { return live_->floats(size_); }
+  Span<float> slots() { return slots_.floats(size_ * static_cast<std::size_t>(O::slots)); }
+  Snapshot snapshot() const { return live_; }
+
+  /// One change of related values: f(values, slots), both to be written, laid out as shards() says.
+  template <class F>
+  void update(F&& f) {
+    f(writable(), slots_.floats(size_ * static_cast<std::size_t>(O::slots)));
+    ++version_;
+  }
+
+  /// gradients   sums over `rows` rows, of the whole shard
+  void apply(Span<float const> gradients, float rows) {
+    auto const scale = scale_of(rows, [&] { return Kernels<Cpu>::squared_norm(gradients); });
+    update([&](Span<float> values, Span<float> slots) {
+      rule_.template update<Cpu>(optim::Update{values, gradients, slots, scale, now});
+    });
+  }
+
+  /// The same out of a flat buffer; only when it takes pieces.
+  void apply_flat(Span<float const> gradients, float rows) {
+    CHORALE_EXPECTS(takes_pieces(), "the norm of a shard is that of the whole shard");
+    update([&](Span<float> values, Span<float> slots) {
+      shards_.pieces(server_, {0, size_}, [&](Range flat, Range here) {
+        rule_.template update<Cpu>(optim::Update{values.subspan(here.begin, here.size()),
+                                                 gradients.subspan(flat.begin, flat.size()),
+                                                 O::slots == 0 ? slots : slots.subspan(here.begin), 1.0F / rows, now,
+                                                 size_});
+      });
+    });
+  }
+  bool takes_pieces() const { return rule_.global_clipnorm <= 0; }
+
+  /// Applies rows: others keep their values and slots, whatever the optimizer does to what has no gradient. Rows that
+  /// are there twice are added up, in their order, into the first.
+  void apply(ParameterRows const& rows, float of_rows) {
+    add_up(rows);
+    auto const scale = scale_of(of_rows, [&] {
+      auto squares = 0.0;
+      for (auto const& row : kept_) squares += Kernels<Cpu>::squared_norm({row.gradients, rows.width});
+      return squares;
+    });
+    update([&](Span<float> values, Span<float> slots) {
+      if constexpr (O::slots <= 1) apply_in_place(rows, scale, values, slots);
+      else apply_gathered(rows, scale, values, slots);
+    });
+  }
+
+  optim::Moment now;                                                       // step: updates of this server
+
+ private:
+  template <class SquaredNorm>
+  float scale_of(float rows, SquaredNorm&& squared_norm) const {
+    auto const mean = 1.0F / rows;
+    if (rule_.global_clipnorm <= 0) return mean;
+    return mean * optim::clip_factor(squared_norm(), mean, rule_.global_clipnorm);
+  }
+
+  /// The values, which nobody else reads.
+  Span<float> writable() {
+    if (live_.use_count() > 2) {                                           // here, and among the buffers
+      auto const next = unread();
+      std::ranges::copy(values(), next->floats(size_).begin());
+      live_ = next;
+    }
+    return live_->floats(size_);
+  }
+
+  Snapshot unread() {
+    for (auto const& buffer : buffers_)
+      if (buffer.use_count() == 1) return buffer;
+    return buffers_.emplace_back(std::make_shared<ParameterBuffer>());
+  }
+
+  /// A row with its slot is contiguous: one update each, where it lies.
+  void apply_in_place(ParameterRows const& rows, float scale, Span<float> values, Span<float> slots) {
+    auto const width = rows.width;
+    for (std::size_t k = 0; k < kept_.size(); ++k) {
+      if (k + ahead < kept_.size()) prefetch(values.data() + kept_[k + ahead].at, width);
+      auto const [at, gradients] = kept_[k];
+      rule_.template update<Cpu>(optim::Update{values.subspan(at, width), {gradients, width},
+                                               O::slots == 0 ? slots : slots.subspan(at, width), scale, now});
+    }
+  }
+
+  /// Some rows at a time are brought together with their slots, updated, and put back.
+  void apply_gathered(ParameterRows const& rows, float scale, Span<float> values, Span<float> slots) {
+    constexpr auto parts = std::size_t{1} + O::slots;
+    auto const width = rows.width, some = std::max<std::size_t>(1, 4'096 / width);
+    for (std::size_t first = 0; first < kept_.size(); first += some) {
+      auto const n    = std::min(some, kept_.size() - first);
+      auto const here = gathered_.floats(n * width * (parts + 1));         // values, slot 0, slot 1, .., gradients
+      auto const each_part = [&](auto&& copy) {
+        for (std::size_t part = 0; part < parts; ++part) {
+          auto* const all = part == 0 ? values.data() : slots.data() + (part - 1) * size_;
+          for (std::size_t k = 0; k < n; ++k)
+            copy(all + kept_[first + k].at, here.data() + (part * n + k) * width);
+        }
+      };
+      each_part([&](float const* from, float* to) { std::memcpy(to, from, width * sizeof(float)); });
+      auto const gradients = here.subspan(parts * n * width);
+      for (std::size_t k = 0; k < n; ++k)
+        std::memcpy(gradients.data() + k * width, kept_[first + k].gradients, width * sizeof(float));
+      rule_.template update<Cpu>(optim::Update{here.first(n * width), gradients,
+                                               here.subspan(n * width, (parts - 1) * n * width), scale, now});
+      each_part([&](float* to, float const* from) { std::memcpy(to, from, width * sizeof(float)); });
+    }
+  }
+
+  /// Of what is needed some turns later.
+  static void prefetch(float const* row, std::size_t width) {
+    for (std::size_t k = 0; k < std::min<std::size_t>(width, 256); k += 16) __builtin_prefetch(row + k, 1);
+  }
+
+  /// Finds the rows to apply, each once: what comes twice is added up aside, in its order.
+  void add_up(ParameterRows const& rows) {
+    auto const width = rows.width;
+    place_.resize(std::max(place_.size(), size_ / width + 1));             // rows do not overlap: a place each
+    kept_.clear();
+    again_.clear();
+    for (std::size_t i = 0; i < rows.rows.size(); ++i) {
+      if (i + ahead < rows.rows.size()) __builtin_prefetch(&place_[rows.rows[i + ahead].at / width], 1);
+      auto const row = rows.rows[i];
+      auto& place    = place_[row.at / width];
+      if (place != 0) {
+        again_.push_back({place - 1, row.gradients});
+        continue;
+      }
+      kept_.push_back(row);
+      place = static_cast<std::uint32_t>(kept_.size());
+    }
+    for (auto const& row : kept_) place_[row.at / width] = 0;
+    add_aside(width);
+  }
+
+  void add_aside(std::size_t width) {
+    auto const sums = sums_.floats(again_.size() * width);
+    auto free       = sums.data();
+    for (auto const& [which, more] : again_) {
+      auto& row = kept_[which];
+      if (std::less<>{}(row.gradients, sums.data()) || !std::less<>{}(row.gradients, free)) {   // the first time
+        std::memcpy(free, row.gradients, width * sizeof(float));
+        row.gradients = std::exchange(free, free + width);
+      }
+      auto* const sum = sums.data() + (row.gradients - sums.data());
+      for (std::size_t k = 0; k < width; ++k) sum[k] += more[k];
+    }
+  }
+
+  static constexpr std::size_t ahead = 12;                                 // rows
+
+  O rule_;
+  ParameterShards shards_;
+  int server_;
+  std::size_t size_;
+  std::vector<Snapshot> buffers_;                                          // live_, what is read, and what may be taken
+  Snapshot live_;
+  ParameterBuffer slots_, gathered_, sums_;
+  std::vector<ParameterRow> kept_, again_;                                 // of a push; at: which of the kept ones
+  std::vector<std::uint32_t> place_;                                       // of a row in a push, from 1 on; 0: none
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace chorale

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/messages.hpp>
+#include <chorale/strategy/parameter_server/shard_layout.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace chorale::detail {
+
+/// Memory of an endpoint that others read without a copy in between; empty when there is none.
+template <Endpoint E>
+Bytes readable(E& at) {
+  if constexpr (ReadsInPlace<E>) return at.memory();
+  else return {};
+}
+
+/// What gradients that lie in this rank's memory() are named by: 1 + bytes from its begin; 0 when they do not.
+template <Endpoint E>
+std::uint64_t place_of(E& at, Span<float const> gradients) {
+  if constexpr (ReadsInPlace<E>) {
+    auto const memory = at.memory();
+    auto const bytes  = std::as_bytes(gradients);
+    auto const before = std::less<>{};
+    if (bytes.empty() || before(bytes.data(), memory.data()) ||
+        before(memory.data() + memory.size(), bytes.data() + bytes.size()))
+      return 0;
+    return 1 + static_cast<std::uint64_t>(bytes.data() - memory.data());
+  } else {
+    return 0;
+  }
+}
+
+/// The gradients that a request names by their place: the flat buffer, or rows. Empty: they are not in that memory.
+template <Endpoint E>
+Span<float const> in_place(E& at, Rank worker, ParameterRequest const& r, ParameterShards const& shards) {
+  if constexpr (ReadsInPlace<E>) {
+    auto const memory = at.memory_of(worker);
+    auto const first  = r.place - 1;
+    auto const floats = of_rows(r.call) ? r.count * r.table.width : shards.extent();
+    if (first % sizeof(float) != 0 || first > memory.size() || floats > (memory.size() - first) / sizeof(float))
+      return {};
+    return {reinterpret_cast<float const*>(memory.data() + first), floats};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace chorale::detail

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/own_thread.hpp>
+#include <chorale/reduce/shard_tree.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/sum.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Gradients that were reduced so far: while backward still computed, and in all.
+struct Traffic {
+  std::size_t early_bytes = 0, bytes = 0;
+};
+
+namespace detail {
+
+/// An algorithm that rounds or leaves out what it sends, and names an exact one for what must arrive as it is.
+template <class R>
+concept lossy = requires { typename R::exact; };
+
+/// A model in which a layer adds up over all replicas in the middle of a step.
+template <class Model>
+inline constexpr bool joins = requires { requires Model::joins; };
+
+/// Forward, loss and backward; models without batch normalization need not know of Together.
+template <class Model, class Batch, class Ready>
+Sum<float> learn(Model& model, Batch const& batch, Ready&& ready, Together together) {
+  if constexpr (requires { model.value_and_gradient(batch, batch.first_row, ready, together); })
+    return model.value_and_gradient(batch, batch.first_row, ready, together);
+  else
+    return model.value_and_gradient(batch, batch.first_row, ready);
+}
+
+/// Buckets leave as they are ready. Do they follow the queue of the device by themselves, so that who computes need not
+/// wait for it before? Not where another thread sends them, whose queue is another one.
+template <bool Follows, class F>
+struct Leaving : F {
+  static constexpr bool follows_queue = Follows;
+};
+template <class R, class E>
+inline constexpr bool follows_queue = requires { requires R::template follows_queue<E>; } &&
+                                      !requires { requires R::own_thread; };
+
+template <class R, class E>
+struct ReducerOf {
+  using type = BucketedReducer<R, E>;
+};
+template <class R, class E>
+  requires requires { requires R::own_thread; }
+struct ReducerOf<R, E> {
+  using type = ThreadedReducer<R, E>;
+};
+
+/// The gradients of one model on their way: in buckets that leave during backward. Under a lossy algorithm header and
+/// trailer, which count rows and name faults, take a message of their own.
+template <class R, class E>
+class BucketLane {
+  static constexpr std::size_t skipped = lossy<R> ? plan::header : 0, left = lossy<R> ? plan::trailer : 0;
+
+ public:
+  BucketLane(R const& reduce, E& at, Gradients const& gradients, Tag first)
+      : at_{&at}, tag_{first}, end_{gradients.values.size() - left},
+        reducer_{reduce, at, ends(gradients), gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
+
+  template <class Model, class Batch>
+  Sum<float> compute(Model& model, Batch const& batch, Together together) {
+    return learn(model, batch, LooksAtEnd{}, together);
+  }
+
+  /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
+  ///         order, however many buckets are under way and whichever thread sends them
+  template <class Model, class Batch, class AtEnd>
+  Sum<float> compute_ahead(Model& model, Batch const& batch, AtEnd at_end, Together together) {
+    if (at_->size() == 1) return learn(model, batch, at_end, together);
+    CHORALE_EXPECTS(!begun_, "gradients of this model are on their way: all_reduce them before its next "
+                             "value_and_gradient_ahead");
+    reducer_.begin();
+    begun_ = true;
+    auto const leave = [this](std::size_t end) {
+      if constexpr (joins<Model>)
+        if (end < Model::joins_below) return;
+      reducer_.ready(std::min(end, end_) - skipped);
+    };
+    return learn(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
+  }
+
+  bool under_way() const { return begun_; }                                // buckets may be on their way
+
+  void reduce(Gradients const& gradients, Traffic& traffic) {
+    if (at_->size() == 1) return;
+    if (!std::exchange(begun_, false)) reducer_.begin();
+    reducer_.finish();
+    if constexpr (lossy<R>) reduce_exactly(gradients);
+    traffic.early_bytes += reducer_.overlap().bytes;
+    traffic.bytes += gradients.values.size_bytes();
+  }
+
+  Span<float> residual() { return reducer_.residual(); }
+
+ private:
+  std::vector<std::size_t> ends(Gradients const& gradients) const {
+    auto layers = std::vector<std::size_t>{};                              // where one begins, another has ended
+    for (std::size_t i = 0; i < gradients.plan.size(); ++i)
+      if (i == 0 || gradients.plan[i - 1].layer != gradients.plan[i].layer) layers.push_back(gradients.plan[i].offset);
+    auto all = with_small_first(gradients.ends, layers);
+    for (auto& end : all) end = std::min(end, end_) - skipped;
+    return all;
+  }
+
+  void reduce_exactly(Gradients const& gradients) {
+    auto const header = gradients.values.template first<plan::header>();
+    auto const trailer = gradients.trailer();
+    auto both = std::array<float, plan::header + plan::trailer>{};
+    std::copy(trailer.begin(), trailer.end(), std::copy(header.begin(), header.end(), both.begin()));
+    typename R::exact{}.all_reduce(*at_, Span<float>{both}, Op::sum, tag_);
+    std::copy_n(both.begin(), plan::header, header.begin());
+    std::copy_n(both.begin() + plan::header, plan::trailer, trailer.begin());
+  }
+
+  E* at_;
+  Tag tag_;
+  std::size_t end_;                                                        // of what the reducer gets
+  bool begun_ = false;
+  typename ReducerOf<R, E>::type reducer_;
+};
+
+/// What a replica's logical shards of a batch come to: each computed by itself, then added up along the tree as far as
+/// its own go.
+template <int L>
+class ShardSums {
+ public:
+  /// mine      of `replicas`
+  /// learn     called as learn(model, rows of a shard): forward, loss and backward
+  /// returns   the loss of this replica's shards
+  template <class Model, class Batch, class Learn>
+  Sum<float> compute(Model& model, Batch const& batch, Rank mine, int replicas, Learn&& learn) {
+    auto const values = model.gradients().values;
+    auto const shards = share(static_cast<std::size_t>(L), mine, replicas);
+    auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
+    CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
+                    "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
+                        " more are not in a global batch of " + std::to_string(whole));
+    auto loss = Sum<float>{};
+    sums_.resize(values.size());
+    for (auto s = static_cast<int>(shards.begin); s < static_cast<int>(shards.end); ++s) {
+      auto const rows  = share(whole, s, L);
+      auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
+      loss += learn(model, shard);
+      auto sum = sums_.memory();
+      std::copy(values.begin(), values.end(), sum.get());
+      sums_.add(L + s, std::move(sum));
+    }
+    return loss;
+  }
+
+  shard_tree::Sums const& nodes() const { return sums_; }
+
+ private:
+  shard_tree::Sums sums_;
+};
+
+/// The gradients of one model under Reproducible.
+template <class R, class E>
+class ShardLane {
+ public:
+  ShardLane(R const& reduce, E& at, Gradients const&, Tag first)
+      : reduce_{reduce}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {}
+
+  template <class Model, class Batch>
+  Sum<float> compute(Model& model, Batch const& batch, Together together) {
+    static_assert(!joins<Model>,
+                  "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
+                  "Use nn::BatchNorm, which looks at one shard, or another Reduce");
+    return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
+      return learn(to, shard, LooksAtEnd{}, together);
+    });
+  }
+  template <class Model, class Batch>
+  Sum<float> compute_ahead(Model& model, Batch const& batch, LooksAtEnd, Together together) {
+    return compute(model, batch, together);
+  }
+
+  static bool under_way() { return false; }
+
+  void reduce(Gradients const& gradients, Traffic& traffic) {
+    reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
+    traffic.bytes += gradients.values.size_bytes();
+  }
+
+  Span<float> residual() { return {}; }
+
+ private:
+  R reduce_;
+  E* at_;
+  Tag tag_;
+  decltype(R::traffic_of(1)) traffic_;
+  ShardSums<R::logical_shards> sums_;
+};
+
+template <class R>
+concept sharded = requires { R::logical_shards; };
+
+template <class R, class E>
+struct LaneOf {
+  using type = BucketLane<R, E>;
+};
+template <sharded R, class E>
+struct LaneOf<R, E> {
+  using type = ShardLane<R, E>;
+};
+
+}  // namespace detail
+
+}  // namespace chorale

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/tensor/kernels.hpp>
+
+#include <dnnl.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace chorale::onednn {
+
+using desc = dnnl::memory::desc;
+using tag  = dnnl::memory::format_tag;
+using dims = dnnl::memory::dims;
+
+inline constexpr auto f32 = dnnl::memory::data_type::f32;
+
+inline std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// What the kernels of one replica share: oneDNN's engine and queue.
+struct Runtime {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  Products rounds_to = Products::f32;                                      // set before kernels are made
+
+  /// What goes into products. Without AMX oneDNN has no faster way than float.
+  dnnl::memory::data_type factors() const {
+    constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+    auto const has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
+    return rounds_to == Products::bf16 && has_amx ? dnnl::memory::data_type::bf16 : f32;
+  }
+};
+
+/// An image as users see it: (B, H, W, C), channels last.
+inline desc image(int rows, int height, int width, int channels) {
+  return {
+      {rows, channels, height, width}, f32, channels == 1 ? tag::nchw : tag::nhwc};  // the same bytes for one channel
+}
+
+/// The same layout for another number of rows.
+inline desc with_rows(desc const& layout, int rows) {
+  auto smaller    = layout;
+  smaller.data.dims[0] = smaller.data.padded_dims[0] = rows;
+  return smaller;
+}
+
+/// Rows of numbers: (B, N).
+inline desc matrix(int rows, int columns) { return {{rows, columns}, f32, tag::ab}; }
+
+/// Primitives take scratch memory from us, so that none is allocated in a step and none is shared between threads.
+inline dnnl::primitive_attr user_scratchpad() {
+  auto attributes = dnnl::primitive_attr{};
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+/// One oneDNN primitive with its operands, prepared once and executed every step.
+class Call {
+ public:
+  struct Operand {
+    int argument;                                                          // DNNL_ARG_...
+    desc layout;
+    void* data;
+  };
+
+  Call() = default;
+  Call(Runtime const& runtime, dnnl::primitive primitive, std::initializer_list<Operand> operands)
+      : stream_{runtime.stream}, primitive_{std::move(primitive)} {
+    for (auto const& operand : operands) {
+      if (operand.layout.get_size() == 0) continue;                        // a primitive that needs no scratch, say
+      memories_.at(count_)  = dnnl::memory{operand.layout, runtime.engine, operand.data};
+      arguments_.at(count_) = {operand.argument, memories_[count_].get()};
+      ++count_;
+    }
+  }
+
+  explicit operator bool() const { return count_ > 0; }
+
+  /// From now on reads (or writes) one operand elsewhere.
+  void point(int argument, float const* data) {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<float*>(data));
+  }
+
+  void operator()() const {
+    auto const status = dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(count_),
+                                               arguments_.data());
+    CHORALE_ENSURES(status == dnnl_success, "oneDNN returned status " + std::to_string(status));
+  }
+
+ private:
+  dnnl::stream stream_;
+  dnnl::primitive primitive_;
+  std::array<dnnl::memory, 8> memories_{};
+  std::array<dnnl_exec_arg_t, 8> arguments_{};
+  std::size_t count_ = 0;
+};
+
+/// Deals out one block of workspace in 64-byte aligned pieces: first to add up what is needed, then, bound, to hand it
+/// out.
+class Cutter {
+ public:
+  explicit Cutter(std::byte* base = nullptr) : base_{base} {}
+
+  float* take(desc const& layout) { return reinterpret_cast<float*>(take_bytes(layout.get_size())); }
+  float* take_floats(std::size_t n) { return reinterpret_cast<float*>(take_bytes(n * sizeof(float))); }
+  std::byte* take_bytes(std::size_t bytes) {
+    auto* const piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(bytes);
+    return piece;
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+/// A call that copies between two layouts, or none when they are the same bytes.
+inline Call reorder(Runtime const& runtime, desc const& from, void* source, desc const& to, void* target) {
+  auto const made = dnnl::reorder::primitive_desc{runtime.engine, from, runtime.engine, to};
+  return {runtime, dnnl::reorder{made}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}};
+}
+
+}  // namespace chorale::onednn

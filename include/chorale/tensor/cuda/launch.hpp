@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Our own CUDA kernels as the host compiler sees them; empty where it does not find CUDA. ops_cuda.cuh defines them, in
+// one .cu file of the program.
+#pragma once
+
+#include <chorale/tensor/kernels.hpp>
+
+#include <cstddef>
+
+#if __has_include(<cuda_runtime_api.h>)
+#include <cuda_runtime_api.h>
+
+/// Each queues its work and returns what the launch said. Pointers are to memory that the device reaches; images are
+/// (B, H, W, C). Where numbers are added up, the order is fixed: the same bits for the same numbers.
+namespace chorale::cuda::launch {
+
+/// Numbers of the device: an activation, a gradient by one, or a copy of variables in their type.
+struct Values {
+  void* at    = nullptr;
+  Elements of = Elements::f32;
+
+  template <class T>
+  T* as() const { return static_cast<T*>(at); }
+};
+
+/// y = x, rounded to the nearest
+cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
+
+/// Rows of scratch that squared_norm adds up into first.
+inline constexpr unsigned partials = 1024;
+/// And those of column_sums and ChannelSums, for so many columns: enough of them to fill a GPU.
+constexpr std::size_t partials_of(std::size_t columns) {
+  return columns > 4096 ? 8 : columns < 64 ? 512 : 32'768 / columns;
+}
+
+/// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x. Here and below
+/// all values that a function takes have one type of elements, where it does not say that it rounds.
+cudaError_t activate(Activation f, float alpha, std::size_t n, Values x, Values y, cudaStream_t queue);
+cudaError_t activate_back(Activation f, float alpha, std::size_t n, Values of, Values dy, Values dx,
+                          cudaStream_t queue);
+
+/// y (rows, width) += bias (width), then max(y, 0) where `relu` is 1
+cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Values y, int relu, cudaStream_t queue);
+/// sums (width) = the sum of the rows of x (rows, width)
+///
+/// scratch   (partials_of(width), width)
+cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
+                        cudaStream_t queue);
+/// y (columns, rows) = x (rows, columns), turned, and rounded to what y has
+cudaError_t transpose(std::size_t rows, std::size_t columns, Values x, Values y, cudaStream_t queue);
+
+struct Extent {
+  int height, width;
+};
+/// y[b, i, j] = x[b, i - down, j - right], and 0 where x has no such pixel.
+cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int down, int right, Extent to,
+                  Values y, cudaStream_t queue);
+
+/// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
+///
+/// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest; -1 where y does not grow
+///           with it, for the ReLU
+cudaError_t pool(Pool kind, Window const& w, std::size_t images, Values x, Values y, int* winners, int relu,
+                 cudaStream_t queue);
+/// order     each dx adds up its windows from the top left: no two threads write one number
+cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, Values dy, int const* winners, Values dx,
+                      cudaStream_t queue);
+
+/// A convolution and the pool after it that are computed in one pass: of images with one channel, as a network begins.
+struct ConvPool {
+  Window conv, pool;
+  int filters;
+
+  static constexpr unsigned char nobody = 4;                               // of four pixels
+
+  constexpr bool fits(Pool kind) const {
+    auto const pads = pool.pad_before + pool.pad_after + pool.pad_left + pool.pad_right;
+    return conv.channels == 1 && conv.kernel == 3 && conv.stride == 1 && kind == Pool::max && pool.kernel == 2 &&
+           pool.stride == 2 && pads == 0;
+  }
+  /// Rows of y.
+  constexpr std::size_t strips(std::size_t images) const {
+    return images * static_cast<std::size_t>(pool.out_height());
+  }
+  /// In how many parts gradients are added up first: enough to fill a GPU, and eight rows each where there are fewer.
+  constexpr std::size_t parts(std::size_t images) const {
+    return (strips(images) + 7) / 8 < 512 ? (strips(images) + 7) / 8 : 512;
+  }
+  constexpr std::size_t scratch(std::size_t images) const {
+    return parts(images) * 10 * static_cast<std::size_t>(filters);
+  }
+};
+/// y = the largest of each window of the convolution plus bias (null: none), then max(y, 0) where `relu` is 1.
+///
+/// winners   (B, H'', W'', Filters): which of the four was the first of the largest; `nobody` where y does not grow
+///           with it, for the ReLU
+cudaError_t conv_pool(ConvPool const& of, std::size_t images, Values x, float const* kernel, float const* bias,
+                      Values y, unsigned char* winners, int relu, cudaStream_t queue);
+/// d_kernel and d_bias (null: nobody asks) from dy, which has not gone through the ReLU
+///
+/// scratch   of.scratch(images)
+cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, Values x, Values dy, unsigned char const* winners,
+                           float* scratch, float* d_kernel, float* d_bias, cudaStream_t queue);
+
+/// y = a + b, then max(y, 0) where `relu` is 1; y may be a or b.
+cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStream_t queue);
+
+cudaError_t softmax(std::size_t rows, std::size_t classes, Values x, Values y, cudaStream_t queue);
+cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values dy, Values dx, cudaStream_t queue);
+
+/// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
+struct Moments {
+  float *mean, *inverse;
+};
+/// y = gamma · (x - mean) · inverse + beta, then max(y, 0) where `relu` is 1.
+struct Normalization {
+  Moments of;
+  float const *gamma, *beta;
+  int relu;
+};
+/// Sums over pixels, in parts of them: (parts, 2 C). Whoever reads them adds up the parts.
+struct ChannelSums {
+  double* at;
+  std::size_t parts;
+};
+/// to = for each channel the sum of x (pixels, C), then of x · x. to.parts is partials_of(C).
+cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values x, ChannelSums to, cudaStream_t queue);
+/// The same of d, then of d · (x - mean), where d is dy as it comes back through the ReLU.
+cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of, Values dy,
+                              ChannelSums to, cudaStream_t queue);
+/// sums (2 C) = all parts, one order
+cudaError_t sum_parts(std::size_t channels, ChannelSums of, double* sums, cudaStream_t queue);
+/// From the sums of x over `count` pixels; d_mean and d_variance get mean and variance times rows.
+cudaError_t moments(std::size_t channels, ChannelSums sums, double count, float rows, float epsilon, Moments to,
+                    float* d_mean, float* d_variance, cudaStream_t queue);
+cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,
+                           cudaStream_t queue);
+cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Normalization const& by, Values y,
+                      cudaStream_t queue);
+/// From the sums of channel_sums_back the gradients of beta and gamma, and sums (2 C): theirs, for other replicas.
+///
+/// slopes    (2 C): what normalize_back needs of them over `count` pixels
+cudaError_t normalize_sums(std::size_t channels, ChannelSums of, Moments moments, double count, double* sums,
+                           float* slopes, float* d_gamma, float* d_beta, cudaStream_t queue);
+/// The same slopes, where the sums of other replicas have come to them.
+cudaError_t slopes(std::size_t channels, double const* sums, Moments of, double count, float* slopes,
+                   cudaStream_t queue);
+/// dx, with u = (x - mean) · inverse and d as above:
+///   dx = gamma · inverse · (d - mean of d - u · mean of d · u)
+cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of,
+                           float const* slopes, Values dy, Values dx, cudaStream_t queue);
+
+/// What Kernels<Cpu> has under these names. Where rows are few, it is one launch with the sum.
+cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
+                                 float* d_logits, SumOfRows to, cudaStream_t queue);
+cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
+                          float* d_logits, SumOfRows to, cudaStream_t queue);
+cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
+                          float* d_outputs, SumOfRows to, cudaStream_t queue);
+/// The sum of 1 for each row of whose outputs the first of the largest is the label.
+cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
+                 cudaStream_t queue);
+/// x *= factor
+cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
+
+/// The first of what is infinite or NaN in a step.
+inline constexpr unsigned long long no_bad = ~0ULL;
+struct FirstBad {
+  unsigned long long gradient = no_bad, loss = no_bad;
+
+  constexpr bool none() const { return gradient == no_bad && loss == no_bad; }
+};
+/// Makes found->gradient the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN; and
+/// found->loss 0 where the loss is, if there is one to look at (null: none). n is not 0.
+cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
+                     cudaStream_t queue);
+/// scratch   (partials)
+cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
+
+/// One launch over everything that is trained, or moved.
+///
+/// bad       of the device: nothing changes where it has anything. Null: all does
+enum class Momentum { none, classic, nesterov };
+cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
+                float momentum, FirstBad const* bad, cudaStream_t queue);
+struct Adam {
+  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is corrected already
+};
+cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
+                 cudaStream_t queue);
+/// next = momentum · x + (1 - momentum) · towards / rows, or x where anything is bad, and towards = 0
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+                 FirstBad const* bad, cudaStream_t queue);
+
+/// now    of the device, too
+cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,
+                    std::uint64_t stream, cudaStream_t queue);
+
+/// What gradients begin with, before anything is known of them: rows in the header, and a trailer of one replica's.
+cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue);
+
+}  // namespace chorale::cuda::launch
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/tensor/per_replica.hpp>
+#include <chorale/transport/wire/plan_message.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Compares lines between all ranks of a job. Every process calls it.
+///
+/// live      a strategy whose replicas wait for one another
+/// replicas  of this process
+/// throws    Disagreement with Fault::model_mismatch when lines differ, the same on all ranks: the first line in which
+///           the first rank that is not like rank 0 differs from it, with both values
+/// cost      one all_gather of 16 bytes for each rank; texts are sent only when they differ
+template <class L>
+void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> const& lines) {
+  struct Digest {
+    std::uint64_t hash  = 0xcbf29ce484222325;                              // FNV-1a
+    std::uint64_t bytes = 0;
+
+    bool operator==(Digest const&) const = default;
+  };
+  auto text = std::string{};
+  for (auto const& line : lines) {
+    for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';      // it ends in logs and terminals
+    text += '\n';
+  }
+  auto mine = Digest{.bytes = text.size()};
+  for (char const c : text) mine.hash = (mine.hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3;
+  auto const digests = live.gather(PerReplica{std::vector<Digest>(replicas, mine)});
+  auto const other   = std::ranges::find_if(digests, [&](auto const& d) { return d != digests[0]; });
+  if (other == digests.end()) return;
+
+  auto const rank = static_cast<Rank>(other - digests.begin());
+  auto texts      = std::array<PerReplica<std::vector<char>>, 2>{PerReplica<std::vector<char>>{replicas},
+                                                                PerReplica<std::vector<char>>{replicas}};
+  live.run([&](auto& replica, std::vector<char>& first, std::vector<char>& second) {
+    auto const pass = [&](std::vector<char>& to, Rank root, std::uint64_t bytes) {
+      to.resize(static_cast<std::size_t>(bytes));
+      if (replica.id() == root) std::ranges::copy(text, to.begin());
+      replica.broadcast(Span<char>{to}, root);
+    };
+    pass(first, 0, digests[0].bytes);
+    pass(second, rank, other->bytes);
+  }, texts[0], texts[1]);
+  auto const lines_of = [](std::vector<char> const& from) {
+    auto all = std::vector<std::string>{{}};
+    for (char const c : from) {
+      if (c == '\n') all.emplace_back();
+      else all.back() += c;
+    }
+    all.pop_back();                                                        // each line ends with a line break
+    return all;
+  };
+  throw Disagreement{Fault::model_mismatch,
+                     "rank " + std::to_string(rank) + ": " +
+                         wire::first_difference(lines_of(texts[0][0]), lines_of(texts[1][0])) + " of rank 0.",
+                     "the same model, data and options on every rank."};
+}
+
+}  // namespace chorale::detail

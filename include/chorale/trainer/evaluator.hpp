@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/checkpoint_error.hpp>
+#include <chorale/checkpoint/checkpoint_name.hpp>
+#include <chorale/checkpoint/checkpoint_options.hpp>
+#include <chorale/checkpoint/directory.hpp>
+#include <chorale/checkpoint/reader.hpp>
+#include <chorale/checkpoint/verified_file.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/data/pipe.hpp>
+#include <chorale/trainer/completion_marker.hpp>
+#include <chorale/trainer/history.hpp>
+#include <chorale/trainer/run_checkpoints.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace chorale {
+
+/// What an evaluator looks at, and until when.
+struct FollowOptions {
+  CheckpointOptions checkpoints{};                                         // of the job that trains
+  int epochs = 1;                                                          // FitOptions::epochs of that job
+  std::chrono::milliseconds every = std::chrono::milliseconds{500};        // between two looks at the folder
+  std::atomic<bool> const* asked_to_end = nullptr;                         // true: ends; see EndOnSignal
+};
+
+/// The scores of one checkpoint.
+struct Followed {
+  std::uint64_t step  = 0;                                                 // updates
+  std::uint64_t epoch = 0;                                                 // epochs that were finished
+  Scores scores{};
+};
+
+namespace detail {
+
+/// Epochs that were finished, as the checkpoint of this step says; 0 while it cannot be read.
+inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
+  try {
+    return read_manifest(OpenFolder{OpenFolder{folder}, checkpoint_name(step)}).epoch;
+  } catch (BadFile const&) {
+    return 0;                                                              // being replaced: asked again soon
+  } catch (std::system_error const&) {
+    return 0;
+  }
+}
+
+/// A checkpoint without a look into it. One that is saved again for the same step is another.
+struct Seen {
+  std::uint64_t step = 0;
+  std::filesystem::file_time_type saved{};
+
+  /// All of a folder, the newest one first.
+  static std::vector<Seen> in(std::filesystem::path const& folder) {
+    auto all  = std::vector<Seen>{};
+    auto gone = std::error_code{};
+    for (auto const step : checkpoint_steps(folder))
+      all.push_back({step, std::filesystem::last_write_time(folder / checkpoint_name(step), gone)});
+    return all;
+  }
+  friend bool operator==(Seen const&, Seen const&) = default;
+};
+
+/// The same options, whose log says what is wrong with each checkpoint once.
+inline CheckpointOptions say_once(CheckpointOptions options) {
+  if (!options.log) return options;
+  options.log = [log = options.log, before = std::set<std::string>{}](std::string const& line) mutable {
+    if (before.insert(line.substr(0, line.find(" Passed over: "))).second) log(line);
+  };
+  return options;
+}
+
+/// The newest one that is whole; nothing when all are damaged, which is said.
+///
+/// throws  NoValidCheckpoint with OnDamage::stop
+inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) {
+  try {
+    return newest_checkpoint(options);
+  } catch (NoValidCheckpoint const& error) {
+    if (options.on_damage == OnDamage::stop) throw;
+    if (options.log) options.log(first_line(error) + " The next one is waited for.");
+    return {};
+  }
+}
+
+}  // namespace detail
+
+/// Evaluates each new checkpoint of a job that trains elsewhere, from its folder alone: what an evaluator task does.
+///
+/// trainer   of the same model, in this process alone; its variables are replaced
+/// said      called with each result as it is there
+/// keeps     checkpoints that come faster than they can be evaluated are skipped, the last one never. A damaged one is
+///           a line in the log, and the next is waited for. Ends after the job's last epoch, or when its fit has ended
+///           before that, by EarlyStopping for example; a job that was killed or Preempted, or that has no checkpoint,
+///           is waited for
+/// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint when the job has ended and all of its
+///           checkpoints are damaged, and with OnDamage::stop as soon as the newest is
+/// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
+template <class Trainer, Dataset Data>
+std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions const& options,
+                             std::function<void(Followed const&)> const& said = {}) {
+  CHORALE_EXPECTS(trainer.live().is_all_local(), "an evaluator is one process, but this trainer has replicas in others");
+  CHORALE_EXPECTS(options.epochs >= 0 && options.every.count() >= 0,
+                  "FollowOptions::epochs and FollowOptions::every must be 0 or more, got " +
+                      std::to_string(options.epochs) + " and " + std::to_string(options.every.count()) + " ms");
+  auto const from   = detail::say_once(options.checkpoints);
+  auto const epochs = static_cast<std::uint64_t>(options.epochs);
+  auto all          = std::vector<Followed>{};
+  auto looked_at    = std::vector<detail::Seen>{};
+  auto const take   = [&](std::optional<Checkpoint> const& found) {
+    if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
+    for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
+    all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
+    if (said) said(all.back());
+  };
+  while (options.asked_to_end == nullptr || !*options.asked_to_end) {
+    auto const ended = Ended::in(from.folder);                             // first: then its last checkpoint is seen
+    auto const there = detail::Seen::in(from.folder);
+    if (there != looked_at) {
+      looked_at = there;
+      take(detail::newest_whole(from));
+      continue;
+    }
+    auto const step    = all.empty() ? 0 : all.back().step;
+    auto const is_last = !there.empty() && there.front().step == step;
+    if (is_last)                                                           // it is saved again at the end of its epoch
+      all.back().epoch = std::max(all.back().epoch, detail::epochs_at(from.folder, step));
+    if (is_last && all.back().epoch >= epochs) break;
+    if (!there.empty() && ended && ended->epochs >= epochs && ended->step >= step) {
+      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));   // whole by now?
+      break;
+    }
+    std::this_thread::sleep_for(options.every);
+  }
+  return all;
+}
+
+}  // namespace chorale

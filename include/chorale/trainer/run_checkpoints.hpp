@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/manager.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/tensor/variable.hpp>
+#include <chorale/trainer/callback_list.hpp>
+#include <chorale/trainer/completion_marker.hpp>
+#include <chorale/trainer/history.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// Where a fit stands: what a checkpoint has beside numbers, and what all ranks must know to go on from one.
+struct Position {
+  std::int64_t update = 0;                                                 // optimizer steps so far
+  std::int64_t epoch  = 0;                                                 // that goes on, or begins
+  std::int64_t steps  = 0;                                                 // of this epoch that are done
+  std::int64_t pass   = 0;                                                 // over the data, and batches of it that were
+  std::int64_t batch  = 0;                                                 // seen
+  std::int64_t found  = 0;                                                 // 1: there was a checkpoint
+  std::int64_t servers = 0;                                                // updates of parameter servers
+  std::int64_t has_rate = 0;                                               // 1: a callback set the learning rate
+  double rate           = 0;
+  Totals totals{};                                                         // of this epoch so far
+  double loss_scale             = 0;                                       // 0: losses are not scaled
+  std::int64_t loss_scale_steps = 0;                                       // since that last changed
+
+  /// All of it but `found`, as a checkpoint has it; whole numbers are exact up to 2^53. The last two only where losses
+  /// are scaled.
+  std::vector<double> numbers() const {
+    auto all = std::vector<double>{};
+    for (auto const n : {update, epoch, steps, pass, batch, servers, has_rate}) all.push_back(static_cast<double>(n));
+    all.push_back(rate);
+    all.insert(all.end(), totals.sums.begin(), totals.sums.end());
+    if (loss_scale != 0) all.insert(all.end(), {loss_scale, static_cast<double>(loss_scale_steps)});
+    return all;
+  }
+  static Position of(Span<double const> numbers) {
+    auto position = Position{.found = 1};
+    auto at       = numbers.begin();
+    for (auto* field : {&position.update, &position.epoch, &position.steps, &position.pass, &position.batch,
+                        &position.servers, &position.has_rate})
+      *field = static_cast<std::int64_t>(*at++);
+    position.rate = *at++;
+    for (auto& sum : position.totals.sums) sum = *at++;
+    if (at == numbers.end()) return position;
+    position.loss_scale     = *at++;
+    position.loss_scale_steps = static_cast<std::int64_t>(*at);
+    return position;
+  }
+};
+
+/// What all ranks' gradients still owe, under an algorithm that leaves something out: (ranks, n). See TopK.
+struct Residuals {
+  std::size_t ranks = 0;
+  std::vector<float> values{};
+
+  /// The part of one of so many ranks. If they were not as many, the first owes what all did: it comes to the same.
+  std::vector<float> of(std::size_t rank, std::size_t of_ranks) const {
+    auto const n = ranks == 0 ? 0 : values.size() / ranks;
+    auto mine    = std::vector<float>(n);
+    for (std::size_t from = 0; from < ranks; ++from) {
+      if (ranks == of_ranks ? from != rank : rank != 0) continue;
+      for (std::size_t i = 0; i < n; ++i) mine[i] += values[from * n + i];
+    }
+    return mine;
+  }
+};
+
+/// Where a checkpoint puts the variables of a replica.
+inline std::vector<TensorSlot> slots_of(Variables const& variables) {
+  auto all = std::vector<TensorSlot>{};
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    auto const v = variables[i];
+    all.push_back({std::string{v.name}, Dtype::f32, {v.shape.begin(), v.shape.end()}, std::as_writable_bytes(v.value)});
+  }
+  return all;
+}
+
+/// The checkpoints of one fit, on the rank that writes them.
+///
+/// keeps   variables under their names, "NAME/slot0", .. for the optimizer's state: no trace of replicas, so another
+///         strategy or another number of ranks goes on from it
+/// throws  see Checkpoints
+class SavedRun {
+ public:
+  /// world   replicas; seed: of variables and dropout; plan: the model's
+  SavedRun(CheckpointOptions options, int world, std::string plan)
+      : checkpoints_{std::move(options)}, world_{world}, plan_{std::move(plan)} {}
+
+  /// Fills variables and slots from the newest checkpoint, and says where it stood.
+  ///
+  /// told      what the callbacks are to remember, one after the other; a callback that the checkpoint does not know
+  ///           begins anew
+  /// owed      what is there of it
+  Position restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
+                   Span<double> told, Residuals& owed) {
+    for (auto at = told; auto const& state : states) {
+      std::ranges::copy(state.numbers, at.begin());
+      at = at.subspan(state.numbers.size());
+    }
+    auto const last = checkpoints_.restore();
+    if (!last) return {};
+    auto numbers = Position{}.numbers();
+    last->copy(Section::variables, slots_of(variables));
+    last->copy(Section::optimizer, optimizer_slots(variables, slots));
+    auto wanted = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
+    auto unused = std::list<std::vector<double>>{};                        // of callbacks that this fit does not have
+    auto const scaled = Position{.loss_scale = 1}.numbers().size();
+    for (auto const& tensor : (*last)[Section::state]) {
+      if (tensor.name == position && tensor.bytes.size() == scaled * sizeof(double)) {
+        numbers.resize(scaled);
+        wanted[0] = slot(position, Span<double>{numbers});
+      }
+      if (tensor.name == residual && tensor.dtype == Dtype::f32 && tensor.shape.size() == 2) {
+        owed = {static_cast<std::size_t>(tensor.shape[0]), std::vector<float>(tensor.bytes.size() / sizeof(float))};
+        wanted.push_back({residual, Dtype::f32, tensor.shape, std::as_writable_bytes(Span<float>{owed.values})});
+      }
+      if (!tensor.name.starts_with("callback/") || tensor.dtype != Dtype::f64) continue;
+      auto const n = tensor.bytes.size() / sizeof(double);
+      auto at      = told;
+      auto const mine = std::ranges::find_if(states, [&](CallbackState const& state) {
+        at = state.name == tensor.name ? at : at.subspan(state.numbers.size());
+        return state.name == tensor.name;
+      });
+      bool const fits = mine != states.end() && mine->numbers.size() >= n;                 // it may remember more now
+      wanted.push_back(slot(std::string{tensor.name}, fits ? at.first(n) : Span<double>{unused.emplace_back(n)}));
+    }
+    last->copy(Section::state, wanted);
+    return Position::of(numbers);
+  }
+
+  void save(Variables const& variables, Span<float> slots, Position const& at,
+            std::vector<CallbackState> const& states, Residuals& owed) {
+    auto numbers = at.numbers();
+    auto state = CheckpointState{};
+    state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
+                  .batch = static_cast<std::uint64_t>(at.batch), .world = static_cast<std::uint64_t>(world_),
+                  .plan = plan_};
+    state.variables = tensors(slots_of(variables));
+    state.optimizer = tensors(optimizer_slots(variables, slots));
+    auto of_run     = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
+    for (auto const& told : states) of_run.push_back(slot(told.name, told.numbers));
+    if (owed.ranks != 0)
+      of_run.push_back({residual, Dtype::f32, {owed.ranks, owed.values.size() / owed.ranks},
+                        std::as_writable_bytes(Span<float>{owed.values})});
+    state.state = tensors(of_run);
+    checkpoints_.save(state);
+  }
+
+  /// Waits until nothing is being written.
+  void finish() { checkpoints_.finish(); }
+
+  /// For who follows this fit: it has ended, or goes on.
+  ///
+  /// throws  BadFile with OnSaveError::stop
+  void say_ended(Ended const& ended) {
+    auto const& options = checkpoints_.options();
+    auto none = std::error_code{};
+    if (!std::filesystem::exists(options.folder, none)) return;            // there was nothing to follow
+    try {
+      ended.write_to(options.folder);
+    } catch (BadFile const& error) {
+      if (options.on_save_error == OnSaveError::stop) throw;
+      if (options.log) options.log(first_line(error));
+    }
+  }
+  /// For who started a run again that has ended: a line in the log.
+  ///
+  /// epoch   epochs that the checkpoint has; epochs: FitOptions::epochs
+  void say_nothing_left(int epoch, int epochs) const {
+    auto const& options = checkpoints_.options();
+    auto const what     = "the run in " + options.folder.string() +
+                      (epoch >= epochs ? " is complete: epoch " + std::to_string(epoch)
+                                       : " was stopped by a callback after epoch " + std::to_string(epoch));
+    if (options.log)
+      options.log(what + " of " + std::to_string(epochs) + ", so nothing is trained. Try: " +
+                  (epoch >= epochs ? "more epochs" : "fit without that callback") +
+                  " to go on, or another folder to begin again.");
+  }
+  void say_goes_on() { Ended::remove_from(checkpoints_.options().folder); }
+
+ private:
+  static constexpr char const* position = "position";
+  static constexpr char const* residual = "residual";
+
+  static TensorSlot slot(std::string name, Span<double> numbers) {
+    return {std::move(name), Dtype::f64, {numbers.size()}, std::as_writable_bytes(numbers)};
+  }
+
+  /// Those of the optimizer: slot k of all variables, then slot k + 1.
+  static std::vector<TensorSlot> optimizer_slots(Variables const& variables, Span<float> slots) {
+    auto const body = variables.body().size();
+    auto all        = std::vector<TensorSlot>{};
+    for (std::size_t k = 0; (k + 1) * body <= slots.size() && body != 0; ++k)
+      for (std::size_t i = 0; i < variables.size(); ++i) {
+        if (!variables.plan[i].spec.trained()) continue;                   // its slots stay 0
+        auto const v     = variables[i];
+        auto const first = k * body + variables.plan[i].offset - plan::header;
+        all.push_back({std::string{v.name} + "/slot" + std::to_string(k), Dtype::f32, {v.shape.begin(), v.shape.end()},
+                       std::as_writable_bytes(slots.subspan(first, v.value.size()))});
+      }
+    return all;
+  }
+
+  static std::vector<NamedTensor> tensors(std::vector<TensorSlot> const& slots) {
+    auto all = std::vector<NamedTensor>{};
+    for (auto const& slot : slots)
+      all.push_back({.name = slot.name, .dtype = slot.dtype, .shape = slot.shape, .bytes = slot.bytes});
+    return all;
+  }
+
+  Checkpoints<> checkpoints_;
+  int world_;
+  std::string plan_;
+};
+
+}  // namespace chorale

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+/// How two ranks find that they are not in the same operation, and what is said of it.
+namespace chorale::detail {
+
+/// Why a connection between two ranks is of no use any more; a part of a sentence.
+struct LinkFault {
+  Fault fault;
+  std::string reason;
+};
+
+/// Whose bytes come out of a connection, and whose they should be.
+struct Ends {
+  Rank me                   = 0;
+  Rank peer                 = 0;
+  std::uint32_t incarnation = 0;                                           // of the peer, from its handshake
+  std::uint8_t minor        = wire::version.minor;                         // of the wire: what both speak
+};
+
+/// A message that a rank waits for.
+struct Wanted {
+  Tag tag{};
+  Announced announced{};
+  Bytes left{};                                                            // memory that is not yet filled
+  std::size_t size    = 0;                                                 // of all of it
+  std::uint64_t order = 0;                                                 // of all that were waited for
+  std::uint64_t turn  = 0;                                                 // of this place
+};
+
+/// Puts an operation into the header of a frame.
+inline void describe(wire::Header& head, Announced const& what) {
+  head.sequence    = what.sequence;
+  head.fingerprint = what.fingerprint;
+  head.collective  = what.operation.collective;
+  head.op          = what.operation.op;
+  head.element     = what.operation.element;
+  head.tag         = what.operation.tag;
+  head.count       = what.operation.count;
+  head.root        = std::min(what.operation.root, wire::last_root);
+}
+
+/// The operation in a header as text. It has no line.
+inline std::string text_of(wire::Header const& head) {
+  auto text         = Operation{head.collective, head.op, head.element, head.count, head.tag, {}, head.root}.text();
+  auto const number = " rank " + std::to_string(wire::last_root);
+  if (head.root == wire::last_root) text.insert(text.find(number) + number.size(), " or above");
+  return text;
+}
+
+/// The two operations of one number that differ.
+///
+/// head   of the peer, for its operation
+/// ours   another operation; sequence 0 for none
+inline LinkFault mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+  constexpr auto with_counts = [](Operation const& o) {
+    return o.arguments != 0 || o.collective == Collective::all_gather || o.collective == Collective::reduce_scatter ||
+           o.collective == Collective::all_to_all;
+  };
+  auto const named = [](std::uint64_t sequence, Rank rank, std::string const& text) {
+    auto const who = "rank " + std::to_string(rank);
+    return sequence == 0 ? who + " is in no announced operation" : "operation " + std::to_string(sequence) + " of " +
+                                                                       who + " is " + text;
+  };
+  auto alike           = wire::Header{};
+  describe(alike, ours);
+  auto const same_text = head.sequence != 0 && text_of(alike) == text_of(head);
+  auto const one_bound = (head.sequence == 0) != (ours.sequence == 0);
+  return {Fault::collective_mismatch,
+          named(head.sequence, ends.peer, text_of(head)) +
+              (same_text ? with_counts(ours.operation) ? ", at another line or with other counts" : ", at another line"
+                         : "") +
+              ", and " + named(ours.sequence, ends.me, ours.operation.text()) +
+              (one_bound ? ", or more than " + std::to_string(Announcements::remembered) +
+                               " operations are under way at once"
+                         : "")};
+}
+
+/// throws  LinkFault that says what the peer is in and what this rank is in. See mismatch()
+[[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+  throw mismatch(ends, head, ours);
+}
+
+/// throws  LinkFault unless the message is the one that is wanted
+///
+/// size    bytes of the message, as far as they are known; with `more`, more are to come
+inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& head, std::size_t size, bool more) {
+  auto const& expected = wanted.announced;
+  if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
+    throw_mismatch(ends, head, expected);
+  auto const counted = head.sequence == 0 && head.count != wanted.size;    // then the count is that of its bytes
+  if (counted || (more ? size >= wanted.size : size != wanted.size))
+    throw LinkFault{Fault::collective_mismatch,
+                    "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
+                        std::to_string(counted ? head.count : size) + " bytes where rank " + std::to_string(ends.me) +
+                        " expected " + std::to_string(wanted.size) + " bytes, tag " +
+                        std::to_string(static_cast<std::uint32_t>(wanted.tag))};
+}
+
+/// A loss as the error that it is.
+///
+/// me    the rank that throws
+[[noreturn]] inline void throw_loss(Rank me, Loss const& loss) {
+  switch (loss.fault) {
+    case Fault::collective_mismatch:
+      throw Disagreement{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
+                                         std::to_string(loss.sequence) + ": " + loss.reason + ".",
+                         "the same calls, with the same sizes and in the same order, on every rank."};
+    case Fault::model_mismatch:
+    case Fault::world_mismatch:
+    case Fault::version_mismatch:
+    case Fault::duplicate_rank:
+    case Fault::not_authentic: throw Disagreement{loss.fault, loss.reason + "."};
+    case Fault::evicted:
+      throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
+    case Fault::join_timeout:
+      throw PeerLost{me, loss, "start what is missing, a longer Limits::join, or, where both run, a way between the two: "
+                               "ranks call each other."};
+    case Fault::peer_stalled:
+      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
+    default: throw PeerLost{me, loss};
+  }
+}
+
+}  // namespace chorale::detail

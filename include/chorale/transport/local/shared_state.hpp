@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/common/owner_thread.hpp>
+#include <chorale/transport/common/shared_operation_log.hpp>
+#include <chorale/transport/timeouts.hpp>
+
+#include <gsl/util>
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// What the ranks of one LocalTransport share: one idea, of which LocalEndpoint is a rank's view.
+///
+/// A rank that throws takes its buffers with it, while another may be copying from them. So a rank touches foreign
+/// memory only while it holds, and whoever is about to throw first waits until nobody else does.
+struct LocalHub {
+  static constexpr unsigned slots = 64;                               // messages per pair; windows per rank
+  static constexpr std::uint64_t remembered = 256;                    // operations
+  using Log = detail::AnnouncementLog<remembered>;
+
+  struct Message {
+    std::uint64_t    order;                                           // of all messages from this rank to that
+    Tag              tag;
+    std::byte const* data;
+    std::size_t      size;
+    detail::Label    about;
+  };
+
+  /// A receive that waits.
+  struct Expected {
+    std::uint64_t order;                                              // of all receives of this rank
+    Rank  from;
+    Tag   tag;
+    Bytes to;
+    detail::Label about;
+  };
+
+  /// Why nothing passes any more. The first who claims it says so.
+  struct Loss {
+    std::atomic<bool> claimed{false}, failed{false};
+    chorale::Loss what{};                                             // set before `failed`, then constant
+
+    void claim(chorale::Loss const& first) {
+      if (!claimed.exchange(true)) {
+        what = first;
+        failed.store(true);
+      }
+      spin_until([&] { return failed.load(std::memory_order_acquire); });
+    }
+  };
+
+  /// From one rank to another. A set bit of `posted` is a message: the sender sets it, the receiver clears it.
+  struct alignas(64) Lane {
+    std::atomic<std::uint64_t> posted{0};
+    Loss loss;                                                        // of the sender for the receiver, if apart
+    std::uint64_t sent = 0;                                           // the sender's
+    std::array<Message, slots> messages;                              // written by the sender while the bit is clear
+  };
+
+  /// Where a rank shows every 64th of its exposures: the turn is 2n - 1 while it shows the n-th, 2n when it is left.
+  struct alignas(64) Window {
+    std::atomic<std::uint64_t> turn{0};
+    Tag   tag{};
+    Bytes bytes;
+    detail::Label about;
+  };
+
+  /// An exposure that this rank has not left.
+  struct Exposed {
+    Tag tag;
+    std::uint64_t number;                                             // of all exposures of this rank, from 0
+  };
+
+  /// Ranks each of which waits for room at the next one, and how often each had looked when that was first seen.
+  struct Circle {
+    std::vector<Rank> ranks;
+    std::vector<std::uint64_t> turns;
+  };
+
+  /// How far a rank has compared its announcements with a peer's: places in the order of all.
+  struct Compared {
+    std::uint64_t mine = 0, theirs = 0;
+  };
+
+  struct alignas(64) Member {
+    std::atomic<bool> holds{false};
+    std::atomic<std::uint64_t> step{0};
+    std::array<Window, slots> windows;
+    alignas(64) std::atomic<std::uint32_t> bell{0};                   // rung when something moves, if the rank listens
+    std::atomic<bool> listens{false}, sleeps{false};
+    std::atomic<int> dozing{0};                                       // threads of the rank in doze()
+    std::uint32_t heard = 0;                                          // the rank's own, as is what follows
+    std::uint64_t receives = 0;                                       // so far
+    std::vector<Expected> expected;                                   // in the order posted
+    std::uint64_t exposures = 0;                                      // so far
+    std::vector<Exposed> exposed;                                     // in the order of numbers
+    std::vector<Compared> compared;                                   // [peer]
+    std::atomic<Rank> waits_for_room{-1};                             // at that rank; -1: it does not
+    std::atomic<std::uint64_t> turns{0};                              // of long waits
+    OwnerThread owner;
+    Log announced;                                                    // shared, as far as it says so
+    std::atomic<bool> ended{false};
+  };
+
+  LocalHub(int n, std::chrono::nanoseconds limit, Failures policy = Failures::together)
+      : size{n}, timeout{limit}, failures{policy},
+        shares_cores{static_cast<unsigned>(n) > std::thread::hardware_concurrency()},
+        members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
+        fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {
+    for (auto& member : members) {
+      member.expected.reserve(slots);
+      member.exposed.reserve(slots);
+      member.compared.resize(members.size());
+    }
+  }
+
+  Member& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
+  Window& window(Rank rank, std::uint64_t exposure) { return member(rank).windows[exposure % slots]; }
+  Lane&   lane(Rank from, Rank to) {
+    return lanes[static_cast<std::size_t>(from) * members.size() + static_cast<std::size_t>(to)];
+  }
+
+  /// The turn of an exposure's window when the rank shows it, and when it has left.
+  static constexpr std::uint64_t shown(std::uint64_t exposure) { return 2 * (exposure / slots) + 1; }
+  static constexpr std::uint64_t left(std::uint64_t exposure) { return 2 * (exposure / slots) + 2; }
+
+  /// A call of the endpoint begins; see OwnerThread.
+  OwnerThread::Use use(Rank rank) {
+    return member(rank).owner.use(rank, [&] { return has_nothing_under_way(rank); });
+  }
+
+  /// What a rank would throw in an operation with that peer.
+  Loss& loss(Rank me, Rank peer) { return is_apart() ? lane(peer, me).loss : all; }
+  bool is_apart() const { return failures == Failures::apart; }
+
+  /// While it lives, no rank that fails gives up its memory.
+  class Hold {
+   public:
+    Hold(LocalHub& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
+      holds_.store(true, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);            // the processor's fence is the failing rank's
+      if (!hub.loss(rank, peer).failed.load(std::memory_order_acquire)) return;
+      holds_.store(false, std::memory_order_release);
+      hub.throw_lost(rank, peer);
+    }
+    ~Hold() { holds_.store(false, std::memory_order_release); }
+    Hold(Hold const&)            = delete;
+    Hold& operator=(Hold const&) = delete;
+
+   private:
+    std::atomic<bool>& holds_;
+  };
+
+  /// A rank cannot go on, for this reason. The first call counts. Returns when no rank but `me` touches foreign memory
+  /// of who can be blamed, and none will again.
+  void fail(Rank me, chorale::Loss const& why) {
+    if (!is_apart()) all.claim(why);
+    for (Rank rank = 0; is_apart() && rank < size; ++rank) {
+      loss(rank, me).claim(why);
+      loss(me, rank).claim(why);
+    }
+    for (Rank rank = 0; rank < size; ++rank) ring(rank);
+    quiesce(me);
+  }
+
+  /// Two ranks have nothing to do with each other any more, where failures are apart.
+  void part(Rank me, Rank peer, chorale::Loss why) {
+    loss(me, peer).claim(why);
+    if (why.fault != Fault::collective_mismatch) {
+      why.rank   = me;
+      why.reason = "it went on without this rank: " + why.reason;
+    }
+    loss(peer, me).claim(why);
+    ring(peer);
+    quiesce(me);
+  }
+
+  /// What this rank finds wrong with a peer, in the operation of `label`: all ranks end with it, or these two.
+  [[noreturn]] void give_up(Rank me, Rank peer, chorale::Loss what, detail::Label const& label) {
+    check(me, peer);                                                  // a second look tells what the first has done
+    if (auto const known = member(me).announced.find(label); label.number != 0 && known) {
+      what.operation = known->operation.text();
+      what.sequence  = label.number;
+    }
+    what.step = member(me).step.load(std::memory_order_relaxed);
+    if (is_apart()) part(me, peer, what);
+    else fail(me, what);
+    throw_lost(me, peer);
+  }
+
+  /// The endpoint of a rank is gone: what it has sent is still there, and nothing more will come.
+  void end(Rank me) {
+    auto const why = chorale::Loss{.rank = me, .reason = has_ended};
+    if (is_apart() || !member(me).exposed.empty()) return fail(me, why);
+    member(me).ended.store(true, std::memory_order_release);
+    endings.fetch_add(1);
+    for (Rank rank = 0; rank < size; ++rank) ring(rank);
+  }
+
+  /// Compares what this rank has announced since its last look with the announcements of all others.
+  ///
+  /// throws  Disagreement where two operations of one number differ
+  void compare(Rank me) {
+    auto const& mine = member(me).announced;
+    auto const last  = mine.count();
+    for (Rank peer = 0; last != 0 && peer < size; ++peer) {
+      if (peer == me || lost(me, peer)) continue;
+      auto const& theirs     = member(peer).announced;
+      auto& seen             = member(me).compared[static_cast<std::size_t>(peer)];
+      auto const theirs_last = theirs.count();
+      compare_from(seen.theirs, theirs_last, theirs, mine, [&](auto const& other, auto const& own) {
+        mismatch(me, peer, other.label, own.label, {}, 0);
+      });
+      compare_from(seen.mine, last, mine, theirs, [&](auto const& own, auto const& other) {
+        mismatch(me, peer, other.label, own.label, {}, 0);
+      });
+      seen = {last, theirs_last};
+    }
+  }
+
+  /// A message, or an exposure, of a peer is not of the operation that this rank is in.
+  ///
+  /// bytes   of it, where it was not announced
+  [[noreturn]] void mismatch(Rank me, Rank peer, detail::Label theirs, detail::Label ours, Tag tag, std::size_t bytes) {
+    auto const& mine = member(me).announced;
+    auto const raw   = Operation{.count = bytes, .tag = tag};
+    give_up(me, peer, {.fault = Fault::collective_mismatch, .rank = peer,
+                       .reason = text_of(peer, theirs, member(peer).announced, mine, raw) + ", and " +
+                                 text_of(me, ours, mine, mine, raw)}, ours);
+  }
+
+  /// Is this rank in a circle that nobody in it can open? Each of them has looked for what it can take since the circle
+  /// was first seen.
+  bool is_stuck(Rank me, Circle& seen) {
+    auto now = Circle{};
+    for (auto at = me; now.ranks.empty() || at != me;) {
+      now.ranks.push_back(at);
+      now.turns.push_back(member(at).turns.load(std::memory_order_acquire));
+      at = member(at).waits_for_room.load(std::memory_order_relaxed);
+      if (at < 0 || now.ranks.size() > members.size()) return false;
+    }
+    if (now.ranks != seen.ranks) {
+      seen = std::move(now);
+      return false;
+    }
+    for (std::size_t i = 0; i < seen.turns.size(); ++i)
+      if (now.turns[i] < seen.turns[i] + 2) return false;
+    return true;
+  }
+
+  bool lost(Rank me, Rank peer) {
+    return loss(me, peer).failed.load(std::memory_order_acquire) || loss(me, me).failed.load(std::memory_order_acquire);
+  }
+  bool ended(Rank peer) {
+    return endings.load(std::memory_order_relaxed) != 0 && member(peer).ended.load(std::memory_order_acquire);
+  }
+  void check(Rank me, Rank peer) {
+    for (Rank const rank : {me, peer})
+      if (loss(me, rank).failed.load(std::memory_order_acquire)) throw_lost(me, rank);
+  }
+
+  [[noreturn]] void throw_lost(Rank me, Rank peer) {
+    quiesce(me);
+    auto const& found = loss(me, peer).what;
+    if (found.fault == Fault::collective_mismatch) detail::throw_loss(me, found);
+    throw PeerLost{me, found};
+  }
+
+  /// For a wait of a rank; `rings` when it is rung for what it waits for. A rank that is rung sleeps soon: a core that
+  /// it yields, another program may keep for milliseconds, but a thread that is woken has it back at once.
+  Patience patience(bool rings) const {
+    return Patience{spins(), !rings ? Patience::many_yields : shares_cores ? rests : 0};
+  }
+
+  /// Tells a rank that something moved, if it wants to know.
+  void ring(Rank rank) {
+    auto& m = member(rank);
+    auto const wakes = m.dozing.load() != 0;
+    if (!wakes && !m.listens.load()) return;
+    m.bell.fetch_add(1);
+    if (wakes || m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  /// Wakes the ranks in doze() that may wait for what `me` has written to a window. Costs no fence: doze() has it.
+  void wake_others(Rank me) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (Rank rank = 0; rank < size; ++rank) {
+      auto& m = member(rank);
+      if (rank == me || m.dozing.load(std::memory_order_relaxed) == 0) continue;
+      m.bell.fetch_add(1);
+      syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    }
+  }
+
+  /// Until it rings for the first time since the last call; false when the time is over.
+  bool wait_for_bell(Rank me, std::chrono::nanoseconds longest) {
+    auto& m = member(me);
+    if (!m.listens.exchange(true)) return true;                       // nobody has rung so far
+    auto const deadline = Deadline::after(longest);
+    for (int turns = 0;; ++turns) {
+      check(me, me);
+      auto const rung = m.bell.load();
+      if (std::exchange(m.heard, rung) != rung) return true;
+      if (deadline.passed()) return false;
+      if (turns < spins()) relax();
+      else if (turns < spins() + rests) std::this_thread::yield();
+      else sleep(m, deadline.at - std::chrono::steady_clock::now());
+    }
+  }
+
+  /// Sleeps until it rings, unless done() by now.
+  template <class Done>
+  void doze(Rank me, Deadline until, Done done) {
+    auto& m         = member(me);
+    auto const rung = m.bell.load();
+    m.dozing.fetch_add(1);
+    auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
+    if (fenced) fence_all();                                          // whoever moves something after it rings
+    else detail::full_fence();
+    if (!done()) wait_on(m.bell, rung, until.at - std::chrono::steady_clock::now());
+  }
+
+  void quiesce(Rank me) {
+    if (!fenced || !fence_all())
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});     // far longer than any store takes to be seen
+    for (Rank rank = 0; rank < size; ++rank)
+      if (rank != me) spin_until([&] { return !member(rank).holds.load(std::memory_order_acquire); });
+  }
+
+  int const size;
+  std::chrono::nanoseconds const timeout;
+  Failures const failures;
+  bool const shares_cores;                                            // there are more ranks
+  std::vector<Member> members;
+  std::vector<Lane> lanes;
+  bool const fenced;
+  std::atomic<int> endings{0};                                        // of ranks
+  Loss all;                                                           // for all ranks, where failures are together
+
+  static inline std::string const has_ended = "it had ended and left the group";
+
+ private:
+  static constexpr int rests = 20;                                    // yields before it sleeps
+
+  /// May another thread go on with this rank? What waits for a rank that is lost is no reason against it.
+  bool has_nothing_under_way(Rank me) {
+    if (loss(me, me).failed.load(std::memory_order_acquire)) return true;
+    auto const& mine = member(me);
+    if (!mine.exposed.empty()) return false;
+    for (auto const& one : mine.expected)
+      if (!lost(me, one.from)) return false;
+    for (Rank peer = 0; peer < size; ++peer)
+      if (lane(me, peer).posted.load(std::memory_order_acquire) != 0 && !lost(me, peer)) return false;
+    return true;
+  }
+
+  /// Looks in `there` for the operations that `here` has from one place to another.
+  template <class Differ>
+  static void compare_from(std::uint64_t seen, std::uint64_t last, Log const& here, Log const& there, Differ differ) {
+    auto const first = last - std::min(last - seen, remembered - 1);
+    for (auto at = first; at < last; ++at)
+      if (auto const known = here.at(at + 1))
+        if (auto const other = there.find(known->label); other && other->label.fingerprint != known->label.fingerprint)
+          differ(*known, *other);
+  }
+
+  int spins() const { return shares_cores ? 20 : 2'000; }
+
+  /// A full fence in every thread of the process.
+  static bool fence_all() { return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0; }
+
+  static void sleep(Member& m, std::chrono::nanoseconds longest) {
+    m.sleeps.store(true);
+    wait_on(m.bell, m.heard, longest);
+    m.sleeps.store(false);
+  }
+
+  static void wait_on(std::atomic<std::uint32_t>& bell, std::uint32_t rung, std::chrono::nanoseconds longest) {
+    auto const ns   = std::max<std::chrono::nanoseconds::rep>(longest.count(), 1);
+    auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
+    syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, rung, &time, nullptr, 0);
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ranks under MPI say to each other besides their messages; empty where the compiler does not find MPI.
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/mpi/init.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/wire/control_messages.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if __has_include(<mpi.h>)
+
+namespace chorale::detail {
+
+/// A communicator of its own, over which ranks say why they stop, and those that have waited for a while in which
+/// operation they are: so also ranks find that they differ which wait for different messages.
+///
+/// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
+class MpiVoice {
+ public:
+  /// stop    called once, when nothing goes on
+  explicit MpiVoice(std::function<void()> stop) : stop_{std::move(stop)} {
+    expect_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(control_, &rank);
+    MPI_Comm_size(control_, &size);
+    positions_.resize(static_cast<std::size_t>(size));
+  }
+  ~MpiVoice() {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (!over) MPI_Comm_free(&control_);
+  }
+  MpiVoice(MpiVoice const&)            = delete;
+  MpiVoice& operator=(MpiVoice const&) = delete;
+
+  int rank = 0, size = 0;
+  std::uint64_t step = 0;
+
+  Announcements const& announced() const { return announced_; }
+
+  void announce(Operation const& operation) {
+    throw_if_lost();
+    announced_.add(operation);
+    for (Rank peer = 0; heard_positions_ && peer < size; ++peer) compare_position(peer);
+    if (announced_.last() % 64 == 0) listen();                        // what others said does not pile up
+  }
+
+  wire::Header header_of(Announced const& announced) const {
+    auto const& o = announced.operation;
+    return {.from = rank, .sequence = announced.sequence, .collective = o.collective, .op = o.op, .element = o.element,
+            .tag = o.tag, .count = o.count, .fingerprint = announced.fingerprint,
+            .root = o.root < wire::last_root ? o.root : wire::last_root};
+  }
+
+  void throw_if_lost() const {
+    if (lost_) throw_loss(rank, *lost_);
+  }
+
+  /// Nothing goes on, and all others are told why.
+  [[noreturn]] void lose(Rank culprit, LinkFault const& fault, std::string operation) {
+    if (!lost_) tell({fault.fault, culprit, {}, std::move(operation), announced_.last(), step, fault.reason});
+    throw_loss(rank, *lost_);
+  }
+
+  /// The same, and no error yet. After another loss it says nothing: the first cause counts.
+  void fail(std::string why) {
+    if (why.ends_with('.')) why.pop_back();
+    if (!lost_) tell({.fault = Fault::peer_lost, .rank = rank, .reason = std::move(why)});
+  }
+
+  /// Tells that rank in which operation this one is.
+  void say_position(Rank peer) {
+    if (announced_.last() == 0) return;
+    wire::write(header_of(announced_.at(announced_.last())), said_[said_next_++ % said_.size()]);
+    say(peer, position, said_[(said_next_ - 1) % said_.size()]);
+  }
+
+  /// What other ranks have said: that they cannot go on, or where they are.
+  void listen() {
+    for (;;) {
+      int flag = 0, bytes = 0;
+      auto status = MPI_Status{};
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, control_, &flag, &status);
+      if (!flag) return;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
+      MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
+      if (status.MPI_TAG == cause) hear_cause(word);
+      else hear_position(status.MPI_SOURCE, word);
+    }
+  }
+
+ private:
+  enum Word { cause, position };                                      // tags
+
+  /// In words that fit into a message.
+  void tell(Loss const& loss) {
+    told_.resize(wire::AbortPayload::max_bytes);
+    told_.resize(wire::AbortPayload{loss}.write(Bytes{told_}.first<wire::AbortPayload::max_bytes>()));
+    lost_ = wire::AbortPayload::parse(told_)->loss;                   // as they read it
+    for (Rank peer = 0; peer < size; ++peer)
+      if (peer != rank) say(peer, cause, told_);
+    stop_();
+  }
+
+  /// bytes   live as long as the communicator
+  void say(Rank peer, Word word, ConstBytes bytes) const {
+    auto request = MPI_Request{};
+    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, word, control_, &request);
+    MPI_Request_free(&request);
+  }
+
+  void hear_cause(ConstBytes word) {
+    auto heard = wire::AbortPayload::parse(word);
+    if (!heard || lost_) return;
+    lost_ = std::move(heard->loss);
+    if (lost_->rank == rank && lost_->fault == Fault::peer_stalled) {
+      lost_->fault  = Fault::evicted;
+      lost_->reason = "the others went on without it: " + lost_->reason;
+    }
+    stop_();
+    throw_loss(rank, *lost_);
+  }
+
+  void hear_position(Rank peer, ConstBytes word) {
+    auto const parsed = wire::parse(word, 0);
+    if (parsed.result != wire::Parse::ok) return;
+    positions_[static_cast<std::size_t>(peer)] = parsed.header;
+    heard_positions_ = true;
+    compare_position(peer);
+  }
+
+  /// Was that rank, when it last said so, in the operation that has the same number here?
+  void compare_position(Rank peer) {
+    auto const& theirs = positions_[static_cast<std::size_t>(peer)];
+    auto const& ours   = announced_.at(theirs.sequence);
+    if (theirs.sequence == 0 || ours.sequence != theirs.sequence || ours.fingerprint == theirs.fingerprint) return;
+    try {
+      throw_mismatch({rank, peer}, theirs, ours);
+    } catch (LinkFault const& fault) {
+      lose(peer, fault, ours.operation.text());
+    }
+  }
+
+  std::function<void()> stop_;
+  MPI_Comm control_ = MPI_COMM_NULL;
+  Announcements announced_;
+  std::vector<wire::Header> positions_;                               // [rank] where each said it was; 0: nothing said
+  bool heard_positions_ = false;
+  std::array<wire::HeaderBytes, 64> said_{};                          // where this rank was; on their way
+  std::size_t said_next_ = 0;
+  std::vector<std::byte> told_;                                       // to the others, when nothing goes on
+  std::optional<Loss> lost_;
+};
+
+}  // namespace chorale::detail
+
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/transport/shared_memory/process.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace chorale {
+namespace detail {
+
+/// True if the file is of a job that this process can judge, and no process of that job lives. Under the file's lock.
+inline bool is_of_dead_job(int file) {
+  struct stat about {};
+  if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != ::geteuid() || about.st_nlink == 0)
+    return false;
+  auto prefix    = HostPrefix{};
+  auto const got = ::pread(file, &prefix, sizeof prefix, 0);
+  if (got != static_cast<ssize_t>(sizeof prefix)) return about.st_size == 0;       // ended before it wrote anything
+  if (prefix.magic == 0 && prefix.world == 0) return true;                          // the same, and nobody is in it
+  if (prefix.magic != 0 && prefix.magic != host_magic) return false;
+  if (prefix.process_ids != namespace_of_processes()) return false;                 // numbers of another container
+  return std::ranges::all_of(prefix.processes, [](auto const& process) { return life_of(process) == HostLife::ended; });
+}
+
+}  // namespace detail
+
+/// Removes the files that jobs of this user have left in /dev/shm: those of which no process lives any more, because a
+/// signal ended all of them before the last rank had joined.
+///
+/// current  the name of a job whose file stays
+/// keeps    a file that some process has locked, that belongs to another user, or whose processes have the numbers of
+///          another container. Without a file descriptor it does nothing
+inline void remove_dead_jobs(std::string const& current) {
+  constexpr auto ours = std::string_view{"chorale-"};
+  auto error          = std::error_code{};
+  for (auto at = std::filesystem::directory_iterator{"/dev/shm", error}; !error && at != end(at); at.increment(error)) {
+    auto const name = at->path().filename().string();
+    if (!name.starts_with(ours) || name.substr(ours.size()) == current) continue;
+    auto const file = HostDescriptor{::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    if (file.number() < 0 || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (detail::is_of_dead_job(file.number())) ::unlink(at->path().c_str());
+  }
+}
+
+}  // namespace chorale

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/shared_memory/progress_engine.hpp>
+#include <chorale/transport/shared_memory/rank_state.hpp>
+#include <chorale/transport/shared_memory/segment.hpp>
+#include <chorale/transport/shared_memory/send_queue.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace chorale {
+
+/// One rank of a SharedMemoryTransport.
+///
+/// keeps   nothing is allocated after connect(). 63 messages may be under way from one rank to another, then send()
+///         waits; 64 receives from each rank may be posted, then recv() does; 64 announced operations and 64 other tags
+///         may be exposed. A next one stays pending while that 64 before it, or a tag that is equal modulo 64, is in
+///         use: what waits for it is BadArgument. 1024 operations may be under way. An endpoint may be moved while
+///         operations are in flight: they, and memory(), need only that one of the process lives
+/// cost    a message is copied twice, once by each end and at the same time; once when it lies in memory()
+/// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the limits; Disagreement
+///         when messages differ in operation or size. Then from every operation of every rank; with Failures::apart
+///         from those with that rank, and a rank also fails when its last endpoint is destroyed
+class HostEndpoint {
+ public:
+  class pending;
+
+  HostEndpoint(std::shared_ptr<HostGroup> group, HostRank& rank)
+      : here_{std::make_shared<Presence const>(std::move(group), rank)} {}
+
+  Rank rank() const { return seat().rank(); }
+  int  size() const { return hub().size; }
+
+  /// This rank's part of the shared memory, for what is to be exposed, and for messages that are to be copied once.
+  Bytes memory() const { return hub().file.arena(rank()); }
+
+  /// Another rank's part. What lies there is that rank's, who says when it may be read.
+  ConstBytes memory_of(Rank peer) const {
+    expect_rank(peer);
+    return hub().file.arena(peer);
+  }
+
+  /// A rank's memory for copies of what lies elsewhere. See MeetingEndpoint.
+  Bytes copies() const { return hub().file.copies(rank()); }
+  ConstBytes copies_of(Rank peer) const {
+    expect_rank(peer);
+    return hub().file.copies(peer);
+  }
+
+  /// 0 or 1: the half of copies() to use now, which is another one than after the call before.
+  unsigned next_half() { return here_->rank.half ^= 1U; }
+
+  /// Returns when all ranks have called this as often. What each has written before, all may read afterwards.
+  ///
+  /// tag     of the announced operation that the ranks are in: they compare it
+  /// throws  Disagreement when a rank came here in another operation; PeerLost
+  void meet(Tag tag);
+
+  pending send(Rank peer, Tag tag, ConstBytes out);
+  pending recv(Rank peer, Tag tag, Bytes in);
+  pending expose(Tag tag, Bytes mine);
+  pending leave(Tag tag);
+
+  Bytes peer(Rank rank, Tag tag) const {
+    auto const& window = hub().file.window(rank, seat().window(tag));
+    return hub().file.in_arena(rank, window.place, window.size);
+  }
+
+  /// See chorale::close().
+  void close() {
+    auto const use = here_->rank.use();
+    hub().check(rank());
+    if (!hub().is_apart()) here_->rank.close();
+  }
+
+  /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
+  [[nodiscard]] HostHub::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
+
+  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  bool lost(Rank peer) const {
+    expect_rank(peer);
+    return hub().failed() || (hub().is_apart() && (hub().lost(rank(), rank()) || hub().lost(rank(), peer)));
+  }
+
+  /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
+  /// or the time is over; then false.
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const use = here_->rank.use();
+    if (std::exchange(here_->rank.may_go_on, false)) return true;
+    return hub().wait_for_bell(rank(), here_->rank.heard, longest, [this] { return lost(rank()); });
+  }
+
+  void announce(Operation const& operation) {
+    auto const use = here_->rank.use();
+    seat().announce(operation);
+  }
+  void begin_step(std::uint64_t step) { seat().begin_step(step); }
+
+  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
+  /// and says why.
+  ///
+  /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
+  void fail(std::string const& why) { seat().fail(why); }
+
+ private:
+  /// Others learn that the rank has left when its last copy of this goes.
+  struct Presence {
+    Presence(std::shared_ptr<HostGroup> all, HostRank& mine) : group{std::move(all)}, rank{mine} {}
+    ~Presence() {
+      auto const& hub = rank.seat.hub();
+      auto const me   = rank.seat.rank();
+      if (hub.is_apart())
+        hub.part_from_all(me, hub.last_words(me, Fault::peer_lost, "it had ended and left the group"));
+      rank.seat.leave();
+    }
+    Presence(Presence const&)            = delete;
+    Presence& operator=(Presence const&) = delete;
+
+    std::shared_ptr<HostGroup> const group;
+    HostRank& rank;
+  };
+
+  HostSeat&      seat() const { return here_->rank.seat; }
+  HostHub const& hub() const { return seat().hub(); }
+
+  void expect_rank(Rank peer) const {
+    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
+                                                    std::to_string(size()));
+  }
+  void expect_in_arena(ConstBytes bytes) const;
+
+  std::shared_ptr<Presence const> here_;
+};
+
+/// A message, or a meeting of all ranks at an exposed tag, that is under way.
+class HostEndpoint::pending {
+ public:
+  pending() = default;
+
+  bool done() {
+    if (kind_ == Kind::done) return true;
+    auto const use = rank_->use();
+    if (is_done()) return true;
+    seat().has_polled();
+    return false;
+  }
+
+  void wait() {
+    if (kind_ == Kind::done) return;
+    auto const use = rank_->use();
+    finish();
+  }
+
+ private:
+  void finish() {
+    if (kind_ == Kind::expose && ticket_.turn == 0 && !is_done()) refuse_window();
+    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
+  }
+
+  bool is_done() {
+    if (kind_ == Kind::done) return true;
+    hub().check(seat().rank());
+    if (!look()) {
+      if (is_meeting() && ++rank_->in_vain % 1'024 == 0) seat().expect_same(peer_, tag_, seat().announced(tag_));
+      if (hub().is_apart()) hub().check_apart(seat().rank(), peer_);
+      return false;
+    }
+    kind_ = Kind::done;
+    seat().has_moved();
+    return true;
+  }
+
+  friend HostEndpoint;
+  enum class Kind { done, send, recv, send_room, recv_room, expose, leave };
+
+  static constexpr std::array names = {"",       "send", "recv", "send (63 messages under way)",
+                                       "recv (64 receives under way)", "expose", "leave"};
+
+  pending(Kind kind, HostRank& rank, Rank peer, Tag tag, HostTicket ticket = {})
+      : kind_{kind}, tag_{tag}, peer_{peer}, ticket_{ticket}, rank_{&rank} {}
+
+  HostSeat&      seat() const { return rank_->seat; }
+  HostHub const& hub() const { return seat().hub(); }
+
+  bool is_meeting() const { return kind_ == Kind::expose || kind_ == Kind::leave; }
+
+  bool look() {
+    if (is_meeting()) return met();
+    if (kind_ == Kind::recv && rank_->inbox(peer_).look()) rank_->has_moved();   // first: it is the most likely
+    if (is_over()) return true;
+    rank_->progress();
+    return is_over();
+  }
+
+  bool is_over() {
+    switch (kind_) {
+      case Kind::send: return rank_->outbox(peer_).is_done(ticket_);
+      case Kind::recv: return rank_->inbox(peer_).is_done(ticket_);
+      case Kind::send_room: return rank_->outbox(peer_).has_room();
+      default: return rank_->inbox(peer_).has_room();
+    }
+  }
+
+  /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
+  bool met() {
+    auto const me = seat().rank();
+    auto& in_use  = rank_->in_use[window_];
+    if (ticket_.turn == 0) {
+      if (in_use || rank_->opened[window_] + 1 != order_) return false;
+      in_use = true;
+      ++rank_->opened[window_];
+      open(hub().file.window(me, window_));
+    }
+    for (; missing_ < hub().size; ++missing_) {
+      auto const& other = hub().file.window(missing_, window_);
+      peer_             = missing_;
+      if (other.turn.load(std::memory_order_acquire) < ticket_.turn) return false;
+      if (kind_ == Kind::expose && missing_ != me) compare(other);
+    }
+    if (kind_ == Kind::leave) in_use = false;
+    return true;
+  }
+
+  void open(HostWindow& mine) {
+    auto const about = seat().announced(tag_);
+    mine.tag         = static_cast<std::uint32_t>(tag_);
+    mine.place       = bytes_.empty() ? hub().file.layout.arena_of(seat().rank())
+                                      : static_cast<std::uint64_t>(bytes_.data() - hub().file.base);
+    mine.size        = bytes_.size();
+    mine.sequence    = about.sequence;
+    mine.fingerprint = about.fingerprint;
+    ticket_.turn     = mine.turn.load(std::memory_order_relaxed) + 1;
+    mine.turn.store(ticket_.turn, std::memory_order_release);
+    hub().ring_others(seat().rank());
+  }
+
+  /// Nobody can end what has the window, because who could is here.
+  [[noreturn]] void refuse_window() const {
+    throw BadArgument{"rank " + std::to_string(seat().rank()) + " waits to expose memory under tag " +
+                          std::to_string(static_cast<std::uint32_t>(tag_)) +
+                          (window_ < host_slots ? ", while a tag that is equal modulo 64 is exposed."
+                                                : ", while more than 63 other operations have memory exposed."),
+                      "to finish those that were started before."};
+  }
+
+  /// throws  Disagreement when a peer exposed something else in our place
+  void compare(HostWindow const& theirs) {
+    auto const& mine = hub().file.window(seat().rank(), window_);
+    auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(seat().rank());
+    if (theirs.sequence != mine.sequence || theirs.fingerprint != mine.fingerprint)
+      seat().mismatch(missing_, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint},
+                      {mine.sequence, mine.fingerprint});
+    if (theirs.tag != mine.tag)
+      seat().disagree(missing_, mine.sequence, who + " exposed tag " + std::to_string(theirs.tag) + " where " + me +
+                                                   " exposed tag " + std::to_string(mine.tag));
+    if (theirs.size != mine.size)
+      seat().disagree(missing_, mine.sequence,
+                      who + " exposed " + std::to_string(theirs.size) + " bytes where " + me + " exposed " +
+                          std::to_string(mine.size) + " bytes, tag " + std::to_string(mine.tag));
+  }
+
+  Kind kind_      = Kind::done;
+  Tag  tag_       = {};
+  Rank peer_      = 0;
+  std::size_t window_ = 0;                                            // of a meeting
+  std::uint64_t order_ = 0;                                           // of what is to be exposed in this window
+  Rank missing_   = 0;                                                // of a meeting: the first that may be missing
+  HostTicket ticket_;                                                 // of a meeting: only its turn
+  HostRank* rank_ = nullptr;
+  Bytes bytes_;                                                       // to be exposed
+};
+
+inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
+  expect_rank(peer);
+  auto const use = here_->rank.use();
+  hub().check(rank());
+  if (hub().is_apart()) hub().check_apart(rank(), peer);
+  auto& here   = here_->rank;
+  auto& outbox = here.outbox(peer);
+  if (!outbox.has_room()) pending{pending::Kind::send_room, here, peer, tag}.finish();
+  auto const ticket = outbox.post(tag, out);
+  if (outbox.is_done(ticket)) return {};
+  return {pending::Kind::send, here, peer, tag, ticket};
+}
+
+inline HostEndpoint::pending HostEndpoint::recv(Rank peer, Tag tag, Bytes in) {
+  expect_rank(peer);
+  auto const use = here_->rank.use();
+  auto& here  = here_->rank;
+  auto& inbox = here.inbox(peer);
+  if (!inbox.has_room()) pending{pending::Kind::recv_room, here, peer, tag}.finish();
+  return {pending::Kind::recv, here, peer, tag, inbox.expect(tag, in)};
+}
+
+inline HostEndpoint::pending HostEndpoint::expose(Tag tag, Bytes mine) {
+  CHORALE_EXPECTS(!hub().is_apart(), "access in place needs all ranks, and SharedMemoryTransport has Failures::apart");
+  expect_in_arena(mine);
+  auto const use = here_->rank.use();
+  auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
+  exposed.bytes_  = mine;
+  exposed.window_ = seat().window(tag);
+  exposed.order_  = ++here_->rank.asked[exposed.window_];
+  exposed.is_done();                                                    // peers see it now, not at the first look
+  return exposed;
+}
+
+inline HostEndpoint::pending HostEndpoint::leave(Tag tag) {
+  auto const use    = here_->rank.use();
+  auto const window = seat().window(tag);
+  auto& turn        = hub().file.window(rank(), window).turn;
+  auto const ticket = HostTicket{0, turn.load(std::memory_order_relaxed) + 1};
+  turn.store(ticket.turn, std::memory_order_release);
+  hub().ring_others(rank());
+  auto left    = pending{pending::Kind::leave, here_->rank, rank(), tag, ticket};
+  left.window_ = window;
+  return left;
+}
+
+inline void HostEndpoint::meet(Tag tag) {
+  CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has Failures::apart");
+  auto const use   = here_->rank.use();
+  auto& here       = here_->rank;
+  auto const turn  = ++here.meetings;
+  auto const ours  = seat().announced(tag);
+  auto const which = turn % 2;
+  auto& mine       = hub().member(rank()).meetings;
+  mine.about[which] = {ours.sequence, ours.fingerprint, static_cast<std::uint32_t>(tag)};
+  mine.turn.store(turn, std::memory_order_release);
+  hub().ring_others(rank());
+  auto missing       = Rank{0};                                       // the first that may not be here yet
+  auto const are_here = [&] {
+    hub().check(rank());
+    for (; missing < size(); ++missing) {
+      auto const& other = hub().member(missing).meetings;
+      if (other.turn.load(std::memory_order_acquire) < turn) {
+        if (++here.in_vain % 1'024 == 0) seat().expect_same(missing, tag, ours);
+        return false;
+      }
+      auto const& theirs = other.about[which];
+      if (theirs.sequence != ours.sequence || theirs.fingerprint != ours.fingerprint)
+        seat().mismatch(missing, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint}, ours);
+    }
+    return true;
+  };
+  seat().wait(tag, "meet", are_here, [&] { return std::min(missing, size() - 1); });
+  seat().has_moved();
+}
+
+inline void HostEndpoint::expect_in_arena(ConstBytes bytes) const {
+  auto const address = [](auto const* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  auto const arena   = memory();
+  auto const begin = address(arena.data()), first = address(bytes.data());
+  auto const end = begin + arena.size();
+  if (bytes.empty() || (first >= begin && first <= end && bytes.size() <= end - first)) return;
+  throw BadArgument{"rank " + std::to_string(rank()) + " exposes " + std::to_string(bytes.size()) + " bytes at " +
+                        std::to_string(first) + ", outside of its shared memory of " + std::to_string(arena.size()) +
+                        " bytes at " + std::to_string(begin) + ".",
+                    "SharedMemoryTransport{.arena = bytes}, and to keep what is exposed in endpoint.memory()."};
+}
+
+static_assert(SharedMemoryEndpoint<HostEndpoint> && ReadsInPlace<HostEndpoint>);
+
+}  // namespace chorale

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace chorale {
+
+/// A file descriptor that is closed on destruction; -1 is none.
+class HostDescriptor {
+ public:
+  explicit HostDescriptor(int number = -1) : number_{number} {}
+  HostDescriptor(HostDescriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
+  HostDescriptor& operator=(HostDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~HostDescriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+/// A file of this many bytes in this process's memory, until it is destroyed.
+class HostMapping {
+ public:
+  HostMapping(int file, std::size_t bytes)
+      : base_{::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)}, bytes_{bytes} {
+    if (base_ == MAP_FAILED)
+      throw OutOfMemory{std::to_string(bytes) + " bytes of shared memory could not be mapped: " + std::strerror(errno) +
+                        "."};
+  }
+  HostMapping(HostMapping&& other) noexcept : base_{std::exchange(other.base_, MAP_FAILED)}, bytes_{other.bytes_} {}
+  HostMapping& operator=(HostMapping&&) = delete;
+  ~HostMapping() {
+    if (base_ != MAP_FAILED) ::munmap(base_, bytes_);
+  }
+
+  std::byte* base() const { return static_cast<std::byte*>(base_); }
+
+ private:
+  void* base_;
+  std::size_t bytes_;
+};
+
+namespace detail {
+
+inline bool is_no_descriptor(int error) { return error == EMFILE || error == ENFILE; }
+
+/// A part of a sentence: "no file descriptors left (limit 64)".
+inline std::string no_descriptors_text(int error) {
+  auto limit = rlimit{};
+  if (error == ENFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "no file descriptors left on its host";
+  return "no file descriptors left (limit " + std::to_string(limit.rlim_cur) + ")";
+}
+
+/// who     such as "rank 2"
+[[noreturn]] inline void throw_no_descriptors(std::string const& who, int error) {
+  if (!is_no_descriptor(error))
+    throw Error{who + " cannot see in /proc whether the processes of other ranks live: " + std::strerror(error) + "."};
+  throw OutOfDescriptors{who + " has " + no_descriptors_text(error) + " to share memory with the others.",
+                         "a higher limit (ulimit -n): a rank needs one for each rank of another process, and two "
+                         "more."};
+}
+
+/// The time at which a process started, in ticks since the host did; 0 if it has ended, also if its parent has not
+/// waited for it yet. Nothing, with errno, if the host does not say: this process may have no file descriptor left.
+inline std::optional<std::uint64_t> started_at(std::int32_t process) {
+  auto const path = "/proc/" + std::to_string(process) + "/stat";
+  auto const file = HostDescriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  auto text       = std::array<char, 1'024>{};
+  auto const n    = file.number() < 0 ? -1 : ::read(file.number(), text.data(), text.size());
+  if (n < 0 && errno != ENOENT && errno != ESRCH) return std::nullopt;
+  auto const line = std::string(text.data(), static_cast<std::size_t>(n < 0 ? 0 : n));
+  auto const name = line.rfind(')');                                  // it may have any character in it
+  if (name == std::string::npos) return 0;
+  auto fields = std::istringstream{line.substr(name + 1)};
+  auto state  = std::string{};
+  fields >> state;
+  if (state == "Z" || state == "X") return 0;
+  auto field = std::string{};
+  for (int i = 4; i < 22; ++i) fields >> field;                       // fields are counted from 1; the state is 3
+  auto ticks = std::uint64_t{0};
+  fields >> ticks;
+  return ticks;
+}
+
+}  // namespace detail
+
+/// throws  OutOfDescriptors
+inline HostProcess this_process(std::string const& who) {
+  auto const id      = static_cast<std::int32_t>(::getpid());
+  auto const started = detail::started_at(id);
+  if (!started) detail::throw_no_descriptors(who, errno);
+  return {id, *started};
+}
+
+/// What this process knows of another one. `unknown` if it cannot look, for lack of file descriptors.
+enum class HostLife { lives, ended, unknown };
+
+inline HostLife life_of(HostProcess const& process) {
+  if (process.process == 0) return HostLife::ended;
+  auto const started = detail::started_at(process.process);
+  if (!started) return HostLife::unknown;
+  return *started == process.started ? HostLife::lives : HostLife::ended;
+}
+
+/// The namespace in which this process's number means something; 0 when the host does not tell.
+inline std::uint64_t namespace_of_processes() {
+  struct stat about {};
+  return ::stat("/proc/self/ns/pid", &about) == 0 ? static_cast<std::uint64_t>(about.st_ino) : 0;
+}
+
+/// Readable once the process has ended; none where the kernel has no such thing, or it has ended already.
+///
+/// who     the rank that watches, such as "rank 2"
+/// throws  OutOfDescriptors
+inline HostDescriptor watch_process(HostProcess const& process, std::string const& who) {
+  auto watched = HostDescriptor{static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0))};
+  if (watched.number() < 0 && detail::is_no_descriptor(errno)) detail::throw_no_descriptors(who, errno);
+  auto const life = life_of(process);
+  if (life == HostLife::unknown) detail::throw_no_descriptors(who, errno);
+  return life == HostLife::lives ? std::move(watched) : HostDescriptor{};   // and not another one of that number
+}
+
+}  // namespace chorale

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/owner_thread.hpp>
+#include <chorale/transport/shared_memory/failure_detector.hpp>
+#include <chorale/transport/shared_memory/rank_state.hpp>
+#include <chorale/transport/shared_memory/receive_queue.hpp>
+#include <chorale/transport/shared_memory/segment.hpp>
+#include <chorale/transport/shared_memory/send_queue.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// All that is under way at one rank. Whichever operation is asked, all of them make progress.
+struct HostRank {
+  HostRank(HostHub const& hub, Rank rank) : seat{hub, rank} {
+    for (Rank peer = 0; peer < hub.size; ++peer) {
+      outboxes.emplace_back(seat, peer);
+      inboxes.emplace_back(seat, peer);
+    }
+  }
+  HostRank(HostRank const&)            = delete;                      // the boxes point at the seat
+  HostRank& operator=(HostRank const&) = delete;
+
+  /// A call by the thread that has this rank.
+  ///
+  /// throws  BadArgument when it is another thread's
+  auto use() {
+    return owner.use(seat.rank(), [this] {
+      return std::ranges::none_of(in_use, [](bool used) { return used; }) &&
+             std::ranges::all_of(outboxes, [](HostOutbox& box) { return box.is_idle(); }) &&
+             std::ranges::none_of(inboxes, [](HostInbox const& box) { return box.is_waiting(); });
+    });
+  }
+
+  HostOutbox& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
+  HostInbox&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
+
+  /// One segment of every message that can go on; now and then also a look at lanes that nobody waits for.
+  void progress() {
+    auto moved = false;
+    for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
+      if (seat.has_parted(static_cast<Rank>(peer))) continue;          // and the memory it would go to may have gone
+      if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
+      if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
+        seat.hub().ring(static_cast<Rank>(peer));
+        moved = true;
+      }
+    }
+    if (moved) {
+      has_moved();
+      in_vain = 0;
+    } else if (++in_vain % 1'024 == 0) {
+      for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
+        if (!seat.has_parted(static_cast<Rank>(peer))) inboxes[peer].look_again();
+    }
+  }
+
+  void has_moved() {
+    seat.has_moved();
+    may_go_on = true;
+  }
+
+  /// This rank calls no more operations: returns when no rank does, and all have called the same ones.
+  void close() {
+    auto const me = seat.rank();
+    auto peer     = Rank{0};                                           // all before it are as they should be
+    auto const until_all = [&](char const* what, auto&& is_so) {
+      peer = 0;
+      seat.wait(Tag{}, what, [&] {
+        seat.hub().check(me);
+        progress();
+        while (peer < seat.hub().size && (peer == me || is_so(peer))) ++peer;
+        return peer == seat.hub().size;
+      }, [&] { return peer; });
+    };
+    until_all("close (sends)", [&](Rank to) { return outbox(to).is_idle(); });
+    seat.leave();
+    until_all("close", [&](Rank other) { return seat.has_left(other); });
+    for (Rank other = 0; other < seat.hub().size; ++other)
+      if (other != me) seat.expect_same_end(other);
+  }
+
+  OwnerThread owner;
+  HostSeat seat;
+  std::vector<HostOutbox> outboxes;                                   // [peer]
+  std::vector<HostInbox> inboxes;                                     // [peer]
+  std::array<bool, 2 * host_slots> in_use{};                          // windows that peers may still need
+  std::array<std::uint64_t, 2 * host_slots> asked{}, opened{};        // how often each was; in one order on all ranks
+  std::uint64_t meetings = 0;                                         // of all ranks, so far
+  unsigned half          = 0;                                         // of its copies: the one that was used last
+  std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
+  bool may_go_on = false;                                             // something moved since, and more may at once
+  unsigned in_vain = 0;                                               // calls of progress() since something moved
+};
+
+/// The ranks of one process.
+struct HostGroup {
+  /// throws  OutOfDescriptors, which the other ranks are told
+  explicit HostGroup(std::unique_ptr<HostHub> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
+    for (Rank const rank : hub->local) ranks.push_back(std::make_unique<HostRank>(*hub, rank));
+  }
+
+  std::unique_ptr<HostHub> const hub;
+  std::vector<std::unique_ptr<HostRank>> ranks;                       // as in hub->local
+  HostWatcher watcher;
+
+ private:
+  static HostWatcher watcher_of(HostHub const& hub) {
+    try {
+      return HostWatcher{hub};
+    } catch (OutOfDescriptors const&) {
+      HostSeat{hub, hub.local.front()}.fail("it has " + detail::no_descriptors_text(EMFILE));
+      throw;
+    }
+  }
+};
+
+}  // namespace chorale

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/shared_memory/segment.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace chorale {
+
+/// What a message belongs to. Number 0: to no announced operation.
+struct HostAnnounced {
+  std::uint64_t sequence    = 0;
+  std::uint32_t fingerprint = 0;
+
+  friend constexpr bool operator==(HostAnnounced, HostAnnounced) = default;
+};
+
+/// One rank's place in the group: what it announced, how it waits, and how it says that it cannot go on.
+class HostSeat {
+ public:
+  HostSeat(HostHub const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
+
+  HostHub const& hub() const { return hub_; }
+  Rank rank() const { return rank_; }
+
+  void announce(Operation const& operation) {
+    announced_.add(operation);
+    auto const& last = announced_.at(last_announced());
+    member_.operations[last.sequence % HostMember::remembered].set(last.sequence, last.fingerprint, operation);
+    member_.history.store(last.history, std::memory_order_relaxed);
+    member_.sequence.store(last.sequence, std::memory_order_release);
+  }
+  std::uint64_t last_announced() const { return announced_.last(); }
+
+  HostAnnounced announced(Tag tag) const {
+    auto const& found = announced_.of(tag);
+    return {found.sequence, found.fingerprint};
+  }
+
+  /// Which window the memory under this tag has. Operations do not share one unless 64 others are between them.
+  std::size_t window(Tag tag) const {
+    auto const sequence = announced_.of(tag).sequence;
+    return sequence == 0 ? static_cast<std::uint32_t>(tag) % host_slots : host_slots + sequence % host_slots;
+  }
+
+  /// To be called while an operation waits for that rank, which may be in another one, and wait, too.
+  ///
+  /// throws  Disagreement when that rank has announced another operation under the number of ours
+  void expect_same(Rank peer, Tag tag, HostAnnounced ours) {
+    if (ours.sequence == 0 || hub_.is_apart()) return;
+    auto const mark = hub_.member(peer).operations[ours.sequence % HostMember::remembered].mark.load(
+        std::memory_order_acquire);
+    if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) || mark == HostOperation::mark_of(ours.sequence, ours.fingerprint))
+      return;
+    mismatch(peer, tag, {ours.sequence, static_cast<std::uint32_t>(mark)}, ours);
+  }
+
+  /// This rank calls no more operations.
+  void leave() {
+    member_.gone.store(1, std::memory_order_release);
+    hub_.ring_others(rank_);
+  }
+  bool has_left(Rank peer) const { return hub_.member(peer).gone.load(std::memory_order_acquire) != 0; }
+
+  /// throws  Disagreement when another rank, which has left, has not called the operations that this one has
+  void expect_same_end(Rank peer) {
+    auto const& other   = hub_.member(peer);
+    auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
+    auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
+    if (theirs == ours && same_all) return;
+    for (auto i = ours - std::min<std::uint64_t>(ours, HostMember::remembered) + 1; i <= ours; ++i)
+      expect_same(peer, announced_.at(i).operation.tag, {i, announced_.at(i).fingerprint});
+    auto const after = [&](Rank rank, std::uint64_t last) {
+      return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(last) +
+             (last == 0 ? "" : ", " + operation_text(rank, last));
+    };
+    disagree(peer, ours, after(peer, theirs) + ", and " + after(rank_, ours) +
+                             (theirs == ours ? "; earlier ones were not the same" : ""));
+  }
+
+  void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
+
+  /// That something of this rank has moved: for those who wait for it.
+  void has_moved() { member_.moved.store(moves() + 1, std::memory_order_relaxed); }
+  std::uint64_t moves() const { return member_.moved.load(std::memory_order_relaxed); }
+
+  /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
+  [[noreturn]] void mismatch(Rank peer, Tag tag, HostAnnounced theirs, HostAnnounced ours) {
+    auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
+    auto const is_same  = theirs.sequence == ours.sequence && ours.sequence != 0 &&
+                          operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
+    auto const one_bound = (theirs.sequence == 0) != (ours.sequence == 0);
+    disagree(peer, ours.sequence, they + (is_same ? ", with other counts" : "") + ", where " + we +
+                                      (one_bound ? ", or more than " +
+                                                       std::to_string(detail::Announcements::remembered) +
+                                                       " operations are under way at once"
+                                                 : ""));
+  }
+
+  [[noreturn]] void disagree(Rank peer, std::uint64_t sequence, std::string const& what) {
+    give_up(loss(Fault::collective_mismatch, peer, sequence, what));
+  }
+
+  /// Where failures are apart: this rank, or that one, is lost for the other.
+  bool has_parted(Rank peer) const { return hub_.is_apart() && hub_.lost(rank_, peer); }
+
+  /// That this rank still looks, though nothing has moved: who only polls may take its time.
+  void has_polled() {
+    if (hub_.is_apart()) has_moved();
+  }
+
+  void fail(std::string const& why) {
+    auto reason = why;
+    while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
+    auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
+    if (hub_.is_apart()) return hub_.part_from_all(rank_, mine);
+    hub_.accuse(rank_, HostHub::Witness::rank, mine);
+    hub_.quiesce(rank_, [](Rank) { return false; });
+  }
+
+  /// Waits until done(): spins, yields, then sleeps until it is woken.
+  ///
+  /// whom    the rank that is missing, as far as this one can see; asked again and again
+  /// what    a few words for the error: "recv, tag 7"
+  template <class Done, class Whom>
+  void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
+    if (done()) return;
+    auto patience    = Patience{hub_.spins};
+    auto vain        = Vain{};
+    auto moved       = moves();
+    auto const going = [&] { return moves() != moved; };                    // a piece of a long message: more may follow
+    for (auto turn = 0; !done(); ++turn) {
+      if (going()) moved = moves();
+      else if (!patience.asleep()) patience.pause();
+      else hub_.sleep(rank_, [&] { return done() || going(); });
+      if (!patience.slow() || (!patience.asleep() && turn % 64 != 0)) continue;
+      member_.waits_for.store(1 + whom(), std::memory_order_relaxed);
+      look_around(vain, tag, what, whom, done);
+    }
+    if (patience.slow()) member_.waits_for.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  /// Since when nothing has moved here, nor at the rank that all seem to wait for.
+  struct Vain {
+    std::tuple<Rank, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t> seen{-1, 0, 0, 0, 0};
+    std::chrono::steady_clock::time_point since;
+    bool warned = false;
+  };
+
+  template <class Done, class Whom>
+  void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
+    auto const peer = whom();
+    expect_same(peer, tag, announced(tag));
+    if (has_left(peer)) {                                                   // what it sent before may still be there
+      auto const moved = moves();
+      if (done() || moves() != moved || whom() != peer) return;
+      give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
+    }
+    auto const culprit = hub_.is_apart() ? peer : last_of_chain(peer);
+    auto const& other  = hub_.member(culprit);
+    auto const now     = std::chrono::steady_clock::now();
+    auto const seen    = std::tuple{culprit, moves(), other.moved.load(std::memory_order_relaxed),
+                                    other.sequence.load(std::memory_order_relaxed),
+                                    other.step.load(std::memory_order_relaxed)};
+    if (seen != vain.seen) vain = {seen, now, false};
+    auto const quiet = now - vain.since;
+    auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
+    if (quiet >= hub_.limits.stuck * (waits ? 2 : 1))
+      give_up(tag, what, Fault::peer_stalled, culprit,
+              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck) +
+                  (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
+    if (quiet < hub_.limits.warn_stuck || vain.warned) return;
+    vain.warned = true;
+    detail::tell("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
+                 detail::seconds_text(hub_.limits.warn_stuck) + " for rank " + std::to_string(culprit) +
+                 ", which lives, in " + described_wait(tag, what));
+  }
+
+  /// Whoever waits may wait for one that waits, too: the last of them does not. A circle ends where it began.
+  Rank last_of_chain(Rank first) const {
+    auto rank = first;
+    for (int i = 0; i < hub_.size; ++i) {
+      auto const next = hub_.member(rank).waits_for.load(std::memory_order_relaxed) - 1;
+      if (next < 0 || next >= hub_.size) return rank;
+      if (next == rank_) break;
+      rank = next;
+    }
+    return first;
+  }
+
+  [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
+    auto accusation      = loss(fault, culprit, announced(tag).sequence, why + "; rank " + std::to_string(rank_) +
+                                                                             " waited for it");
+    accusation.operation = described_wait(tag, what);
+    give_up(accusation);
+  }
+
+  [[noreturn]] void give_up(Loss const& accusation) {
+    if (hub_.is_apart()) {
+      hub_.part(rank_, accusation);
+      hub_.check_apart(rank_, accusation.rank);
+    }
+    hub_.accuse(rank_, HostHub::Witness::rank, accusation);
+    hub_.throw_verdict(rank_);
+  }
+
+  Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {
+    return {fault, culprit, hub_.host, sequence == 0 ? "" : operation_text(rank_, sequence), sequence,
+            member_.step.load(std::memory_order_relaxed), reason};
+  }
+
+  std::string described_wait(Tag tag, char const* what) const {
+    auto const about = announced(tag);
+    if (about.sequence != 0) return operation_text(rank_, about.sequence);
+    return what + std::string{", tag "} + std::to_string(static_cast<std::uint32_t>(tag));
+  }
+
+  std::string described(Rank rank, Tag tag, HostAnnounced about) const {
+    auto const who = "rank " + std::to_string(rank);
+    if (about.sequence == 0)
+      return who + " is in no announced operation, tag " + std::to_string(static_cast<std::uint32_t>(tag));
+    return who + " is in operation " + std::to_string(about.sequence) + ", " + operation_text(rank, about.sequence);
+  }
+
+  std::string operation_text(Rank rank, std::uint64_t sequence) const {
+    auto const& operation = hub_.member(rank).operations[sequence % HostMember::remembered];
+    return operation.sequence == sequence ? operation.text() : "which it has forgotten";
+  }
+
+  HostHub const& hub_;
+  Rank const rank_;
+  HostMember& member_;
+  detail::Announcements announced_;
+};
+
+}  // namespace chorale

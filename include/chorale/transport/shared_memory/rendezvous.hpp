@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/shared_memory/cleanup.hpp>
+#include <chorale/transport/shared_memory/process.hpp>
+#include <chorale/transport/shared_memory/segment.hpp>
+#include <chorale/transport/shared_memory/segment_file.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/transport.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// How the ranks of one process become part of a job's file. Everything here is done under the file's lock, except
+/// waiting.
+///
+///   lock the file ─▶ of a dead job? ── yes ─▶ unlink it, begin again with a new one
+///                         │ no
+///                    made by nobody yet? ── yes ─▶ make it whole
+///                         │ no
+///                    same job? rank free? ── no ─▶ refuse
+///                         │ yes
+///                    write down this process ─▶ the last one unlinks the file: it lives as long as it is mapped
+///
+/// A rank with another model is written down, too, and refused together with all others. Those that wait see it at once,
+/// and stay up to limits.handshake, so that a rank that comes later still finds the file and the reason in it.
+class HostJoin {
+ public:
+  HostJoin(HostJob const& job, Group const& group)
+      : job_{job}, group_{group}, deadline_{Deadline::after(job.limits.join)} {}
+
+  /// throws  Disagreement when this process is of another job than those that came before, or claims a taken rank;
+  ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough, and
+  ///         PeerLost on those that wait; OutOfDescriptors
+  std::unique_ptr<HostHub> join() {
+    enter();
+    if (other_model_) end_with_all();
+    auto const layout = job_.layout(group_.size(), prefix_.plan);
+    auto mapping      = or_leave([&] { return HostMapping{file_->number(), layout.bytes()}; });
+    auto const mapped = HostFile{mapping.base(), layout};
+    or_leave([&] {
+      populate(mapped);
+      sign();
+      if (is_everybody_here()) complete(mapped);
+    });
+    file_->unlock();
+    await(mapped);
+    return std::make_unique<HostHub>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
+  }
+
+  /// waiting for 1 of 4: rank 3
+  static std::string waiting_text(std::vector<Rank> const& missing, int world) {
+    auto text = "waiting for " + std::to_string(missing.size()) + " of " + std::to_string(world) + ": rank";
+    for (auto const* between = " "; auto const rank : missing)
+      text += std::exchange(between, ", ") + std::to_string(rank);
+    return text;
+  }
+
+ private:
+  /// Leaves the file locked, whole, and of this very job.
+  void enter() {
+    for (;;) {
+      file_.emplace(job_.name, name());
+      lock();
+      if (!file_->is_linked()) continue;                              // of a job that has just begun, or was stale
+      prefix_ = file_->prefix();
+      if (prefix_.magic == 0) return make();
+      if (prefix_.magic != host_magic)
+        throw BadFile{HostJobFile::path_of(job_.name) + " is not the shared memory of a job.",
+                      "another name for this job."};
+      if (is_anybody_alive()) return agree();
+      file_->unlink();
+    }
+  }
+
+  void lock() { lock(deadline_); }
+  void lock(Deadline const& until) {
+    while (!file_->try_lock()) {
+      if (until.passed())
+        throw_timeout("another process held the lock of " + HostJobFile::path_of(job_.name) + " all the time", 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+
+  void make() {
+    remove_dead_jobs(job_.name);
+    prefix_             = HostPrefix{};
+    prefix_.version     = host_wire_version;
+    prefix_.world       = group_.size();
+    prefix_.process_ids = namespace_of_processes();
+    prefix_.incarnation = job_.incarnation;
+    prefix_.apart       = job_.failures == Failures::apart ? 1 : 0;
+    prefix_.arena       = job_.arena;
+    prefix_.ring        = job_.ring;
+    prefix_.plan        = job_.plan.size();
+    try {
+      file_->make(prefix_, job_.layout(group_.size(), prefix_.plan), job_.plan);
+    } catch (...) {
+      file_->unlink();
+      throw;
+    }
+    prefix_.magic = host_magic;
+  }
+
+  /// Throws unless what the first rank wrote down is what this one would have.
+  void agree() {
+    auto const misfit = job_.misfit(prefix_, group_.size(), *file_);
+    if (!misfit) return;
+    if (misfit->fault == Fault::model_mismatch) {
+      other_model_ = "rank " + std::to_string(group_.local().front()) + " of " + misfit->reason;
+      return;
+    }
+    if (prefix_.version == host_wire_version)                         // else its place is unknown
+      file_->refuse(HostJobFile::Concerns::newcomer, misfit->reason);
+    throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
+  }
+
+  std::string name() const { return "rank " + std::to_string(group_.local().front()); }
+
+  /// Calls f() under the lock; when it throws, takes this process out of the file.
+  template <class F>
+  std::invoke_result_t<F> or_leave(F f) {
+    try {
+      return f();
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+
+  /// For a rank with another model than those before it: it is refused together with them.
+  void end_with_all() {
+    auto const mapping = or_leave([&] { return HostMapping{file_->number(), HostLayout{}.members()}; });
+    auto const mapped  = HostFile{mapping.base(), HostLayout{}};
+    or_leave([&] {
+      sign();                                                         // before: a rank that is taken concerns no other
+      file_->refuse(HostJobFile::Concerns::everyone, *other_model_);
+      if (is_everybody_here()) complete(mapped);
+    });
+    file_->unlock();
+    await(mapped);
+  }
+
+  /// throws  OutOfMemory, which those that wait are told
+  void populate(HostFile const& mapped) {
+    for (Rank const rank : group_.local()) {
+      try {
+        file_->populate(mapped, rank);
+      } catch (OutOfMemory const&) {
+        mapped.member(rank).accounts[0].set({.rank = rank, .host = host_name(),
+                                             .reason = "it found too little shared memory, and could not join"});
+        auto none = std::uint32_t{0};
+        mapped.verdict().account.compare_exchange_strong(none, 1 + 2 * static_cast<std::uint32_t>(rank));
+        throw;
+      }
+    }
+  }
+
+  void sign() {
+    auto const me = this_process(name());
+    for (Rank const rank : group_.local()) {
+      auto& process = prefix_.processes[static_cast<std::size_t>(rank)];
+      if (lives(process)) {
+        auto const both = "rank " + std::to_string(rank) + " of job " + job_.name + " is process " +
+                          std::to_string(process.process) + ", and process " + std::to_string(me.process) +
+                          " claims it, too";
+        file_->refuse(HostJobFile::Concerns::newcomer, both);
+        throw Disagreement{Fault::duplicate_rank, both + ".", "another rank for one of them."};
+      }
+      process = me;
+    }
+    file_->write(prefix_);
+    signed_ = true;
+  }
+
+  void complete(HostFile const& mapped) {
+    file_->unlink();
+    auto& verdict = mapped.verdict();
+    verdict.complete.store(is_for_all(verdict.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
+                           std::memory_order_release);
+    detail::futex_wake(verdict.complete);
+  }
+
+  /// Waits, without the lock, until the last one has come.
+  ///
+  /// throws  Disagreement when all were refused
+  void await(HostFile const& mapped) {
+    auto& verdict  = mapped.verdict();
+    auto next_line = Deadline::after(std::chrono::seconds{10});
+    auto told      = std::uint32_t{0};
+    auto until     = deadline_;
+    while (verdict.complete.load(std::memory_order_acquire) == 0) {
+      detail::futex_wait(verdict.complete, 0, std::chrono::milliseconds{20});
+      if (auto const refused = verdict.refused.load(std::memory_order_acquire); refused != told) {
+        told = refused;
+        if (is_for_all(refused)) until = Deadline::after(job_.limits.handshake);
+        else detail::tell("refused: " + verdict.refusal.text());
+      }
+      if (next_line.passed()) {
+        lock();
+        prefix_ = file_->prefix();
+        file_->unlock();
+        detail::tell(name() + ": " + waiting_text(missing(), group_.size()));
+        next_line = Deadline::after(std::chrono::seconds{10});
+      }
+      // A rank with another model has mapped only the verdict, and no account of a rank.
+      if (auto const account = verdict.account.load(std::memory_order_acquire); account != 0 && !other_model_)
+        hear_loss(mapped, account);
+      if (!until.passed()) continue;
+      if (is_for_all(told)) end_refused(verdict);
+      give_up(mapped);
+    }
+    if (verdict.complete.load(std::memory_order_acquire) == all_refused) end_refused(verdict);
+    prefix_ = file_->prefix();                                        // constant from here on
+  }
+
+  static constexpr std::uint32_t all_joined = 1, all_refused = 2;
+
+  /// True if the refusal with this number concerns all ranks: they can never become one job.
+  static bool is_for_all(std::uint32_t refused) { return refused % 2 != 0; }
+
+  [[noreturn]] void end_refused(HostVerdict const& verdict) {
+    auto const why = verdict.refusal.text();
+    if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else nobody looks at the file any more
+      lock(Deadline::after(job_.limits.handshake));
+      leave();
+    }
+    throw Disagreement{Fault::model_mismatch, why + ".", HostJob::same_model};
+  }
+
+  /// A rank could not join: see populate().
+  void hear_loss(HostFile const& mapped, std::uint32_t account) {
+    auto const by = static_cast<Rank>((account - 1) / 2);
+    CHORALE_ENSURES(by < group_.size(), "the verdict names rank " + std::to_string(by) + " of " +
+                                            std::to_string(group_.size()));
+    auto const loss = mapped.member(by).accounts[(account - 1) % 2].loss();
+    lock();
+    leave();
+    throw PeerLost{group_.local().front(), loss};
+  }
+
+  void give_up(HostFile const& mapped) {
+    lock();
+    prefix_ = file_->prefix();
+    if (mapped.verdict().complete.load(std::memory_order_acquire) != 0) return file_->unlock();
+    auto const absent = missing();
+    leave();
+    throw_timeout("it did not come within " + detail::seconds_text(job_.limits.join) + "; " +
+                      waiting_text(absent, group_.size()),
+                  absent.empty() ? 0 : absent.front());
+  }
+
+  /// Takes this process out of the file, which goes with the last one.
+  void leave() {
+    prefix_ = file_->prefix();                                        // without what was not written
+    if (signed_) {
+      for (Rank const rank : group_.local()) prefix_.processes[static_cast<std::size_t>(rank)] = {};
+      file_->write(prefix_);
+    }
+    if (std::ranges::none_of(prefix_.processes, may_live)) file_->unlink();
+    file_->unlock();
+  }
+
+  [[noreturn]] void throw_timeout(std::string reason, Rank culprit) const {
+    throw PeerLost{group_.local().front(),
+                   Loss{.fault = Fault::join_timeout, .rank = culprit, .reason = std::move(reason)},
+                   "are all ranks started on this host, with the same name? A slower start needs more Limits::join."};
+  }
+
+  std::vector<Rank> missing() const {
+    auto absent = std::vector<Rank>{};
+    for (Rank rank = 0; rank < group_.size(); ++rank)
+      if (!may_live(prefix_.processes[static_cast<std::size_t>(rank)])) absent.push_back(rank);
+    return absent;
+  }
+  bool is_everybody_here() const {
+    return std::all_of(prefix_.processes.begin(), prefix_.processes.begin() + group_.size(),
+                       [this](auto const& process) { return lives(process); });
+  }
+  bool is_anybody_alive() const {
+    return std::ranges::any_of(prefix_.processes, [this](auto const& process) { return lives(process); });
+  }
+
+  /// throws  OutOfDescriptors when this process cannot look: others must not be taken for dead for that
+  bool lives(HostProcess const& process) const {
+    auto const life = life_of(process);
+    if (life == HostLife::unknown) detail::throw_no_descriptors(name(), errno);
+    return life == HostLife::lives;
+  }
+  static bool may_live(HostProcess const& process) { return life_of(process) != HostLife::ended; }
+
+  HostJob const& job_;
+  Group const& group_;
+  Deadline const deadline_;
+  std::optional<HostJobFile> file_;                                   // locked by join(), but for await()
+  HostPrefix prefix_;
+  bool signed_ = false;                                               // this process is in the file
+  std::optional<std::string> other_model_;                            // why neither it nor the others can go on
+};
+
+}  // namespace chorale

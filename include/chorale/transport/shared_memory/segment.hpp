@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/shared_memory/process.hpp>
+#include <chorale/transport/shared_memory/segment_file.hpp>
+#include <chorale/transport/shared_memory/segment_layout.hpp>
+#include <chorale/transport/timeouts.hpp>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bitset>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+namespace detail {
+
+/// Sleeps while `word` is `value`, until it is woken or the time is over; the word may be in shared memory.
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::milliseconds limit) {
+  auto const seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  auto const timeout = timespec{seconds.count(), std::chrono::nanoseconds{limit - seconds}.count()};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+inline void futex_wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+/// One line on the standard error stream, whole also when other processes write there.
+inline void tell(std::string const& line) {
+  auto const text = "chorale: " + line + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+/// 1500 ms, 60 s
+inline std::string seconds_text(std::chrono::nanoseconds time) {
+  auto const ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return ms % 1'000 == 0 ? std::to_string(ms / 1'000) + " s" : std::to_string(ms) + " ms";
+}
+
+}  // namespace detail
+
+/// What the endpoints of one process share: the mapped file, and how ranks wake and fail one another.
+struct HostHub {
+  enum class Witness : std::uint32_t { rank, watcher };
+
+  HostHub(HostMapping mapped, HostLayout layout, HostJob const& job, std::vector<Rank> ranks,
+          std::array<HostProcess, max_host_ranks> const& all)
+      : mapping{std::move(mapped)}, file{mapping.base(), layout}, limits{job.limits}, failures{job.failures},
+        size{layout.world},
+        shares_cores{static_cast<unsigned>(size) > std::thread::hardware_concurrency()},
+        spins{shares_cores ? 20 : 2'000},
+        local{std::move(ranks)}, processes{all}, host{host_name()} {}
+
+  HostMember& member(Rank rank) const { return file.member(rank); }
+
+  /// Wakes a rank that may sleep until what the caller has just stored, with release.
+  void ring(Rank rank) const {
+    detail::full_fence();
+    ring_if_asleep(rank);
+  }
+  /// Of what only concerns one that waits for it: room.
+  void ring_for_room(Rank rank) const {
+    detail::full_fence();
+    if (member(rank).asleep.load(std::memory_order_relaxed) == waiting) ring_if_asleep(rank);
+  }
+  void ring_others(Rank me) const {
+    detail::full_fence();
+    for (Rank rank = 0; rank < size; ++rank)
+      if (rank != me) ring_if_asleep(rank);
+  }
+
+  /// Sleeps until something has changed for this rank, unless done() by now; a tenth of a second at most.
+  template <class Done>
+  bool sleep(Rank me, Done&& done) const {
+    auto& mine      = member(me);
+    auto const rung = mine.bell.load(std::memory_order_acquire);
+    mine.asleep.store(waiting, std::memory_order_relaxed);
+    detail::full_fence();
+    auto const over = done();
+    if (!over) detail::futex_wait(mine.bell, rung, std::chrono::milliseconds{100});
+    mine.asleep.store(0, std::memory_order_relaxed);
+    return over;
+  }
+
+  /// Until it rings for the first time since the last call; false when the time is over.
+  ///
+  /// heard   the rank's, of the last call
+  template <class Lost>
+  bool wait_for_bell(Rank me, std::uint32_t& heard, std::chrono::nanoseconds longest, Lost&& lost) const {
+    auto& mine = member(me);
+    if (mine.listens.exchange(1) == 0) return true;                   // nobody has rung so far
+    auto const deadline = Deadline::after(longest);
+    auto patience       = Patience{spins, shares_cores ? rests : Patience::many_yields};
+    for (;;) {
+      auto const rung = mine.bell.load(std::memory_order_acquire);
+      if (std::exchange(heard, rung) != rung || lost()) return true;
+      if (deadline.passed()) return false;
+      if (!patience.asleep()) patience.pause();
+      else sleep_until_rung(mine, rung, deadline.at - std::chrono::steady_clock::now());
+    }
+  }
+
+  bool is_apart() const { return failures == Failures::apart; }
+
+  /// Where failures are apart: is there nothing that one of them can have of the other any more?
+  bool lost(Rank me, Rank peer) const {
+    auto const& lane = file.lane(peer, me);
+    return lane.by_receiver.is_over() || lane.by_sender.is_over();
+  }
+
+  /// Two ranks have nothing to do with each other any more. By the process of `me`.
+  void part(Rank me, Loss const& loss) const {
+    file.lane(loss.rank, me).by_receiver.set(loss);
+    if (loss.rank != me) {
+      auto theirs = loss;
+      theirs.rank = me;
+      if (loss.fault != Fault::collective_mismatch) {
+        theirs.fault  = Fault::evicted;
+        theirs.reason = "it went on without rank " + std::to_string(loss.rank) + ": " + loss.reason;
+      }
+      file.lane(me, loss.rank).by_sender.set(theirs);
+    }
+    ring(loss.rank);
+    ring(me);
+  }
+
+  /// A rank has nothing to do with any other one any more. Returns when none of them touches its memory, as quiesce().
+  void part_from_all(Rank me, Loss const& loss) const {
+    auto missed = std::bitset<max_host_ranks>{};
+    for (Rank peer = 0; peer < size; ++peer) {
+      missed[static_cast<std::size_t>(peer)] = lost(me, peer);
+      file.lane(peer, me).by_receiver.set(loss);
+      if (peer != me) file.lane(me, peer).by_sender.set(loss);
+    }
+    ring_others(-1);
+    quiesce(me, [&](Rank rank) { return missed[static_cast<std::size_t>(rank)]; });
+  }
+
+  /// throws   when this rank, or that one, is lost
+  void check_apart(Rank me, Rank peer) const {
+    for (Rank const rank : {me, peer}) {
+      auto const& lane = file.lane(rank, me);
+      if (lane.by_receiver.is_over()) throw_lost(me, lane.by_receiver.account.loss());
+      if (lane.by_sender.is_over()) throw_lost(me, lane.by_sender.account.loss());
+    }
+  }
+
+  /// Ends every wait of every rank with this loss. The first call of all ranks counts.
+  ///
+  /// by      the rank whose account it is: written by its own thread, or by the one that watches
+  void accuse(Rank by, Witness witness, Loss const& loss) const {
+    auto& verdict = file.verdict().account;
+    if (verdict.load(std::memory_order_acquire) != 0) return;
+    auto const which = static_cast<std::uint32_t>(witness);
+    member(by).accounts[which].set(loss);
+    auto expected = std::uint32_t{0};
+    if (verdict.compare_exchange_strong(expected, 1 + 2 * static_cast<std::uint32_t>(by) + which)) ring_others(-1);
+  }
+
+  bool failed() const { return !is_apart() && file.verdict().account.load(std::memory_order_acquire) != 0; }
+
+  void check(Rank me) const {
+    if (failed()) throw_verdict(me);
+    if (is_apart()) check_apart(me, me);
+  }
+
+  [[noreturn]] void throw_verdict(Rank me) const {
+    auto const account = file.verdict().account.load(std::memory_order_acquire) - 1;
+    auto const by      = static_cast<Rank>(account / 2);
+    CHORALE_ENSURES(by < size, "the verdict names rank " + std::to_string(by) + " of " + std::to_string(size));
+    auto loss = member(by).accounts[account % 2].loss();
+    quiesce(me, [&](Rank rank) { return rank == loss.rank; });
+    if (loss.rank == me && by != me && loss.fault != Fault::collective_mismatch) {
+      loss.fault  = Fault::evicted;
+      loss.reason = "the others do not wait for it any more: " + loss.reason;
+      throw PeerLost{me, loss, "a restart."};
+    }
+    throw_lost(me, loss);
+  }
+
+  [[noreturn]] static void throw_lost(Rank me, Loss const& loss) {
+    if (loss.fault == Fault::collective_mismatch)
+      throw Disagreement{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
+                         "the same calls, with the same sizes and in the same order, on every rank."};
+    if (loss.fault == Fault::peer_stalled)
+      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
+    throw PeerLost{me, loss};
+  }
+
+  /// Returns when no other rank touches this one's memory, and none will again. Only after a verdict.
+  ///
+  /// missed   who is not waited for; others at most a second: they may have ended, too
+  template <class Missed>
+  void quiesce(Rank me, Missed&& missed) const {
+    auto const deadline = Deadline::after(std::chrono::seconds{1});
+    for (Rank rank = 0; rank < size; ++rank)
+      if (rank != me && !missed(rank))
+        spin_until([&] { return member(rank).holds.load(std::memory_order_acquire) == 0 || deadline.passed(); });
+  }
+
+  /// While it lives, no rank that fails gives up its memory.
+  class Hold {
+   public:
+    Hold(HostHub const& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
+      holds_.store(1, std::memory_order_relaxed);
+      detail::full_fence();
+      try {
+        hub.check(rank);
+        if (hub.is_apart()) hub.check_apart(rank, peer);
+      } catch (...) {
+        holds_.store(0, std::memory_order_release);
+        throw;
+      }
+    }
+    ~Hold() { holds_.store(0, std::memory_order_release); }
+    Hold(Hold const&)            = delete;
+    Hold& operator=(Hold const&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>& holds_;
+  };
+
+  /// What a rank was doing when it was last heard of. Only of a rank that does nothing any more.
+  Loss last_words(Rank rank, Fault fault, std::string reason) const {
+    auto const& lost      = member(rank);
+    auto const sequence   = lost.sequence.load(std::memory_order_relaxed);
+    auto const& operation = lost.operations[sequence % HostMember::remembered];
+    return {fault, rank, host, sequence == 0 ? "" : operation.text(), sequence,
+            lost.step.load(std::memory_order_relaxed), std::move(reason)};
+  }
+
+  HostMapping const mapping;
+  HostFile const file;
+  Limits const limits;
+  Failures const failures;
+  int const size;
+  bool const shares_cores;                                            // more ranks than cores: asking takes a file
+  int const spins;                                                    // few then
+  std::vector<Rank> const local;
+  std::array<HostProcess, max_host_ranks> const processes;            // [rank]
+  std::string const host;
+
+ private:
+  static constexpr std::uint32_t waiting = 1, listening = 2;          // how a rank is asleep
+  static constexpr int rests             = 20;                        // yields before it sleeps, listening
+
+  void ring_if_asleep(Rank rank) const {
+    auto& other       = member(rank);
+    auto const asleep = other.asleep.load(std::memory_order_relaxed) != 0;
+    if (!asleep && other.listens.load(std::memory_order_relaxed) == 0) return;
+    other.bell.fetch_add(1);
+    if (asleep || other.asleep.load() != 0) detail::futex_wake(other.bell);
+  }
+
+  static void sleep_until_rung(HostMember& mine, std::uint32_t rung, std::chrono::nanoseconds longest) {
+    mine.asleep.store(listening);
+    if (mine.bell.load() == rung)
+      detail::futex_wait(mine.bell, rung, std::chrono::ceil<std::chrono::milliseconds>(longest));
+    mine.asleep.store(0, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace chorale

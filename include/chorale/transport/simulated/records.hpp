@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/shared_operation_log.hpp>
+#include <chorale/transport/network_model.hpp>
+#include <chorale/transport/simulated/fault_plan.hpp>
+#include <chorale/transport/simulated/fiber.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace chorale {
+
+/// How one virtual rank ended.
+struct SimulatedEnd {
+  VirtualTime at{};                                                        // on its clock
+  std::exception_ptr error{};                                              // what it threw, if it did
+  std::string message{};                                                   // of the error
+  Rank lost       = -1;                                                    // whom a PeerLost names
+  bool was_killed = false;                                                 // by a fault
+  std::size_t messages = 0, bytes = 0;                                     // that it sent
+};
+
+/// What came of a simulation.
+struct SimulatedRun {
+  VirtualTime time{};                                                      // when the last rank ended
+  std::vector<SimulatedEnd> ranks;
+  std::vector<SimulatedEvent> happened;                                    // faults, in the order of time
+  std::string deadlock;                                                    // who waits for whom, when all did
+  std::uint64_t trace = 0;                                                 // a hash of all events: equal in equal runs
+
+  /// throws  the first error of a rank, if there was one
+  SimulatedRun const& check() const {
+    for (auto const& rank : ranks)
+      if (rank.error != nullptr) std::rethrow_exception(rank.error);
+    return *this;
+  }
+};
+
+namespace simulation {
+
+inline constexpr std::uint32_t no_record = ~std::uint32_t{0};
+
+/// Names a record. It is over once the record serves something else.
+struct Handle {
+  std::uint32_t index = no_record, generation = 0;
+};
+
+/// Records that are used again. Taking one may move all of them.
+template <class T>
+class Pool {
+ public:
+  std::uint32_t take() {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(all_.size()));
+      all_.emplace_back();
+    }
+    auto const index = free_.back();
+    free_.pop_back();
+    all_[index].used = true;
+    return index;
+  }
+  void give_back(std::uint32_t index) {
+    auto const generation  = all_[index].generation + 1;
+    all_[index]            = T{};
+    all_[index].generation = generation;
+    free_.push_back(index);
+  }
+
+  T& operator[](std::uint32_t index) { return all_[index]; }
+  Handle handle(std::uint32_t index) const { return {index, all_[index].generation}; }
+  bool is_over(Handle h) const { return all_[h.index].generation != h.generation; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(all_.size()); }
+
+ private:
+  std::vector<T> all_;
+  std::vector<std::uint32_t> free_;
+};
+
+/// Records in a row, linked by `next`.
+struct Row {
+  std::uint32_t first = no_record, last = no_record;
+
+  bool empty() const { return first == no_record; }
+
+  template <class T>
+  void push(Pool<T>& of, std::uint32_t index) {
+    of[index].next = no_record;
+    (empty() ? first : of[last].next) = index;
+    last = index;
+  }
+  template <class T>
+  std::uint32_t pop(Pool<T>& of) {
+    auto const index = first;
+    first = of[index].next;
+    return index;
+  }
+};
+
+/// Messages with one tag from one rank to another.
+struct Channel {
+  Row posted;                                                              // receives that wait for a message
+  Row arrived;                                                             // messages that nobody has asked for
+  std::uint64_t sent = 0, expected = 0;                                    // sequence numbers
+  std::uint64_t on_their_way = 0;                                          // messages
+  VirtualTime last{};                                                      // arrival
+  std::vector<std::uint32_t> held;                                         // messages that came too early
+
+  bool is_idle() const { return posted.empty() && arrived.empty() && on_their_way == 0; }
+};
+
+struct Message {
+  Rank from = 0, to = 0;
+  Tag tag{};
+  detail::Label about{};                                                   // the operation
+  std::byte const* data = nullptr;                                         // the sender's, until it may reuse it
+  std::size_t size = 0;
+  std::vector<std::byte> copy{};                                           // after that
+  Channel* channel = nullptr;
+  VirtualTime left{-1};
+  std::uint64_t sequence = 0, number = 0;                                  // in its channel, of its sender
+  std::uint32_t next = no_record, generation = 0;
+  int tried = 0;
+  SimulatedFault fault{};
+  bool has_fault = false, captured = false, intact = true, used = false, cancelled = false;
+
+  std::byte const* bytes() const { return captured ? copy.data() : data; }
+};
+
+struct Receive {
+  Bytes in{};
+  Channel* channel = nullptr;
+  Rank peer = 0;
+  Tag tag{};
+  detail::Label about{};
+  std::uint32_t next = no_record, generation = 0;
+  bool arrived = false, used = false;
+};
+
+enum class Status : std::uint8_t { ready, running, waiting, asleep, over };
+enum class WaitsFor : std::uint8_t { message, sent, anything, rest };      // rest: anything, for some time
+
+constexpr bool is_any(WaitsFor what) { return what == WaitsFor::anything || what == WaitsFor::rest; }
+
+/// One virtual rank.
+struct Member {
+  Fibre fibre;
+  Status status = Status::over;
+  WaitsFor waits_for{};
+  Handle handle{};                                                         // of what it waits for
+  VirtualTime clock{}, since{};                                            // since: of this wait
+  VirtualTime rests_until{};
+  bool has_deadline = false, has_rest = false;                             // events
+  bool listens      = false;                                               // it rests: see wait_any()
+  std::uint64_t moves = 0, heard = 0;                                      // of its messages; when it last rested
+  int looks = 0;                                                           // in vain, one after another
+  int verdict = -1;                                                        // index of the loss that it has been told
+  bool killed = false;
+  std::unordered_map<Rank, int> parted;                                    // the same about single ranks
+  std::uint64_t sent = 0, draws = 0, step = 0;
+  std::size_t bytes = 0;
+  detail::AnnouncementLog<32> announced;
+  std::unordered_map<std::uint64_t, Channel> channels;                     // [from << 32 | tag]
+  std::size_t sweep_at = 64;                                               // channels
+  std::uint64_t last_key = ~std::uint64_t{0};
+  Channel* last_channel  = nullptr;
+};
+
+}  // namespace simulation
+}  // namespace chorale

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/common/owner_thread.hpp>
+#include <chorale/transport/common/shared_operation_log.hpp>
+#include <chorale/transport/network_model.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/simulated/event_queue.hpp>
+#include <chorale/transport/simulated/fault_plan.hpp>
+#include <chorale/transport/simulated/options.hpp>
+#include <chorale/transport/simulated/records.hpp>
+#include <chorale/transport/timeouts.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+/// The ranks of a simulation, their messages and their clock.
+///
+/// Each rank is a fibre with a clock of its own. It runs until it has to wait; then the world takes the earliest event,
+/// which may let a rank go on at that time. A rank's clock may be ahead of the world's, by what its processor has done
+/// since: a message that it sends then leaves by an event of that time, so that shared lines serve in order of time.
+///
+/// keeps   used by one thread
+/// order   events of equal times in the order in which they came to be: all of it is a function of program and options
+class SimulatedWorld {
+ public:
+  SimulatedWorld(SimulatedTransport options, int ranks)
+      : options_{std::move(options)}, timeout_{options_.timeout}, lines_{checked(options_), ranks},
+        members_(static_cast<std::size_t>(ranks)), faulty_{options_.faults.any()} {}
+
+  int size() const { return static_cast<int>(members_.size()); }
+
+  /// Runs body(rank) on every rank, until all have ended. The clock goes on from one run to the next.
+  SimulatedRun run(std::function<void(Rank)> body);
+
+  // What an endpoint does, for the rank that runs: see Endpoint.
+
+  simulation::Handle send(Rank me, Rank peer, Tag tag, ConstBytes out);
+  simulation::Handle receive(Rank me, Rank peer, Tag tag, Bytes in);
+
+  bool is_sent(Rank me, simulation::Handle h);
+  bool is_received(Rank me, Rank peer, simulation::Handle h);
+  void wait_sent(Rank me, simulation::Handle h);
+  void wait_received(Rank me, Rank peer, simulation::Handle h);
+  bool wait_any(Rank me, VirtualTime longest);
+  bool lost(Rank me, Rank peer) { return running(me).verdict >= 0 || verdict_about(me, peer) >= 0; }
+
+  void work(Rank me, VirtualTime duration) {
+    running(me);
+    charge(me, duration);
+    sleep_until(me, member(me).clock);
+  }
+
+  VirtualTime clock(Rank me) const { return members_[static_cast<std::size_t>(me)].clock; }
+
+  void announce(Rank me, Operation const& operation, SubGroup const* part);
+  void begin_step(Rank me, std::uint64_t step) {
+    member(me).step = step;
+    if (options_.compute.count() > 0) work(me, options_.compute);
+  }
+  void wake_all() { for (Rank rank = 0; rank < size(); ++rank) stir(rank); }
+
+  void fail(Rank me, std::string const& why) {
+    if (member(me).verdict < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
+  }
+
+ private:
+  using Message = simulation::Message;
+  enum class What : std::uint8_t { depart, arrive, left, wake, rested, deadline, silence, start_again };
+  struct Next {
+    What what;
+    std::uint32_t index;                                                   // of a message, a rank, or a loss to come
+  };
+  enum class Gone : std::uint8_t { soon, already };                        // memory of a rank that ends
+  enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };   // a loss, where failures are apart
+  struct First {                                                           // to announce an operation
+    Rank rank = 0;
+    detail::Label label{};
+  };
+  static constexpr std::size_t remembered_of_groups = 32;
+  struct Silence {
+    Loss loss;
+    Rank witness;
+    Concerns whom;
+  };
+  struct Parted {
+    SimulatedEvent event;
+    VirtualTime until;
+  };
+
+  static CostModel const& checked(SimulatedTransport const& options) {
+    options.model.check();
+    options.faults.check();
+    CHORALE_EXPECTS(options.timeout.count() > 0 && options.stack_bytes >= (std::size_t{16} << 10),
+                    "a simulation has a timeout of " + std::to_string(options.timeout.count()) +
+                        " ns and stacks of " + std::to_string(options.stack_bytes) + " bytes; 16 KiB are little");
+    return options.model;
+  }
+
+  simulation::Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+
+  simulation::Member& running(Rank me) {
+    if (thread_.load(std::memory_order_relaxed) != detail::this_thread) refuse_thread(me);
+    CHORALE_EXPECTS(me == running_, "rank " + std::to_string(me) + " of a simulation is used while " +
+                                        (running_ < 0 ? "none" : "rank " + std::to_string(running_)) +
+                                        " runs; its endpoint is for the body that simulate() runs, on its own rank");
+    return member(me);
+  }
+
+  [[noreturn]] void refuse_thread(Rank me) const {
+    throw BadArgument{"rank " + std::to_string(me) + " of a simulation is used while " +
+                          (thread_.load() == nullptr ? "none runs"
+                                                     : "ranks run in another thread than " +
+                                                           detail::thread_text(syscall(SYS_gettid))) +
+                          ".",
+                      "its endpoint in the body that simulate() runs, on its own rank."};
+  }
+
+  /// The rank that runs, if it may go on.
+  simulation::Member& enter(Rank me) {
+    auto& rank = running(me);
+    if (rank.verdict >= 0) throw_told(me);
+    return rank;
+  }
+
+  /// What this rank has been told about another one, where failures are apart; -1: nothing.
+  int verdict_about(Rank me, Rank peer) {
+    auto const& parted = member(me).parted;
+    if (parted.empty()) return -1;
+    auto const found = parted.find(peer);
+    return found == parted.end() ? -1 : found->second;
+  }
+
+  void expect_not_lost(Rank me, Rank peer) {
+    if (auto const verdict = verdict_about(me, peer); verdict >= 0) throw_told(me, verdict);
+  }
+
+  [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).verdict); }
+  [[noreturn]] void throw_told(Rank me, int verdict) {
+    auto const& told = told_[static_cast<std::size_t>(verdict)];
+    if (told.fault == Fault::collective_mismatch) detail::throw_loss(me, told);
+    throw PeerLost{me, told};
+  }
+
+  // Time.
+
+  void push(VirtualTime at, What what, std::uint32_t index) { queue_.push(at.count(), {what, index}); }
+
+  /// Computing on this rank's processor.
+  void charge(Rank me, VirtualTime duration) {
+    auto const& model = options_.model;
+    if (model.slow > 0 && model.is_slow(me))
+      duration = virtual_seconds(seconds(duration) * model.slowness);
+    member(me).clock += duration + noise_on(me, duration);
+  }
+
+  VirtualTime noise_on(Rank me, VirtualTime duration) {
+    if (options_.model.noise <= 0) return {};
+    auto const u = Random{options_.model.seed, 2 + static_cast<std::uint64_t>(me)}.uniform(member(me).draws++);
+    return virtual_seconds(seconds(duration) * options_.model.noise * static_cast<double>(u));
+  }
+
+  void sleep_until(Rank me, VirtualTime at) {
+    if (at <= now_) return;
+    auto& rank  = member(me);
+    rank.clock  = std::max(rank.clock, at);
+    rank.status = simulation::Status::asleep;
+    push(at, What::wake, static_cast<std::uint32_t>(me));
+    leave(rank);
+  }
+
+  void block(Rank me, simulation::WaitsFor what, simulation::Handle handle) {
+    auto& rank     = member(me);
+    rank.status    = simulation::Status::waiting;
+    rank.waits_for = what;
+    rank.handle    = handle;
+    rank.since     = rank.clock;
+    rank.looks     = 0;
+    if (!rank.has_deadline) arm(me, rank.clock + timeout_);
+    leave(rank);
+    if (rank.verdict >= 0) throw_told(me);
+  }
+
+  void leave(simulation::Member& rank) {
+    rank.fibre.pause();
+    rank.clock = std::max(rank.clock, now_);
+  }
+
+  void arm(Rank me, VirtualTime at) {
+    member(me).has_deadline = true;
+    ++deadlines_;
+    push(at, What::deadline, static_cast<std::uint32_t>(me));
+  }
+
+  /// Who only looks, and never waits, would stop the clock: many looks are a wait for whatever comes.
+  bool look_in_vain(Rank me) {
+    if (++member(me).looks >= std::max(1'000, 4 * size())) block(me, simulation::WaitsFor::anything, {});
+    return false;
+  }
+
+  /// Something moved that a rank may wait for which waits for anything.
+  void stir(Rank me) {
+    auto& rank = member(me);
+    ++rank.moves;
+    if (rank.status == simulation::Status::waiting && simulation::is_any(rank.waits_for)) make_ready(me);
+  }
+
+  void make_ready(Rank me) {
+    auto& rank = member(me);
+    if (rank.status != simulation::Status::waiting && rank.status != simulation::Status::asleep) return;
+    rank.status = simulation::Status::ready;
+    ready_.push_back(me);
+  }
+
+  bool is_waiting(Rank me) { return member(me).status == simulation::Status::waiting; }
+
+  void add_to_trace(std::uint64_t what, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+    for (auto const word : {static_cast<std::uint64_t>(now_.count()), what << 60 ^ a << 30 ^ b, c}) {
+      trace_ = (trace_ ^ word) * 0x9E3779B97F4A7C15U;
+      trace_ ^= trace_ >> 29;
+    }
+  }
+
+  // Messages: delivery.hpp.
+
+  simulation::Channel& channel(Rank to, Rank from, Tag tag);
+  void capture(Message& message) const;
+  void corrupt(Message& message);
+  void depart(std::uint32_t index);
+  bool is_lost_on_its_way(std::uint32_t index);
+  void arrive(std::uint32_t index);
+  void judge(std::uint32_t index);
+  void accept(std::uint32_t index);
+  void match(std::uint32_t message, std::uint32_t receive);
+  void is_taken(std::uint32_t message);
+  void disagree(Message const& message, simulation::Receive const& receive);
+  void disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason);
+
+  // Faults and losses: failures.hpp.
+
+  void suffer(Rank me, Rank peer, std::uint64_t number, Message& message);
+  void freeze(Rank me, std::uint64_t number);
+  [[noreturn]] void die(Rank me, std::uint64_t number, SimulatedFault what);
+  void part(SimulatedEvent const& event);
+  bool are_parted(Rank a, Rank b) const;
+  bool is_cut(Rank a, Rank b) const;
+  void later(VirtualTime after, Loss loss, Rank witness, Concerns whom);
+  void lose(Loss const& loss, Rank witness, Concerns whom);
+  void lose_apart(Loss loss, Rank witness, Concerns whom);
+  void part(Rank me, Rank peer, Loss const& loss);
+  void part_one(Rank me, Rank peer, Loss loss);
+  void let_go(Rank me, Gone memory, Rank peer = -1);
+  void give_up(Rank me);
+  Rank blame(Rank me);
+  Rank awaited(Rank me);
+  Rank other_than(Rank me) const { return (me + 1) % size(); }
+  std::string wait_of(Rank me);
+  std::string operation_of(Rank me);
+  void end_by_deadlock();
+
+  // From one event to the next: run.hpp.
+
+  void start(Rank me);
+  void run_body(Rank me);
+  void next_event();
+  void next_choice();
+
+  SimulatedTransport options_;
+  VirtualTime timeout_;
+  SimulatedLines lines_;
+  std::vector<simulation::Member> members_;
+  bool faulty_;
+  VirtualTime now_{};
+  OwnerThread owner_;                                                      // of run()
+  std::atomic<detail::ThreadRecord const*> thread_{nullptr};               // in which ranks run
+  Rank running_ = -1;
+  int alive_    = 0;                                                       // bodies that have not ended
+  std::size_t deadlines_ = 0;                                              // and ends of rests: nobody waits for them
+  EventQueue<Next> queue_;
+  std::deque<Rank> ready_;
+  simulation::Pool<Message> messages_;
+  simulation::Pool<simulation::Receive> receives_;
+  std::vector<std::uint32_t> on_their_way_;                                // messages, where their order is chosen
+  std::array<First, 256> firsts_{};                                        // [number]
+  std::unordered_map<std::uint32_t, std::array<First, remembered_of_groups>> firsts_of_groups_;   // [group][number]
+  std::deque<Loss> told_;
+  std::vector<Silence> silences_;
+  std::vector<std::pair<Rank, Rank>> cut_;
+  std::optional<Parted> parted_;
+  std::function<void(Rank)> body_;
+  SimulatedRun result_;
+  std::uint64_t trace_ = 0;
+};
+
+}  // namespace chorale
+
+#include <chorale/transport/simulated/delivery.hpp>
+#include <chorale/transport/simulated/failures.hpp>
+#include <chorale/transport/simulated/run.hpp>

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/listener.hpp>
+#include <chorale/transport/tcp/membership.hpp>
+#include <chorale/transport/tcp/mesh_builder.hpp>
+#include <chorale/transport/tcp/thread_shared_state.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The watching thread of a rank: lets the others in, tells them that this one lives, and finds out why one does not.
+///
+/// keeps   one thread, and one connection to each rank; never touches the memory of a message. However many faults
+///         there are, TcpStanding gets one verdict, the same on all ranks that live
+class TcpControl {
+ public:
+  /// Listens, so that port 0 becomes one. No thread runs yet.
+  TcpControl(TcpSetup setup, bool insecure_network, TcpStanding& standing)
+      : setup_{std::move(setup)}, standing_{standing},
+        listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
+                  insecure_network, setup_.me()} {}
+
+  ~TcpControl() { leave(); }
+  TcpControl(TcpControl const&)            = delete;
+  TcpControl& operator=(TcpControl const&) = delete;
+
+  std::uint16_t port() const { return listener_.port(); }
+
+  /// addresses   [rank], now with the ports that are listened on
+  void start(std::vector<TcpAddress> addresses) {
+    setup_.addresses = std::move(addresses);
+    join_.emplace(io_, listener_, setup_, join_host());
+    conference_.emplace(io_, setup_, standing_, conference_host());
+    asio::post(io_, [this] { begin(); });
+    thread_ = NamedThread{"rank " + std::to_string(setup_.me()) + " watch", [this] { run(); }};
+  }
+
+  /// Why this rank cannot join, if that is so.
+  ///
+  /// throws  PeerLost, Disagreement, OutOfDescriptors
+  void throw_if_failed() {
+    auto const lock = std::scoped_lock{mutex_};
+    if (starved_ != 0) throw_no_socket(starved_);
+    if (standing_.settled()) standing_.throw_verdict(setup_.me());
+  }
+
+  /// The data connection of each other rank. Only when all are there.
+  std::vector<DataLine> take_lines() {
+    auto const lock = std::scoped_lock{mutex_};
+    return std::move(lines_);
+  }
+
+  /// The working thread could not use its connection to that rank. Returns when there is a verdict, or at once where
+  /// failures are apart.
+  ///
+  /// fate    ended: what that rank had sent may still be received
+  void report(Rank rank, LinkFault fault, Fate fate) {
+    asio::post(io_, [this, rank, fault = std::move(fault), fate] { conference_->suspect(rank, fault, fate); });
+    if (setup_.failures == Failures::together) standing_.wait_until_settled();
+  }
+
+  /// This rank cannot go on. Returns when there is a verdict.
+  void fail(std::string const& why) {
+    asio::post(io_, [this, why] { conference_->detect(setup_.me(), Fault::peer_lost, why); });
+    standing_.wait_until_settled();
+  }
+
+  /// Says goodbye, and compares how all ranks end: TcpStanding is then closed, or there is a verdict.
+  void close() {
+    asio::post(io_, [this] { conference_->close(); });
+  }
+
+  /// Says goodbye, and ends the thread.
+  void leave() {
+    if (!conference_ || left_) return;
+    left_ = true;
+    asio::post(io_, [this] {
+      conference_->say_goodbye();
+      stop_when_sent(50);
+    });
+    thread_ = {};
+  }
+
+ private:
+  void run() {
+    try {
+      io_.run();
+    } catch (std::exception const& error) {                                // no memory, or a log that throws
+      settle(standing_.loss(Fault::peer_lost, setup_.me(), {}, error.what()));
+    }
+  }
+
+  void begin() {
+    join_timer_.expires_after(setup_.limits.join);
+    join_timer_.async_wait([this](auto stopped) {
+      if (!stopped) give_up_joining();
+    });
+    report_missing();
+    conference_->start();
+    join_->start();
+  }
+
+  TcpJoin::Host join_host() {
+    auto host     = TcpJoin::Host{};
+    host.control  = [this](Rank rank, std::uint32_t incarnation, Connected with) {
+      conference_->add(rank, incarnation, std::move(with));
+    };
+    host.complete   = [this] { finish_joining(); };
+    host.starved    = [this](int error) { starve(error); };
+    host.impossible = [this](Rank rank, Fault fault, std::string const& reason) {
+      auto const mine = fault == Fault::evicted || fault == Fault::duplicate_rank;
+      conference_->detect(mine ? setup_.me() : rank, fault, reason);
+    };
+    return host;
+  }
+
+  TcpConference::Host conference_host() {
+    auto host       = TcpConference::Host{};
+    host.agreed     = [this](Rank rank) { join_->plans_agree(rank); };
+    host.settled    = [this](Loss loss) { settle(std::move(loss)); };
+    host.say        = [this](std::string const& line) { say(line); };
+    host.may_return = [this](Rank rank) {
+      if (join_->complete()) return false;
+      join_->forget(rank);
+      return true;
+    };
+    return host;
+  }
+
+  void say(std::string const& line) { setup_.log("rank " + std::to_string(setup_.me()) + ": " + line); }
+
+  void report_missing() {
+    report_timer_.expires_after(setup_.report_every);
+    report_timer_.async_wait([this](auto stopped) {
+      if (stopped || join_->complete() || conference_->has_cause()) return;
+      say("waiting for " + join_->missing());
+      report_missing();
+    });
+  }
+
+  void give_up_joining() {
+    if (join_->complete()) return;
+    auto text = std::array<char, 32>{};
+    std::snprintf(text.data(), text.size(), "%.1f s", std::chrono::duration<double>(setup_.limits.join).count());
+    conference_->detect(join_->first_missing(), Fault::join_timeout,
+                        "after " + std::string{text.data()} + " rank " + std::to_string(setup_.me()) +
+                            " still misses " + join_->missing());
+  }
+
+  void finish_joining() {
+    join_timer_.cancel();
+    report_timer_.cancel();
+    conference_->joined();
+    {
+      auto const lock = std::scoped_lock{mutex_};
+      lines_          = join_->take_data();
+    }
+    setup_.arrivals->one_more();
+  }
+
+  void settle(Loss loss) {
+    standing_.settle(std::move(loss));
+    setup_.arrivals->fail();
+  }
+
+  void starve(int error) {
+    if (join_->complete()) return say("cannot accept a connection: " + errno_text(error));
+    {
+      auto const lock = std::scoped_lock{mutex_};
+      starved_        = error;
+    }
+    setup_.arrivals->fail();
+  }
+
+  void stop_when_sent(int tries) {
+    if (conference_->has_sent_all() || tries == 0) return io_.stop();
+    join_timer_.expires_after(std::chrono::milliseconds{1});
+    join_timer_.async_wait([this, tries](auto) { stop_when_sent(tries - 1); });
+  }
+
+  asio::io_context io_{1};                                                 // before all that uses it
+  TcpSetup setup_;
+  TcpStanding& standing_;
+  TcpListener listener_;
+  std::optional<TcpJoin> join_;
+  std::optional<TcpConference> conference_;
+  asio::steady_timer join_timer_{io_}, report_timer_{io_};
+  bool left_ = false;
+
+  std::mutex mutex_;                                                       // of what follows
+  int starved_ = 0;                                                        // an errno
+  std::vector<DataLine> lines_;
+  NamedThread thread_;                                                     // last: ends before all else goes
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/tcp/mesh_builder.hpp>
+#include <chorale/transport/tcp/posted_receives.hpp>
+#include <chorale/transport/tcp/receive_queue.hpp>
+#include <chorale/transport/tcp/send_queue.hpp>
+#include <chorale/transport/tcp/socket.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace chorale::detail {
+
+/// The data connection to another rank, and all messages on it.
+///
+/// broken   where failures are apart: a fault of this direction is told, and it is not used any more
+template <wire::Protection P>
+struct TcpLink {
+  Descriptor socket{};
+  TcpOutbox<P> outbox{};
+  TcpInbox<P>  inbox{};
+  std::optional<P> protection{};
+  std::uint8_t minor = wire::version.minor;                                // of the wire: what both ends speak
+  bool out_broken = false, in_broken = false;
+  bool said_goodbye = false;
+
+  /// ends    but for the minor, which the line has
+  void open(Ends ends, DataLine line) {
+    ends.minor = minor = line.minor;
+    socket = std::move(line.socket);
+    inbox  = TcpInbox<P>{ends};
+    if constexpr (P::tag_bytes != 0) protection.emplace(line.key->session, line.key->end);
+    else protection.emplace();
+  }
+
+  /// The peer reads it when it has received all that came before.
+  ///
+  /// ends    of this rank, with its own incarnation
+  /// last    the operation that this rank announced last
+  void say_goodbye(Ends ends, Announced const& last) {
+    if (!socket.open() || !outbox.empty() || std::exchange(said_goodbye, true)) return;
+    auto head        = wire::Header{};
+    head.type        = wire::FrameType::goodbye;
+    head.incarnation = ends.incarnation;
+    head.from        = ends.me;
+    head.to          = ends.peer;
+    head.minor       = minor;
+    if (last.sequence != 0) describe(head, last);
+    auto bytes       = wire::HeaderBytes{};
+    auto tag         = std::array<std::byte, P::tag_bytes>{};
+    wire::write(head, bytes);
+    protection->seal(bytes, {}, {}, tag);
+    auto parts  = std::array{iovec{bytes.data(), bytes.size()}, iovec{tag.data(), tag.size()}};
+    auto packet = msghdr{};
+    packet.msg_iov    = parts.data();
+    packet.msg_iovlen = parts.size();
+    ::sendmsg(socket.get(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // Closing a socket with unread bytes in it would throw away what the peer has not got yet.
+  void hang_up() {
+    if (!socket.open()) return;
+    auto bytes = std::array<std::byte, 4096>{};
+    ::shutdown(socket.get(), SHUT_WR);
+    while (::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {}
+  }
+};
+
+}  // namespace chorale::detail

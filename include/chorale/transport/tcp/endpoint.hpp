@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/tcp/progress_engine.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace chorale {
+
+/// One rank of a TcpTransport, or of a SealedTcpTransport.
+///
+/// The thread that uses it moves the bytes, whenever it sends, asks or waits; one thread at a time, see OwnerThread. A
+/// thread of its own tells the other ranks that this one lives, and watches them.
+///
+/// keeps   64 messages may be on their way into the socket to each rank, then send() waits; 1024 may be wanted from
+///         each, then recv() waits; 1024 operations may be under way. A message goes from memory to memory without
+///         another copy, and is done when the system has taken it all; nothing is allocated after connect(), unless
+///         more than 64 are wanted for the first time. Only a message that another overtakes is copied, up to 64 MiB
+///         from each rank. An endpoint may be moved while operations are in flight
+/// cost    each message has 64 bytes in front of every 256 KiB, and a checksum of all bytes
+/// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is
+///         silent or stands still for too long, or what it sent is damaged; Disagreement when ranks are in different
+///         operations. The first cause is the same on all ranks that live, and comes out of every operation from then
+///         on. With Failures::apart it comes out of those with that rank, which is told, and no other; what it had sent
+///         before it ended is still received
+template <wire::Protection P>
+class BasicTcpEndpoint {
+ public:
+  class pending;
+
+  explicit BasicTcpEndpoint(std::unique_ptr<detail::TcpNode<P>> node) : node_{std::move(node)} {}
+
+  Rank rank() const { return node_->rank(); }
+  int  size() const { return node_->size(); }
+
+  pending send(Rank peer, Tag tag, ConstBytes out);
+  pending recv(Rank peer, Tag tag, Bytes in);
+
+  /// See chorale::announce().
+  void announce(Operation const& operation) {
+    auto const use = node_->use();
+    node_->announce(operation);
+  }
+
+  /// See chorale::begin_step().
+  void begin_step(std::uint64_t step) { node_->begin_step(step); }
+
+  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
+  /// and says why. Its own operations throw the same.
+  void fail(std::string const& why) { node_->fail(why); }
+
+  /// See chorale::close().
+  void close() {
+    auto const use = node_->use();
+    node_->close();
+  }
+
+  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  bool lost(Rank peer) const {
+    expect_rank(peer);
+    return node_->lost(peer);
+  }
+
+  /// For a thread that serves many: waits until any message has moved since it last waited so, or a rank is lost, or
+  /// the time is over; then false. It says nothing about this rank being stuck.
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const use = node_->use();
+    return node_->wait_any(longest);
+  }
+
+ private:
+  void expect_rank(Rank peer) const {
+    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
+                                                    std::to_string(size()));
+  }
+
+  std::unique_ptr<detail::TcpNode<P>> node_;
+};
+
+/// A message that is under way.
+template <wire::Protection P>
+class BasicTcpEndpoint<P>::pending {
+ public:
+  pending() = default;
+
+  /// throws  PeerLost, Disagreement, BadArgument
+  bool done() {
+    if (kind_ == Kind::done) return true;
+    auto const use = node_->use();
+    if (!node_->look(peer_, way(), operation(), [this] { return over(); })) return false;
+    kind_ = Kind::done;
+    return true;
+  }
+
+  void wait() {
+    if (kind_ == Kind::done) return;
+    auto const use = node_->use();
+    node_->wait_until(peer_, way(), operation(), [this] { return over(); });
+    kind_ = Kind::done;
+  }
+
+ private:
+  friend BasicTcpEndpoint;
+  enum class Kind { done, send, recv, send_to_self, recv_from_self };
+
+  pending(Kind kind, detail::TcpNode<P>& node, Rank peer, int place, std::uint64_t turn)
+      : kind_{kind}, peer_{peer}, place_{place}, turn_{turn}, node_{&node} {}
+
+  detail::Way way() const {
+    return kind_ == Kind::send || kind_ == Kind::send_to_self ? detail::Way::out : detail::Way::in;
+  }
+
+  /// The number of the one that it is of, while it is not over; 0 for none.
+  std::uint64_t operation() const {
+    if (kind_ == Kind::recv) return node_->inbox(peer_).operation(place_);
+    return kind_ == Kind::send && !over() ? node_->outbox(peer_).operation() : 0;
+  }
+
+  bool over() const {
+    switch (kind_) {
+      case Kind::send: return node_->outbox(peer_).sent(turn_);
+      case Kind::recv: return node_->inbox(peer_).received(place_, turn_);
+      case Kind::send_to_self: return node_->self().sends.is_over(place_, turn_);
+      case Kind::recv_from_self: return node_->self().recvs.is_over(place_, turn_);
+      case Kind::done: break;
+    }
+    return true;
+  }
+
+  Kind kind_ = Kind::done;
+  Rank peer_ = 0;
+  int place_ = 0;
+  std::uint64_t turn_ = 0;                                                 // of the place; of a send: its number
+  detail::TcpNode<P>* node_ = nullptr;
+};
+
+template <wire::Protection P>
+auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
+  expect_rank(peer);
+  auto const use = node_->use();
+  if (peer != rank()) return {pending::Kind::send, *node_, peer, 0, node_->send(peer, tag, out)};
+  auto const place = node_->send_to_self(tag, out);
+  return {pending::Kind::send_to_self, *node_, peer, place, node_->self().sends[place].turn};
+}
+
+template <wire::Protection P>
+auto BasicTcpEndpoint<P>::recv(Rank peer, Tag tag, Bytes in) -> pending {
+  expect_rank(peer);
+  auto const use = node_->use();
+  if (peer == rank()) {
+    auto const place = node_->recv_from_self(tag, in);
+    return {pending::Kind::recv_from_self, *node_, peer, place, node_->self().recvs[place].turn};
+  }
+  auto const place = node_->recv(peer, tag, in);
+  return {pending::Kind::recv, *node_, peer, place, node_->inbox(peer).turn(place)};
+}
+
+using TcpEndpoint = BasicTcpEndpoint<wire::Plain>;
+
+}  // namespace chorale

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/timeouts.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// How far a rank is, and whether its working thread waits for others.
+struct RankProgress {
+  std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes, both ways
+  bool waits = false, polls = false;                                       // polls: looks, but would not wait
+
+  bool same_place(RankProgress const& other) const {
+    return step == other.step && sequence == other.sequence && moved == other.moved;
+  }
+};
+
+/// Judges from what peers send, and when, whether one is dead or stuck: two ladders, of a warning and a fault each.
+///
+///   silence       nothing comes from a rank               warn_silent, dead
+///   no progress   this rank waits, and nothing moves      warn_stuck, stuck
+///
+/// Stuck is not always who is waited for, because that one may wait, too: of the ranks that stand still, it is one that
+/// waits for nobody, else the one that is the furthest behind. Where failures are apart it is who is waited for, unless
+/// that one polls: then it is ready for whatever comes.
+///
+/// keeps   time in which this process itself stood still does not count. A heartbeat that may be under way is allowed
+///         for: a fault comes `dead` after a rank stopped, not before
+class TcpWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time  = Clock::time_point;
+
+  struct Verdict {
+    Rank rank;
+    std::string reason;
+  };
+
+  TcpWatch(Limits const& limits, Failures failures, Rank me, int size, Time now)
+      : limits_{limits}, failures_{failures}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now},
+        moved_at_{now} {}
+
+  /// How often to check.
+  ///
+  /// per_heartbeat   checks in the time from one heartbeat to the next
+  std::chrono::nanoseconds tick(int per_heartbeat) {
+    return tick_ = std::max<std::chrono::nanoseconds>(limits_.heartbeat / per_heartbeat, shortest);
+  }
+
+  void begin(Rank rank, Time now) { peer(rank) = {.watched = true, .heard = now, .moved = now}; }
+  void end(Rank rank) { peer(rank).watched = false; }
+
+  void heard(Rank rank, Time now) {
+    peer(rank).heard  = now;
+    peer(rank).warned = false;
+  }
+
+  void heard(Rank rank, RankProgress const& at, std::string host, Time now) {
+    auto& p = peer(rank);
+    heard(rank, now);
+    if (!p.at.same_place(at)) p.moved = now;
+    p.at   = at;
+    p.host = std::move(host);
+  }
+
+  std::string const& host(Rank rank) const { return peers_[static_cast<std::size_t>(rank)].host; }
+
+  /// mine    where this rank is
+  /// for_    the rank that it waits for
+  /// warn    called with a line for people
+  template <class Warn>
+  std::optional<Verdict> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
+    forgive(now);
+    for (Rank rank = 0; rank < size(); ++rank) {
+      auto& p           = peer(rank);
+      auto const silent = now - p.heard;
+      if (!p.watched || rank == me_ || silent < limits_.warn_silent) continue;
+      if (silent >= limits_.dead + std::min<std::chrono::nanoseconds>(limits_.heartbeat, quarter))
+        return Verdict{rank, "no sign of life for " + seconds(silent)};
+      if (!std::exchange(p.warned, true)) warn(line(mine, rank, silent, now));
+    }
+    return check_progress(mine, for_, now, warn);
+  }
+
+ private:
+  static constexpr std::chrono::nanoseconds shortest = std::chrono::milliseconds{1};
+  static constexpr std::chrono::nanoseconds quarter  = std::chrono::milliseconds{250};
+
+  struct Peer {
+    bool watched = false, warned = false;
+    Time heard{}, moved{};                                                 // when: any byte, another position
+    RankProgress at{};
+    std::string host{};
+  };
+
+  int size() const { return static_cast<int>(peers_.size()); }
+  Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+  void forgive(Time now) {
+    auto const late = now - checked_ - tick_;
+    checked_        = now;
+    if (late < tick_) return;
+    moved_at_ += late;
+    for (auto& p : peers_) {
+      p.heard += late;
+      p.moved += late;
+    }
+  }
+
+  template <class Warn>
+  std::optional<Verdict> check_progress(RankProgress const& mine, Rank for_, Time now, Warn warn) {
+    auto const apart = failures_ == Failures::apart;
+    if (!mine.waits || !mine.same_place(mine_) || (apart && for_ != awaited_)) {
+      moved_at_ = now;
+      warned_   = false;
+    }
+    mine_            = mine;
+    awaited_         = for_;
+    auto const stood = now - moved_at_;
+    if (stood < limits_.warn_stuck) return std::nullopt;
+    auto const culprit = apart ? awaited(now) : furthest_behind(now);
+    if (culprit && stood >= limits_.stuck)
+      return Verdict{*culprit, "it is alive, but " + std::string{peer(*culprit).at.waits ? "waits too, and " : ""} +
+                                   "nothing has moved for " + seconds(stood) + "; its last step is " +
+                                   std::to_string(peer(*culprit).at.step) + ", its last operation " +
+                                   std::to_string(peer(*culprit).at.sequence)};
+    if (!std::exchange(warned_, true)) warn(line(mine, culprit.value_or(for_), stood, now));
+    return std::nullopt;
+  }
+
+  /// About as long as this rank.
+  bool stands_still(Rank rank, Time now) {
+    auto const stood  = now - moved_at_;
+    auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * limits_.heartbeat, stood / 2);
+    return rank != me_ && peer(rank).watched && now - peer(rank).moved >= enough;
+  }
+
+  /// Of the peers that stand still; nobody when none does.
+  std::optional<Rank> furthest_behind(Time now) {
+    auto const key = [&](Rank rank) {
+      auto const& at = peer(rank).at;
+      return std::tuple{at.waits, at.step, at.sequence, rank};
+    };
+    auto found = std::optional<Rank>{};
+    for (Rank rank = 0; rank < size(); ++rank)
+      if (stands_still(rank, now) && (!found || key(rank) < key(*found))) found = rank;
+    return found;
+  }
+
+  /// Who is waited for, if that is whom to blame. One that waits, too, gets twice the time: it may soon blame another.
+  std::optional<Rank> awaited(Time now) {
+    if (awaited_ < 0 || !stands_still(awaited_, now) || peer(awaited_).at.polls) return std::nullopt;
+    if (peer(awaited_).at.waits && now - moved_at_ < 2 * limits_.stuck) return std::nullopt;
+    return awaited_;
+  }
+
+  std::string line(RankProgress const& mine, Rank rank, std::chrono::nanoseconds waited, Time now) {
+    if (rank < 0) return "step " + std::to_string(mine.step) + ": waiting " + seconds(waited);
+    auto const& p = peer(rank);
+    return "step " + std::to_string(mine.step) + ": waiting " + seconds(waited) + " for rank " + std::to_string(rank) +
+           (p.host.empty() ? "" : " (host " + p.host + ")") + ": last heartbeat " + seconds(now - p.heard) +
+           " ago, last step " + std::to_string(p.at.step);
+  }
+
+  static std::string seconds(std::chrono::nanoseconds duration) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(duration).count());
+    return text;
+  }
+
+  Limits limits_;
+  Failures failures_;
+  Rank me_;
+  std::vector<Peer> peers_;                                                // [rank]
+  std::chrono::nanoseconds tick_ = shortest;                               // until the next check
+  Time checked_, moved_at_;                                                // the last check; when this rank last moved
+  RankProgress mine_;
+  Rank awaited_ = -1;
+  bool warned_  = false;
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/socket.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+#include <chorale/transport/wire/handshake.hpp>
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace chorale::detail {
+
+/// A connection whose handshake is over.
+struct Connected {
+  asio::ip::tcp::socket socket;
+  asio::ip::tcp::endpoint remote;
+  std::optional<wire::EndKey> key;                                         // where both ends have proved a secret
+  std::uint8_t minor;                                                      // of the wire: what both speak
+};
+
+/// One end of a handshake over a socket, within a time limit.
+///
+/// Side    wire::Dialer or wire::Acceptor
+/// keeps   takes no byte from the socket that belongs to what follows. Lives while it has something to wait for;
+///         allocates once, whatever the other end sends
+template <class Side>
+class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
+ public:
+  using Socket = asio::ip::tcp::socket;
+
+  /// broken  empty when the side's state is another than talking, else why the connection is of no use. An Acceptor
+  ///         that refuses has not said so yet: see tell_refusal()
+  using Ended = std::function<void(Shaking&, std::string const& broken)>;
+
+  Shaking(Socket socket, Side side, Limits const& limits, Ended ended)
+      : socket_{std::move(socket)}, side_{std::move(side)}, timer_{socket_.get_executor()}, ended_{std::move(ended)} {
+    auto ignored  = boost::system::error_code{};
+    remote_       = socket_.remote_endpoint(ignored);
+    prepare(socket_.native_handle(), remote_.address().is_loopback(), limits.dead);
+    limit_ = limits.handshake;
+  }
+
+  Side&   side() { return side_; }
+  Socket& socket() { return socket_; }
+  asio::ip::tcp::endpoint const& remote() const { return remote_; }
+
+  void start() {
+    timer_.expires_after(limit_);
+    timer_.async_wait([self = this->shared_from_this()](auto error) {
+      if (!error) self->end(self->lingers_ ? "" : "no answer in time");
+    });
+    go_on();
+  }
+
+  /// Sends the refusal of an Acceptor, which waits for this call.
+  void tell_refusal() { flush(); }
+
+  /// After side() was told to accept or to refuse: sends that, and takes the socket out.
+  Connected finish(wire::End end) {
+    flush();
+    timer_.cancel();
+    ended_   = nullptr;
+    auto key = std::optional<wire::EndKey>{};
+    if (side_.has_session_key()) key = {side_.session_key(), end};
+    return {std::move(socket_), remote_, key, side_.agreed().minor};
+  }
+
+  void close() {
+    auto ignored = boost::system::error_code{};
+    timer_.cancel();
+    socket_.close(ignored);
+    ended_ = nullptr;
+  }
+
+ private:
+  void go_on() {
+    auto const refused = side_.state() == Side::State::refused;
+    if (refused && std::same_as<Side, wire::Acceptor>) return end({});
+    lingers_ = refused && !side_.to_send().empty();
+    if (!flush()) return end(errno_text(errno));
+    if (lingers_) return linger();
+    if (side_.state() != Side::State::talking) return end({});
+    socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
+      if (!error) self->read();
+      else if (error != asio::error::operation_aborted) self->end(error.message());
+    });
+  }
+
+  /// A Dialer that refuses ends when the other end has closed the connection: that may ask before whether the two fit,
+  /// see TcpDoubt, and the process of this one ends soon.
+  void linger() {
+    socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
+      auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
+      auto const n = error ? 0 : ::recv(self->socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (error == asio::error::operation_aborted) return;
+      if (n > 0 || (n < 0 && errno == EAGAIN)) self->linger();
+      else self->end({});
+    });
+  }
+
+  void read() {
+    auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
+    auto const n = ::recv(socket_.native_handle(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0) return end("it closed the connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return end(errno_text(errno));
+    if (n > 0) {
+      auto const taken = side_.feed(ConstBytes{bytes}.first(static_cast<std::size_t>(n)));
+      ::recv(socket_.native_handle(), bytes.data(), taken, MSG_DONTWAIT);
+    }
+    go_on();
+  }
+
+  // A message has at most 256 bytes, and each is answered before the next: a socket that cannot take one is of no use.
+  bool flush() {
+    auto const bytes = side_.to_send();
+    if (bytes.empty()) return true;
+    auto const n = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n != static_cast<::ssize_t>(bytes.size())) return false;
+    side_.sent(bytes.size());
+    return true;
+  }
+
+  void end(std::string const& broken) {
+    if (!ended_) return;
+    if (!broken.empty()) timer_.cancel();
+    auto const keep  = this->shared_from_this();
+    auto const ended = broken.empty() ? ended_ : std::exchange(ended_, nullptr);
+    ended(*this, broken);
+  }
+
+  Socket socket_;
+  Side side_;
+  asio::steady_timer timer_;
+  Ended ended_;
+  std::chrono::nanoseconds limit_{};
+  bool lingers_ = false;
+  asio::ip::tcp::endpoint remote_;
+};
+
+}  // namespace chorale::detail

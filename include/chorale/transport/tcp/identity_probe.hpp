@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/connector.hpp>
+#include <chorale/transport/wire/identity.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Finds out whether a rank that was refused is that rank, or a stranger who claims to be it.
+///
+///   who claims to be rank 1 ──▶ rank 0 refuses, and does not say so yet
+///                               rank 0 ──▶ the address of rank 1: do we fit?      no: the job ends at once, on both
+///                                                                                 yes, or nobody there: a stranger
+///   who claims to be rank 1 ◀── refused
+///
+/// A claim proves nothing: a job that ends because of one could be ended by anyone. Only the rank itself listens at its
+/// address. The refusal waits because the process of a rank that is refused ends, and could not be asked any more.
+///
+/// keeps   one question to a rank at a time, and one connection for each connection of a stranger at most
+class TcpDoubt {
+ public:
+  struct Host {
+    std::function<TcpDial::Host(Rank)> call_to;                            // for control
+    std::function<bool(Rank)> is_expected;                                 // it should call, and has not
+    std::function<void(Rank, wire::Refusal const&)> impossible;            // that rank can never be of this job
+  };
+
+  TcpDoubt(asio::io_context& io, int ranks, Host host)
+      : io_{io}, host_{std::move(host)}, questions_(static_cast<std::size_t>(ranks)) {}
+
+  /// then    is called when the answer is there, or will never be
+  void ask(Rank claimed, std::function<void()> then) {
+    if (claimed < 0 || static_cast<std::size_t>(claimed) >= questions_.size() || !host_.is_expected(claimed))
+      return then();
+    auto& [dial, waiting] = questions_[static_cast<std::size_t>(claimed)];
+    waiting.push_back(std::move(then));
+    if (waiting.size() > 1) return;
+    if (!dial) dial = std::make_unique<TcpDial>(io_, question_to(claimed));
+    dial->start();
+  }
+
+ private:
+  struct Question {
+    std::unique_ptr<TcpDial> dial;
+    std::vector<std::function<void()>> waiting;
+  };
+
+  TcpDial::Host question_to(Rank rank) {
+    auto to                 = host_.call_to(rank);
+    to.identity.incarnation = wire::only_asks;
+    to.admit                = [this, rank](auto const&, Connected) { answer(rank); };
+    to.failed               = [this, rank] { answer(rank); };
+    to.starved              = [this, rank](int) { answer(rank); };
+    to.refused              = [this, rank](wire::Refusal const& no) {
+      answer(rank);
+      if (host_.is_expected(rank)) host_.impossible(rank, no);
+    };
+    return to;
+  }
+
+  void answer(Rank rank) {
+    for (auto const& then : std::exchange(questions_[static_cast<std::size_t>(rank)].waiting, {})) then();
+  }
+
+  asio::io_context& io_;
+  Host host_;
+  std::vector<Question> questions_;                                        // [rank]
+};
+
+}  // namespace chorale::detail

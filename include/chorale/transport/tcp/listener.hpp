@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/address.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/fork_guard.hpp>
+#include <chorale/transport/tcp/handshake_session.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/wire/handshake.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace chorale::detail {
+
+/// Lets through one line per source and 10 s.
+class LogLimiter {
+ public:
+  bool allows(std::string const& source) {
+    auto const now = std::chrono::steady_clock::now();
+    if (last_.size() >= most) last_.clear();
+    auto const [entry, fresh] = last_.try_emplace(source, now);
+    if (!fresh && now - entry->second < std::chrono::seconds{10}) return false;
+    entry->second = now;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t most = 256;                                 // sources; then all may speak again
+
+  std::map<std::string, std::chrono::steady_clock::time_point> last_;
+};
+
+/// Where a rank listens, and those who have connected but are nobody yet.
+///
+/// keeps   at most 64 who are nobody: then the one that is here for the longest has to go. It never waits for anyone,
+///         and what they send changes nothing but their own state, before they have proved that they are of the job
+class TcpListener {
+ public:
+  using Socket   = asio::ip::tcp::socket;
+  using Endpoint = asio::ip::tcp::endpoint;
+
+  struct Host {
+    wire::Identity identity;
+    std::optional<Secret> secret;
+    Limits limits;
+    std::function<std::optional<wire::Refusal>(wire::Identity const&, Endpoint const&)> judge;
+    std::function<void(Rank, std::function<void()>)> doubt{};              // see TcpDoubt::ask(); none: nobody is asked
+    std::function<void(wire::Identity const&, Connected)> admit;
+    std::function<void(std::string const&)> log;
+    std::function<void(int)> starved;                                      // of descriptors; called with the errno
+  };
+
+  /// throws  BadArgument when the address cannot be listened on, or strangers could reach it and there is no secret
+  TcpListener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
+      : acceptor_{io}, pause_{io} {
+    auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
+    auto error     = boost::system::error_code{};
+    auto found     = asio::ip::tcp::resolver{io}.resolve(address.host, std::to_string(address.port),
+                                                         asio::ip::tcp::resolver::passive, error);
+    if (error || found.empty()) throw BadArgument{who + ": " + error.message() + ".", "an address of this host."};
+    auto const at = found.begin()->endpoint();
+    expect_safe(at.address(), has_secret, insecure_network);
+    if (acceptor_.open(at.protocol(), error)) throw_no_socket(error.value());
+    acceptor_.set_option(asio::socket_base::reuse_address{true}, error);
+    if (!error) acceptor_.bind(at, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error)
+      throw BadArgument{who + ": " + error.message() + ".",
+                        "an address of this host, with a port that no other program or rank uses."};
+    ForkedSockets::add(acceptor_.native_handle());
+  }
+
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+  void start(Host host) {
+    host_ = std::move(host);
+    accept();
+  }
+
+ private:
+  using Guest = Shaking<wire::Acceptor>;
+
+  static constexpr std::size_t most_guests = 64;
+
+  void accept() {
+    acceptor_.async_accept([this](auto error, Socket socket) {
+      if (error == asio::error::operation_aborted) return;
+      if (!error) return welcome(std::move(socket)), accept();
+      if (error.value() != EMFILE && error.value() != ENFILE) return accept();   // it was gone before we came to it
+      make_room(error.value());
+    });
+  }
+
+  /// There is no descriptor left. Perhaps a guest that is here has the last one by right, and is soon done; after a
+  /// while the oldest has to go.
+  void make_room(int error) {
+    auto const oldest = guests_.empty() ? nullptr : guests_.front();
+    if (!oldest && limiter_.allows("no descriptor")) host_.starved(error);
+    pause_.expires_after(std::chrono::milliseconds{100});
+    pause_.async_wait([this, oldest](auto stopped) {
+      if (stopped) return;
+      if (oldest && !guests_.empty() && guests_.front() == oldest) dismiss(oldest);
+      accept();
+    });
+  }
+
+  void welcome(Socket socket) {
+    if (guests_.size() == most_guests) dismiss(guests_.front());
+    auto const* secret = host_.secret ? &*host_.secret : nullptr;
+    auto const guest   = std::make_shared<Guest>(
+        std::move(socket), wire::Acceptor{host_.identity, secret}, host_.limits,
+        [this](Guest& who, std::string const& broken) { on_change(who, broken); });
+    guests_.push_back(guest);
+    guest->start();
+  }
+
+  void on_change(Guest& guest, std::string const& broken) {
+    auto& side = guest.side();
+    if (side.state() == wire::Handshake::State::refused) return turn_away(guest, broken);
+    if (broken.empty() && side.state() == wire::Handshake::State::asking) {
+      if (auto no = host_.judge(side.peer(), guest.remote())) {
+        side.refuse(no->fault, no->reason);
+        if (side.peer().incarnation != wire::only_asks) say(guest, side.reason());
+        guest.finish(wire::End::acceptor);
+      } else {
+        auto const peer = side.peer();
+        side.accept();
+        host_.admit(peer, guest.finish(wire::End::acceptor));
+      }
+    } else {
+      say(guest, broken);
+    }
+    dismiss(guest.shared_from_this());
+  }
+
+  /// A guest that claims to be a rank is told that it was refused only when that rank has been asked: when it is that
+  /// rank, its process ends with the refusal, and could not be asked any more.
+  ///
+  /// broken  not empty: there is no time left to wait for the answer
+  void turn_away(Guest& guest, std::string const& broken) {
+    auto const claimed = guest.side().claimed();
+    auto const show_out = [this, who = guest.weak_from_this()] {
+      auto const here = who.lock();
+      if (!here) return;
+      here->tell_refusal();
+      dismiss(here);
+    };
+    if (!broken.empty()) return show_out();
+    say(guest, guest.side().reason());
+    if (claimed && host_.doubt) host_.doubt(*claimed, show_out);
+    else show_out();
+  }
+
+  void say(Guest const& guest, std::string const& reason) {
+    if (limiter_.allows(guest.remote().address().to_string()))
+      host_.log("a connection from " + text(guest.remote()) + " was refused: " + reason);
+  }
+
+  void dismiss(std::shared_ptr<Guest> const& guest) {
+    auto const kept = guest;                                               // also when it is a member of the list
+    guests_.remove(kept);
+    kept->close();
+  }
+
+  asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  Host host_;
+  LogLimiter limiter_;
+  std::list<std::shared_ptr<Guest>> guests_;                               // the oldest first
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/host.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/abort_consensus.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/control_connection.hpp>
+#include <chorale/transport/tcp/failure_detector.hpp>
+#include <chorale/transport/tcp/mesh_builder.hpp>
+#include <chorale/transport/tcp/peer_loss.hpp>
+#include <chorale/transport/tcp/position_check.hpp>
+#include <chorale/transport/tcp/thread_shared_state.hpp>
+#include <chorale/transport/wire/control_messages.hpp>
+#include <chorale/transport/wire/plan_message.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// What a rank says to the others and hears from them over their control connections: plans, heartbeats, causes.
+///
+///   rank 2 sees that rank 3 is gone ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all that live
+///   have sent theirs, at most 200 ms, and takes the least: the verdict
+///
+/// Where failures are apart, and all ranks have been there, each loss concerns two ranks only: see TcpPartings.
+///
+/// keeps   on one thread, that of the io_context
+class TcpConference {
+ public:
+  struct Host {
+    std::function<void(Rank)> agreed;                                      // its plan is ours
+    std::function<bool(Rank)> may_return;                                  // its connection is gone; true: not a loss
+    std::function<void(Loss)> settled;                                     // the verdict, once or more often
+    std::function<void(std::string const&)> say;
+  };
+
+  TcpConference(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
+      : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
+        cause_{setup.me(), setup.size()},
+        watch_{setup.limits, setup.failures, setup.me(), setup.size(), Clock::now()},
+        positions_{standing, setup.me(), setup.size(), positions_host()},
+        partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
+
+  void start() { tick(); }
+
+  bool has_cause() const { return cause_.begun(); }
+
+  /// All ranks have been there: now failures may be apart.
+  void joined() { apart_ = setup_.failures == Failures::apart; }
+
+  /// incarnation   of that rank
+  void add(Rank rank, std::uint32_t incarnation, Connected with) {
+    auto host  = ControlLink::Host{};
+    host.heard = [this, rank](wire::Header const& head, ConstBytes payload) { hear(rank, head, payload); };
+    host.lost  = [this, rank](LinkFault const& fault) { lose(rank, fault); };
+    auto& m    = member(rank);
+    if (m.link) m.link->close();
+    auto const ends = Ends{setup_.me(), rank, incarnation, with.minor};
+    m = {std::make_shared<ControlLink>(std::move(with), ends,
+                                       setup_.identity.incarnation, std::move(host)),
+         false};
+    watch_.begin(rank, Clock::now());
+    m.link->start();
+    m.link->send(wire::FrameType::plan, 0, wire::PlanPayload{setup_.plan}.write());
+    beat(*m.link);
+    if (cause_.begun()) send_cause(*m.link);
+  }
+
+  /// The working thread could not use its connection to that rank.
+  ///
+  /// fate    see TcpPartings
+  void suspect(Rank rank, LinkFault const& fault, Fate fate) {
+    if (apart_) return partings_.suspect(rank, fault, fate);
+    if (fault.fault != Fault::peer_lost) return detect(rank, fault.fault, fault.reason);
+    if (!member(rank).link) return detect_lost(rank, fault);
+    after(evidence_timer_, for_evidence, [this, rank, fault] { detect_lost(rank, fault); });
+  }
+
+  /// The first fault that this rank saw is what it tells the others; those after it came of it.
+  void detect(Rank rank, Fault fault, std::string const& reason) {
+    if (cause_.begun() && is_for_all(cause_.of(setup_.me()).fault) && !member(rank).link) {
+      cause_.expect_nothing_of(rank);                                      // another one that does not fit
+      return settle_if_complete();
+    }
+    if (cause_.begun() || standing_.settled()) return;
+    if (apart_ && rank != setup_.me()) return partings_.part(rank, fault, reason);
+    my_fault_ = rank == setup_.me();
+    cause_.hear(setup_.me(), FirstCause::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
+    spread();
+  }
+
+  /// waits   until all others say it, too
+  void say_goodbye(bool waits = false) {
+    if (cause_.begun() || std::exchange(said_goodbye_, true)) return;
+    auto const farewell = positions_.farewell().write();
+    to_all([&](ControlLink& link) { link.send(wire::FrameType::goodbye, waits ? waits_flag : 0, farewell); });
+  }
+
+  /// The working thread calls no more operations, and waits until no rank does.
+  void close() {
+    say_goodbye(true);
+    positions_.end();
+  }
+
+  bool has_sent_all() const {
+    for (auto const& m : members_)
+      if (m.link && !m.link->is_idle()) return false;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // what this rank does: see docs/55-wire.md
+  static constexpr int ticks_per_beat      = 4;
+  static constexpr auto for_aborts         = std::chrono::milliseconds{200};
+  static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end
+
+  static inline std::string const has_ended = "it had ended and left the group";
+
+  struct Member {
+    std::shared_ptr<ControlLink> link;                                     // none: not there yet, or gone
+    bool left = false;                                                     // it said goodbye
+  };
+
+  Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+
+  template <class F>
+  void to_all(F f) {
+    for (auto& m : members_)
+      if (m.link) f(*m.link);
+  }
+
+  /// Its connection is of no use any more, perhaps because it ended as it should.
+  void detect_lost(Rank rank, LinkFault const& fault) {
+    auto const another = positions_.left_in_another(rank);
+    if (another) detect(rank, another->fault, another->reason);
+    else detect(rank, fault.fault, member(rank).left ? has_ended : fault.reason);
+  }
+
+  TcpPositions::Host positions_host() {
+    auto host    = TcpPositions::Host{};
+    host.differs = [this](Rank rank, LinkFault const& fault) { detect(rank, fault.fault, fault.reason); };
+    host.tell    = [this](Rank rank, Announced const& at) {
+      if (auto& link = member(rank).link) link->send(wire::FrameType::position, 0, {}, at);
+    };
+    return host;
+  }
+
+  TcpPartings::Host partings_host() {
+    auto host   = TcpPartings::Host{};
+    host.forget = [this](Rank rank) { watch_.end(rank); };
+    host.hears  = [this](Rank rank) { return member(rank).link != nullptr; };
+    host.name   = [this](Rank rank) { return host_of(rank); };
+    host.tell   = [this](Rank rank, Loss const& loss) {
+      if (auto& link = member(rank).link) send_abort(*link, loss);
+    };
+    return host;
+  }
+
+  template <class F>
+  static void after(asio::steady_timer& timer, std::chrono::nanoseconds duration, F f) {
+    timer.expires_after(duration);
+    timer.async_wait([f = std::move(f)](auto stopped) {
+      if (!stopped) f();
+    });
+  }
+
+  std::string host_of(Rank rank) const {
+    if (rank == setup_.me()) return name_;
+    return watch_.host(rank).empty() ? setup_.addresses[static_cast<std::size_t>(rank)].text() : watch_.host(rank);
+  }
+
+  void tick() {
+    auto const looks = standing_.looks.load(std::memory_order_relaxed);
+    waits_           = std::exchange(looks_, looks) != looks || standing_.sleeps.load(std::memory_order_relaxed);
+    if (ticks_++ % ticks_per_beat == 0) {
+      auto const polls = standing_.polls.load(std::memory_order_relaxed);
+      polled_          = std::exchange(polls_, polls) != polls || standing_.rests.load(std::memory_order_relaxed);
+      to_all([this](ControlLink& link) {
+        if (link.is_idle()) beat(link);
+      });
+    }
+    look_around();
+    if (!apart_) positions_.look(position());
+    after(tick_timer_, watch_.tick(ticks_per_beat), [this] { tick(); });
+  }
+
+  void look_around() {
+    auto const awaited = standing_.waits_for.load(std::memory_order_relaxed);
+    auto at            = position();
+    if (apart_) at.moved = standing_.moved_with(awaited);
+    auto const look = [&] { return watch_.check(at, awaited, Clock::now(), host_.say); };
+    for (auto found = look(); found; found = apart_ ? look() : std::nullopt)
+      detect(found->rank, Fault::peer_stalled, found->reason);
+  }
+
+  RankProgress position() const {
+    return {standing_.step.load(std::memory_order_relaxed), standing_.sequence.load(std::memory_order_relaxed),
+            standing_.moved.load(std::memory_order_relaxed), waits_, polled_};
+  }
+
+  std::uint8_t flags() const {
+    return static_cast<std::uint8_t>((waits_ ? waits_flag : 0) | (polled_ ? polls_flag : 0));
+  }
+
+  void beat(ControlLink& link) {
+    auto const at   = position();
+    auto bytes      = std::array<std::byte, wire::HeartbeatPayload::max_bytes>{};
+    auto const size = wire::HeartbeatPayload{at.sequence, at.step, at.moved, name_}.write(bytes);
+    link.send(wire::FrameType::heartbeat, flags(), ConstBytes{bytes}.first(size));
+  }
+
+  void hear(Rank rank, wire::Header const& head, ConstBytes payload) {
+    watch_.heard(rank, Clock::now());
+    switch (head.type) {
+      case wire::FrameType::heartbeat:
+        if (auto beat = wire::HeartbeatPayload::parse(payload))
+          watch_.heard(rank, {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0,
+                              (head.flags & polls_flag) != 0}, std::move(beat->host), Clock::now());
+        break;
+      case wire::FrameType::plan: return compare_plans(rank, payload);
+      case wire::FrameType::abort:
+        if (auto abort = wire::AbortPayload::parse(payload)) hear_cause(rank, std::move(abort->loss));
+        break;
+      case wire::FrameType::goodbye:
+        member(rank).left = true;
+        if (apart_) return partings_.end(rank, has_ended);
+        watch_.end(rank);
+        if ((head.flags & waits_flag) == 0) cause_.expect_nothing_of(rank);
+        positions_.hear_goodbye(rank, payload);
+        return settle_if_complete();
+      case wire::FrameType::position:
+        if (!apart_) positions_.hear(rank, head);
+        break;
+      case wire::FrameType::data: break;                                   // not here; it changes nothing
+    }
+  }
+
+  void lose(Rank rank, LinkFault const& fault) {
+    auto& m = member(rank);
+    m.link  = nullptr;
+    watch_.end(rank);
+    if (!cause_.begun() && host_.may_return(rank)) return;
+    if (apart_ && fault.fault == Fault::peer_lost) return partings_.end(rank, m.left ? has_ended : fault.reason);
+    cause_.expect_nothing_of(rank);
+    if (!m.left) detect(rank, fault.fault, fault.reason);
+    settle_if_complete();
+  }
+
+  void compare_plans(Rank rank, ConstBytes payload) {
+    auto const theirs = wire::PlanPayload::parse(payload).value_or(wire::PlanPayload{}).lines;
+    if (theirs == setup_.plan) return host_.agreed(rank);
+    detect(rank, Fault::model_mismatch,
+           "rank " + std::to_string(rank) + ": " + wire::first_difference(setup_.plan, theirs) + " of rank " +
+               std::to_string(setup_.me()));
+  }
+
+  void hear_cause(Rank from, Loss loss) {
+    if (apart_) return partings_.hear(from, loss);
+    auto const news = !cause_.begun();
+    cause_.hear(from, loss);
+    if (!news) return settle_if_complete();
+    cause_.hear(setup_.me(), std::move(loss));
+    spread();
+  }
+
+  void spread() {
+    auto const& cause  = cause_.of(setup_.me());
+    auto const for_all = is_for_all(cause.fault);
+    for (Rank rank = 0; rank < setup_.size(); ++rank)
+      if (rank != setup_.me() && (apart_ || (!member(rank).link && (!for_all || never_joins(rank, cause)))))
+        cause_.expect_nothing_of(rank);
+    to_all([this](ControlLink& link) { send_cause(link); });
+    after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
+    settle_if_complete();
+  }
+
+  /// True if the rank that the cause names cannot even connect. One with another model does, and waits for this rank to
+  /// tell it so.
+  static bool never_joins(Rank rank, Loss const& cause) {
+    return rank == cause.rank && cause.fault != Fault::model_mismatch;
+  }
+
+  /// True if no restart helps, so that also ranks that are still to join should hear of it.
+  static bool is_for_all(Fault f) {
+    return f == Fault::model_mismatch || f == Fault::world_mismatch || f == Fault::version_mismatch ||
+           f == Fault::not_authentic;
+  }
+
+  void send_cause(ControlLink& link) {
+    if (cause_.has(setup_.me())) send_abort(link, cause_.of(setup_.me()));
+  }
+
+  static void send_abort(ControlLink& link, Loss const& loss) {
+    auto bytes      = std::array<std::byte, wire::AbortPayload::max_bytes>{};
+    auto const size = wire::AbortPayload{loss}.write(bytes);
+    link.send(wire::FrameType::abort, 0, ConstBytes{bytes}.first(size));
+  }
+
+  void settle_if_complete() {
+    if (cause_.complete()) settle(cause_.least());
+  }
+
+  bool is_about_me(Loss const& loss) const {
+    return loss.rank == setup_.me() && (loss.fault == Fault::peer_stalled || loss.fault == Fault::peer_lost);
+  }
+
+  void settle(Loss loss) {
+    if (is_about_me(loss) && !my_fault_) {
+      loss.fault  = Fault::evicted;
+      loss.reason = "the others went on without it: " + loss.reason;
+    }
+    host_.settled(std::move(loss));
+  }
+
+  TcpSetup const& setup_;
+  TcpStanding& standing_;
+  Host host_;
+  std::vector<Member> members_;                                            // [rank]
+  FirstCause cause_;
+  TcpWatch watch_;
+  TcpPositions positions_;
+  TcpPartings partings_;
+  asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
+  std::string name_ = host_name().substr(0, wire::max_host_bytes);
+  std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
+  bool apart_ = false;                                                     // of failures, once all ranks were there
+  bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank itself said so
+  bool said_goodbye_ = false;
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/address.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/connector.hpp>
+#include <chorale/transport/tcp/identity_probe.hpp>
+#include <chorale/transport/tcp/listener.hpp>
+#include <chorale/transport/tcp/socket.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/topology.hpp>
+#include <chorale/transport/wire/handshake.hpp>
+
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Lets the one who connects the ranks of this process wait for all of them, or for the first that cannot join.
+class Arrivals {
+ public:
+  explicit Arrivals(int ranks) : missing_{ranks} {}
+
+  void one_more() {
+    auto const lock = std::scoped_lock{mutex_};
+    --missing_;
+    changed_.notify_all();
+  }
+  void fail() {
+    auto const lock = std::scoped_lock{mutex_};
+    failed_         = true;
+    changed_.notify_all();
+  }
+
+  void wait() {
+    auto lock = std::unique_lock{mutex_};
+    changed_.wait(lock, [&] { return missing_ == 0 || failed_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int missing_;
+  bool failed_ = false;
+};
+
+/// What a rank is told about its job, and how it is to behave in it.
+struct TcpSetup {
+  std::vector<TcpAddress> addresses;                                       // [rank]
+  wire::Identity identity;                                                 // of this rank; the plan is compared later
+  std::vector<std::string> plan;                                           // at most wire::max_plan_bytes
+  std::optional<Secret> secret;
+  bool sealed = false;                                                     // frames are; then there is a secret
+  Limits limits;
+  Failures failures = Failures::together;
+  Links links;
+  std::chrono::nanoseconds report_every{};                                 // while ranks are missing
+  std::function<void(std::string const&)> log;
+  std::shared_ptr<Arrivals> arrivals;
+
+  Rank me() const { return identity.rank; }
+  int  size() const { return identity.world; }
+};
+
+/// The data connection to another rank; not open where the two have none.
+struct DataLine {
+  Descriptor socket{};
+  std::optional<wire::EndKey> key{};
+  std::uint8_t minor = wire::version.minor;
+};
+
+/// Connects a rank with all others on channel 0, for control, and when the plans agree, with those that it has a link
+/// with on channel 1, for data. Ranks that seal their frames call on channels 2 and 3.
+///
+///   rank 0 ◀──── rank 1 ◀──── rank 2          a rank calls all that are below it, and is called by all above it
+///      ▲                        │
+///      └────────────────────────┘
+///
+/// keeps   on one thread, that of the io_context; what it tells is told there. After all ranks are there it goes on
+///         listening, only to refuse
+class TcpJoin {
+ public:
+  using Socket = asio::ip::tcp::socket;
+
+  struct Host {
+    std::function<void(Rank, std::uint32_t, Connected)> control;           // channel 0 to that rank; its incarnation
+    std::function<void()> complete;                                        // all channels are
+    std::function<void(Rank, Fault, std::string const&)> impossible;       // a part of a sentence
+    std::function<void(int)> starved;                                      // of descriptors; the errno
+  };
+
+  TcpJoin(asio::io_context& io, TcpListener& listener, TcpSetup const& setup, Host host)
+      : io_{io}, listener_{listener}, setup_{setup}, host_{std::move(host)},
+        members_(static_cast<std::size_t>(setup.size())), doubt_{io, setup.size(), doubt_host()} {
+    for (Rank rank = 0; rank < setup.size(); ++rank)
+      member(rank).linked = setup.links.connects(setup.me(), rank, setup.size());
+  }
+
+  void start() {
+    auto to = TcpListener::Host{};
+    to.identity = setup_.identity;
+    to.secret   = setup_.secret;
+    to.limits   = setup_.limits;
+    to.log      = [this](std::string const& line) { setup_.log(name(setup_.me()) + ": " + line); };
+    to.judge    = [this](auto const& who, auto const& from) { return judge(who, from); };
+    to.doubt    = [this](Rank claimed, std::function<void()> then) { doubt_.ask(claimed, std::move(then)); };
+    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
+    to.starved  = [this](int error) { host_.starved(error); };
+    listener_.start(std::move(to));
+    for (Rank rank = 0; rank < setup_.me(); ++rank) dial(rank, control);
+    finish_if_complete();
+  }
+
+  /// The plans of this rank and of that one are the same.
+  void plans_agree(Rank rank) {
+    member(rank).agrees = true;
+    if (!member(rank).linked) return finish_if_complete();
+    if (rank < setup_.me()) dial(rank, data);
+  }
+
+  /// The control connection of this rank is gone: it has to come again.
+  void forget(Rank rank) {
+    member(rank).agrees = false;
+    for (auto& channel : member(rank).channels) {
+      if (channel.dial) channel.dial->stop();
+      channel.here   = false;
+      channel.line   = std::nullopt;
+    }
+    if (rank < setup_.me()) dial(rank, control);
+  }
+
+  bool complete() const { return complete_; }
+
+  /// "1 of 4: rank 3 (10.0.0.7:2222): Connection refused"
+  std::string missing() const {
+    auto s = std::string{};
+    int  n = 0;
+    for (Rank rank = 0; rank < setup_.size(); ++rank) {
+      if (is_here(rank)) continue;
+      s += (n++ == 0 ? "" : ", ") + name(rank) + " (" + address(rank) + "): " + problem(rank);
+    }
+    return std::to_string(n) + " of " + std::to_string(setup_.size()) + ": " + s;
+  }
+  Rank first_missing() const {
+    Rank rank = 0;
+    while (rank < setup_.size() && is_here(rank)) ++rank;
+    return rank;
+  }
+
+  /// The sockets of channel 1, of all ranks that have one. Only once it is complete.
+  std::vector<DataLine> take_data() {
+    auto lines = std::vector<DataLine>{};
+    for (auto& m : members_) {
+      auto& line = m.channels[data].line;
+      lines.push_back(line ? DataLine{Descriptor{line->socket.release()}, line->key, line->minor} : DataLine{});
+      line.reset();
+    }
+    return lines;
+  }
+
+  std::string address(Rank rank) const { return setup_.addresses[static_cast<std::size_t>(rank)].text(); }
+
+ private:
+  static constexpr std::size_t control = 0, data = 1, kinds = 2;
+
+  struct Channel {
+    bool here = false;
+    asio::ip::tcp::endpoint from{};
+    std::optional<Connected> line{};                                       // of data, until it is taken
+    std::unique_ptr<TcpDial> dial{};
+  };
+  struct Member {
+    std::array<Channel, kinds> channels{};
+    bool linked = false, agrees = false;                                   // for data; on the plan
+  };
+
+  static std::string name(Rank rank) { return "rank " + std::to_string(rank); }
+
+  Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+  bool is_here(Rank rank) const {
+    auto const& m = members_[static_cast<std::size_t>(rank)];
+    return rank == setup_.me() || (m.channels[control].here && (m.linked ? m.channels[data].here : m.agrees));
+  }
+  std::string problem(Rank rank) const {
+    auto const& [channels, linked, agrees] = members_[static_cast<std::size_t>(rank)];
+    if (channels[control].here && !linked) return "has not sent its plan";
+    auto const& dial     = channels[channels[control].here ? data : control].dial;
+    if (rank > setup_.me()) return channels[control].here ? "has called only once" : "has not called";
+    return dial && !dial->problem().empty() ? dial->problem() : "has not answered";
+  }
+
+  void dial(Rank rank, std::size_t channel) {
+    auto& dial = member(rank).channels[channel].dial;
+    if (!dial) dial = std::make_unique<TcpDial>(io_, call_to(rank, channel));
+    dial->start();
+  }
+
+  TcpDial::Host call_to(Rank rank, std::size_t channel) {
+    auto to     = TcpDial::Host{};
+    to.identity = setup_.identity;
+    to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
+    to.peer     = rank;
+    to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
+    to.secret   = setup_.secret;
+    to.limits   = setup_.limits;
+    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
+    to.refused  = [this, rank](wire::Refusal const& refusal) {
+      host_.impossible(rank, refusal.fault, refusal.reason);
+    };
+    to.starved  = [this](int error) { host_.starved(error); };
+    return to;
+  }
+
+  TcpDoubt::Host doubt_host() {
+    auto host        = TcpDoubt::Host{};
+    host.call_to     = [this](Rank rank) { return call_to(rank, control); };
+    host.is_expected = [this](Rank rank) {
+      return !complete_ && rank > setup_.me() && !member(rank).channels[control].here;
+    };
+    host.impossible  = [this](Rank rank, wire::Refusal const& no) { host_.impossible(rank, no.fault, no.reason); };
+    return host;
+  }
+
+  /// Why one who has proved to be of the job cannot have the place that it asks for; nothing when it can.
+  std::optional<wire::Refusal> judge(wire::Identity const& who, asio::ip::tcp::endpoint const& from) {
+    auto const them = name(who.rank), me = name(setup_.me());
+    auto const ours = setup_.identity.incarnation;
+    auto const both = them + " is of incarnation " + std::to_string(who.incarnation) + ", and " + me + " of " +
+                      std::to_string(ours);
+    if (who.incarnation < ours) return wire::Refusal{Fault::evicted, both};
+    if (who.incarnation > ours) return wire::Refusal{Fault::join_timeout, both};
+    if (who.channel < 2 * kinds && (who.channel >= kinds) != setup_.sealed)
+      return wire::Refusal{Fault::world_mismatch, (setup_.sealed ? me : them) + " seals its frames, and " +
+                                                      (setup_.sealed ? them : me) + " does not"};
+    if (who.channel >= 2 * kinds || who.rank < setup_.me())
+      return wire::Refusal{Fault::world_mismatch, them + " does not call " + me + " on channel " +
+                                                      std::to_string(who.channel)};
+    if (who.channel % kinds == data && !member(who.rank).linked)
+      return wire::Refusal{Fault::world_mismatch, them + " calls " + me + " for data, and they have no link"};
+    auto& channel = member(who.rank).channels[who.channel % kinds];
+    if (!channel.here || (!complete_ && channel.line && has_ended(channel.line->socket))) return std::nullopt;
+    return wire::Refusal{Fault::duplicate_rank, "two processes claim to be " + them + ": the first called " + me +
+                                                    " from " + text(channel.from) + ", the second from " + text(from)};
+  }
+
+  static bool has_ended(Socket& socket) {
+    auto byte    = std::byte{};
+    auto const n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+  }
+
+  void admit(wire::Identity const& who, Connected with) {
+    auto& channel = member(who.rank).channels[who.channel % kinds];
+    channel.here  = true;
+    channel.from  = with.remote;
+    if (!setup_.sealed) with.key.reset();
+    if (who.channel % kinds == control) {
+      auto& old = member(who.rank).channels[data];                         // came after an earlier control connection
+      old.here  = false;
+      old.line.reset();
+      host_.control(who.rank, who.incarnation, std::move(with));
+    } else {
+      channel.line = std::move(with);
+    }
+    finish_if_complete();
+  }
+
+  void finish_if_complete() {
+    if (complete_ || first_missing() != setup_.size()) return;
+    complete_ = true;
+    host_.complete();
+  }
+
+  asio::io_context& io_;
+  TcpListener& listener_;
+  TcpSetup const& setup_;
+  Host host_;
+  std::vector<Member> members_;                                            // [rank]
+  TcpDoubt doubt_;                                                         // about those that are refused
+  bool complete_ = false;
+};
+
+}  // namespace chorale::detail

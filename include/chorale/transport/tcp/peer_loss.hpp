@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/abort_consensus.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/mesh_builder.hpp>
+#include <chorale/transport/tcp/thread_shared_state.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// How a rank loses others one by one, where failures are apart. See TcpConference, which does it for all at once.
+///
+///   here ──its connections end──▶ ended ──all that it had sent is received, or after Limits::dead──▶ lost
+///     └───────────silent, stuck, damaged, or it said that it cannot go on──────────────────────────────▲
+///
+/// keeps   on one thread, that of the io_context. Only the lost rank is told, so that it does not wait in vain when it
+///         lives; each of the two ranks then throws a PeerLost that names the other
+class TcpPartings {
+ public:
+  struct Host {
+    std::function<void(Rank)> forget;                                      // it is not to be watched any more
+    std::function<void(Rank, Loss const&)> tell;
+    std::function<bool(Rank)> hears;                                       // there is a way to tell
+    std::function<std::string(Rank)> name;                                 // of its host
+  };
+
+  TcpPartings(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
+      : io_{io}, setup_{setup}, standing_{standing}, host_{std::move(host)},
+        drained_(static_cast<std::size_t>(setup.size())) {}
+
+  /// Nothing more is to come from that rank.
+  void end(Rank rank, std::string const& reason) {
+    settle(rank, drained_[static_cast<std::size_t>(rank)] ? Fate::lost : Fate::ended, Fault::peer_lost, reason);
+  }
+
+  /// This rank has nothing more to do with that one.
+  void part(Rank rank, Fault fault, std::string const& reason) {
+    if (standing_.fate(rank) == Fate::lost) return;
+    auto const known = standing_.fate(rank) == Fate::ended;
+    settle(rank, Fate::lost, fault, reason);
+    if (!known) host_.tell(rank, FirstCause::as_sent(standing_.loss_of(rank)));
+  }
+
+  /// The working thread could not use its connection to that rank.
+  ///
+  /// fate    ended: what that rank had sent may still be there
+  void suspect(Rank rank, LinkFault const& fault, Fate fate) {
+    auto const give_up = [this, rank, fault, fate] {
+      if (fate == Fate::ended) end(rank, fault.reason);
+      else part(rank, fault.fault, fault.reason);
+    };
+    if (fate == Fate::lost) drained_[static_cast<std::size_t>(rank)] = true;
+    if (fault.fault != Fault::peer_lost || !host_.hears(rank) || standing_.fate(rank) != Fate::here) give_up();
+    else later(for_evidence, give_up);
+  }
+
+  /// That rank says that it cannot go on, or not with this one.
+  void hear(Rank rank, Loss const& loss) {
+    auto const about_me = loss.rank == setup_.me() && loss.fault != Fault::collective_mismatch;
+    settle(rank, Fate::lost, about_me ? Fault::evicted : loss.fault,
+           about_me ? "it went on without rank " + std::to_string(setup_.me()) + ": " + loss.reason : loss.reason);
+  }
+
+ private:
+  static constexpr auto for_evidence = std::chrono::milliseconds{50};      // what that rank says, or its end
+
+  void settle(Rank rank, Fate fate, Fault fault, std::string const& reason) {
+    host_.forget(rank);
+    standing_.decide(rank, fate, standing_.loss(fault, rank, host_.name(rank), reason));
+    if (fate == Fate::ended) later(setup_.limits.dead, [this, rank] { standing_.decide(rank, Fate::lost, {}); });
+  }
+
+  template <class F>
+  void later(std::chrono::nanoseconds duration, F f) {
+    auto const timer = std::make_shared<asio::steady_timer>(io_, duration);
+    timer->async_wait([timer, f = std::move(f)](auto stopped) {
+      if (!stopped) f();
+    });
+  }
+
+  asio::io_context& io_;
+  TcpSetup const& setup_;
+  TcpStanding& standing_;
+  Host host_;
+  std::vector<bool> drained_;                                              // [rank]: all that it had sent is received
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/tcp/send_queue.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The messages from one peer that a rank waits for, at most 1024.
+///
+/// keeps   memory for 64; for more it is allocated when they are first wanted, and kept
+/// order   of those with one tag, the one that was wanted first is filled first
+class WantedList {
+ public:
+  static constexpr int none = -1;
+
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == most; }
+  int places() const { return static_cast<int>(places_.size()); }
+
+  Wanted&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
+  Wanted const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
+
+  /// Only when it is not full.
+  int post(Announced const& announced, Tag tag, Bytes into) {
+    auto const place = free_place();
+    auto& wanted     = (*this)[place];
+    wanted = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
+    word(place) |= bit(place);
+    ++count_;
+    return place;
+  }
+  void finish(int place) {
+    word(place) &= ~bit(place);
+    --count_;
+  }
+
+  /// What had this turn in this place is complete.
+  bool is_over(int place, std::uint64_t turn) const {
+    return (*this)[place].turn != turn || (posted_[static_cast<std::size_t>(place) / 64] & bit(place)) == 0;
+  }
+
+  int oldest(Tag tag) const {
+    auto found = none;
+    for (std::size_t w = 0; w < posted_.size(); ++w)
+      for (auto rest = posted_[w]; rest != 0; rest &= rest - 1) {
+        auto const place = static_cast<int>(64 * w) + std::countr_zero(rest);
+        if ((*this)[place].tag == tag && (found == none || (*this)[place].order < (*this)[found].order)) found = place;
+      }
+    return found;
+  }
+
+ private:
+  static constexpr int most = 1'024;
+
+  static std::uint64_t bit(int place) { return std::uint64_t{1} << place % 64; }
+  std::uint64_t& word(int place) { return posted_[static_cast<std::size_t>(place) / 64]; }
+
+  int free_place() {
+    for (std::size_t w = 0; w < posted_.size(); ++w)
+      if (~posted_[w] != 0) return static_cast<int>(64 * w) + std::countr_one(posted_[w]);
+    posted_.push_back(0);
+    places_.resize(64 * posted_.size());
+    return static_cast<int>(64 * (posted_.size() - 1));
+  }
+
+  std::vector<Wanted> places_ = std::vector<Wanted>(64);
+  std::vector<std::uint64_t> posted_ = {0};                                // a bit for each place
+  std::uint64_t orders_ = 0;                                               // all posts so far
+  int count_ = 0;
+};
+
+/// Messages that came while others were waited for, so that those could overtake them.
+///
+/// keeps   at most 64 MiB, of peers that have passed the handshake
+class AsideList {
+ public:
+  static constexpr std::size_t most = 64 << 20;                            // bytes
+
+  bool has_room_for(std::size_t bytes) const { return bytes_ + bytes <= most; }
+
+  /// The last message, which is still coming, grows by these bytes.
+  Bytes grow(std::size_t bytes) {
+    auto& last = messages_.back().bytes;
+    last.resize(last.size() + bytes);
+    bytes_ += bytes;
+    return Bytes{last}.last(bytes);
+  }
+  Bytes last(std::size_t bytes) { return Bytes{messages_.back().bytes}.last(bytes); }
+
+  void begin(wire::Header const& head) { messages_.push_back({head, {}, false}); }
+  void end() { messages_.back().whole = true; }
+
+  /// The next message with this tag is the last one, which is still coming.
+  bool is_coming(Tag tag) const {
+    for (auto const& message : messages_)
+      if (message.head.tag == tag) return !message.whole;
+    return false;
+  }
+
+  /// The last message, which goes on to memory of its own.
+  std::vector<std::byte> take_last() {
+    auto bytes = std::move(messages_.back().bytes);
+    bytes_ -= bytes.size();
+    messages_.pop_back();
+    return bytes;
+  }
+
+  /// Fills the wanted message with the oldest of its tag, if there is one; that must be whole.
+  ///
+  /// throws  LinkFault when it is another
+  bool give_to(Wanted& wanted, Ends ends) {
+    for (auto message = messages_.begin(); message != messages_.end(); ++message) {
+      if (message->head.tag != wanted.tag) continue;
+      expect_same(ends, wanted, message->head, message->bytes.size(), false);
+      if (!message->bytes.empty()) std::memcpy(wanted.left.data(), message->bytes.data(), message->bytes.size());
+      bytes_ -= message->bytes.size();
+      messages_.erase(message);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Message {
+    wire::Header head;                                                     // of its first frame
+    std::vector<std::byte> bytes;
+    bool whole;
+  };
+
+  std::deque<Message> messages_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace chorale::detail

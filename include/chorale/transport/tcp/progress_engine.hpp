@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/pending.hpp>
+#include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/owner_thread.hpp>
+#include <chorale/transport/tcp/control_thread.hpp>
+#include <chorale/transport/tcp/data_connection.hpp>
+#include <chorale/transport/tcp/receive_queue.hpp>
+#include <chorale/transport/tcp/self_connection.hpp>
+#include <chorale/transport/tcp/send_queue.hpp>
+#include <chorale/transport/tcp/thread_shared_state.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// What an operation with another rank is for.
+enum class Way { out, in };
+
+/// One rank's connections, as its working thread uses them.
+template <wire::Protection P>
+class TcpNode {
+ public:
+  TcpNode(TcpSetup setup, bool insecure_network, int ranks_here)
+      : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
+        spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
+        self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), standing_{setup.size(), setup.failures},
+        control_{std::move(setup), insecure_network, standing_} {
+    polled_.reserve(links_.size() + 1);
+  }
+
+  ~TcpNode() {
+    if (!standing_.settled()) say_goodbye();
+    control_.leave();
+    for (auto& link : links_) link.hang_up();
+  }
+  TcpNode(TcpNode const&)            = delete;
+  TcpNode& operator=(TcpNode const&) = delete;
+
+  std::uint16_t port() const { return control_.port(); }
+  void start(std::vector<TcpAddress> addresses) { control_.start(std::move(addresses)); }
+
+  /// throws  PeerLost, Disagreement, OutOfDescriptors
+  void throw_if_failed() { control_.throw_if_failed(); }
+
+  /// Only when all ranks are there.
+  void finish_start() {
+    auto lines = control_.take_lines();
+    for (Rank peer = 0; peer < size(); ++peer) {
+      auto& line = lines[static_cast<std::size_t>(peer)];
+      if (!line.socket.open()) continue;
+      link(peer).open({rank_, peer, incarnation_}, std::move(line));
+      linked_.push_back(peer);
+    }
+  }
+
+  /// A call by the thread that has this rank; what follows needs one, but for begin_step(), fail() and lost().
+  ///
+  /// throws  BadArgument when it is another thread's
+  auto use() {
+    return owner_.use(rank_, [this] { return is_idle(); });
+  }
+
+  Rank rank() const { return rank_; }
+  int  size() const { return static_cast<int>(links_.size()); }
+
+  void announce(Operation const& operation) {
+    check();
+    standing_.announce(operation);
+  }
+  void begin_step(std::uint64_t step) { standing_.step.store(step, std::memory_order_relaxed); }
+
+  void fail(std::string const& why) {
+    if (!standing_.settled()) control_.fail(why);
+  }
+
+  void check() const {
+    if (standing_.settled()) standing_.throw_verdict(rank_);
+  }
+
+  /// Also where failures are apart, and it is that rank that is lost.
+  void check(Rank peer, Way way) const {
+    check();
+    auto const fate = standing_.fate(peer);
+    if (fate == Fate::lost || (fate == Fate::ended && way == Way::out)) {
+      throw_loss(rank_, standing_.loss_of(peer));
+    }
+  }
+
+  /// Nothing can be received from that rank any more.
+  bool lost(Rank peer) const {
+    if (standing_.settled()) return true;
+    auto const& l   = links_[static_cast<std::size_t>(peer)];
+    auto const fate = standing_.fate(peer);
+    return fate == Fate::lost || (fate == Fate::ended && (l.in_broken || !l.inbox.has_more(l.socket.get())));
+  }
+
+  /// The number of the message for is_sent().
+  std::uint64_t send(Rank peer, Tag tag, ConstBytes out) {
+    auto const& announced = announced_.of(tag);
+    auto& l               = link_with(peer);
+    check(peer, Way::out);
+    wait_until(peer, Way::out, announced.sequence, [&] { return !l.outbox.full(); });
+    auto head        = wire::Header{};
+    head.incarnation = incarnation_;
+    head.from        = rank_;
+    head.to          = peer;
+    head.minor       = l.minor;
+    describe(head, announced);
+    head.tag = tag;
+    if (announced.sequence == 0) head.count = out.size();
+    auto const number = l.outbox.post(head, out);
+    flush(peer, l);
+    return number;
+  }
+
+  /// The place of the message for is_received().
+  int recv(Rank peer, Tag tag, Bytes in) {
+    auto const& announced = announced_.of(tag);
+    auto& l               = link_with(peer);
+    check(peer, Way::in);
+    wait_until(peer, Way::in, announced.sequence, [&] { return !l.inbox.full(); });
+    auto place = WantedList::none;
+    guarded(peer, l.in_broken, Fate::lost, [&] { place = l.inbox.post(announced, tag, in); });
+    if (place == WantedList::none) wait_until(peer, Way::in, 0, [] { return false; });   // for the loss
+    return place;
+  }
+
+  int send_to_self(Tag tag, ConstBytes out) {
+    check();
+    wait_until(rank_, Way::out, 0, [&] { return !self_.sends.full(); });
+    return self_.sends.post(announced_.of(tag), tag, {const_cast<std::byte*>(out.data()), out.size()});
+  }
+  int recv_from_self(Tag tag, Bytes in) {
+    check();
+    wait_until(rank_, Way::in, 0, [&] { return !self_.recvs.full(); });
+    return self_.recvs.post(announced_.of(tag), tag, in);
+  }
+
+  TcpOutbox<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
+  TcpInbox<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
+  ToSelf const&       self() const { return self_; }
+
+  /// Gives sockets what they take, and takes what they have; true when something moved.
+  bool progress() {
+    auto const before = moves_;
+    for (Rank const peer : linked_) {
+      auto& l = link(peer);
+      if (!l.outbox.empty()) flush(peer, l);
+      if (l.inbox.wants()) receive(peer, l);
+    }
+    if (!self_.recvs.empty()) guarded(rank_, self_broken_, Fate::lost, [&] { moves_ += self_.meet() ? 1 : 0; });
+    return moves_ != before;
+  }
+
+  /// One look: true when it is over, perhaps after some progress.
+  ///
+  /// operation   the number of the one that it is of; 0 for none
+  template <class Over>
+  bool look(Rank peer, Way way, std::uint64_t operation, Over over) {
+    check();
+    if (over()) return true;
+    check(peer, way);
+    if (standing_.failures == Failures::apart) standing_.add_poll();
+    else standing_.add_look(peer, operation);
+    progress();
+    return over();
+  }
+
+  /// operation   as in look()
+  /// throws  PeerLost, Disagreement
+  template <class Over>
+  void wait_until(Rank peer, Way way, std::uint64_t operation, Over over) {
+    auto patience = Patience{spins_};
+    for (check(); !over(); check()) {
+      check(peer, way);
+      standing_.add_look(peer, operation);
+      if (progress()) patience = Patience{spins_};
+      else if (patience.asleep()) sleep(standing_.sleeps, longest_sleep);
+      else patience.pause();
+    }
+  }
+
+  /// Says that this rank calls no more operations, and returns when all ranks have said so.
+  void close() {
+    check();
+    if (standing_.failures == Failures::apart || size() == 1) return;
+    for (Rank const peer : linked_) {
+      auto const& outbox = link(peer).outbox;
+      if (!outbox.empty()) wait_until(peer, Way::out, outbox.operation(), [&] { return outbox.empty(); });
+    }
+    say_goodbye();
+    control_.close();
+    wait_until((rank_ + 1) % size(), Way::in, 0, [&] { return standing_.closed(); });
+  }
+
+  /// Until something has moved since the last call, a rank is lost, or the time is over: then false.
+  bool wait_any(std::chrono::nanoseconds longest) {
+    auto const deadline = Deadline::after(longest);
+    for (int turns = 0;; ++turns) {
+      check();
+      progress();
+      auto const moved = std::exchange(seen_moves_, moves_) != moves_, lost = has_new_fates();
+      if (moved || lost) return true;
+      if (deadline.passed()) return false;
+      standing_.add_poll();
+      if (turns < spins_) relax();
+      else if (turns < spins_ + rests) std::this_thread::yield();
+      else sleep(standing_.rests,
+                 std::min<std::chrono::nanoseconds>(deadline.at - std::chrono::steady_clock::now(), longest_sleep));
+    }
+  }
+
+ private:
+  using Link = TcpLink<P>;
+
+  static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may be put aside
+  static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
+
+  Link& link(Rank peer) { return links_[static_cast<std::size_t>(peer)]; }
+
+  bool is_idle() const {
+    auto const idle = [](Link const& l) { return l.outbox.empty() && !l.inbox.wants(); };
+    return self_.sends.empty() && self_.recvs.empty() && std::ranges::all_of(links_, idle);
+  }
+
+  void say_goodbye() {
+    for (Rank peer = 0; peer < size(); ++peer)
+      link(peer).say_goodbye({rank_, peer, incarnation_}, announced_.at(announced_.last()));
+  }
+
+  Link& link_with(Rank peer) {
+    CHORALE_EXPECTS(link(peer).socket.open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
+                                                  " have no connection for data: TcpTransport::links leaves it out. "
+                                                  "Use Links::all_pairs(), or links_of<..>() of all schedules");
+    return link(peer);
+  }
+
+  void flush(Rank peer, Link& l) {
+    if (l.out_broken || standing_.fate(peer) != Fate::here) return;
+    guarded(peer, l.out_broken, Fate::ended, [&] { moved(peer, l.outbox.flush(l.socket.get(), *l.protection)); });
+  }
+  void receive(Rank peer, Link& l) {
+    if (l.in_broken || standing_.fate(peer) == Fate::lost) return;
+    guarded(peer, l.in_broken, Fate::lost,
+            [&] { moved(peer, l.inbox.receive(l.socket.get(), announced_, *l.protection)); });
+  }
+  void moved(Rank peer, std::size_t bytes) {
+    if (bytes == 0) return;
+    ++moves_;
+    standing_.add_moved(peer, bytes);
+  }
+
+  /// Where failures are apart, a fault is only told; what it means comes as the fate of that rank.
+  template <class F>
+  void guarded(Rank peer, bool& broken, Fate fate, F f) {
+    auto fault = std::optional<LinkFault>{};
+    try {
+      f();
+    } catch (LinkFault& found) {
+      fault = std::move(found);
+    }
+    if (!fault) return;
+    broken = true;
+    control_.report(peer, std::move(*fault), fate);
+    if (standing_.failures == Failures::together) standing_.throw_verdict(rank_);
+  }
+
+  bool has_new_fates() {
+    auto const fates = standing_.fates();
+    return std::exchange(seen_fates_, fates) != fates;
+  }
+
+  /// Until a socket is ready, a rank is lost, or the time is over.
+  ///
+  /// asleep  true meanwhile
+  void sleep(std::atomic<bool>& asleep, std::chrono::nanoseconds longest) {
+    polled_.assign(1, {standing_.wake(), POLLIN, 0});
+    for (Rank const peer : linked_) {
+      auto const& l     = link(peer);
+      auto const fate   = standing_.fate(peer);
+      auto const events = (l.outbox.empty() || l.out_broken || fate != Fate::here ? 0 : POLLOUT) |
+                          (l.inbox.can_read() && !l.in_broken && fate != Fate::lost ? POLLIN : 0);
+      if (events != 0) polled_.push_back({l.socket.get(), static_cast<short>(events), 0});
+    }
+    auto const ns   = std::max<std::chrono::nanoseconds>(longest, std::chrono::nanoseconds{1}).count();
+    auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
+    asleep.store(true, std::memory_order_relaxed);
+    ::ppoll(polled_.data(), polled_.size(), &time, nullptr);
+    asleep.store(false, std::memory_order_relaxed);
+    if (polled_[0].revents != 0) standing_.silence();
+  }
+
+  OwnerThread owner_;
+  Rank rank_;
+  std::uint32_t incarnation_;
+  int spins_;
+  ToSelf self_;
+  std::vector<Link> links_;                                                // [rank]
+  std::vector<Rank> linked_;                                               // with whom there is a connection
+  std::vector<pollfd> polled_;
+  std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
+  bool self_broken_ = false;
+  TcpStanding standing_;
+  Announcements const& announced_ = standing_.announced();
+  TcpControl control_;                                                     // last: its thread uses standing_
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/crc32c.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/tcp/posted_receives.hpp>
+#include <chorale/transport/tcp/send_queue.hpp>
+#include <chorale/transport/tcp/thread_shared_state.hpp>
+#include <chorale/transport/wire/encryption.hpp>
+#include <chorale/transport/wire/frame.hpp>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// The messages from another rank to this one, from the socket straight into the memory that waits for them.
+///
+/// A frame whose operation is not announced here, or whose memory is not there yet, stays in the socket. Only when
+/// others are waited for in vain is it put aside, so that they can overtake it.
+///
+/// keeps   never blocks. Sequence, fingerprint and size are compared before memory is touched, the size of a message of
+///         several frames as far as its first one tells. Nothing is allocated but for what is put aside
+/// order   of one tag, the message sent first is received first
+template <wire::Protection P>
+class TcpInbox {
+ public:
+  TcpInbox() = default;
+  explicit TcpInbox(Ends ends) : ends_{ends}, staged_(staging) {}
+
+  bool wants() const { return !wanted_.empty(); }
+  bool full() const { return wanted_.full(); }
+  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }   // else only a recv() helps
+
+  bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
+  std::uint64_t turn(int place) const { return wanted_[place].turn; }
+  std::uint64_t operation(int place) const { return wanted_[place].announced.sequence; }
+
+  /// The place that the message has. Only when there is room.
+  ///
+  /// throws  LinkFault when a message that was put aside is another than expected
+  int post(Announced const& announced, Tag tag, Bytes into) {
+    auto const place = wanted_.post(announced, tag, into);
+    if (taker_ == aside && aside_.is_coming(tag)) take_over(place);
+    else if (aside_.give_to(wanted_[place], ends_)) wanted_.finish(place);
+    return place;
+  }
+
+  /// Takes what has come, for as long as something is waited for; the number of bytes.
+  ///
+  /// throws  LinkFault
+  std::size_t receive(int socket, Announcements const& announced, P& protection) {
+    auto moved = std::size_t{0};
+    while (wants()) {
+      if (!head_ && !read_head(socket, moved)) break;
+      if (is_goodbye()) {
+        if (!end_frame(socket, protection, {}, moved)) break;
+        throw_left(announced);
+      }
+      if (taker_ == nobody && !find_taker(announced)) break;
+      if (!has_taker()) break;
+      if (frame_left_ != 0 && !read_payload(socket, moved)) break;
+      if (!end_frame(socket, protection, payload(), moved)) break;
+      end_message();
+    }
+    return moved;
+  }
+
+  /// Is there something that a recv() could get, from a rank that sends no more?
+  bool has_more(int socket) const {
+    if (head_) return !is_goodbye();
+    auto head   = wire::HeaderBytes{};
+    auto staged = ConstBytes{staged_}.subspan(begin_, end_ - begin_);
+    if (staged.empty()) {
+      auto const n = ::recv(socket, head.data(), head.size(), MSG_PEEK | MSG_DONTWAIT);
+      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+      staged = ConstBytes{head}.first(static_cast<std::size_t>(n));
+    }
+    auto const parsed = wire::parse(staged.first(std::min(staged.size(), head.size())), largest_payload);
+    return parsed.result != wire::Parse::ok || parsed.header.type != wire::FrameType::goodbye;
+  }
+
+ private:
+  static constexpr std::size_t staging   = 33 << 10;                       // bytes: 32 KiB with a header take one call
+  static constexpr int looks_before_aside = 64;
+  static constexpr int nobody = -2, aside = -1;
+
+  /// False when not as many bytes have come.
+  bool stage(int socket, std::size_t bytes, std::size_t& moved) {
+    while (end_ - begin_ < bytes) {
+      std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_       = 0;
+      auto const n = ::recv(socket, staged_.data() + end_, staged_.size() - end_, MSG_DONTWAIT);
+      if (!arrived(n)) return false;
+      end_ += static_cast<std::size_t>(n);
+      moved += static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+
+  bool is_goodbye() const { return head_ && head_->type == wire::FrameType::goodbye; }
+
+  bool read_head(int socket, std::size_t& moved) {
+    if (!stage(socket, wire::header_bytes, moved)) return false;
+    auto const bytes  = ConstBytes{staged_}.subspan(begin_).template first<wire::header_bytes>();
+    auto const parsed = wire::parse(bytes, largest_payload);
+    if (parsed.result != wire::Parse::ok) corrupt("a frame from it " + what_is(parsed));
+    if constexpr (P::tag_bytes != 0) std::ranges::copy(bytes, head_bytes_.begin());
+    begin_ += wire::header_bytes;
+    expect_ours(parsed.header);
+    head_       = parsed.header;
+    frame_left_ = parsed.header.length;
+    crc_        = 0;
+    return true;
+  }
+
+  /// The peer sends no more, and something is waited for: perhaps because its last operation is another one than ours.
+  [[noreturn]] void throw_left(Announcements const& announced) const {
+    auto const& ours = announced.at(head_->sequence);
+    if (head_->sequence != 0 && ours.sequence == head_->sequence && ours.fingerprint != head_->fingerprint)
+      throw_mismatch(ends_, *head_, ours);
+    throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+  }
+
+  static std::string what_is(wire::Parsed const& parsed) {
+    switch (parsed.result) {
+      case wire::Parse::too_large:
+        return "claims " + std::to_string(parsed.header.length) + " bytes, more than " +
+               std::to_string(largest_payload);
+      case wire::Parse::other_version: return "claims version " + parsed.version.text() + " of the wire";
+      case wire::Parse::not_a_frame: return "does not begin like one";
+      default: return "has a header whose checksum is wrong";
+    }
+  }
+
+  [[noreturn]] static void corrupt(std::string reason) { throw LinkFault{Fault::frame_corrupt, std::move(reason)}; }
+
+  void expect_ours(wire::Header const& head) const {
+    if (head.minor != ends_.minor)
+      corrupt("a frame from it claims version " + wire::Version{wire::version.major, head.minor}.text() +
+              " of the wire, where " + wire::Version{wire::version.major, ends_.minor}.text() + " was agreed");
+    if (head.type == wire::FrameType::goodbye && head.length == 0) return;
+    if (head.type != wire::FrameType::data) corrupt("a frame from it is not one of data");
+    if (head.from != ends_.peer || head.to != ends_.me || head.incarnation != ends_.incarnation)
+      corrupt("a frame from it goes from rank " + std::to_string(head.from) + ", incarnation " +
+              std::to_string(head.incarnation) + ", to rank " + std::to_string(head.to));
+    auto const more = (head.flags & more_follows) != 0;
+    if (more && head.length == 0) corrupt("a frame from it is empty and not the last of its message");
+    if (taker_ == nobody) return;
+    if (head.tag != first_.tag || head.sequence != first_.sequence || head.fingerprint != first_.fingerprint)
+      corrupt("a frame from it is not the next one of the message before it");
+    if (taker_ == aside) return;
+    auto const left = wanted_[taker_].left.size();
+    auto const size = wanted_[taker_].size - left + head.length;
+    if (more ? head.length >= left : head.length != left) expect_same(ends_, wanted_[taker_], head, size, more);
+  }
+
+  /// False when nothing has come.
+  static bool arrived(::ssize_t n) {
+    if (n > 0) return true;
+    if (n == 0) throw LinkFault{Fault::peer_lost, "it closed the connection"};
+    throw_unless_later(errno);
+    return false;
+  }
+
+  /// Decides whose the message is that begins with head_. False while that is not known.
+  bool find_taker(Announcements const& announced) {
+    auto const& head = *head_;
+    auto const& ours = announced.at(head.sequence);
+    if (head.sequence != 0 && ours.sequence == head.sequence && ours.fingerprint != head.fingerprint)
+      throw_mismatch(ends_, head, ours);
+    if (auto const place = wanted_.oldest(head.tag); place != WantedList::none) {
+      expect_same(ends_, wanted_[place], head, head.length, (head.flags & more_follows) != 0);
+      taker_ = place;
+    } else {
+      if (++looks_ < looks_before_aside || !aside_.has_room_for(head.length)) return false;
+      aside_.begin(head);
+      taker_ = aside;
+    }
+    first_ = head;
+    looks_ = 0;
+    return true;
+  }
+
+  /// Is there memory for the frame that head_ begins?
+  bool has_taker() const {
+    return taker_ == aside ? grown_ || aside_.has_room_for(frame_left_) : taker_ != nobody;
+  }
+
+  /// A message that was put aside, and is still coming, goes on to the memory that now waits for it.
+  void take_over(int place) {
+    auto& wanted    = wanted_[place];
+    auto const more = !head_ || (head_->flags & more_follows) != 0;
+    auto const got  = aside_.take_last();
+    auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes that have come
+    expect_same(ends_, wanted, first_, here + frame_left_, more);
+    std::ranges::copy(ConstBytes{got}.first(here), wanted.left.begin());
+    wanted.left = wanted.left.subspan(here);
+    taker_      = place;
+  }
+
+  /// False when the frame is not complete yet.
+  bool read_payload(int socket, std::size_t& moved) {
+    auto into      = memory();
+    auto const got = std::min(frame_left_, end_ - begin_);
+    if (got != 0) {
+      std::memcpy(into.data(), staged_.data() + begin_, got);
+      begin_ += got;
+      into = filled(into, got);
+    }
+    while (!into.empty()) {                                                // nothing is staged now
+      auto parts  = std::array{iovec{into.data(), into.size()}, iovec{staged_.data(), staged_.size()}};
+      auto packet = msghdr{};
+      packet.msg_iov    = parts.data();
+      packet.msg_iovlen = parts.size();                                    // the next header comes with the last bytes
+      auto const n = ::recvmsg(socket, &packet, MSG_DONTWAIT);
+      if (!arrived(n)) return false;
+      auto const bytes = static_cast<std::size_t>(n);
+      auto const ours  = std::min(bytes, into.size());
+      moved += bytes;
+      begin_ = 0;
+      end_   = bytes - ours;
+      into   = filled(into, ours);
+    }
+    return true;
+  }
+
+  /// Where the rest of the frame goes.
+  Bytes memory() {
+    if (taker_ != aside) return wanted_[taker_].left.first(frame_left_);
+    return std::exchange(grown_, true) ? aside_.last(frame_left_) : aside_.grow(frame_left_);
+  }
+
+  Bytes filled(Bytes into, std::size_t bytes) {
+    if constexpr (P::tag_bytes == 0) crc_ = crc32c(into.first(bytes), crc_);   // just written: still in the cache
+    frame_left_ -= bytes;
+    if (taker_ != aside) wanted_[taker_].left = wanted_[taker_].left.subspan(bytes);
+    return into.subspan(bytes);
+  }
+
+  /// The bytes of the frame, once all of them are there.
+  Bytes payload() {
+    auto const size = static_cast<std::size_t>(head_->length);
+    if (size == 0) return {};
+    return taker_ == aside ? aside_.last(size) : Bytes{wanted_[taker_].left.data() - size, size};
+  }
+
+  /// False when its tag is not there yet.
+  bool end_frame(int socket, P& protection, Bytes payload, std::size_t& moved) {
+    if constexpr (P::tag_bytes == 0) {
+      if (crc_ != head_->payload_crc)
+        corrupt("the checksum of " + std::to_string(payload.size()) + " bytes from it is wrong");
+    } else {
+      if (!stage(socket, P::tag_bytes, moved)) return false;
+      auto const tag = ConstBytes{staged_}.subspan(begin_).template first<P::tag_bytes>();
+      if (!protection.open(head_bytes_, payload, tag))
+        corrupt("a sealed frame of " + std::to_string(payload.size()) + " bytes from it does not open");
+      begin_ += P::tag_bytes;
+    }
+    return true;
+  }
+
+  void end_message() {
+    auto const more = (head_->flags & more_follows) != 0;
+    head_.reset();
+    grown_ = false;
+    if (more) return;
+    if (taker_ == aside) aside_.end();
+    else wanted_.finish(taker_);
+    taker_ = nobody;
+  }
+
+  Ends ends_;
+  WantedList wanted_;
+  AsideList  aside_;
+  std::vector<std::byte> staged_;                                          // read but not looked at: [begin_, end_)
+  std::size_t begin_ = 0, end_ = 0;
+  std::optional<wire::Header> head_;                                       // of the frame that comes now
+  std::array<std::byte, P::tag_bytes == 0 ? 0 : wire::header_bytes> head_bytes_{};
+  wire::Header first_;                                                     // of the message that comes now
+  std::size_t frame_left_ = 0;                                             // bytes of its payload
+  std::uint32_t crc_      = 0;                                             // of those that came
+  bool grown_ = false;                                                     // what is put aside has room for this frame
+  int taker_ = nobody, looks_ = 0;                                         // a place; how often a taker was not found
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/printable.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/secret.hpp>
+#include <chorale/transport/tcp/address.hpp>
+#include <chorale/transport/tcp/asio.hpp>
+#include <chorale/transport/tcp/connector.hpp>
+#include <chorale/transport/tcp/listener.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/wire/codec.hpp>
+#include <chorale/transport/wire/crypto.hpp>
+#include <chorale/transport/wire/identity.hpp>
+#include <chorale/transport/wire/plan_hash.hpp>
+#include <chorale/transport/wire/plan_message.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Who meets where. A member is a process; the first one is where all know it to be.
+struct MeetingSetup {
+  TcpAddress at{};
+  int me = 0, members = 1, each = 1;                                       // each: ranks of a member
+  std::array<std::byte, 16> job{};
+  std::uint32_t incarnation = 0;
+  std::optional<Secret> secret{};
+  bool insecure_network = false;
+  Limits limits{};
+  std::chrono::nanoseconds report_every = std::chrono::seconds{10};
+  std::function<void(std::string const&)> log = [](std::string const&) {};
+};
+
+/// What the first member sees of another one.
+struct SeenMember {
+  asio::ip::address from, reached;                                         // its own, and where it has found the first
+};
+
+/// How the members reach each other: as the first one sees them, but those of its own host as the others see that.
+///
+/// others    [member - 1]
+/// returns   [member]: a number
+inline std::vector<std::string> hosts_of(std::vector<SeenMember> const& others) {
+  auto const plain = [](asio::ip::address const& at) {
+    if (!at.is_v6() || !at.to_v6().is_v4_mapped()) return at;
+    return asio::ip::address{asio::ip::make_address_v4(asio::ip::v4_mapped, at.to_v6())};
+  };
+  auto first = plain(others.front().reached);
+  for (auto const& seen : others)
+    if (first.is_loopback()) first = plain(seen.reached);
+  auto hosts = std::vector{first.to_string()};
+  for (auto const& seen : others) {
+    auto const from = plain(seen.from);
+    hosts.push_back((from.is_loopback() ? first : from).to_string());
+  }
+  return hosts;
+}
+
+/// Members that know where the first one listens, and tell each other where they are.
+///
+///   member 0                                                   member i
+///                                                ◀──────       calls, and both prove that they have the secret
+///     when all are there: size (4), text, MAC (32) ──────▶     text: "+" and all hosts, or "-" and why not
+///
+/// The MAC has the key of the connection; without a secret it is 0.
+///
+/// keeps   what strangers send changes nothing; a member that has gone away may come again
+class TcpMeeting {
+ public:
+  explicit TcpMeeting(MeetingSetup setup) : setup_{std::move(setup)} {
+    others_.resize(static_cast<std::size_t>(setup_.members - 1));
+  }
+
+  /// [member]: its host, a number
+  ///
+  /// throws  PeerLost when not all come within limits.join; Disagreement when they are of other jobs, or have another
+  ///         secret; BadArgument when the first member cannot listen there
+  std::vector<std::string> hosts() {
+    if (setup_.members == 1) return {setup_.at.host};
+    return setup_.me == 0 ? wait_for_all() : call_first();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Other {
+    Connected connection;
+    int visit;                                                             // an earlier one of it may have gone
+    std::vector<std::byte> told{};
+  };
+
+  wire::Identity identity() const {
+    auto who        = wire::Identity{};
+    who.job         = setup_.job;
+    who.rank        = setup_.me;
+    who.world       = setup_.members;
+    who.incarnation = setup_.incarnation;
+    who.plan_hash   = wire::plan_hash(std::array{std::string{"a meeting"}});
+    return who;
+  }
+  std::string place() const { return "where the " + std::to_string(setup_.members) + " meet, " + setup_.at.text(); }
+
+  /// Until `done`, or the time to join is over; says every while what `missing` says.
+  template <class Done, class Missing>
+  bool run_until(Done done, Missing missing) {
+    auto const end = Clock::now() + setup_.limits.join;
+    auto report    = Clock::now() + setup_.report_every;
+    while (!done()) {
+      if (Clock::now() >= end) return false;
+      if (Clock::now() >= report) {
+        setup_.log("still waiting " + place() + ": " + missing());
+        report += setup_.report_every;
+      }
+      if (io_.stopped()) io_.restart();
+      io_.run_one_until(std::min(end, report));
+    }
+    return true;
+  }
+
+  // The first member.
+
+  std::vector<std::string> wait_for_all() {
+    auto listener = TcpListener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0};
+    auto host     = TcpListener::Host{};
+    host.identity = identity();
+    host.secret   = setup_.secret;
+    host.limits   = setup_.limits;
+    host.judge    = [this](wire::Identity const& who, auto const&) { return judge(who); };
+    host.admit    = [this](wire::Identity const& who, Connected with) { admit(who.rank, std::move(with)); };
+    host.log      = setup_.log;
+    host.starved  = [](int error) { throw_no_socket(error); };
+    listener.start(std::move(host));
+    if (!run_until([&] { return first_missing() == setup_.members; }, [&] { return missing(); })) {
+      tell("-" + missing());
+      throw PeerLost{first_missing() * setup_.each, missing() + ", " + place() + ", within " + seconds_text() + ".",
+                     "look at how they ended."};
+    }
+    auto seen = std::vector<SeenMember>{};
+    for (auto const& other : others_)
+      seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
+    auto const hosts = hosts_of(seen);
+    auto text        = std::string{"+"};
+    for (auto const& one : hosts) text += (text.size() == 1 ? "" : "\n") + one;
+    tell(text);
+    return hosts;
+  }
+
+  /// On all addresses of this host where a name may mean the loopback to itself alone, as with Debian's /etc/hosts.
+  TcpAddress listens_at() {
+    auto error       = boost::system::error_code{};
+    auto const found = asio::ip::tcp::resolver{io_}.resolve(setup_.at.host, std::to_string(setup_.at.port), error);
+    if (error || found.empty() || !setup_.secret) return setup_.at;
+    auto const at = found.begin()->endpoint().address();
+    if (!at.is_loopback()) return setup_.at;
+    return {at.is_v6() ? "::" : "0.0.0.0", setup_.at.port};
+  }
+
+  std::optional<wire::Refusal> judge(wire::Identity const& who) const {
+    auto const both = "member " + std::to_string(who.rank) + " is of incarnation " + std::to_string(who.incarnation) +
+                      ", and the first one of " + std::to_string(setup_.incarnation);
+    if (who.incarnation < setup_.incarnation) return wire::Refusal{Fault::evicted, both};
+    if (who.incarnation > setup_.incarnation) return wire::Refusal{Fault::join_timeout, both};
+    if (others_[static_cast<std::size_t>(who.rank - 1)])
+      return wire::Refusal{Fault::duplicate_rank, "two processes claim to be member " + std::to_string(who.rank)};
+    return std::nullopt;
+  }
+
+  void admit(int member, Connected with) {
+    auto& other      = others_[static_cast<std::size_t>(member - 1)];
+    auto const visit = ++visits_;
+    other.emplace(Other{std::move(with), visit});
+    other->connection.socket.async_wait(asio::socket_base::wait_read, [this, &other, visit](auto error) {
+      if (!error && other && other->visit == visit && other->told.empty()) other.reset();     // it has gone
+    });
+  }
+
+  int first_missing() const {
+    auto const found = std::ranges::find_if(others_, [](auto const& other) { return !other; });
+    return 1 + static_cast<int>(found - others_.begin());
+  }
+  std::string missing() const {
+    auto text = std::string{};
+    auto n    = std::size_t{0};
+    for (std::size_t i = 0; i < others_.size(); ++i)
+      if (!others_[i] && ++n <= 8) text += (n == 1 ? "" : ", ") + std::to_string(i + 1);
+    return std::to_string(n) + " of " + std::to_string(setup_.members) + " members did not come: " + text +
+           (n > 8 ? ", .." : "");
+  }
+  std::string seconds_text() const {
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(setup_.limits.join).count()) + " s";
+  }
+
+  void tell(std::string const& text) {
+    auto open = 0;
+    for (auto& other : others_) {
+      if (!other) continue;
+      other->told = message(text, other->connection.key);
+      ++open;
+      asio::async_write(other->connection.socket, asio::buffer(other->told), [&open](auto, auto) { --open; });
+    }
+    run_until([&] { return open == 0; }, [&] { return std::to_string(open) + " are still told"; });
+  }
+
+  static std::vector<std::byte> message(std::string const& text, std::optional<wire::EndKey> const& key) {
+    auto bytes = std::vector<std::byte>(sizeof(std::uint32_t) + text.size() + sizeof(wire::Mac));
+    auto to    = wire::Writer{bytes};
+    to.number(static_cast<std::uint32_t>(text.size()));
+    to.text(text);
+    to.bytes(mac_of(text, key));
+    return bytes;
+  }
+  static wire::Mac mac_of(std::string const& text, std::optional<wire::EndKey> const& key) {
+    if (!key) return {};
+    auto const said = "chorale 1 hosts " + text;
+    return wire::hmac_sha256(key->session, std::as_bytes(Span<char const>{said}));
+  }
+
+  // All others.
+
+  std::vector<std::string> call_first() {
+    auto call     = TcpDial::Host{};
+    call.identity = identity();
+    call.peer     = 0;
+    call.address  = setup_.at;
+    call.secret   = setup_.secret;
+    call.limits   = setup_.limits;
+    call.admit    = [this](wire::Identity const&, Connected with) { listen_to(std::move(with)); };
+    call.refused  = [this](wire::Refusal const& no) { throw Disagreement{no.fault, place() + ": " + no.reason + "."}; };
+    call.starved  = [](int error) { throw_no_socket(error); };
+    auto dial     = TcpDial{io_, std::move(call)};
+    dial.start();
+    auto const waits = [&] { return first_ ? std::string{"the others"} : "for the first: " + dial.problem(); };
+    if (!run_until([&] { return told_.has_value(); }, waits))
+      throw PeerLost{0, place() + ": within " + seconds_text() + " there was no answer; " + waits() + ".",
+                     "the host of rank 0 there, and no firewall between."};
+    if (told_->empty() || told_->front() != '+')
+      throw PeerLost{0, place() + ": " +
+                            (told_->empty() ? "the first of them has gone" : printable(told_->substr(1))) + ".",
+                     "look at how they ended."};
+    auto hosts = std::vector<std::string>{{}};
+    for (char const c : told_->substr(1)) {
+      if (c == '\n') hosts.emplace_back();
+      else hosts.back() += c;
+    }
+    if (hosts.size() != static_cast<std::size_t>(setup_.members))
+      throw PeerLost{0, place() + ": " + std::to_string(hosts.size()) + " hosts were told of."};
+    return hosts;
+  }
+
+  void listen_to(Connected with) {
+    first_.emplace(std::move(with));
+    heard_.resize(sizeof(std::uint32_t));
+    asio::async_read(first_->socket, asio::buffer(heard_), [this](auto error, auto) {
+      auto const size = error ? 0 : wire::Reader{heard_}.template number<std::uint32_t>();
+      if (size == 0 || size > 64 * static_cast<std::size_t>(setup_.members) + 1024) return void(told_.emplace());
+      heard_.resize(size + sizeof(wire::Mac));
+      asio::async_read(first_->socket, asio::buffer(heard_), [this, size](auto cut, auto) { hear(cut, size); });
+    });
+  }
+
+  /// What was told: empty when it was cut off, or another than the first has told it.
+  void hear(boost::system::error_code const& cut, std::size_t size) {
+    auto text = std::string{reinterpret_cast<char const*>(heard_.data()), size};
+    if (cut || !wire::same(ConstBytes{heard_}.last(sizeof(wire::Mac)), mac_of(text, first_->key))) text.clear();
+    told_ = std::move(text);
+  }
+
+  MeetingSetup setup_;
+  asio::io_context io_;
+  std::vector<std::optional<Other>> others_;                               // [member - 1], of the first member
+  int visits_ = 0;
+  std::optional<Connected> first_;                                         // of all others
+  std::vector<std::byte> heard_;
+  std::optional<std::string> told_;
+};
+
+}  // namespace chorale::detail

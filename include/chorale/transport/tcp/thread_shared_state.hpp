@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/operation.hpp>
+#include <chorale/transport/tcp/socket.hpp>
+#include <chorale/transport/timeouts.hpp>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// What another rank is to this one, where failures are apart: ended, what it had sent may still be received.
+enum class Fate : std::uint8_t { here, ended, lost };
+
+/// What the two threads of a rank tell each other: the working one where it stands, the watching one the verdict, and
+/// where failures are apart, the fate of each other rank.
+class TcpStanding {
+ public:
+  /// throws  OutOfDescriptors
+  TcpStanding(int size, Failures policy)
+      : failures{policy}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, peers_(static_cast<std::size_t>(size)) {
+    if (!wake_.open()) throw_no_socket(errno);
+  }
+
+  Failures const failures;
+
+  // Written by the working thread only.
+  std::atomic<std::uint64_t> step{0}, sequence{0};
+  std::atomic<std::uint64_t> moved{0};                                     // bytes, both ways
+  std::atomic<std::uint64_t> looks{0};                                     // at messages that were not complete
+  std::atomic<std::uint64_t> polls{0};                                     // the same, where it would not have waited
+  std::atomic<bool> sleeps{false};                                         // in a wait, until something happens
+  std::atomic<bool> rests{false};                                          // the same, until any message moves
+  std::atomic<Rank> waits_for{-1};                                         // whose message it last looked at
+  std::atomic<std::uint64_t> waits_in{0};                                  // the operation of that message; 0: of none
+
+  void add_moved(Rank peer, std::size_t bytes) {
+    add(moved, bytes);
+    add(peers_[static_cast<std::size_t>(peer)].moved, bytes);
+  }
+  std::uint64_t moved_with(Rank peer) const {
+    return peer < 0 ? 0 : peers_[static_cast<std::size_t>(peer)].moved.load(std::memory_order_relaxed);
+  }
+  void add_look(Rank peer, std::uint64_t operation) {
+    waits_for.store(peer, std::memory_order_relaxed);
+    waits_in.store(operation, std::memory_order_relaxed);
+    add(looks, 1);
+  }
+  void add_poll() { add(polls, 1); }
+
+  void announce(Operation const& operation) {
+    auto const lock = std::scoped_lock{mutex_};
+    announced_.add(operation);
+    sequence.store(announced_.last(), std::memory_order_relaxed);
+  }
+
+  /// For the working thread, which alone changes it.
+  Announcements const& announced() const { return announced_; }
+
+  /// For the watching thread: calls f with what is announced.
+  template <class F>
+  auto with_announced(F f) const {
+    auto const lock = std::scoped_lock{mutex_};
+    return f(announced_);
+  }
+
+  /// What a fault now would be blamed on.
+  Loss loss(Fault fault, Rank culprit, std::string host, std::string reason) const {
+    auto const lock   = std::scoped_lock{mutex_};
+    auto const number = sequence.load(std::memory_order_relaxed);
+    return {fault, culprit, std::move(host), number == 0 ? "" : announced_.at(number).operation.text(), number,
+            step.load(std::memory_order_relaxed), std::move(reason)};
+  }
+
+  /// Ends every wait, now and later. The first call counts.
+  void settle(Loss loss) {
+    {
+      auto const lock = std::scoped_lock{mutex_};
+      if (settled_.load(std::memory_order_relaxed)) return;
+      verdict_ = std::move(loss);
+      settled_.store(true, std::memory_order_release);
+    }
+    ring();
+    changed_.notify_all();
+  }
+
+  bool settled() const { return settled_.load(std::memory_order_acquire); }
+
+  /// All other ranks have closed their endpoints, after the same operations. By the watching thread.
+  void close() {
+    closed_.store(true, std::memory_order_release);
+    ring();
+  }
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
+
+  void wait_until_settled() {
+    auto lock = std::unique_lock{mutex_};
+    changed_.wait(lock, [&] { return settled_.load(std::memory_order_relaxed); });
+  }
+
+  /// The verdict as an error. Only once it is settled.
+  [[noreturn]] void throw_verdict(Rank me) const { throw_loss(me, verdict_); }
+
+  Fate fate(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire); }
+
+  /// Once it is not here any more.
+  Loss const& loss_of(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].loss; }
+
+  /// How many fates there were; of each rank, the loss that was told first stays.
+  std::uint64_t fates() const { return fates_.load(std::memory_order_acquire); }
+
+  /// Only by the watching thread.
+  void decide(Rank rank, Fate fate, Loss loss) {
+    auto& peer       = peers_[static_cast<std::size_t>(rank)];
+    auto const known = peer.fate.load(std::memory_order_relaxed);
+    if (fate <= known) return;
+    if (known == Fate::here) peer.loss = std::move(loss);
+    peer.fate.store(fate, std::memory_order_release);
+    fates_.fetch_add(1, std::memory_order_release);
+    ring();
+  }
+
+  int wake() const { return wake_.get(); }                                 // readable once there is something new
+
+  /// Something new was seen: not readable until there is more.
+  void silence() {
+    auto rung = std::uint64_t{0};
+    [[maybe_unused]] auto const n = ::read(wake_.get(), &rung, sizeof(rung));
+  }
+
+ private:
+  struct Peer {
+    std::atomic<std::uint64_t> moved{0};                                   // bytes, both ways
+    std::atomic<Fate> fate{Fate::here};
+    Loss loss{};                                                           // constant once it is not here
+  };
+
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {  // there is one who writes
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+
+  void ring() {
+    auto const one = std::uint64_t{1};
+    [[maybe_unused]] auto const woken = ::write(wake_.get(), &one, sizeof(one));
+  }
+
+  Descriptor wake_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Announcements announced_;                                                // written under the mutex
+  std::atomic<bool> settled_{false}, closed_{false};
+  Loss verdict_;                                                           // constant once settled
+  std::vector<Peer> peers_;                                                // [rank]
+  std::atomic<std::uint64_t> fates_{0};
+};
+
+}  // namespace chorale::detail

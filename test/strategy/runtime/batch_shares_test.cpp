@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/support/reference.hpp"
+
+#include <chorale/strategy/runtime/batch_shares.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+#include <vector>
+
+using namespace chorale;
+
+TEST_CASE("shares cover a batch in proportion to their weights", "[strategy][shares]") {
+  auto const weights = GENERATE(std::vector<double>{1, 1, 1}, std::vector<double>{3, 1},
+                                std::vector<double>{0.2, 5, 0, 1.7}, std::vector<double>{1e-9, 1e9});
+  auto const shares  = Shares{weights};
+  auto const ranks   = static_cast<int>(weights.size());
+  auto sum           = 0.0;
+  for (auto const w : weights) sum += w;
+  for (std::size_t rows = 0; rows < 200; ++rows) {
+    auto end = std::size_t{0};
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      auto const part = shares.of(rows, rank, ranks);
+      CHECK(part.begin == end);
+      auto const exact = static_cast<double>(rows) * weights[static_cast<std::size_t>(rank)] / sum;
+      CHECK(std::abs(static_cast<double>(part.size()) - exact) <= 1.0);
+      end = part.end;
+    }
+    CHECK(end == rows);
+  }
+}
+
+TEST_CASE("the fast get more, the very slow a tenth of an even share", "[strategy][shares]") {
+  auto const shares = Shares::by({{300, 1}, {100, 1}});
+  CHECK(shares.of(64, 0, 2) == Range{0, 48});
+  CHECK(shares.of(64, 1, 2) == Range{48, 64});
+  CHECK(Shares::by({{100, 1}, {0, 0}}).of(1050, 1, 2).size() == 50);
+  CHECK(Shares::by({{0, 0}, {0, 0}}).even());
+  CHECK_THROWS_AS((Shares{{1, -1}}), BadArgument);
+  CHECK_THROWS_AS((Shares{{0, 0}}), BadArgument);
+  CHECK_THROWS_AS((Shares{{std::numeric_limits<double>::quiet_NaN(), 1}}), BadArgument);
+  CHECK_THROWS_WITH((Shares{{1, 2, 3}}.of(10, 0, 2)), Catch::Contains("3 shares, but 2"));
+}
+
+TEST_CASE("unequal shares give what one replica gives, and scores of each row once", "[strategy][shares]") {
+  auto const data    = tiny::uneven();
+  auto const weights =
+      GENERATE(std::vector<double>{1, 5, 2}, std::vector<double>{0, 1, 0}, std::vector<double>{9, 0, 1});
+  auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
+  trainer.live().set_shares(Shares{weights});
+  auto const history = trainer.fit(data, tiny::quietly);
+  CHECK(history[0].scores.rows() == 279);
+  CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);
+  CHECK(trainer.evaluate(data).rows() == 279);
+  CHECK(trainer.predict(data).rows() == 279);
+}
+
+TEST_CASE("rows are dealt out by speed after the first epoch, the result unchanged", "[strategy][shares]") {
+  auto const data = tiny::uneven();
+  auto trainer    = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
+  auto even       = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
+  trainer.fit(data, {.epochs = 3, .show = Show::nothing, .deal = Deal::by_speed});
+  even.fit(data, {.epochs = 3, .show = Show::nothing});
+  CHECK(!trainer.live().shares().even());
+  CHECK(tiny::difference(tiny::values_of(trainer), tiny::values_of(even)) < 1e-5);
+  auto ordered = tiny::learner_under(MirroredStrategy{Cpu::logical(2)}, Reproducible<8>{});
+  CHECK_THROWS_WITH(ordered.fit(data, {.show = Show::nothing, .deal = Deal::by_speed}),
+                    Catch::Contains("not Reproducible"));
+}
