@@ -38,8 +38,9 @@ class Announcements {
     auto const print = operation.fingerprint();
     auto const then  = at(last_).history;
     forget_tag(operation.tag, newest);
-    entry(++last_) = {{last_, print, (then ^ print) * 16'777'619U, operation}, newest};
-    newest         = last_;
+    ++last_;
+    entry(last_) = {{last_, print, (then ^ print) * 16'777'619U, operation}, newest};
+    newest       = last_;
   }
 
   /// The last one with this tag. Sequence 0 where it was not announced, or 1024 others came after it.
