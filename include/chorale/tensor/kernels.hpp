@@ -116,7 +116,7 @@ struct Ports {
   std::byte* workspace = nullptr;                                          // workspace() bytes, 64-byte aligned
 };
 
-/// The kernels of one device: the only code that computes with tensors. Specialised in ops_cpu.hpp.
+/// The kernels of one device: the only code that computes with tensors. Specialised in cpu/ and cuda/.
 ///
 ///   layout      how one activation lies in memory; a kernel names the one it likes, the next one takes it from there
 ///   runtime     what the kernels of one replica share: an engine and a queue, and `rounds_to`

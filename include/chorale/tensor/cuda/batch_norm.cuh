@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of batch normalization. Not inline: ops_cuda.cuh is included once in a program.
+// Kernels of batch normalization. Not inline: all.cuh is included once in a program.
 #pragma once
 
 #include <chorale/tensor/cuda/element_types.cuh>

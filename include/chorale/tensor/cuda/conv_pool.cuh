@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A 3 x 3 convolution of images with one channel and the 2 x 2 pool after it, in one pass over x and y. Not inline:
-// ops_cuda.cuh is included once in a program.
+// all.cuh is included once in a program.
 #pragma once
 
 #include <chorale/tensor/cuda/element_types.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of layers. Not inline: ops_cuda.cuh is included once in a program.
+// Kernels of layers. Not inline: all.cuh is included once in a program.
 #pragma once
 
 #include <chorale/core/random.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Our own CUDA kernels as the host compiler sees them; empty where it does not find CUDA. ops_cuda.cuh defines them, in
+// Our own CUDA kernels as the host compiler sees them; empty where it does not find CUDA. all.cuh defines them, in
 // one .cu file of the program.
 #pragma once
 

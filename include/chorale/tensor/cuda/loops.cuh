@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of losses, checks and update rules. Not inline: ops_cuda.cuh is included once in a program.
+// Kernels of losses, checks and update rules. Not inline: all.cuh is included once in a program.
 #pragma once
 
 #include <chorale/tensor/cuda/launch.cuh>
