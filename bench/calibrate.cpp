@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a message costs between two ranks of this machine: the numbers of a CostModel, for simulations of it.
+// What a message costs between two ranks of this machine: the numbers of a NetworkModel, for simulations of it.
 //
 //   tools/run bench/calibrate --json
 //

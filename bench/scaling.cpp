@@ -45,27 +45,27 @@ using namespace std::chrono_literals;
 namespace {
 
 template <class R>
-void reduce(SimulatedEndpoint& at, Span<Weightless> x) {
+void reduce(SimulatedEndpoint& at, Span<NoData> x) {
   R{}.all_reduce(at, x, Op::sum);
 }
 
-bool fits(Advised algorithm, int ranks, CostModel const& model) {
+bool fits(ReduceKind algorithm, int ranks, NetworkModel const& model) {
   auto const L = model.ranks_per_host;
-  return algorithm != Advised::hierarchical || (L > 1 && ranks > L && ranks % L == 0);
+  return algorithm != ReduceKind::hierarchical || (L > 1 && ranks > L && ranks % L == 0);
 }
 
-VirtualTime simulated_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
-  auto const nowhere = Nowhere{bytes / 4};
+VirtualTime simulated_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
+  auto const nowhere = UnmappedMemory{bytes / 4};
   auto const x       = nowhere.span();
   return simulate(ranks, [&](SimulatedEndpoint& at) {
     switch (algorithm) {
-      case Advised::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
-      case Advised::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
-      case Advised::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
-      case Advised::ring: return reduce<RingAllReduce>(at, x);
-      case Advised::hierarchical: break;
+      case ReduceKind::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
+      case ReduceKind::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
+      case ReduceKind::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
+      case ReduceKind::ring: return reduce<RingAllReduce>(at, x);
+      case ReduceKind::hierarchical: break;
     }
-    auto layers = SimulatedLayers{at, model.ranks_per_host};
+    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
     HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
   }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
 }
@@ -81,7 +81,7 @@ struct Model {
 
 struct Network {
   std::string name;
-  CostModel model;
+  NetworkModel model;
 };
 
 std::vector<Model> const models{{"dense 25.6M float", 102'400'000, 300ms, "25.6M float"},
@@ -98,11 +98,11 @@ std::vector<Network> const networks{
 /// A panel for each model on each network: a curve of the overlapped speed-up for each algorithm that may be the best.
 using Panels = std::vector<detail::PlotPanel>;
 
-void add_point(detail::PlotPanel& panel, Advised algorithm, int ranks, double speedup) {
-  auto const* const brief = algorithm == Advised::ring              ? "ring"
-                            : algorithm == Advised::halving_doubling ? "halving"
-                            : algorithm == Advised::double_tree      ? "tree"
-                            : algorithm == Advised::hierarchical     ? "hosts"
+void add_point(detail::PlotPanel& panel, ReduceKind algorithm, int ranks, double speedup) {
+  auto const* const brief = algorithm == ReduceKind::ring              ? "ring"
+                            : algorithm == ReduceKind::halving_doubling ? "halving"
+                            : algorithm == ReduceKind::double_tree      ? "tree"
+                            : algorithm == ReduceKind::hierarchical     ? "hosts"
                                                                      : nullptr;
   if (brief == nullptr) return;
   auto line = std::ranges::find(panel.lines, brief, &detail::PlotLine::name);
@@ -180,7 +180,7 @@ void serve(SimulatedEndpoint& at, Servers const& job, Bytes part) {
 
 void compute(SimulatedEndpoint& at, Servers const& job, int step) {
   auto const u = Random{5, static_cast<std::uint64_t>(at.rank())}.uniform(static_cast<std::uint64_t>(step));
-  at.work(virtual_seconds(seconds(job.compute) * (0.9 + 0.2 * static_cast<double>(u))));     // 10 % either way
+  at.work(virtual_seconds(seconds(job.compute) * (0.9 + 0.2 * static_cast<double>(u))));  // 10 % either way
 }
 
 void train(SimulatedEndpoint& at, Servers const& job, Bytes part) {
@@ -194,8 +194,8 @@ void train(SimulatedEndpoint& at, Servers const& job, Bytes part) {
 }
 
 /// Speed-up of the workers over one that computes alone.
-double speedup_of(Servers const& job, CostModel const& model) {
-  auto const nowhere = Nowhere{job.bytes};
+double speedup_of(Servers const& job, NetworkModel const& model) {
+  auto const nowhere = UnmappedMemory{job.bytes};
   auto const part    = std::as_writable_bytes(nowhere.span()).first(job.bytes / static_cast<std::size_t>(job.servers));
   auto const run     = simulate(job.workers + job.servers, [&](SimulatedEndpoint& at) {
     if (at.rank() < job.workers) train(at, job, part);
@@ -204,31 +204,31 @@ double speedup_of(Servers const& job, CostModel const& model) {
   return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
 }
 
-/// The same by ParameterClient and ParameterService. Numbers are real, and fewer: they and the request in front of them
-/// take as long as a server's part of the model. All workers have one memory, at which nobody looks.
+/// Speedup of a simulated job with parameter_server::Client and parameter_server::Server. Fewer numbers travel than the
+/// model has, but a message takes as long as a server's part of the model. All workers share one memory, never read.
 template <Consistency C>
-double speedup_by(C when, Servers const& job, CostModel model) {
+double speedup_by(C when, Servers const& job, NetworkModel model) {
   auto const part  = static_cast<double>(job.bytes) / job.servers;
   auto const each  = std::min<std::size_t>(4'096, static_cast<std::size_t>(part / sizeof(float)));
-  auto const front = static_cast<double>(sizeof(ParameterRequest) + sizeof(ParameterReply)) / 2;
+  auto const front = static_cast<double>(sizeof(parameter_server::Request) + sizeof(parameter_server::Reply)) / 2;
   auto const times = part / (static_cast<double>(each * sizeof(float)) + front);
   for (auto* speed : {&model.far.bytes_per_second, &model.near.bytes_per_second, &model.fold_bytes_per_second})
     *speed /= times;
   auto runs = std::vector<std::vector<Range>>{};
   for (std::size_t s = 0; s < static_cast<std::size_t>(job.servers); ++s)
     runs.push_back({{plan::header + s * each, plan::header + (s + 1) * each}});
-  auto const shards = ParameterShards{job.workers, std::move(runs)};
+  auto const shards = parameter_server::ShardLayout{job.workers, std::move(runs)};
   auto gradients    = std::vector<float>(shards.extent() + plan::trailer), values = gradients;
   gradients[plan::rows_at] = 1;
   auto const run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
-    if (at.rank() >= job.workers) return ParameterService{at, when, optim::SGD{}, shards, values}.serve();
-    auto client = ParameterClient<SimulatedEndpoint>{at, shards};
+    if (at.rank() >= job.workers) return parameter_server::Server{at, when, optim::SGD{}, shards, values}.serve();
+    auto client = parameter_server::Client<SimulatedEndpoint>{at, shards};
     for (int step = 0; step < job.steps; ++step) {
       compute(at, job, step);
       client.push_and_pull({gradients, {}, {}}, {values, {}}, 0);
     }
     client.leave();
-  }, {.model = model, .failures = Failures::apart}).check();
+  }, {.model = model, .failures = FailureScope::peer}).check();
   return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
 }
 
@@ -279,9 +279,9 @@ void print_published(bool knees, bool json) {
     if (knees) row.add("knee", knee_of(speedup), "%.0f");
     row.add("assumptions", assumptions).print(json);
   };
-  auto const by_ring = [](Model const& m, CostModel const& model, int buckets) {
+  auto const by_ring = [](Model const& m, NetworkModel const& model, int buckets) {
     return [=](int P) {
-      auto const one = predicted_time(Advised::ring, P, m.bytes / static_cast<std::size_t>(buckets), model);
+      auto const one = predicted_time(ReduceKind::ring, P, m.bytes / static_cast<std::size_t>(buckets), model);
       return P * seconds(m.compute) / seconds(step_time(m.compute, one, buckets));
     };
   };
@@ -349,9 +349,9 @@ void print_checks(bool json) {
     auto errors = std::vector<double>{};
     for (int const P : {2, 3, 4})
       for (std::size_t const bytes : {1'024U, 16'384U, 65'536U, 262'144U, 1'048'576U, 4'194'304U})
-        for (auto const algorithm : {Advised::ring, Advised::halving_doubling}) {
+        for (auto const algorithm : {ReduceKind::ring, ReduceKind::halving_doubling}) {
           auto const rounds =
-              algorithm == Advised::ring
+              algorithm == ReduceKind::ring
                   ? rounds_of<RingAllReduce>(transport, P, P, bytes)
                   : rounds_of<HalvingDoublingAllReduce>(transport, P, HalvingDoublingAllReduce::chunks(P), bytes);
           auto measured = std::vector<double>{}, predicted = std::vector<double>{};
@@ -378,7 +378,7 @@ void print_grid(int cases, bool json) {
     auto const L      = 1 << random.below(0, 4);
     auto const P      = std::max(2, L * (1 + static_cast<int>(random.below(1, static_cast<std::uint64_t>(64 / L)))));
     auto const bytes  = std::size_t{1} << (8 + random.below(2, 17));
-    auto const model  = CostModel{
+    auto const model  = NetworkModel{
         .overhead = VirtualTime{200ns} * static_cast<int>(1 + random.below(3, 20)),
         .near = {VirtualTime{500ns} * static_cast<int>(1 + random.below(4, 8)), 20e9 * (1 + random.uniform(5, 0, 9))},
         .far = {VirtualTime{2us} * static_cast<int>(1 + random.below(6, 25)), 1e9 * (1 + random.uniform(7, 0, 24))},

@@ -132,15 +132,15 @@ Learned learn(Options const& o, int workers, C when, Train const& train, Test co
   auto copies       = std::vector<std::unique_ptr<Copy>>{};
   for (int i = 0; i <= workers; ++i) copies.push_back(std::make_unique<Copy>(model.instantiate(device, o.seed)));
   auto const flat   = copies.back()->net.variables().values;               // the server's, in the end
-  auto const shards = ParameterShards{workers, {{{plan::header, flat.size() - plan::trailer}}}};
+  auto const shards = parameter_server::ShardLayout{workers, {{{plan::header, flat.size() - plan::trailer}}}};
   auto feed         = Feed{train, o.epochs};
   auto staleness    = Staleness{};
   auto learned      = Learned{};
-  auto const* ledger = static_cast<ParameterLedger const*>(nullptr);
-  auto const transport = SimulatedTransport{.failures = Failures::apart, .stack_bytes = 4 << 20};
+  auto const* ledger = static_cast<parameter_server::ServerStatistics const*>(nullptr);
+  auto const transport = SimulatedTransport{.failures = FailureScope::peer, .stack_bytes = 4 << 20};
   learned.time = simulate(workers + 1, [&](SimulatedEndpoint& at) {
     if (at.rank() == workers) {
-      auto service = ParameterService{at, when, rule, shards, flat};
+      auto service = parameter_server::Server{at, when, rule, shards, flat};
       ledger       = &service.ledger();
       service.serve();
       for (std::size_t i = 0; C::rounds && i < ledger->staleness.size(); ++i)
@@ -151,7 +151,7 @@ Learned learn(Options const& o, int workers, C when, Train const& train, Test co
       return;
     }
     auto& copy    = *copies[static_cast<std::size_t>(at.rank())];
-    auto client   = ParameterClient<SimulatedEndpoint>{at, shards};
+    auto client   = parameter_server::Client<SimulatedEndpoint>{at, shards};
     auto batch    = typename Train::element{};
     auto seen     = std::uint64_t{0};
     for (std::uint64_t step = 0; feed.next(batch); ++step) {

@@ -48,7 +48,7 @@ template <class R, class T>
 Parts one_worker(Rank rank, std::vector<std::string> const& addresses, int steps) {
   using clock = std::chrono::steady_clock;
   auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, rank}});
-  auto live   = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, R{}, planned(T{}, Cnn::plan)};
+  auto live   = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, R{}, with_plan(T{}, Cnn::plan)};
   auto copies = live.create(nn::compile<Cnn>(loss::SparseCrossEntropy{}, optim::Adam{}), 1);
   auto x = std::vector<float>(rows * 784);
   auto y = std::vector<int>(rows);

@@ -37,9 +37,10 @@ int main(int argc, char** argv) {
       if (cluster.task().role == Role::evaluator) {
         if (o.checkpoints.empty()) throw BadArgument{"an evaluator follows a folder of checkpoints.", "--checkpoints DIR"};
         auto evaluator = Trainer{model, OneDeviceStrategy{}};
-        follow(evaluator, test, {.checkpoints = checkpoints, .epochs = o.epochs}, [](Followed const& one) {
-          std::cout << "after " << one.step << " updates: " << one.scores << std::endl;
-        });
+        evaluate_checkpoints(evaluator, test, {.checkpoints = checkpoints, .epochs = o.epochs},
+                             [](CheckpointScores const& one) {
+                               std::cout << "after " << one.step << " updates: " << one.scores << std::endl;
+                             });
         return;
       }
 

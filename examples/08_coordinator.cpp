@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
         auto const batches  = coordinator.create_per_worker_dataset(shares);
         auto const closures = std::max(1, static_cast<int>(*rows.size()) / o.batch / steps);
         for (int epoch = 0; epoch < o.epochs; ++epoch) {
-          auto losses = std::vector<Remote<Sum<float>>>{};
+          auto losses = std::vector<RemoteValue<Sum<float>>>{};
           for (int i = 0; i < closures; ++i) losses.push_back(coordinator.schedule(train, batches, steps));
           coordinator.join();
           auto total = Sum<float>{};
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
           std::printf("Epoch %d/%d: loss %.4f (%lld images)\n", epoch + 1, o.epochs, total.mean(),
                       static_cast<long long>(total.count));
         }
-        auto parts = std::vector<Remote<Totals>>{};
+        auto parts = std::vector<RemoteValue<Totals>>{};
         for (int i = 0; i < pieces; ++i) parts.push_back(coordinator.schedule(evaluate, i, pieces));
         auto totals = Totals{};
         for (auto const& part : coordinator.fetch(parts)) totals += part;

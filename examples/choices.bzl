@@ -43,7 +43,7 @@ def _chosen_impl(ctx):
 
     reduce = part["reduce"].text
     if part["precision"].text:
-        reduce = "chorale::Wire<%s, %s>" % (part["precision"].text, reduce)
+        reduce = "chorale::Compressed<%s, %s>" % (part["precision"].text, reduce)
     flags = ["\"--lr\""] + (["\"--replicas\""] if "o.replicas" in part["strategy"].text else [])
     lines = ["// SPDX-License-Identifier: Apache-2.0", "// Written by //examples:choices.bzl.", "#pragma once", ""]
     lines += ["#include %s" % h for h in ctx.attr.headers]

@@ -154,9 +154,9 @@ void reduce(Bench& all, std::size_t n) {
   auto const ours = [&] { endpoints[0].all_reduce(x, Op::sum); };
   auto raw   = ncclComm_t{};
   int device = all.gpu.index();
-  detail::expect_nccl(ncclCommInitAll(&raw, 1, &device), "ncclCommInitAll");
+  nccl::expect_nccl(ncclCommInitAll(&raw, 1, &device), "ncclCommInitAll");
   auto const theirs = [&] {
-    detail::expect_nccl(ncclAllReduce(x.data(), x.data(), n, ncclFloat, ncclSum, raw, cuda::queue()), "ncclAllReduce");
+    nccl::expect_nccl(ncclAllReduce(x.data(), x.data(), n, ncclFloat, ncclSum, raw, cuda::queue()), "ncclAllReduce");
     cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize");
   };
   seconds(20, ours), seconds(20, theirs);
@@ -174,7 +174,7 @@ void reduce(Bench& all, std::size_t n) {
 /// The peer's command line.
 std::string peer() {
   auto const* const named = std::getenv("CHORALE_PYTHON");
-  auto const* const flags = std::getenv("CHORALE_CUDA_PEER");             // --device cpu, say
+  auto const* const flags = std::getenv("CHORALE_CUDA_PEER");              // --device cpu, say
   return (named != nullptr ? bench::python() : std::string{"python3"}) + " '" + bench::script("cuda_peer.py") + "' " +
          (flags != nullptr ? flags : "");
 }

@@ -49,7 +49,7 @@ inline AgreementCost agreement_cost() {
   };
   cost.announce = nanoseconds_of([&](std::uint32_t i) { announce(endpoints[0], sum(i)); });
 
-  auto const logs = std::make_unique<detail::AnnouncementLog<LocalHub::remembered>[]>(2);
+  auto const logs = std::make_unique<detail::SharedOperationLog<local::SharedState::remembered>[]>(2);
   for (std::uint32_t tag = 0; tag < 16; ++tag)                             // as many as there are under way
     for (std::size_t rank : {0, 1}) logs[rank].add(sum(tag), nullptr);
   auto agree = std::uint32_t{0};

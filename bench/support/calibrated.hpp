@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a message costs on this machine, in the terms of chorale::CostModel.
+// What a message costs on this machine, in the terms of chorale::NetworkModel.
 #pragma once
 
 #include "our_reduce.hpp"
@@ -114,8 +114,8 @@ struct Calibrated {
     return result;
   }
 
-  chorale::CostModel model() const {
-    auto result       = chorale::CostModel{};
+  chorale::NetworkModel model() const {
+    auto result       = chorale::NetworkModel{};
     auto const o      = std::min(message, small / 2.5) * 1e-6;
     auto const longer = std::max((kept + added) / 2 - small, small / 100);  // a busy machine may have it the wrong way
     result.overhead              = chorale::virtual_seconds(o);

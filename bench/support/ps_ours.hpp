@@ -90,9 +90,10 @@ class Floats {
 };
 
 template <class E>
-Times ps_worker(E& at, chorale::ParameterShards const& shards, PsCase const& what, chorale::RowTable const& table) {
+Times ps_worker(E& at, chorale::parameter_server::ShardLayout const& shards, PsCase const& what,
+                chorale::parameter_server::RowTable const& table) {
   using namespace chorale;
-  auto client    = ParameterClient{at, shards};
+  auto client    = parameter_server::Client{at, shards};
   auto const size = shards.extent() + plan::trailer;
   auto memory     = Floats{at, 3 * size + ps_rows * ps_width};
   auto values = memory.next(size), other = memory.next(size), gradients = memory.next(size);
@@ -126,18 +127,18 @@ double our_ps(PsCase const& what, int servers, Transport const& transport) {
   auto const of_rows = what.name.ends_with("rows");
   auto const units   = of_rows ? ps_table_rows : what.name == "empty" ? std::size_t{16} : ps_dense;
   auto const unit    = of_rows ? ps_width : std::size_t{1};
-  auto const table   = RowTable{plan::header, ps_table_rows, ps_width};
+  auto const table   = parameter_server::RowTable{plan::header, ps_table_rows, ps_width};
   auto runs          = std::vector<std::vector<Range>>{};
   for (int s = 0; s < servers; ++s) {
     auto const part = share(units, s, servers);
     runs.push_back({{plan::header + part.begin * unit, plan::header + part.end * unit}});
   }
-  auto const shards = ParameterShards{ps_workers, runs};
+  auto const shards = parameter_server::ShardLayout{ps_workers, runs};
   return on_processes(ps_workers + servers, what.bytes, Cores::any, [&](int rank) {
     auto at = std::move(transport.connect(Group{ps_workers + servers, {rank}})[0]);
     if (rank < ps_workers) return ps_worker(at, shards, what, table);
     auto const initial = std::vector<float>(shards.extent());
-    auto service       = ParameterService{at, Asynchronous{}, optim::SGD{.learning_rate = 0.01F}, shards, initial};
+    auto service = parameter_server::Server{at, Asynchronous{}, optim::SGD{.learning_rate = 0.01F}, shards, initial};
     service.serve();
     return Times{};
   });
@@ -145,13 +146,13 @@ double our_ps(PsCase const& what, int servers, Transport const& transport) {
 
 inline double ps_over_tcp(PsCase const& what, int servers) {
   auto const addresses = chorale::free_loopback_addresses(ps_workers + servers);
-  return our_ps(what, servers, chorale::TcpTransport{.addresses = addresses, .failures = chorale::Failures::apart});
+  return our_ps(what, servers, chorale::TcpTransport{.addresses = addresses, .failures = chorale::FailureScope::peer});
 }
 
 inline double ps_over_shared_memory(PsCase const& what, int servers) {
   auto const name = "bench-ps-" + std::to_string(getpid());
   return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20,
-                                                              .failures = chorale::Failures::apart});
+                                                              .failures = chorale::FailureScope::peer});
 }
 
 /// A parameter server by hand: sockets, and what must be done with the bytes. No frames, checks, versions or limits of

@@ -13,7 +13,7 @@
 
 namespace example {
 
-int failed(std::exception const& error) { return chorale::last_words(error); }
+int failed(std::exception const& error) { return chorale::report_exit(error); }
 
 Options parse(int argc, char** argv, Options o) {
   auto flags = CLI::App{"Trains the MNIST network; what is special about this program stands at the top of its file."};

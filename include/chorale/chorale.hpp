@@ -73,6 +73,8 @@
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/sequential.hpp>
 
+#include <chorale/renamed.hpp>
+
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>

@@ -281,7 +281,7 @@ TEST_CASE("a file is as it was until the new one is committed, whether that has 
   auto const folder = Folder{};
   if (!named && !unnamed_or_skip(folder, "a file is as it was until the new one is committed")) return;
   auto const write  = [&](std::string const& text, bool commit) {
-    auto file = WriteAside{folder.file(), named};
+    auto file = AtomicFile{folder.file(), named};
     file.write(std::as_bytes(Span<char const>{text}));
     CHECK(folder.entries() == (named ? 1U : 0U) + (std::filesystem::exists(folder.file()) ? 1U : 0U));
     if (commit) file.commit();
@@ -304,7 +304,7 @@ TEST_CASE("a process that is killed while it writes a file leaves the old one, a
   write_safetensors(folder.file(), {floats("w", {1, 2, 3})});
   auto const before = load(folder.file());
   auto process      = chorale::test::Processes{1, [&](int, chorale::test::Voice voice) {
-    auto file = WriteAside{folder.file()};
+    auto file = AtomicFile{folder.file()};
     file.write(std::as_bytes(Span<char const>{"half"}));
     voice.say("half is written");
     ::raise(SIGKILL);

@@ -484,6 +484,6 @@ TEST_CASE("what goes wrong behind training is said at the next call, or in the e
 }
 
 TEST_CASE("points of failure cost nothing where there are none", "[checkpoint][unit]") {
-  STATIC_REQUIRE(sizeof(BlockFile<NoFaults>) < sizeof(BlockFile<Count>));
+  STATIC_REQUIRE(sizeof(ChecksummedFile<NoFaults>) < sizeof(ChecksummedFile<Count>));
   STATIC_REQUIRE(noexcept(NoFaults::hit("ckpt.begin")));
 }

@@ -17,7 +17,7 @@ TEST_CASE("why a process ends is told to the launcher that gave it a file", "[cl
   auto const path   = (folder / "error.json").string();
   auto const lost   = PeerLost{1, "rank 0 lost \"rank 1\":\nit was\tkilled \xff."};
   auto out          = std::ostringstream{};
-  CHECK(last_words(lost, {{"TORCHELASTIC_ERROR_FILE", path}}, out) == exit_code(lost));
+  CHECK(report_exit(lost, {{"TORCHELASTIC_ERROR_FILE", path}}, out) == exit_code(lost));
   CHECK(out.str() == std::string{lost.what()} + "\n");
   auto const told = nlohmann::json::parse(std::ifstream{path});
   CHECK_THAT(told["message"]["message"].get<std::string>(), Catch::Contains("rank 0 lost \"rank 1\":\n"));
@@ -27,8 +27,8 @@ TEST_CASE("why a process ends is told to the launcher that gave it a file", "[cl
 TEST_CASE("a launcher's file that cannot be written is said, and nothing else changes", "[cluster]") {
   auto const wrong = BadArgument{"it is wrong."};
   auto out = std::ostringstream{}, alone = std::ostringstream{};
-  CHECK(last_words(wrong, {{"TORCHELASTIC_ERROR_FILE", "/nowhere/error.json"}}, out) == 2);
+  CHECK(report_exit(wrong, {{"TORCHELASTIC_ERROR_FILE", "/nowhere/error.json"}}, out) == 2);
   CHECK_THAT(out.str(), Catch::Contains("it is wrong.") && Catch::Contains("cannot write TORCHELASTIC_ERROR_FILE, /nowhere"));
-  CHECK(last_words(wrong, {}, alone) == 2);
+  CHECK(report_exit(wrong, {}, alone) == 2);
   CHECK(alone.str() == std::string{wrong.what()} + "\n");
 }

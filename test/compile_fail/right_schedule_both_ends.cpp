@@ -16,4 +16,4 @@ struct OneByOne : ScheduledAllReduce<OneByOne> {
   }
 };
 
-auto operation = ScheduledOperation<OneByOne, LocalEndpoint, float>{};
+auto operation = ScheduleExecution<OneByOne, LocalEndpoint, float>{};

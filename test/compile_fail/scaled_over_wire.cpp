@@ -7,6 +7,6 @@ using namespace chorale;
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>> {};
 
 auto copies() {
-  auto live = Live{MirroredStrategy{}, Wire<bf16>{}, LocalTransport{}};
+  auto live = Live{MirroredStrategy{}, Compressed<bf16>{}, LocalTransport{}};
   return live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::LossScaled{optim::SGD{}}));
 }

@@ -15,4 +15,4 @@ struct Shout : ScheduledAllReduce<Shout> {
   }
 };
 
-auto operation = ScheduledOperation<Shout, LocalEndpoint, float>{};
+auto operation = ScheduleExecution<Shout, LocalEndpoint, float>{};

@@ -23,7 +23,7 @@ class ExactModel;
 /// Element i is added up by the replica whose share it is: its own gradient as it is, then those of the ranks below it,
 /// downwards and around, each rounded to W. The sum is rounded to W.
 template <class W>
-class ExactModel<Wire<W>> {
+class ExactModel<Compressed<W>> {
  public:
   std::vector<float> sum(OfReplicas const& of) {
     auto const replicas = static_cast<int>(of.size());

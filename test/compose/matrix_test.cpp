@@ -50,7 +50,7 @@ int check(std::string_view name, T transport = {}) {
     } else if constexpr (requires { typename R::exact; }) {                // it rounds, or leaves out: as written down
       auto const devices = strategies::STRATEGY::make().local_devices();
       CHECK(values == tiny::values_by_model<R>(devices, data));
-      if (devices.size() > 1) CHECK(tiny::difference(values, expected) > 1e-5);          // and it does
+      if (devices.size() > 1) CHECK(tiny::difference(values, expected) > 1e-5);  // and it does
     } else {
       CHECK(tiny::difference(values, expected) < 1e-5);
     }
@@ -67,14 +67,14 @@ int check_each(std::string_view name, T const& transport = {}) {
 
 TEST_CASE(NAMED(STRATEGY, "every reduce that fits trains the model over threads"), "[compose]") {
   auto const trained = check_each<LocalTransport, RingAllReduce, DoubleTreeAllReduce, RecursiveDoublingAllReduce,
-                                  ReduceToOne, AutoAllReduce, DirectAllReduce, HierarchicalAllReduce<>, Wire<bf16>,
-                                  Wire<fp16>, TopK<500>, Reproducible<8>>("threads");
+                                  ReduceToOne, AutoAllReduce, DirectAllReduce, HierarchicalAllReduce<>,
+                                  Compressed<bf16>, Compressed<fp16>, TopK<500>, Reproducible<8>>("threads");
   CHECK(trained == strategies::STRATEGY::over_threads);
 }
 
 TEST_CASE(NAMED(STRATEGY, "every reduce that fits trains the model over the other transports"), "[compose]") {
   CHECK(check_each<SharedMemoryTransport, RingAllReduce, DirectAllReduce>("shared memory") == 2);
-  CHECK(check_each<TcpTransport, RingAllReduce, DirectAllReduce>("TCP") == 1);                // no memory of peers
+  CHECK(check_each<TcpTransport, RingAllReduce, DirectAllReduce>("TCP") == 1);  // no memory of peers
   if constexpr (!HasServers<S> && !std::is_same_v<S, OneDeviceStrategy<>>)
     CHECK(check_each<Layered<LocalTransport, LocalTransport>, RingAllReduce, HierarchicalAllReduce<>>(
               "layered", Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}) == 2);

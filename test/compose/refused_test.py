@@ -86,7 +86,7 @@ def cells():
     for reduce, row in reduces.items():
         for transport, cell in row.items():
             every["`MirroredStrategy`", reduce, transport] = numbers(cell)
-    lossy = {"`Wire<bf16>`": "`Wire`, `TopK`", "`TopK<10>`": "`Wire`, `TopK`", "`Reproducible<64>`": "`Reproducible`"}
+    lossy = {"`Compressed<bf16>`": "`Compressed`, `TopK`", "`TopK<10>`": "`Compressed`, `TopK`", "`Reproducible<64>`": "`Reproducible`"}
     for (strategy, row), (reduce, by_transport) in itertools.product(strategies.items(), reduces.items()):
         for transport, cell in by_transport.items():
             column = "over `LocalTransport`" if transport == "`LocalTransport`" else transport

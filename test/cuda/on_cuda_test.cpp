@@ -38,7 +38,7 @@ std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
 template <class D>
 concept HasStages = requires(D const& d) { d.shuffle(10); };
 using Batches = decltype(rows().batch(8));
-static_assert(HasStages<data::Prefetched<Batches>> && !HasStages<data::Prefetched<data::OnCuda<Batches>>>);
+static_assert(HasStages<data::Prefetched<Batches>> && !HasStages<data::Prefetched<data::ToCuda<Batches>>>);
 
 TEST_CASE("batches on a GPU are those of the host, in their order", "[data][cuda]") {
   auto const gpu = gpu_or_skip("batches on a GPU are those of the host, in their order");

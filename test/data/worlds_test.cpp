@@ -40,7 +40,7 @@ struct World {
     auto all = std::vector<Rank>(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
     auto stream = batches.stream(static_cast<std::size_t>(pass));
-    return Distributed<decltype(stream), typename D::element>{std::move(stream), ranks, std::move(all), 0};
+    return DistributedBatches<decltype(stream), typename D::element>{std::move(stream), ranks, std::move(all), 0};
   }
 };
 
@@ -63,7 +63,7 @@ struct Cursor {
 };
 template <class D>
 Cursor run(World const& world, D const& data, Cursor from, std::size_t steps, Steps& to) {
-  auto epochs = Epochs<World, D>{world, data, 0, from.pass};
+  auto epochs = EpochBatches<World, D>{world, data, 0, from.pass};
   for (auto pass = from.pass; pass < 2; ++pass) {
     if (pass == from.pass) epochs.resume(from.batch, pass, from.batch);
     else epochs.begin(pass);

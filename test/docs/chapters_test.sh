@@ -8,7 +8,7 @@ failed=0
 check() {
   local folder=$1 policy=$2 header missing found=0
   shift 2
-  for header in include/chorale/"$folder"/*.hpp; do
+  for header in $(find include/chorale/"$folder" -name "*.hpp" | sort); do
     grep -qE "$policy" "$header" || continue
     found=1
     missing=

@@ -61,7 +61,7 @@ constexpr auto reduces    = std::tuple{
     Named<RecursiveDoublingAllReduce>{"`RecursiveDoublingAllReduce`"},
     Named<ReduceToOne>{"`ReduceToOne`"},
     Named<AutoAllReduce>{"`AutoAllReduce`"},
-    Named<Wire<bf16>>{"`Wire<bf16>`"},
+    Named<Compressed<bf16>>{"`Compressed<bf16>`"},
     Named<TopK<10>>{"`TopK<10>`"},
     Named<Reproducible<64>>{"`Reproducible<64>`"},
     Named<DirectAllReduce>{"`DirectAllReduce`"},
@@ -92,7 +92,7 @@ template <class S, class R, class T>
 std::string answer() {
   static_assert(Strategy<S> && Transport<T>);
   if constexpr (detail::fit_together<S, R, T>) {
-    static_assert(sizeof(Live<S, R, T>) > 0);                         // the door itself agrees
+    static_assert(sizeof(Live<S, R, T>) > 0);                              // the door itself agrees
     return "yes";
   }
   auto numbers = std::string{};
@@ -103,14 +103,14 @@ std::string answer() {
 }
 
 std::string strategy_table() {
-  auto table = std::string{"| Strategy | a reduce that adds | `Wire`, `TopK` | `Reproducible` | over `LocalTransport` | "
+  auto table = std::string{"| Strategy | a reduce that adds | `Compressed`, `TopK` | `Reproducible` | over `LocalTransport` | "
                            "`TcpTransport` | `SharedMemoryTransport` | `Layered<..>` |\n"
                            "| --- | --- | --- | --- | --- | --- | --- | --- |\n"};
   each(strategies, [&]<class S>(Named<S> const& strategy) {
     using Ring = RingAllReduce;
-    CHECK(answer<S, Wire<bf16>, LocalTransport>() == answer<S, TopK<10>, LocalTransport>());
+    CHECK(answer<S, Compressed<bf16>, LocalTransport>() == answer<S, TopK<10>, LocalTransport>());
     table.append("| ").append(strategy.name).append(" |");
-    for (auto const& one : {answer<S, Ring, LocalTransport>(), answer<S, Wire<bf16>, LocalTransport>(),
+    for (auto const& one : {answer<S, Ring, LocalTransport>(), answer<S, Compressed<bf16>, LocalTransport>(),
                             answer<S, Reproducible<64>, LocalTransport>(), answer<S, Ring, LocalTransport>(),
                             answer<S, Ring, TcpTransport>(), answer<S, Ring, SharedMemoryTransport>(),
                             answer<S, Ring, Layered<LocalTransport, TcpTransport>>()})

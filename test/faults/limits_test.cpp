@@ -27,7 +27,7 @@ constexpr auto no_descriptors = "a sanitizer opens files of its own";
 TEST_CASE("T37: a rank that lacks descriptors while it joins is told so, and the others whom they miss",
           "[faults][limits]") {
   if (opens_pipes) return skip("T37, joining", no_descriptors);
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(8), .limits = {.join = 900ms}};
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(8), .timeouts = {.join = 900ms}};
   auto const since     = seconds_now();
   auto processes       = Processes{2, [&](Rank process, Voice voice) {
     auto quiet = transport;
@@ -51,7 +51,7 @@ TEST_CASE("T37: a rank that lacks descriptors while it joins is told so, and the
 
 TEST_CASE("T37: a rank that lacks descriptors while it trains does not notice, whoever knocks", "[faults][limits]") {
   if (opens_pipes) return skip("T37, training", no_descriptors);
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 20s}};
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(3), .timeouts = {.join = 20s}};
   auto processes       = Processes{3, [&](Rank rank, Voice voice) {
     auto quiet   = transport;
     quiet.log    = [](std::string const&) {};
@@ -87,7 +87,9 @@ TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and ta
   auto const transport = between_processes<SharedMemoryTransport>(2, {.join = 20s});
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
     if (rank == 1) {
-      auto const is_there = [&] { return HostJobFile{transport.name}.prefix().processes[0].process != 0; };
+      auto const is_there = [&] {
+        return shared_memory::SegmentFile{transport.name}.prefix().processes[0].process != 0;
+      };
       spin_until(is_there);
       auto last = 0;
       for (int i = 0; i < 256; ++i)
@@ -117,7 +119,7 @@ TEST_CASE("T37: over shared memory a rank that lacks descriptors says so, and ta
     CHECK(processes.line(1) == "joined");
     CHECK(processes.line(0) == "joined");
   } else {
-    CHECK_THAT(processes.line(0), Catch::Contains("lost rank 1") &&         // all were there: the others are told
+    CHECK_THAT(processes.line(0), Catch::Contains("lost rank 1") &&        // all were there: the others are told
                                       Catch::Contains("it has no file descriptors left (limit "));
   }
 }
@@ -129,20 +131,22 @@ TEST_CASE("T38: a full /dev/shm is told with what it has, and the ranks that wai
     if (!apart || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("small", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
       return voice.say("not allowed");
-    auto const transport = SharedMemoryTransport{.name = "full", .limits = {.join = 20s}, .arena = 3 << 20,
+    auto const transport = SharedMemoryTransport{.name = "full", .timeouts = {.join = 20s}, .arena = 3 << 20,
                                                  .ring = 8'192};
     auto const since     = seconds_now();
     auto ranks           = Processes{2, [&](Rank rank, Voice) {
-      auto const is_there = [&] { return HostJobFile{transport.name}.prefix().processes[0].process != 0; };
-      if (rank == 1) spin_until(is_there);
-      connected(transport, 2, rank);
-    }};
+                             auto const is_there = [&] {
+                               return shared_memory::SegmentFile{transport.name}.prefix().processes[0].process != 0;
+                             };
+                             if (rank == 1) spin_until(is_there);
+                             connected(transport, 2, rank);
+                           }};
     for (Rank const rank : {1, 0}) {
       voice.say(ranks.line(rank));
       voice.say(std::to_string(ranks.exit(rank)));
     }
     voice.say(std::to_string(seconds_now() - since));
-    voice.say(::access(HostJobFile::path_of("full").c_str(), F_OK) == 0 ? "left" : "gone");
+    voice.say(::access(shared_memory::SegmentFile::path_of("full").c_str(), F_OK) == 0 ? "left" : "gone");
   }};
   auto const second = processes.line(0);
   if (second == "not allowed") return skip("T38, /dev/shm", "it needs a namespace of mounts");
@@ -200,7 +204,7 @@ TEMPLATE_TEST_CASE("T38: a rank that cannot even join for lack of memory is miss
   CHECK(processes.exit(1) == 1);
   for (Rank const rank : {0, 2}) {
     CHECK_THAT(processes.line(rank), Catch::Contains(": rank 1") ||
-                                         Catch::Contains(": rank 0, 1"));   // rank 0 had given up already
+                                         Catch::Contains(": rank 0, 1"));  // rank 0 had given up already
     CHECK(processes.exit(rank) == 138);
   }
   CHECK(seconds_now() - since > 0.7);

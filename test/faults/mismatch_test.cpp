@@ -136,7 +136,7 @@ void check_mismatch(std::vector<End> const& ends, Difference const& d) {
 /// Ranks look at each other more often than they must, so that all cells take seconds.
 template <class T>
 T often() {
-  return {.limits = {.heartbeat = 40ms, .warn_silent = 20s, .dead = 40s, .warn_stuck = 30s, .stuck = 60s}};
+  return {.timeouts = {.heartbeat = 40ms, .warn_silent = 20s, .dead = 40s, .warn_stuck = 30s, .stuck = 60s}};
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are 
       while (polls && !pending.done()) {}
       pending.wait();
     });
-    CHECK(seconds_since(begin) < 10);                                      // of Limits::stuck, 60 s
+    CHECK(seconds_since(begin) < 10);                                      // of Timeouts::stuck, 60 s
     for (auto const& end : ends) {
       CHECK(end.fault == Fault::collective_mismatch);
       CHECK_THAT(end.text, Catch::Contains("of 60 float from rank 0") || Catch::Contains("of 60 float from rank 1"));
@@ -209,7 +209,7 @@ TEMPLATE_TEST_CASE("a rank that leaves out the last call, and closes, is told wi
   auto const ends = ends_of(3, often<TestType>(), [&](auto& at) {
     auto x = std::vector<float>(60);
     broadcast(at, Span<float>{x}, 0, Tag{2}, at_line);
-    if (at.rank() != 1) reduce(at, Span<float>{x}.first(0), Op::sum, 1, Tag{3}, at_line);   // only rank 1 would wait
+    if (at.rank() != 1) reduce(at, Span<float>{x}.first(0), Op::sum, 1, Tag{3}, at_line);  // only rank 1 would wait
     close(at);
   });
   for (auto const& end : ends) {

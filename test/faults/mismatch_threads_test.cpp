@@ -94,7 +94,7 @@ struct Ended {
 /// Runs body(at, ended) on every rank, each a thread: of any transport whose ranks can be in one process.
 template <Transport T>
 struct InThreads {
-  static constexpr bool in_place = SharedMemoryEndpoint<typename T::endpoint>;
+  static constexpr bool in_place = DirectAccessEndpoint<typename T::endpoint>;
 
   template <class Body>
   static std::vector<Ended> run(int ranks, Body body, T const& transport = {}) {
@@ -176,7 +176,7 @@ struct By {
         of(x, Op::sum, Tag{deviates ? 6U : 5U}, deviates ? line + 1 : line);
         return of(second, Op::sum, Tag{deviates ? 5U : 6U}, deviates ? line : line + 1);
       }
-      case Differs::tag: return of(x, Op::sum, Tag{deviates ? 69U : 5U}, line);   // equal modulo 64
+      case Differs::tag: return of(x, Op::sum, Tag{deviates ? 69U : 5U}, line);  // equal modulo 64
       case Differs::line: return of(x, Op::sum, Tag{5}, deviates ? line + 2 : line);
       case Differs::counts: {
         if (deviates) --counts[0], ++counts[1];
@@ -228,7 +228,7 @@ void check_cell(int ranks, Way const& way, Rank deviating) {
   CHECK(took < std::chrono::seconds{20});                                  // a third of the timeout: no wait ran into it
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     auto const& ended = all[rank];
-    if (!ended.keeps_x || (ranks != 2 && ended.rank != deviating)) continue;   // those that agree may be half-way
+    if (!ended.keeps_x || (ranks != 2 && ended.rank != deviating)) continue;  // those that agree may be half-way
     INFO(way.name << ", rank " << ended.rank << " of " << ranks << ", rank " << deviating << " deviates");
     CHECK(ended.x == std::vector<float>(ended.x.size(), static_cast<float>(ended.rank + 1)));
   }
@@ -361,7 +361,7 @@ TEST_CASE("tags that are equal modulo 64 are tags of their own, and too many ope
       for (int i = 0; i < operations; ++i)
         under_way.push_back(reduce.start(at, Span<float>{xs[static_cast<std::size_t>(i)]}, Op::sum,
                                          Tag{1 + apart * static_cast<std::uint32_t>(i)}, at_line(1)));
-      for (int i = operations; i-- > 0;) under_way[static_cast<std::size_t>(i)].finish();   // the last one first
+      for (int i = operations; i-- > 0;) under_way[static_cast<std::size_t>(i)].finish();  // the last one first
       for (int i = 0; i < operations; ++i)
         if (xs[static_cast<std::size_t>(i)] != std::vector<float>(10, static_cast<float>(3 + 3 * i)))
           throw Error{"a wrong sum"};

@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto limits =
-    Limits{.heartbeat = 100ms, .warn_silent = 400ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 30s, .join = 20s};
+constexpr auto timeouts =
+    Timeouts{.heartbeat = 100ms, .warn_silent = 400ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 30s, .join = 20s};
 
 bool ip(std::string const& words) { return std::system(("ip " + words + " > /dev/null 2>&1").c_str()) == 0; }
 
@@ -52,8 +52,8 @@ void move_out(Rank rank) {
     throw Error{"rank " + std::to_string(rank) + " has no network"};
 }
 
-TcpTransport transport_of(int ranks, Limits const& within = limits) {
-  auto transport = TcpTransport{.limits = within};
+TcpTransport transport_of(int ranks, Timeouts const& within = timeouts) {
+  auto transport = TcpTransport{.timeouts = within};
   for (Rank rank = 0; rank < ranks; ++rank)
     transport.addresses.push_back("10.9.0." + std::to_string(rank + 1) + ":2222");
   transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
@@ -103,7 +103,7 @@ void unharmed(int ranks, double seconds, std::uint64_t least_updates, Trouble tr
   plug_in(ranks);
   auto processes = Processes{ranks, [=](Rank rank, Voice voice) {
     move_out(rank);
-    auto within = limits;
+    auto within = timeouts;
     within.dead = 5s;
     auto at     = connected(transport_of(ranks, within), ranks, rank);
     voice.say("ready");
@@ -232,7 +232,7 @@ TEST_CASE("C6: a pair of ranks that cannot reach each other is named by all", "[
   auto processes = Processes{ranks, [](Rank rank, Voice voice) {
     move_out(rank);
     auto transport        = transport_of(ranks);
-    transport.limits.join = 3s;
+    transport.timeouts.join = 3s;
     try {
       auto at = connected(transport, ranks, rank);
       auto x  = std::vector<float>(1000);
@@ -244,7 +244,7 @@ TEST_CASE("C6: a pair of ranks that cannot reach each other is named by all", "[
   }};
   auto all = std::vector<std::string>{};
   for (Rank rank = 0; rank < ranks; ++rank) all.push_back(processes.line(rank));
-  auto const cause = all[0].substr(all[0].find(" in step 0: "));          // before it: who is told, and whom it lost
+  auto const cause = all[0].substr(all[0].find(" in step 0: "));           // before it: who is told, and whom it lost
   for (auto const& one : all) CHECK_THAT(one, Catch::Contains(cause));
   CHECK_THAT(cause, Catch::Contains("rank 3 still misses 1 of 4: rank 1 (10.9.0.2:2222)") ||
                         Catch::Contains("rank 1 still misses 1 of 4: rank 3 (10.9.0.4:2222)"));

@@ -124,7 +124,7 @@ void tell_both_times(Voice voice, Work work) {
 /// Every other rank that is slow to begin is waited for; from then on a rank is told at once. The limits that would end
 /// it otherwise are ten times as long.
 constexpr auto told_within = 3.0;
-Limits patient() { return {.handshake = 30s, .join = 60s}; }
+Timeouts patient() { return {.handshake = 30s, .join = 60s}; }
 
 /// The last one of all ranks begins, and all end: the longest time between the two.
 double slowest(std::vector<End> const& ends) {

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto short_limits =
-    Limits{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 300ms, .stuck = 30s, .join = 20s};
+    Timeouts{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 300ms, .stuck = 30s, .join = 20s};
 constexpr auto where = CallSite{"train.cpp", 41};
 constexpr std::uint64_t the_step = 5;                                      // of the deed
 
@@ -174,9 +174,9 @@ TEMPLATE_TEST_CASE("T8: a rank that is stopped for less than the limit changes n
 TEMPLATE_TEST_CASE("T9: a rank that lives but does not work is named by all others, with a warning before",
                    "[faults][processes]", TcpTransport, SharedMemoryTransport) {
   auto const ranks = GENERATE(2, 3);
-  auto limits      = short_limits;
-  limits.stuck     = 800ms;
-  auto const transport = between_processes<TestType>(ranks, limits);
+  auto timeouts      = short_limits;
+  timeouts.stuck     = 800ms;
+  auto const transport = between_processes<TestType>(ranks, timeouts);
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
     auto const overheard = Overheard{voice};
     train(transport, ranks, rank, 0, voice, rank == 0 ? [voice] {
@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("T9: a rank that lives but does not work is named by all othe
     } : std::function<void()>{}, {});
   }};
   auto const since = std::stod(processes.line(0));
-  auto const all   = check_survivors(processes, ranks, 0, Fault::peer_stalled, since, 0.7, 1.8);   // some wait before
+  auto const all   = check_survivors(processes, ranks, 0, Fault::peer_stalled, since, 0.7, 1.8);  // some wait before
   for (auto const& told : all) CHECK(told.updates == the_step);
   for (Rank rank = 1; rank < ranks; ++rank) CHECK_THAT(processes.line(rank), Catch::Contains("for rank 0"));
 }

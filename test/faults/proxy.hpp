@@ -33,28 +33,28 @@ inline sockaddr_in address_of(std::string const& text) {
 }
 
 /// A connection to a port of this host; tried again until somebody listens.
-inline Descriptor connect_to(std::string const& address) {
+inline FileDescriptor connect_to(std::string const& address) {
   auto const at = address_of(address);
   for (int tries = 0; tries < 100'000; ++tries) {
-    auto socket = Descriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (::connect(socket.get(), reinterpret_cast<sockaddr const*>(&at), sizeof(at)) == 0) return socket;
+    auto socket = FileDescriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (::connect(socket.number(), reinterpret_cast<sockaddr const*>(&at), sizeof(at)) == 0) return socket;
     std::this_thread::yield();
   }
   throw Error{"nobody listens on " + address};
 }
 
-inline void send_all(Descriptor const& socket, ConstBytes bytes) {
+inline void send_all(FileDescriptor const& socket, ConstBytes bytes) {
   while (!bytes.empty()) {
-    auto const n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    auto const n = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n <= 0) return;                                                    // the other end has gone
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
 
 /// Closes with a reset instead of an end.
-inline void reset(Descriptor socket) {
+inline void reset(FileDescriptor socket) {
   auto const at_once = linger{1, 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 }
 
 /// Stands between those who call `from` and the rank that listens on `to`.
@@ -68,9 +68,9 @@ class Proxy {
   Proxy(std::string const& from, std::string to, Passes passes)
       : to_{std::move(to)}, passes_{std::move(passes)}, listens_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
     auto const at = address_of(from);
-    detail::set_option(listens_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (::bind(listens_.get(), reinterpret_cast<sockaddr const*>(&at), sizeof(at)) != 0 ||
-        ::listen(listens_.get(), 8) != 0)
+    tcp::set_option(listens_.number(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (::bind(listens_.number(), reinterpret_cast<sockaddr const*>(&at), sizeof(at)) != 0 ||
+        ::listen(listens_.number(), 8) != 0)
       throw Error{"a proxy cannot listen on " + from};
     thread_ = NamedThread{"proxy", [this] { run(); }};
   }
@@ -80,31 +80,31 @@ class Proxy {
 
  private:
   struct Pair {
-    Descriptor caller, rank;
+    FileDescriptor caller, rank;
     std::size_t passed = 0;                                                // bytes from the caller
   };
 
   void run() {
     while (!stop_) {
-      auto polled = std::vector<pollfd>{{listens_.get(), POLLIN, 0}};
+      auto polled = std::vector<pollfd>{{listens_.number(), POLLIN, 0}};
       for (auto const& pair : pairs_)
-        for (int const socket : {pair.caller.get(), pair.rank.get()}) polled.push_back({socket, POLLIN, 0});
+        for (int const socket : {pair.caller.number(), pair.rank.number()}) polled.push_back({socket, POLLIN, 0});
       ::poll(polled.data(), polled.size(), 20);
       for (std::size_t i = 0; i < pairs_.size(); ++i) {
         auto& pair = pairs_[i];
-        if (!pair.caller.open()) continue;
+        if (!pair.caller.is_open()) continue;
         auto const up   = polled[1 + 2 * i].revents == 0 || pass_up(i, pair);
         auto const down = !up || polled[2 + 2 * i].revents == 0 || pass_down(pair);
         if (!up || !down) pair = {};
       }
       if (polled[0].revents != 0)
-        pairs_.push_back({Descriptor{::accept(listens_.get(), nullptr, nullptr)}, connect_to(to_)});
+        pairs_.push_back({FileDescriptor{::accept(listens_.number(), nullptr, nullptr)}, connect_to(to_)});
     }
   }
 
   bool pass_up(std::size_t number, Pair& pair) {
     auto bytes   = std::array<std::byte, 4096>{};
-    auto const n = ::recv(pair.caller.get(), bytes.data(), bytes.size(), 0);
+    auto const n = ::recv(pair.caller.number(), bytes.data(), bytes.size(), 0);
     if (n <= 0) return false;
     auto const all  = Bytes{bytes}.first(static_cast<std::size_t>(n));
     auto const some = passes_(number, std::exchange(pair.passed, pair.passed + all.size()), all);
@@ -117,14 +117,14 @@ class Proxy {
 
   static bool pass_down(Pair& pair) {
     auto bytes   = std::array<std::byte, 4096>{};
-    auto const n = ::recv(pair.rank.get(), bytes.data(), bytes.size(), 0);
+    auto const n = ::recv(pair.rank.number(), bytes.data(), bytes.size(), 0);
     if (n > 0) send_all(pair.caller, ConstBytes{bytes}.first(static_cast<std::size_t>(n)));
     return n > 0;
   }
 
   std::string to_;
   Passes passes_;
-  Descriptor listens_;
+  FileDescriptor listens_;
   std::vector<Pair> pairs_;
   std::atomic<bool> stop_{false};
   NamedThread thread_;                                                     // last: it uses the above

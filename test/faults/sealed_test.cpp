@@ -118,7 +118,7 @@ Sent send_past(Proxy::Passes passes, std::string_view text, T0 first, T1 second,
 
 Sent send_past(Proxy::Passes passes, std::string_view text) {
   auto transport        = with_secret<SealedTcpTransport>();
-  transport.limits.join = 10s;
+  transport.timeouts.join = 10s;
   return send_past(std::move(passes), text, transport, transport);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("sealed messages of any size arrive whole, also when others overtake t
       for (std::size_t i = 0; i < size; ++i) mine.back()[i] = static_cast<std::byte>(i * 7 + i / 251 + size);
     }
     for (unsigned i = 0; i < sizes.size(); ++i) sent.push_back(at.send(1 - at.rank(), Tag{i}, mine[i]));
-    for (unsigned i = sizes.size(); i-- > 0;) at.recv(1 - at.rank(), Tag{i}, theirs[i]).wait();   // the last one first
+    for (unsigned i = sizes.size(); i-- > 0;) at.recv(1 - at.rank(), Tag{i}, theirs[i]).wait();  // the last one first
     for (auto& pending : sent) pending.wait();
     if (mine != theirs) throw Error{"bytes arrived changed"};
   }, with_secret<SealedTcpTransport>());
@@ -241,14 +241,14 @@ TEST_CASE("a goodbye that somebody forges is none", "[transport][tcp][sealed]") 
 }
 
 TEST_CASE("a bit that flips on a sealed control connection ends it", "[transport][tcp][sealed]") {
-  auto const at    = GENERATE(as<std::size_t>{}, 0, 8, 64, 64 + 25 + 3, 2'000);   // the plan, its tag; a heartbeat
+  auto const at    = GENERATE(as<std::size_t>{}, 0, 8, 64, 64 + 25 + 3, 2'000);  // the plan, its tag; a heartbeat
   auto connections = std::size_t{0};
   auto passes      = [&, changes = flip(0, at)](std::size_t number, std::size_t before, Bytes bytes) {
     connections = std::max(connections, number + 1);
     return changes(number, before, bytes);
   };
   auto transport             = with_secret<SealedTcpTransport>();
-  transport.limits.heartbeat = 10ms;
+  transport.timeouts.heartbeat = 10ms;
   if (at < 1'000) {                                                        // while they join, another one is made
     auto const sent = send_past(passes, secret_text, transport, transport);
     for (auto const& outcome : sent.outcomes) CHECK(outcome.error == "");
@@ -271,7 +271,7 @@ TEST_CASE("sealed frames need a secret, and both ends must seal", "[transport][t
   auto const pass = [](std::size_t, std::size_t, Bytes bytes) { return bytes.size(); };
   auto sealed     = with_secret<SealedTcpTransport>();
   auto plain      = with_secret<TcpTransport>();
-  sealed.limits.join = plain.limits.join = 500ms;
+  sealed.timeouts.join = plain.timeouts.join = 500ms;
   auto const one = send_past(pass, secret_text, sealed, plain), other = send_past(pass, secret_text, plain, sealed);
   CHECK(one.outcomes[1].fault == static_cast<int>(Fault::world_mismatch));
   CHECK_THAT(one.outcomes[1].error, Catch::Contains("rank 0 seals its frames, and rank 1 does not"));
@@ -282,7 +282,7 @@ TEST_CASE("sealed frames need a secret, and both ends must seal", "[transport][t
 TEST_CASE("a rank with sealed frames that ends apart is lost with that reason, after what it had sent",
           "[transport][tcp][sealed][apart]") {
   auto transport     = with_secret<SealedTcpTransport>();
-  transport.failures = Failures::apart;
+  transport.failures = FailureScope::peer;
   auto endpoints     = transport.connect(Group::all_local(3));
   auto x = std::array{1.0F}, y = std::array{0.0F};
   endpoints[2].send(0, Tag{1}, std::as_bytes(Span<float>{x})).wait();

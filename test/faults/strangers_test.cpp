@@ -134,7 +134,7 @@ class RankThreads {
 };
 
 TcpTransport transport_of(std::vector<std::string> addresses, Lines& lines) {
-  return {.addresses = std::move(addresses), .limits = {.join = 20s}, .report_every = 20ms, .log = lines.log()};
+  return {.addresses = std::move(addresses), .timeouts = {.join = 20s}, .report_every = 20ms, .log = lines.log()};
 }
 
 void check_like_undisturbed(std::vector<Outcome> const& outcomes, int steps) {
@@ -243,8 +243,8 @@ TEST_CASE("T13: two hundred connections that are reset while ranks train change 
     ++scanned;
   }
   check_like_undisturbed(job.join(), scans);
-  CHECK(lines.with("a connection from 127.0.0.1:").size() <= static_cast<std::size_t>(ranks));   // one each in 10 s
-  CHECK(lines.with("was refused").size() <= static_cast<std::size_t>(2 * ranks));   // and whose address has gone
+  CHECK(lines.with("a connection from 127.0.0.1:").size() <= static_cast<std::size_t>(ranks));  // one each in 10 s
+  CHECK(lines.with("was refused").size() <= static_cast<std::size_t>(2 * ranks));  // and whose address has gone
 }
 
 TEST_CASE("T14: a thousand strangers with a megabyte each take no memory", "[faults][strangers]") {
@@ -289,14 +289,14 @@ TEST_CASE("T20: a handshake that was recorded opens nothing when it is played to
   REQUIRE(records[1].size() > shaken);
   auto again        = transport_of(right, lines);
   again.secret      = secret;
-  again.limits.join = 500ms;
+  again.timeouts.join = 500ms;
   auto second       = RankThreads{2};
   second.start(again, 0);
   for (auto const& record : records) {
     auto guest = connect_to(right[0]);
     send_all(guest, record);
     auto bytes = std::array<std::byte, 4096>{};
-    while (::recv(guest.get(), bytes.data(), bytes.size(), 0) > 0) {}      // until it is shown out
+    while (::recv(guest.number(), bytes.data(), bytes.size(), 0) > 0) {}      // until it is shown out
   }
   auto const& ended = second.join();
   CHECK(ended[0].fault == static_cast<int>(Fault::join_timeout));
@@ -320,7 +320,7 @@ TEST_CASE("T21: of ranks 0, 1, 1 and 3 the second 1 is told of the first, and a 
   CHECK_THAT(refused.error, Catch::Contains("two processes claim to be rank 1") &&
                                 Catch::Contains("the first called rank 0 from 127.0.0.1:") &&
                                 Catch::Contains(", the second from 127.0.0.1:"));
-  CHECK_THROWS_WITH(take_part(transport, 4, 1, 1, [](int) {}), Catch::Contains("rank 1 cannot listen on"));   // here
+  CHECK_THROWS_WITH(take_part(transport, 4, 1, 1, [](int) {}), Catch::Contains("rank 1 cannot listen on"));  // here
   job.start(transport, 2);
   check_like_undisturbed(job.join(), 10);
 }

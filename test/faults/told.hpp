@@ -111,16 +111,16 @@ void tell_end(Voice voice, Weights const& weights, Work work) {
 
 /// A transport for ranks that are processes of this host.
 template <class T>
-T between_processes(int ranks, Limits const& limits);
+T between_processes(int ranks, Timeouts const& timeouts);
 
 template <>
-inline TcpTransport between_processes(int ranks, Limits const& limits) {
-  return {.addresses = free_loopback_addresses(ranks), .limits = limits};
+inline TcpTransport between_processes(int ranks, Timeouts const& timeouts) {
+  return {.addresses = free_loopback_addresses(ranks), .timeouts = timeouts};
 }
 template <>
-inline SharedMemoryTransport between_processes(int, Limits const& limits) {
+inline SharedMemoryTransport between_processes(int, Timeouts const& timeouts) {
   static int number = 0;
-  return {.name = "test-faults-" + std::to_string(::getpid()) + "-" + std::to_string(++number), .limits = limits};
+  return {.name = "test-faults-" + std::to_string(::getpid()) + "-" + std::to_string(++number), .timeouts = timeouts};
 }
 
 template <class T>

@@ -33,7 +33,7 @@ auto trainer_of(T const& transport, int ranks, Rank rank) {
 }
 
 TcpTransport transport_of(int ranks) {
-  return {.addresses = free_loopback_addresses(ranks), .limits = {.join = 20s}, .log = [](std::string const&) {}};
+  return {.addresses = free_loopback_addresses(ranks), .timeouts = {.join = 20s}, .log = [](std::string const&) {}};
 }
 
 /// Ten batches of four rows a rank.
@@ -71,7 +71,7 @@ TEST_CASE("ranks that bring data of different lengths are told so, and how far e
     auto data    = batches(2, rank);
     if (rank == 1) data.sizes.resize(7);
     if (predicts) trainer.predict(data);
-    trainer.fit(data, {.show = Show::nothing, .compare_data = predicts});    // else the first difference would be told
+    trainer.fit(data, {.show = Show::nothing, .compare_data = predicts});  // else the first difference would be told
     trainer.evaluate(data);
   }};
   auto const where = predicts ? std::array{"in predict", "in fit, before its first batch"}

@@ -122,8 +122,8 @@ void interfere(To& to, Path& path, unsigned how, Instructions& from) {
 
 /// Someone in the middle delivers, changes, drops and makes up bytes, in both directions.
 inline void fuzz_middle(Instructions from, Secret const* secret) {
-  auto dialer   = wire::Dialer{fuzz_identity(2), 0, secret, fixed_nonce(1)};
-  auto acceptor = wire::Acceptor{fuzz_identity(0), secret, fixed_nonce(101)};
+  auto dialer   = wire::Initiator{fuzz_identity(2), 0, secret, fixed_nonce(1)};
+  auto acceptor = wire::Responder{fuzz_identity(0), secret, fixed_nonce(101)};
   auto there = Path{}, back = Path{};
   while (!from.done()) {
     there.take(dialer);
@@ -149,9 +149,9 @@ inline void fuzz_handshake(ConstBytes in) {
   auto const mode          = from.number();
   auto const* key          = mode / 4 % 2 == 0 ? &secret : nullptr;
   if (mode % 4 == 0)
-    fuzz_stranger(wire::Acceptor{fuzz_identity(0), key, fixed_nonce(101)}, from, key != nullptr);
+    fuzz_stranger(wire::Responder{fuzz_identity(0), key, fixed_nonce(101)}, from, key != nullptr);
   else if (mode % 4 == 1)
-    fuzz_stranger(wire::Dialer{fuzz_identity(2), 0, key, fixed_nonce(1)}, from, key != nullptr);
+    fuzz_stranger(wire::Initiator{fuzz_identity(2), 0, key, fixed_nonce(1)}, from, key != nullptr);
   else fuzz_middle(from, key);
 }
 

@@ -103,7 +103,7 @@ TEST_CASE("why-slow says what dominates, by how much, and what to try", "[observ
   CHECK(why_slow(spent(0.0201, 0.0059, 0.0123, 0.0011, 0.0006, 0.0002)) ==
         "why slow: communication takes 12.30 ms of 20.10 ms of a step (61 %), 2.1 times compute (5.90 ms); then wait "
         "1.10 ms, input 600 us, checkpoint 200 us. Try: a larger batch, another Reduce (AutoAllReduce measures them), "
-        "or fewer bytes (Wire<bf16>).\n");
+        "or fewer bytes (Compressed<bf16>).\n");
 }
 
 TEST_CASE("each way to lose time has its own advice", "[observe][unit]") {

@@ -15,36 +15,36 @@ using namespace chorale;
 using namespace std::chrono_literals;
 
 template <>
-inline constexpr Element chorale::element_of<Weightless> = Element::f32;
+inline constexpr Element chorale::element_of<NoData> = Element::f32;
 
 namespace {
 
 template <class R>
-void reduce(SimulatedEndpoint& at, Span<Weightless> x) {
+void reduce(SimulatedEndpoint& at, Span<NoData> x) {
   R{}.all_reduce(at, x, Op::sum);
 }
 
-VirtualTime simulated_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
-  auto const nowhere = Nowhere{bytes / 4};
+VirtualTime simulated_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
+  auto const nowhere = UnmappedMemory{bytes / 4};
   auto const x       = nowhere.span();
   return simulate(ranks, [&](SimulatedEndpoint& at) {
     switch (algorithm) {
-      case Advised::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
-      case Advised::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
-      case Advised::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
-      case Advised::ring: return reduce<RingAllReduce>(at, x);
-      case Advised::hierarchical: break;
+      case ReduceKind::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
+      case ReduceKind::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
+      case ReduceKind::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
+      case ReduceKind::ring: return reduce<RingAllReduce>(at, x);
+      case ReduceKind::hierarchical: break;
     }
-    auto layers = SimulatedLayers{at, model.ranks_per_host};
+    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
     HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
   }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
 }
 
-CostModel const flat{};
-CostModel const slow_flat{.overhead = 3us, .fold_bytes_per_second = 5e9,
+NetworkModel const flat{};
+NetworkModel const slow_flat{.overhead = 3us, .fold_bytes_per_second = 5e9,
                           .far = {.latency = 50us, .bytes_per_second = 1.25e9}};
-CostModel const hosts_of_4{.near = {.latency = 2us, .bytes_per_second = 100e9}, .ranks_per_host = 4};
-CostModel const hosts_of_8{.near = {.latency = 1us, .bytes_per_second = 200e9},
+NetworkModel const hosts_of_4{.near = {.latency = 2us, .bytes_per_second = 100e9}, .ranks_per_host = 4};
+NetworkModel const hosts_of_8{.near = {.latency = 1us, .bytes_per_second = 200e9},
                            .far = {.latency = 5us, .bytes_per_second = 25e9}, .ranks_per_host = 8,
                            .hosts_per_rack = 2, .oversubscription = 4};
 
@@ -54,7 +54,7 @@ TEST_CASE("a prediction is what the simulation measures, within a fifth", "[redu
   for (int const ranks : {2, 4, 7, 8, 16})
     for (std::size_t const bytes : {64U, 65'536U, 1'048'576U})
       for (auto const algorithm : all_advised) {
-        if (algorithm == Advised::hierarchical) continue;
+        if (algorithm == ReduceKind::hierarchical) continue;
         auto const predicted = seconds(predicted_time(algorithm, ranks, bytes, flat));
         INFO(name(algorithm) << ", " << ranks << " ranks, " << bytes << " bytes");
         // an operation has four messages to one rank under way at most, which the prediction leaves out
@@ -63,8 +63,8 @@ TEST_CASE("a prediction is what the simulation measures, within a fifth", "[redu
 }
 
 TEST_CASE("a ring of many ranks is predicted from one of fewer", "[reduce][advise]") {
-  auto const predicted = seconds(predicted_time(Advised::ring, 512, 4'096, flat));
-  CHECK(predicted == Approx(seconds(simulated_time(Advised::ring, 512, 4'096, flat))).epsilon(0.05));
+  auto const predicted = seconds(predicted_time(ReduceKind::ring, 512, 4'096, flat));
+  CHECK(predicted == Approx(seconds(simulated_time(ReduceKind::ring, 512, 4'096, flat))).epsilon(0.05));
 }
 
 TEST_CASE("the advised algorithm is the fastest one, or nearly, in 19 cases of 20", "[reduce][advise]") {
@@ -76,7 +76,7 @@ TEST_CASE("the advised algorithm is the fastest one, or nearly, in 19 cases of 2
         auto best = VirtualTime::max(), chosen = best;
         for (auto const algorithm : all_advised) {
           auto const L = model.ranks_per_host;
-          if (algorithm == Advised::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
+          if (algorithm == ReduceKind::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
           auto const time = simulated_time(algorithm, ranks, bytes, model);
           best            = std::min(best, time);
           if (algorithm == advised.algorithm) chosen = time;
@@ -93,7 +93,7 @@ TEST_CASE("the advised algorithm is the fastest one, or nearly, in 19 cases of 2
 TEST_CASE("buckets hide sending behind computing, as far as there is something to hide it behind", "[reduce][advise]") {
   CHECK(step_time(VirtualTime{9ms}, VirtualTime{1ms}, 1) == VirtualTime{10ms});
   CHECK(step_time(VirtualTime{9ms}, VirtualTime{1ms}, 3) == VirtualTime{10ms});
-  CHECK(step_time(VirtualTime{9ms}, VirtualTime{4ms}, 3) == VirtualTime{17ms});      // 5 + 3 · 4
+  CHECK(step_time(VirtualTime{9ms}, VirtualTime{4ms}, 3) == VirtualTime{17ms});  // 5 + 3 · 4
   auto const alone = advise({100'000'000, 50ms}, 1, flat);
   CHECK(alone.step == VirtualTime{50ms});
   auto const large = advise({100'000'000, 50ms}, 16, flat);
@@ -104,7 +104,7 @@ TEST_CASE("buckets hide sending behind computing, as far as there is something t
   CHECK_THAT(swamped.reason, Catch::Contains("fewer ranks"));
   CHECK(advise({1'000, 50ms}, 16, flat).bucket_bytes == 1'000);
   CHECK_THROWS_AS(advise({}, 4, flat), BadArgument);
-  CHECK_THROWS_AS(predicted_time(Advised::hierarchical, 6, 100, hosts_of_4), BadArgument);
+  CHECK_THROWS_AS(predicted_time(ReduceKind::hierarchical, 6, 100, hosts_of_4), BadArgument);
 }
 
 TEST_CASE("servers are predicted as a simulation measures them, within a fifth", "[reduce][advise]") {
@@ -113,7 +113,7 @@ TEST_CASE("servers are predicted as a simulation measures them, within a fifth",
       for (std::size_t const bytes : {64U, 65'536U, 4'194'304U}) {
         auto const part      = bytes / static_cast<std::size_t>(servers);
         auto const simulated = simulate(workers + servers, [&](SimulatedEndpoint& at) {
-          auto const nowhere = Nowhere{part};
+          auto const nowhere = UnmappedMemory{part};
           auto const memory  = std::as_writable_bytes(nowhere.span()).first(part);
           auto const is_worker = at.rank() < workers;
           auto const others = is_worker ? std::pair{workers, servers} : std::pair{0, workers};
@@ -148,15 +148,15 @@ TEST_CASE("advice names a strategy, and says when more ranks are slower", "[redu
 }
 
 TEST_CASE("advice takes servers where they are the shorter way", "[reduce][advise]") {
-  auto const latency = CostModel{.far = {.latency = 1ms, .bytes_per_second = 25e9}};
+  auto const latency = NetworkModel{.far = {.latency = 1ms, .bytes_per_second = 25e9}};
   auto const served  = advise({40'000'000, 100ms}, 64, latency, 64);
   auto const reduced = advise({40'000'000, 100ms}, 64, latency);
   CHECK(reduced.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(served.step <= reduced.step);
-  auto const one = advise({40'000'000, 100ms}, 64, latency, 1);             // a server's line carries 64 times as much
+  auto const one = advise({40'000'000, 100ms}, 64, latency, 1);            // a server's line carries 64 times as much
   CHECK(one.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(one.step == reduced.step);
-  auto const urgent = advise({1'000, 2ms}, 64, latency, 2);                  // 2 ms there and back, or 12 by doubling
+  auto const urgent = advise({1'000, 2ms}, 64, latency, 2);                // 2 ms there and back, or 12 by doubling
   CHECK(urgent.strategy == AdvisedStrategy::parameter_server);
   CHECK_THAT(urgent.reason, Catch::Contains("2 servers take"));
 }

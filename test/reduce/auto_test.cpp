@@ -17,13 +17,13 @@ using namespace chorale;
 using namespace chorale::test;
 
 static_assert(ReduceAlgorithm<AutoAllReduce, LocalTransport> && ResumableReduce<AutoAllReduce, LocalEndpoint>);
-static_assert(ResumableReduce<AutoAllReduce, SubEndpoint<LocalEndpoint>>);   // messages only
+static_assert(ResumableReduce<AutoAllReduce, SubEndpoint<LocalEndpoint>>);  // messages only
 
 TEST_CASE("auto: the fastest for the nearest size is chosen", "[reduce][auto]") {
   auto table = AutoTable{};
-  for (auto& row : table.seconds) row = {0, 3, 4, 5, 2, 0};                 // the ring, where nothing else is said
-  table.seconds[0][1] = 1;                                                  // recursive doubling, 1 KiB
-  table.seconds[2][5] = 1;                                                  // direct, 256 KiB
+  for (auto& row : table.seconds) row = {0, 3, 4, 5, 2, 0};                // the ring, where nothing else is said
+  table.seconds[0][1] = 1;                                                 // recursive doubling, 1 KiB
+  table.seconds[2][5] = 1;                                                 // direct, 256 KiB
   CHECK(table.choice(0) == Algorithm::recursive_doubling);
   CHECK(table.choice(4'096) == Algorithm::recursive_doubling);
   CHECK(table.choice(4'097) == Algorithm::ring);
@@ -45,7 +45,7 @@ TEST_CASE("auto: all ranks measure once, agree on a table, and reduce", "[reduce
   auto const ended        = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& x) {
     for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(at.rank());
     reduce.all_reduce(at, x.first(10), Op::sum);
-    auto const copy = reduce;                                               // knows what the original knows
+    auto const copy = reduce;                                              // knows what the original knows
     auto reducer    = BucketedReducer{copy, at, std::array<std::size_t, 2>{500, n - 10}, x.last(n - 10)};
     reducer.finish();
     tables[static_cast<std::size_t>(at.rank())] = copy.table(at);
@@ -79,8 +79,8 @@ TEST_CASE("auto: a group that has messages only cannot be forced to read memory"
 }
 
 TEST_CASE("auto: with a model it takes what is predicted to be fastest, and tries nothing out", "[reduce][auto]") {
-  auto const network = GENERATE(CostModel{}, CostModel{.far = {.latency = VirtualTime{200'000'000}}},
-                                CostModel{.far = {.latency = VirtualTime{1'000}, .bytes_per_second = 1e9}});
+  auto const network = GENERATE(NetworkModel{}, NetworkModel{.far = {.latency = VirtualTime{200'000'000}}},
+                                NetworkModel{.far = {.latency = VirtualTime{1'000}, .bytes_per_second = 1e9}});
   auto const ended   = on_ranks<Counting<LocalTransport>>(4, 256, [&](auto& at, auto& x) {
     auto const reduce = AutoAllReduce{.model = network};
     auto const table  = reduce.table(at);
@@ -88,7 +88,7 @@ TEST_CASE("auto: with a model it takes what is predicted to be fastest, and trie
     for (auto const bytes : AutoTable::sizes) {
       auto best = VirtualTime::max(), chosen = best;
       for (auto const one : all_advised) {
-        if (one == Advised::hierarchical) continue;
+        if (one == ReduceKind::hierarchical) continue;
         auto const time = predicted_time(one, 4, bytes, network);
         best            = std::min(best, time);
         if (name(one) == name(table->choice(bytes))) chosen = time;

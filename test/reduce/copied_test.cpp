@@ -14,12 +14,12 @@
 using namespace chorale;
 using namespace chorale::test;
 
-static_assert(ReduceAlgorithm<CopiedAllReduce, SharedMemoryTransport> && MeetingEndpoint<HostEndpoint>);
+static_assert(ReduceAlgorithm<CopiedAllReduce, SharedMemoryTransport> && MeetingEndpoint<SharedMemoryEndpoint>);
 static_assert(!ReduceAlgorithm<CopiedAllReduce, LocalTransport>);
 
 namespace {
 
-constexpr std::size_t half = HostLayout::copies / 2 / sizeof(float);           // elements of one part
+constexpr std::size_t half = shared_memory::SegmentLayout::copies / 2 / sizeof(float);  // elements of one part
 std::vector<std::size_t> const counts = {0, 1, 5, 1'024, 1'025, 10'007, half, half + 1, 2 * half, 3 * half + 17, 3};
 
 /// All-reduces of each count in turn, several times: [rank] all results behind one another.
@@ -62,7 +62,7 @@ TEST_CASE("memory of a rank's own is reduced through copies with the bits of a r
 }
 
 TEST_CASE("ranks that reduce other things through copies are told so", "[reduce][shared_memory][copied]") {
-  auto const wrong = GENERATE(0, 1, 2);                                        // operation, length, a barrier
+  auto const wrong = GENERATE(0, 1, 2);                                    // operation, length, a barrier
   auto const ended = on_ranks<SharedMemoryTransport>(3, 10'000, [&](auto& at, auto& x) {
     auto const odd = at.rank() == 1;
     CopiedAllReduce{}.all_reduce(at, x, Op::sum, Tag{1}, {"a.cpp", 1});
@@ -81,7 +81,7 @@ TEST_CASE("ranks that reduce other things through copies are told so", "[reduce]
 TEST_CASE("auto: over shared memory it reduces in place where it can, and what lies elsewhere as well",
           "[reduce][auto][shared_memory]") {
   constexpr std::size_t n = 1'000;
-  auto const arena        = GENERATE(as<std::size_t>{}, 0, 4'000, std::size_t{16} << 20);   // bytes
+  auto const arena        = GENERATE(as<std::size_t>{}, 0, 4'000, std::size_t{16} << 20);  // bytes
   auto endpoints          = Counting<SharedMemoryTransport>{{.arena = arena}}.connect(Group::all_local(3));
   auto errors             = std::vector<std::string>(endpoints.size());
   {

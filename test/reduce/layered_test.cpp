@@ -68,7 +68,7 @@ struct OwnTransport {
   using endpoint = OwnEndpoint;
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
   std::vector<OwnEndpoint> connect(Group const& group) const {
-    auto const hub = std::make_shared<LocalHub>(group.size(), std::chrono::seconds{60});
+    auto const hub = std::make_shared<local::SharedState>(group.size(), std::chrono::seconds{60});
     auto endpoints = std::vector<OwnEndpoint>{};
     for (auto const rank : group.local()) endpoints.emplace_back(hub, rank);
     return endpoints;
@@ -130,7 +130,7 @@ TEMPLATE_TEST_CASE("hierarchical: each level carries the bytes that the algorith
   for (Rank rank = 0; rank < ranks; ++rank) {
     auto const i = static_cast<std::size_t>(rank);
     CHECK(ended[i].error == "");
-    CHECK(near[i] == Sent{2 * (each - 1), 2 * (L - 1) * n / L * sizeof(float)});      // reduce-scatter, all-gather
+    CHECK(near[i] == Sent{2 * (each - 1), 2 * (L - 1) * n / L * sizeof(float)});  // reduce-scatter, all-gather
     auto const planned = traffic<Far>(rank / each, nodes_n, n / L, sizeof(float));
     CHECK(far[i] == Sent{planned.messages, planned.bytes});
     most_near = std::max(most_near, near[i].bytes);

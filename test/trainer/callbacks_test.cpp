@@ -82,7 +82,7 @@ struct ScalarsSeen {
 };
 
 /// The parts of each step of rank 1: whether they lie within it, and how much of it they are.
-struct Parts {
+struct StepTrace {
   std::vector<Event> open;
   std::vector<double> shares;
   int outside = 0;
@@ -208,7 +208,7 @@ TEST_CASE("validation scores each row once, and the chief's sinks get all of it"
 TEST_CASE("what each rank did in each step is told, and where nobody looks nothing is", "[trainer][callbacks]") {
   auto trainer = two();
   auto tally   = Tally{};
-  auto parts   = Parts{};
+  auto parts   = StepTrace{};
   trainer.fit(tiny::uneven(), quietly, tally, parts);
   auto events = std::map<std::string, std::uint64_t>{};
   for (auto const& line : tally.lines())
@@ -221,9 +221,9 @@ TEST_CASE("what each rank did in each step is told, and where nobody looks nothi
   CHECK(parts.shares.back() <= 1);
   CHECK(parts.shares[10] >= 0.9);                          // the median: the system may stop a thread between two parts
 
-  using Quiet = Audience<decltype(trainer), EarlyStopping, std::optional<ScalarsSeen>>;
+  using Quiet = CallbackList<decltype(trainer), EarlyStopping, std::optional<ScalarsSeen>>;
   static_assert(!observed<Quiet>);
-  static_assert(sizeof(detail::Parts<Quiet>) == 1);
+  static_assert(sizeof(detail::StepTrace<Quiet>) == 1);
 }
 
 TEST_CASE("callbacks that decide go on as if the run had not been cut off", "[trainer][callbacks][resume]") {

@@ -98,7 +98,7 @@ TEST_CASE("options below 0 are refused with their name and value", "[trainer]") 
   CHECK_THROWS_WITH(fit({.epochs = 3, .initial_epoch = 4}),
                     Contains("FitOptions::initial_epoch is 4, and epochs is 3") && Contains("Try: epochs above"));
   CHECK(trainer.step() == 0);
-  CHECK_THROWS_WITH(follow(trainer, tiny::some(), {.epochs = -1}), Contains("FollowOptions::epochs"));
+  CHECK_THROWS_WITH(evaluate_checkpoints(trainer, tiny::some(), {.epochs = -1}), Contains("EvaluatorOptions::epochs"));
 
   CHECK_THROWS_WITH(ReduceLROnPlateau{{.patience = -1}}, Contains("got patience -1 and cooldown 0"));
   CHECK_THROWS_WITH(ReduceLROnPlateau{{.cooldown = -1}}, Contains("got patience 10 and cooldown -1"));

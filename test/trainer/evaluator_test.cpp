@@ -53,7 +53,7 @@ struct Training {
   }
 
   /// What an evaluator sees until it ends by itself; nothing when it has to be asked to.
-  std::vector<Followed> follow(int epochs, std::function<void(Followed const&)> const& said = {},
+  std::vector<CheckpointScores> follow(int epochs, std::function<void(CheckpointScores const&)> const& said = {},
                                OnDamage on_damage = OnDamage::fall_back) {
     auto asked = std::atomic<bool>{false};
     auto watch = std::optional<NamedThread>{};
@@ -65,7 +65,7 @@ struct Training {
       lines.push_back(line);
       on_line();
     };
-    auto found = chorale::follow(evaluator, tiny::uneven(),
+    auto found = chorale::evaluate_checkpoints(evaluator, tiny::uneven(),
                                  {.checkpoints = {.folder = folder.path, .on_damage = on_damage, .log = log},
                                   .epochs = epochs, .every = 1ms, .asked_to_end = &asked}, said);
     if (asked) found.clear();
@@ -78,7 +78,7 @@ struct CutOff {
   void on_epoch_begin(auto const&, int) const { throw Off{}; }
 };
 
-Steps steps_of(std::vector<Followed> const& found) {
+Steps steps_of(std::vector<CheckpointScores> const& found) {
   auto steps = Steps{};
   for (auto const& one : found) steps.push_back(one.step);
   return steps;
@@ -99,7 +99,7 @@ TEST_CASE("an evaluator ends with a job that ends early", "[trainer][follow]") {
 TEST_CASE("an evaluator that waits for a job's next checkpoint ends when there is none", "[trainer][follow]") {
   auto job = Training{};
   job.train(1);
-  auto const found = job.follow(12, [&](Followed const& one) {
+  auto const found = job.follow(12, [&](CheckpointScores const& one) {
     if (one.step == 20) job.train_until_stopped(12);
   });
   CHECK(steps_of(found) == Steps{20, 60});                                 // what came before the fit does not count
@@ -108,7 +108,7 @@ TEST_CASE("an evaluator that waits for a job's next checkpoint ends when there i
 TEST_CASE("a job that has ended early and goes on has not ended", "[trainer][follow]") {
   auto job = Training{};
   job.train_until_stopped(12);
-  auto const found = job.follow(12, [&](Followed const& one) {
+  auto const found = job.follow(12, [&](CheckpointScores const& one) {
     if (one.step == 40) job.train(3);
     if (one.step == 60) job.train(12);
   });
@@ -120,9 +120,9 @@ TEST_CASE("a job that has ended early and goes on has not ended", "[trainer][fol
 TEST_CASE("a job that has ended, goes on and is cut off has not ended", "[trainer][follow]") {
   auto job = Training{};
   job.train_until_stopped(12);
-  REQUIRE(Ended::in(job.folder.path));
+  REQUIRE(CompletionMarker::in(job.folder.path));
   CHECK_THROWS_AS(job.trainer.fit(tiny::uneven(), job.options(12), CutOff{}), CutOff::Off);
-  CHECK_FALSE(Ended::in(job.folder.path));
+  CHECK_FALSE(CompletionMarker::in(job.folder.path));
 }
 
 TEST_CASE("a damaged last checkpoint is said once, and is the end", "[trainer][follow]") {
@@ -140,7 +140,7 @@ TEST_CASE("an evaluator passes over a damaged checkpoint, and goes on with what 
   auto job         = Training{};
   job.train(2);
   job.damage(40);
-  auto const found = job.follow(again, [&](Followed const& one) {
+  auto const found = job.follow(again, [&](CheckpointScores const& one) {
     if (one.step == 20) job.train(again);
   });
   CHECK(steps_of(found) == (again == 2 ? Steps{20, 40} : Steps{20, 60}));
@@ -151,7 +151,7 @@ TEST_CASE("of two damaged checkpoints each is said once", "[trainer][follow]") {
   auto job = Training{};
   job.train(2);
   job.damage(40);
-  auto const found = job.follow(3, [&](Followed const& one) {
+  auto const found = job.follow(3, [&](CheckpointScores const& one) {
     if (one.step != 20) return;
     job.train(3);
     job.damage(60), job.damage(40);
@@ -165,7 +165,7 @@ TEST_CASE("what is saved below a damaged newest one is evaluated", "[trainer][fo
   job.train(2);
   std::filesystem::copy(job.folder.path / checkpoint_name(40), job.folder.path / checkpoint_name(999));
   job.damage(999);
-  auto const found = job.follow(3, [&](Followed const& one) {
+  auto const found = job.follow(3, [&](CheckpointScores const& one) {
     if (one.step == 40) job.train(3);
   });
   CHECK(steps_of(found) == Steps{40, 60});
@@ -176,7 +176,7 @@ TEST_CASE("a job without a checkpoint is waited for, though one has ended there 
   job.train_until_stopped(12);
   for (auto const step : checkpoint_steps(job.folder.path))
     std::filesystem::remove_all(job.folder.path / checkpoint_name(step));
-  REQUIRE(Ended::in(job.folder.path));
+  REQUIRE(CompletionMarker::in(job.folder.path));
   auto const again = std::async(std::launch::async, [&] {
     std::this_thread::sleep_for(50ms);
     auto anew = learner();

@@ -26,16 +26,16 @@ inline thread_local std::size_t given = 0;
 
 /// An endpoint that adds what it sends or exposes to `given`.
 template <Endpoint E>
-class NotingEndpoint : public WrappedEndpoint<E> {
+class NotingEndpoint : public ForwardingEndpoint<E> {
  public:
   using pending = typename E::pending;
-  using WrappedEndpoint<E>::WrappedEndpoint;
+  using ForwardingEndpoint<E>::ForwardingEndpoint;
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     given += out.size();
     return this->at_.send(peer, tag, out);
   }
-  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+  pending expose(Tag tag, Bytes mine) requires DirectAccessEndpoint<E> {
     given += mine.size();
     return this->at_.expose(tag, mine);
   }
@@ -117,7 +117,7 @@ inline auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim:
 inline auto mirrored() { return MirroredStrategy{Cpu::logical(replicas)}; }
 
 TEMPLATE_TEST_CASE("gradients of the upper layers leave before backward reaches the lower ones", "[trainer][mirrored]",
-                   RingAllReduce, DirectAllReduce, RecursiveDoublingAllReduce, Wire<bf16>) {
+                   RingAllReduce, DirectAllReduce, RecursiveDoublingAllReduce, Compressed<bf16>) {
   auto trainer = Trainer{model(), mirrored(), TestType{}, Noting{}, 7};
   trainer.fit(batches(), quietly);
   auto const found = notes.take();

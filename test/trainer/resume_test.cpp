@@ -112,8 +112,8 @@ TEST_CASE("the last update is in a checkpoint, whether or not it was its turn", 
   job.fit(tiny::uneven(), folder.options(2, every));
   auto follower = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
   auto steps    = std::vector<std::uint64_t>{};
-  follow(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
-         [&](Followed const& one) { steps.push_back(one.step); });
+  evaluate_checkpoints(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
+         [&](CheckpointScores const& one) { steps.push_back(one.step); });
   CHECK(steps.back() == 40);
 }
 
@@ -122,12 +122,13 @@ TEST_CASE("an evaluator that saw the last update before its epoch ended does not
   auto job          = learner(MirroredStrategy{Cpu::logical(2)});
   CHECK_THROWS_AS(job.fit(CutOff{.left = std::make_shared<int>(41)}, folder.options(2, 4)), CutOff::Off);
   auto follower    = learner(OneDeviceStrategy{Cpu::logical(1)[0]});
-  auto const found = follow(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
-                            [&](Followed const& one) {
-    CHECK(one.step == 40);
-    CHECK(one.epoch == 1);
-    job.fit(tiny::uneven(), folder.options(2, 4));
-  });
+  auto const found =
+      evaluate_checkpoints(follower, tiny::uneven(), {.checkpoints = {.folder = folder.path}, .epochs = 2},
+                           [&](CheckpointScores const& one) {
+                             CHECK(one.step == 40);
+                             CHECK(one.epoch == 1);
+                             job.fit(tiny::uneven(), folder.options(2, 4));
+                           });
   REQUIRE(found.size() == 1);
   CHECK(found.back().epoch == 2);
 }
@@ -278,8 +279,9 @@ TEST_CASE("an evaluator follows the checkpoints of a job until its last epoch", 
       return;
     }
     auto told        = std::size_t{0};
-    auto const found = follow(one, data, {.checkpoints = {.folder = folder.path}, .epochs = 3,
-                                          .every = std::chrono::milliseconds{1}}, [&](Followed const&) { ++told; });
+    auto const found = evaluate_checkpoints(
+        one, data, {.checkpoints = {.folder = folder.path}, .epochs = 3, .every = std::chrono::milliseconds{1}},
+        [&](CheckpointScores const&) { ++told; });
     voice.say(std::to_string(found.back().scores.loss()));
     voice.say(std::to_string(found.back().step) + " " + std::to_string(found.back().epoch) + " " +
               std::to_string(told == found.size()));
@@ -301,8 +303,8 @@ TEST_CASE("an evaluator sees every checkpoint that is there long enough", "[trai
     losses.push_back(job.evaluate(data).loss());
   };
   train(1);
-  auto const found = follow(evaluator, data, {.checkpoints = {.folder = folder.path}, .epochs = 4,
-                                              .every = std::chrono::milliseconds{1}}, [&](Followed const& one) {
+  auto const found = evaluate_checkpoints(evaluator, data, {.checkpoints = {.folder = folder.path}, .epochs = 4,
+                                              .every = std::chrono::milliseconds{1}}, [&](CheckpointScores const& one) {
     if (one.epoch < 4) train(static_cast<int>(one.epoch) + 1);
   });
   REQUIRE(found.size() == 4);

@@ -86,7 +86,7 @@ TEST_CASE("a run that goes on from a checkpoint keeps the curves that were there
   auto starts = std::vector<std::string>{};                                // an event that marks a start, and its step
   for (auto const& file : std::filesystem::directory_iterator{folder / "run"})
     if (file.path().filename().string().starts_with("events.out.tfevents."))
-      for (auto const* mark : {"\x3a\x02\x08\x01", "\x10\x15\x3a\x02\x08\x01"})      // of any step, of step 21
+      for (auto const* mark : {"\x3a\x02\x08\x01", "\x10\x15\x3a\x02\x08\x01"})  // of any step, of step 21
         if (read_file(file.path()).find(mark) != std::string::npos) starts.emplace_back(mark);
   CHECK(starts.size() == 3);
 }
@@ -113,10 +113,10 @@ TEST_CASE("a run and its continuation tell one folder", "[trainer][run_folder]")
 }
 
 TEST_CASE("the report at the end has what a step was expected to take beside what it took", "[trainer][run_folder]") {
-  CHECK(ExpectedStep{0.001, 1}.seconds(0.003) == Approx(0.004));           // one bucket leaves when all is computed
-  CHECK(ExpectedStep{0.001, 4}.seconds(0.003) == Approx(0.00325));         // of four only the last one shows
-  CHECK(ExpectedStep{0.008, 2}.seconds(0.003) == Approx(0.010));           // a third forward, a third, then sending
-  CHECK(ExpectedStep{0, 1}.seconds(0.003) == Approx(0.003));
+  CHECK(StepPrediction{0.001, 1}.seconds(0.003) == Approx(0.004));         // one bucket leaves when all is computed
+  CHECK(StepPrediction{0.001, 4}.seconds(0.003) == Approx(0.00325));       // of four only the last one shows
+  CHECK(StepPrediction{0.008, 2}.seconds(0.003) == Approx(0.010));         // a third forward, a third, then sending
+  CHECK(StepPrediction{0, 1}.seconds(0.003) == Approx(0.003));
   auto const report = [](auto trainer) {
     auto const folder = Folder{};
     auto said         = std::ostringstream{};

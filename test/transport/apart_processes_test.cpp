@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures::apart, when ranks are killed and stopped. Ranks are processes here, made before any thread.
+// FailureScope::peer, when ranks are killed and stopped. Ranks are processes here, made before any thread.
 #include "test/support/processes.hpp"
 
 #include <chorale/transport/shared_memory.hpp>
@@ -26,8 +26,8 @@ template <class T>
 T apart(int ranks) {
   static auto jobs   = 0;
   auto transport     = T{};
-  transport.limits   = Limits{.heartbeat = 100ms, .warn_silent = 1s, .dead = 1'500ms, .join = 20s};
-  transport.failures = Failures::apart;
+  transport.timeouts   = Timeouts{.heartbeat = 100ms, .warn_silent = 1s, .dead = 1'500ms, .join = 20s};
+  transport.failures = FailureScope::peer;
   if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
   if constexpr (requires { transport.addresses; }) transport.addresses = free_loopback_addresses(ranks);
   else transport.name = "apart-" + std::to_string(::getpid()) + "-" + std::to_string(jobs++);
@@ -156,7 +156,7 @@ TEMPLATE_TEST_CASE("a rank that is killed apart, in mid-message, is missed, and 
   CHECK(processes.exit(gone) == 128 + SIGKILL);
 }
 
-TEMPLATE_TEST_CASE("a rank that is stopped apart is lost after Limits::dead, and told so when it comes back",
+TEMPLATE_TEST_CASE("a rank that is stopped apart is lost after Timeouts::dead, and told so when it comes back",
                    "[transport][fault]", SharedMemoryTransport, TcpTransport) {
   auto const ranks     = GENERATE(3, 4);
   Rank const gone      = 1;

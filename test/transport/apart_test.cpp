@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures::apart, with ranks that are threads: who is lost is lost for those who talk to it, and the others go on.
+// FailureScope::peer, with ranks that are threads: who is lost is lost for those who talk to it, and the others go on.
 // apart_processes_test.cpp kills and stops processes.
 #include "test/support/on_ranks.hpp"
 
@@ -23,14 +23,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto quick = Limits{.heartbeat = 20ms, .warn_silent = 10s, .dead = 10s, .warn_stuck = 100ms, .stuck = 300ms,
+constexpr auto quick = Timeouts{.heartbeat = 20ms, .warn_silent = 10s, .dead = 10s, .warn_stuck = 100ms, .stuck = 300ms,
                               .join = 20s};
 
 template <class T>
 T apart() {
   auto transport     = T{};
-  transport.failures = Failures::apart;
-  if constexpr (requires { transport.limits; }) transport.limits = quick;
+  transport.failures = FailureScope::peer;
+  if constexpr (requires { transport.timeouts; }) transport.timeouts = quick;
   if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
   return transport;
 }
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("a rank that fails apart is lost for those who talk to it, an
     chat(at, all_but(-1, ranks));
     if (at.rank() != gone) at.send(gone, Tag{3}, out(x)).wait();
     if (at.rank() == gone) {
-      for (Rank const peer : others) at.recv(peer, Tag{3}, in(x)).wait();   // all have what it sent
+      for (Rank const peer : others) at.recv(peer, Tag{3}, in(x)).wait();  // all have what it sent
       at.fail("the disk is full.");
       expect(at.lost(0) && at.lost(gone), "a rank that failed has lost nobody");
       expect_says(loss_of(gone, [&] { at.recv(0, Tag{1}, in(x)).wait(); }), "the disk is full.");
@@ -149,7 +149,7 @@ TEST_CASE("what a rank had sent over TCP before it ended is received, however la
   }
   auto& at = endpoints[0];
   auto x   = std::uint64_t{0};
-  CHECK_THROWS_AS(([&] { for (;;) at.send(1, Tag{1}, out(x)).wait(); }()), PeerLost);   // once it is known
+  CHECK_THROWS_AS(([&] { for (;;) at.send(1, Tag{1}, out(x)).wait(); }()), PeerLost);  // once it is known
   CHECK_FALSE(at.lost(1));
   at.recv(1, Tag{1}, got).wait();
   CHECK(got == sent);
@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("ranks that bring different sizes apart are told, and the oth
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
-TEMPLATE_TEST_CASE("a rank that is only polled may compute for longer than Limits::stuck", "[transport][apart]",
+TEMPLATE_TEST_CASE("a rank that is only polled may compute for longer than Timeouts::stuck", "[transport][apart]",
                    LocalTransport, SharedMemoryTransport, TcpTransport) {
   auto done        = std::atomic<bool>{false};
   auto const ended = on_ranks(3, 0, [&](auto& at, auto&) {
@@ -205,7 +205,7 @@ TEMPLATE_TEST_CASE("a rank that is only polled may compute for longer than Limit
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
-TEMPLATE_TEST_CASE("a rank that is waited for apart, and does nothing, is lost after Limits::stuck for who waits",
+TEMPLATE_TEST_CASE("a rank that is waited for apart, and does nothing, is lost after Timeouts::stuck for who waits",
                    "[transport][apart]", SharedMemoryTransport, TcpTransport) {
   auto done        = std::atomic<int>{0};
   auto const ended = on_ranks(3, 0, [&](auto& at, auto&) {
@@ -228,7 +228,7 @@ TEMPLATE_TEST_CASE("a rank that is waited for apart, and does nothing, is lost a
 TEMPLATE_TEST_CASE("wait_any ends with the first message of any peer, and with the time", "[transport][apart]",
                    LocalTransport, SharedMemoryTransport, TcpTransport) {
   constexpr int workers = 3, rounds = 500;
-  auto const failures   = GENERATE(Failures::together, Failures::apart);
+  auto const failures   = GENERATE(FailureScope::group, FailureScope::peer);
   auto transport        = apart<TestType>();
   transport.failures    = failures;
   auto const begin      = std::chrono::steady_clock::now();

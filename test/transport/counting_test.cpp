@@ -11,7 +11,7 @@ using namespace chorale;
 using namespace chorale::test;
 
 static_assert(Transport<Counting<Counting<LocalTransport>>>);
-static_assert(SharedMemoryEndpoint<Counting<ListeningTransport>::endpoint>);
+static_assert(DirectAccessEndpoint<Counting<ListeningTransport>::endpoint>);
 
 template <class E>
 concept HasArena = requires(E& at) { at.memory(); };

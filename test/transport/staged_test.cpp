@@ -69,8 +69,8 @@ Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
 using Through = Staged<LocalTransport, DeviceCopies>;
 
 static_assert(Transport<Through> && Through::reaches(Memory::cuda) && Through::reaches(Memory::host));
-static_assert(!SharedMemoryEndpoint<Through::endpoint>);
-static_assert(std::is_same_v<Staged<LocalTransport>::endpoint, LocalEndpoint>);           // it reaches: nothing to do
+static_assert(!DirectAccessEndpoint<Through::endpoint>);
+static_assert(std::is_same_v<Staged<LocalTransport>::endpoint, LocalEndpoint>);  // it reaches: nothing to do
 static_assert(!Staged<LocalTransport>::reaches(Memory::cuda));
 static_assert(std::is_same_v<Staged<Through, DeviceCopies>::endpoint, Through::endpoint>);
 
@@ -103,7 +103,7 @@ TEST_CASE("one side may be on the host, and messages complete in any order", "[t
   put(device, std::array{4.0F, 5.0F, 6.0F, 0.0F, 0.0F, 0.0F});
   auto first  = endpoints[0].send(1, Tag{1}, out(device.first(3)));
   auto second = endpoints[0].send(1, Tag{2}, out(x));
-  put(device.first(3), std::array{7.0F, 8.0F, 9.0F});                     // the message has left the device
+  put(device.first(3), std::array{7.0F, 8.0F, 9.0F});                      // the message has left the device
   auto y       = std::array{0.0F, 0.0F, 0.0F};
   auto to_dev  = endpoints[1].recv(0, Tag{2}, in(device.last(3)));
   auto to_host = endpoints[1].recv(0, Tag{1}, in(y));
@@ -119,7 +119,7 @@ TEST_CASE("one side may be on the host, and messages complete in any order", "[t
 }
 
 TEST_CASE("a rank that is lost leaves messages with the others alone", "[transport][staged]") {
-  auto endpoints = Through{.transport = {.failures = Failures::apart}}.connect(Group::all_local(3));
+  auto endpoints = Through{.transport = {.failures = FailureScope::peer}}.connect(Group::all_local(3));
   auto x = std::array{1.0F}, y = std::array{0.0F};
   auto from_lost = endpoints[0].recv(1, Tag{1}, in(y));
   { auto const ended = std::move(endpoints[1]); }
@@ -138,7 +138,7 @@ TEST_CASE("blocks of host memory are kept", "[transport][staged]") {
   auto endpoints    = Through{.copy = copies}.connect(Group::all_local(1));
   auto const from = copies.device->floats(0, 1'000), into = copies.device->floats(1'000, 1'000);
   auto round      = [&](std::size_t n) {
-    endpoints[0].send(0, Tag{}, out(from.first(n)));                      // nobody waits for it
+    endpoints[0].send(0, Tag{}, out(from.first(n)));                       // nobody waits for it
     endpoints[0].recv(0, Tag{}, in(into.first(n))).wait();
   };
   round(1'000);
@@ -166,8 +166,8 @@ TEST_CASE("a staged endpoint passes on what it is told", "[transport][staged]") 
 namespace {
 
 /// A transport with a collective of its own, that doubles.
-struct DoublingEndpoint : WrappedEndpoint<LocalEndpoint> {
-  using WrappedEndpoint::WrappedEndpoint;
+struct DoublingEndpoint : ForwardingEndpoint<LocalEndpoint> {
+  using ForwardingEndpoint::ForwardingEndpoint;
   void all_reduce(Span<float> x, Op) {
     for (auto& value : x) value *= 2;
   }

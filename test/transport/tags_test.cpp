@@ -36,7 +36,7 @@ namespace {
 template <class T>
 T soon_stuck() {                                                           // so that a test that would wait fails soon
   auto transport            = T{};
-  transport.limits.stuck    = 10s;
+  transport.timeouts.stuck    = 10s;
   if constexpr (requires { transport.arena; }) transport.arena = 1 << 20;
   return transport;
 }
@@ -99,7 +99,7 @@ std::string refusal_of(std::function<void()> const& call) {
 
 TEST_CASE("what is announced is found by number and by tag, whatever the tags are", "[transport][tags]") {
   auto const random = Random{5, 0};
-  auto announced    = chorale::detail::Announcements{};
+  auto announced    = chorale::detail::OperationLog{};
   auto newest       = std::map<std::uint32_t, std::uint64_t>{};
   for (std::uint64_t i = 1; i <= 20'000; ++i) {
     auto const bits = random.bits(i);

@@ -19,7 +19,7 @@ namespace chorale {
 
 /// A new version of a file, written aside: a reader finds the old bytes or all of the new ones, never a part.
 ///
-///   auto file = WriteAside{path};   file.write(header);   file.write(data);   file.commit();
+///   auto file = AtomicFile{path};   file.write(header);   file.write(data);   file.commit();
 ///
 /// keeps   `path` is untouched until commit(); without commit(), or after a kill, the bytes are gone: they have no name
 ///         before. Where there are no files without names (NFS, no /proc), and for the moment of renaming, it is
@@ -27,10 +27,10 @@ namespace chorale {
 ///         A symbolic link stays one: its target is replaced, in the folder where that is
 /// throws  BadFile when there is no room, no right or no folder, and when `path` is something else than a regular file:
 ///         a device, a FIFO, a folder; `path` is as it was, and nothing lies beside it
-class WriteAside {
+class AtomicFile {
  public:
   /// named   from the beginning, also where that need not be
-  explicit WriteAside(std::filesystem::path const& path, bool named = false) : path_{output_file(path)} {
+  explicit AtomicFile(std::filesystem::path const& path, bool named = false) : path_{output_file(path)} {
     if (!named && ::access(open_files, X_OK) == 0)
       file_ = ::open(folder().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (file_ < 0)
@@ -39,9 +39,9 @@ class WriteAside {
         return file_ >= 0;
       });
   }
-  WriteAside(WriteAside const&)            = delete;
-  WriteAside& operator=(WriteAside const&) = delete;
-  ~WriteAside() { discard(); }
+  AtomicFile(AtomicFile const&)            = delete;
+  AtomicFile& operator=(AtomicFile const&) = delete;
+  ~AtomicFile() { discard(); }
 
   void write(ConstBytes bytes) {
     while (!bytes.empty()) {

@@ -34,10 +34,11 @@ struct ManifestPoints {
 /// order   the disk begins to write a block while the next one is copied and summed
 /// throws  std::system_error with the name and the byte
 template <FaultPoints Faults = NoFaults, class Points = FilePoints>
-class BlockFile {
+class ChecksummedFile {
  public:
   /// size    that it will have
-  BlockFile(OpenFolder const& folder, std::string name, std::uint64_t size, std::uint64_t block, Faults faults = {})
+  ChecksummedFile(Directory const& folder, std::string name, std::uint64_t size, std::uint64_t block,
+                  Faults faults = {})
       : name_{std::move(name)}, file_{folder.create(name_)}, size_{size}, block_{block}, faults_{std::move(faults)} {}
 
   void write(ConstBytes bytes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/file_descriptor.hpp>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -22,27 +24,6 @@
 
 namespace chorale {
 
-/// A file that is open in the system; closed with this object.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_{number} {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~FileDescriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-
-  int number() const { return number_; }
-  int close() { return ::close(std::exchange(number_, -1)); }
-
- private:
-  int number_ = -1;
-};
-
 [[noreturn]] inline void system_fault(std::string const& what, int number = errno) {
   throw std::system_error{number, std::generic_category(), what};
 }
@@ -51,11 +32,11 @@ class FileDescriptor {
 /// symbolic link is followed, so nothing outside is ever read, written or removed.
 ///
 /// throws  std::system_error from everything that the system refuses; its text begins with the name
-class OpenFolder {
+class Directory {
  public:
-  explicit OpenFolder(std::filesystem::path const& path) : OpenFolder{AT_FDCWD, path.string(), path.string(), 0} {}
-  OpenFolder(OpenFolder const& parent, std::string const& name)
-      : OpenFolder{parent.number(), name, parent.path_ + "/" + name, O_NOFOLLOW} {}
+  explicit Directory(std::filesystem::path const& path) : Directory{AT_FDCWD, path.string(), path.string(), 0} {}
+  Directory(Directory const& parent, std::string const& name)
+      : Directory{parent.number(), name, parent.path_ + "/" + name, O_NOFOLLOW} {}
 
   int number() const { return folder_.number(); }
   std::string const& path() const { return path_; }
@@ -136,7 +117,7 @@ class OpenFolder {
   }
 
  private:
-  OpenFolder(int parent, std::string const& name, std::string path, int flags)
+  Directory(int parent, std::string const& name, std::string path, int flags)
       : path_{std::move(path)},
         folder_{::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags)} {
     if (folder_.number() < 0) system_fault(name + ": cannot be opened as a folder");

@@ -74,19 +74,19 @@ struct Manifest {
       text += "  \"" + std::string{key} + "\": " + value + ",\n";
     };
     auto const number = [&](char const* key, std::uint64_t value) { line(key, std::to_string(value)); };
-    line("format", quoted(format));
+    line("format", in_quotes(format));
     number("step", step);
     number("epoch", epoch);
     number("batch", batch);
     number("seed", seed);
     number("world", world);
-    line("strategy", quoted(strategy));
-    line("plan", quoted(plan));
-    line("job", quoted(job));
+    line("strategy", in_quotes(strategy));
+    line("plan", in_quotes(plan));
+    line("job", in_quotes(job));
     number("block", block);
     text += "  \"files\": [";
     for (std::size_t i = 0; i < files.size(); ++i) {
-      text += std::string{i == 0 ? "" : ","} + "\n    {\"name\": " + quoted(files[i].name()) +
+      text += std::string{i == 0 ? "" : ","} + "\n    {\"name\": " + in_quotes(files[i].name()) +
               ", \"size\": " + std::to_string(files[i].size) + ", \"crc32c\": [";
       for (std::size_t k = 0; k < files[i].crc32c.size(); ++k)
         text += (k == 0 ? "\"" : ", \"") + ManifestText::hex(files[i].crc32c[k]) + "\"";
@@ -137,7 +137,7 @@ struct Manifest {
  private:
   static constexpr std::string_view format = "chorale checkpoint 1";
 
-  static std::string quoted(std::string_view text) {
+  static std::string in_quotes(std::string_view text) {
     CHORALE_EXPECTS(text.size() <= max_text && ManifestText::is_printable(text),
                     "a text of " + std::to_string(text.size()) +
                         " bytes is too long for a manifest, or has bytes that are not printable ASCII");

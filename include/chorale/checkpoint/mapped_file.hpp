@@ -20,7 +20,7 @@ namespace chorale {
 
 /// The bytes of a file, read as they are touched.
 ///
-/// keeps   a file that is replaced by WriteAside stays as it was for who has it open
+/// keeps   a file that is replaced by AtomicFile stays as it was for who has it open
 /// throws  BadFile when it cannot be read or is not a file
 class MappedFile {
  public:

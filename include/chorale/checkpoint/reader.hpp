@@ -45,13 +45,13 @@ class Checkpoint {
   /// throws  BadFile with the file and the byte, when anything is missing, cut off or changed
   static Checkpoint read(std::filesystem::path const& path) {
     try {
-      return Checkpoint{OpenFolder{path}};
+      return Checkpoint{Directory{path}};
     } catch (std::system_error const& error) {
       detail::bad_checkpoint(error.what());
     }
   }
 
-  explicit Checkpoint(OpenFolder const& folder) : path_{folder.path()}, manifest_{read_manifest(folder)} {
+  explicit Checkpoint(Directory const& folder) : path_{folder.path()}, manifest_{read_manifest(folder)} {
     check_sizes(folder, manifest_);                        // the cheapest reason to refuse comes first
     for (auto const& file : manifest_.files) {
       files_.push_back(SafetensorsFile::of(read_verified(folder, file, manifest_.block), path_ + "/" + file.name()));
@@ -87,13 +87,13 @@ class Checkpoint {
     for (auto const& slot : wanted) {
       names.insert(slot.name);
       if (auto const* tensor = find(section, slot.name); tensor == nullptr)
-        lines.push_back(shown(slot.name) + ": not in the checkpoint, but " + describe(slot) + " is needed");
+        lines.push_back(in_quotes(slot.name) + ": not in the checkpoint, but " + describe(slot) + " is needed");
       else if (tensor->dtype != slot.dtype || tensor->shape != slot.shape)
-        lines.push_back(shown(slot.name) + ": " + describe(*tensor) + ", but " + describe(slot) + " is needed");
+        lines.push_back(in_quotes(slot.name) + ": " + describe(*tensor) + ", but " + describe(slot) + " is needed");
     }
     for (auto const& tensor : have)
       if (names.count(tensor.name) == 0)
-        lines.push_back(shown(tensor.name) + ": " + describe(tensor) + ", but nothing is called so");
+        lines.push_back(in_quotes(tensor.name) + ": " + describe(tensor) + ", but nothing is called so");
     return lines;
   }
 
@@ -111,7 +111,7 @@ class Checkpoint {
                     "a checkpoint of this model and this optimizer; world and strategy may differ."};
     for (auto const& slot : to)
       CHORALE_EXPECTS(slot.bytes.size() == find(section, slot.name)->bytes.size(),
-                      shown(slot.name) + " has " + std::to_string(slot.bytes.size()) + " bytes of memory, but " +
+                      in_quotes(slot.name) + " has " + std::to_string(slot.bytes.size()) + " bytes of memory, but " +
                           std::to_string(find(section, slot.name)->bytes.size()) + " are needed");
     detail::in_turn_by_threads(to.size(), [&](std::size_t i) {
       if (!to[i].bytes.empty())
@@ -130,7 +130,9 @@ class Checkpoint {
  private:
   static constexpr auto all_sections_ = std::array{Section::variables, Section::optimizer, Section::state};
 
-  static std::string shown(std::string_view name) { return "\"" + safetensors::HeaderReader::printable(name) + "\""; }
+  static std::string in_quotes(std::string_view name) {
+    return "\"" + safetensors::HeaderReader::printable(name) + "\"";
+  }
 
   static std::string shape_of(std::vector<std::uint64_t> const& shape) {
     auto text = std::string{"["};
@@ -150,7 +152,7 @@ inline std::vector<std::uint64_t> checkpoint_steps(std::filesystem::path const& 
   auto steps = std::vector<std::uint64_t>{};
   if (!std::filesystem::exists(folder)) return steps;
   try {
-    for (auto const& name : OpenFolder{folder}.names())
+    for (auto const& name : Directory{folder}.names())
       if (auto const step = step_of(name)) steps.push_back(*step);
   } catch (std::system_error const& error) {
     detail::bad_checkpoint(folder.string() + ": " + error.what());
@@ -170,7 +172,7 @@ inline std::optional<Checkpoint> newest_checkpoint(CheckpointOptions const& opti
     auto found       = std::optional<Checkpoint>{};
     for (auto const step : steps) {
       try {
-        found.emplace(OpenFolder{OpenFolder{options.folder}, checkpoint_name(step)});
+        found.emplace(Directory{Directory{options.folder}, checkpoint_name(step)});
         if (found->manifest().step == step) break;
         why.push_back(found->path() + ": its manifest is of step " + std::to_string(found->manifest().step));
         found.reset();

@@ -69,9 +69,10 @@ class SafetensorsFile {
   NamedTensor const& at(std::string_view name) const {
     if (auto const* tensor = find(name)) return *tensor;
     auto names = std::string{};
-    for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i) names += (i ? ", " : "") + shown(tensors_[i].name);
-    throw BadFile{path_ + ": has no tensor " + shown(name) + ", but " + std::to_string(tensors_.size()) + " others.",
-                  tensors_.empty() ? "" : names + (tensors_.size() > 8 ? ", ..." : "") + "."};
+    for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i) names += (i ? ", " : "") + in_quotes(tensors_[i].name);
+    throw BadFile{
+        path_ + ": has no tensor " + in_quotes(name) + ", but " + std::to_string(tensors_.size()) + " others.",
+        tensors_.empty() ? "" : names + (tensors_.size() > 8 ? ", ..." : "") + "."};
   }
 
   /// Copies a tensor of float32.
@@ -80,7 +81,7 @@ class SafetensorsFile {
   void copy(std::string_view name, Span<float> to) const {
     auto const& tensor = floats_at(name);
     if (tensor.bytes.size() != to.size_bytes())
-      throw BadFile{path_ + ": " + shown(name) + " has " + std::to_string(tensor.bytes.size() / sizeof(float)) +
+      throw BadFile{path_ + ": " + in_quotes(name) + " has " + std::to_string(tensor.bytes.size() / sizeof(float)) +
                         " elements, but " + std::to_string(to.size()) + " are needed.",
                     "the file that was saved from this model."};
     if (!to.empty()) std::memcpy(to.data(), tensor.bytes.data(), to.size_bytes());
@@ -150,15 +151,16 @@ class SafetensorsFile {
       auto const size         = bytes_of(entry.dtype, entry.shape);
       if (!size)
         fail(entry.byte,
-             shown(entry.name) + " has a shape that cannot be counted in bytes: more than 64 bits, or half a byte");
+             in_quotes(entry.name) + " has a shape that cannot be counted in bytes: more than 64 bits, or half a byte");
       if (begin > end || *size != end - begin)
-        fail(entry.byte, shown(entry.name) + " takes " + std::to_string(*size) + " bytes, but has data_offsets from " +
-                    std::to_string(begin) + " to " + std::to_string(end));
+        fail(entry.byte, in_quotes(entry.name) + " takes " + std::to_string(*size) +
+                             " bytes, but has data_offsets from " + std::to_string(begin) + " to " +
+                             std::to_string(end));
       if (begin != next)
-        fail(data_ + std::min(begin, next), shown(entry.name) + " begins at offset " + std::to_string(begin) +
+        fail(data_ + std::min(begin, next), in_quotes(entry.name) + " begins at offset " + std::to_string(begin) +
                                                 " of the data, but the one before it ends at " + std::to_string(next));
       if (end > data.size())
-        fail(data_ + begin, shown(entry.name) + " ends at offset " + std::to_string(end) +
+        fail(data_ + begin, in_quotes(entry.name) + " ends at offset " + std::to_string(end) +
                                 " of the data, but there are " + std::to_string(data.size()) + " bytes");
       tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape),
                           data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(*size))});
@@ -170,18 +172,21 @@ class SafetensorsFile {
     std::sort(tensors_.begin(), tensors_.end(), [](auto const& a, auto const& b) { return a.name < b.name; });
     auto const same  = [](auto const& a, auto const& b) { return a.name == b.name; };
     auto const twice = std::adjacent_find(tensors_.begin(), tensors_.end(), same);
-    if (twice != tensors_.end()) fail(8, "there are two tensors " + shown(twice->name));
+    if (twice != tensors_.end()) fail(8, "there are two tensors " + in_quotes(twice->name));
   }
 
   NamedTensor const& floats_at(std::string_view name) const {
     auto const& tensor = at(name);
     if (tensor.dtype != Dtype::f32)
-      throw BadFile{path_ + ": " + shown(name) + " is " + std::string{name_of(tensor.dtype)} + ", but F32 is needed.",
-                    "to convert it where it was made."};
+      throw BadFile{
+          path_ + ": " + in_quotes(name) + " is " + std::string{name_of(tensor.dtype)} + ", but F32 is needed.",
+          "to convert it where it was made."};
     return tensor;
   }
 
-  static std::string shown(std::string_view name) { return "\"" + safetensors::HeaderReader::printable(name) + "\""; }
+  static std::string in_quotes(std::string_view name) {
+    return "\"" + safetensors::HeaderReader::printable(name) + "\"";
+  }
 
   [[noreturn]] void fail(std::uint64_t byte, std::string const& what) const {
     throw BadFile{path_ + ": byte " + std::to_string(byte) + ": " + what + ".",
@@ -200,7 +205,7 @@ namespace detail {
 /// The JSON for tensors that lie in this order, padded so that the first one is aligned.
 inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
                                       std::map<std::string, std::string> const& metadata) {
-  auto const quoted = [](std::string const& text) {
+  auto const in_quotes = [](std::string const& text) {
     try {
       return nlohmann::json(text).dump();
     } catch (nlohmann::json::type_error const&) {
@@ -211,19 +216,19 @@ inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
   auto names = std::set<std::string_view>{"__metadata__"};
   auto text  = std::string{"{"};
   for (auto const& [key, value] : metadata)
-    text += (text == "{" ? "\"__metadata__\":{" : ",") + quoted(key) + ":" + quoted(value);
+    text += (text == "{" ? "\"__metadata__\":{" : ",") + in_quotes(key) + ":" + in_quotes(value);
   if (!metadata.empty()) text += "}";
   auto begin = std::uint64_t{0};
   for (auto const& [name, dtype, shape, bytes] : tensors) {
     auto const size = bytes_of(dtype, shape);
     CHORALE_EXPECTS(size && *size == bytes.size(),
-                    quoted(name) + " has " + std::to_string(bytes.size()) + " bytes, but its shape takes " +
+                    in_quotes(name) + " has " + std::to_string(bytes.size()) + " bytes, but its shape takes " +
                         (size ? std::to_string(*size) : "more than can be counted"));
-    CHORALE_EXPECTS(names.insert(name).second, "the name " + quoted(name) + " is taken");
+    CHORALE_EXPECTS(names.insert(name).second, "the name " + in_quotes(name) + " is taken");
     CHORALE_EXPECTS(name.size() <= safetensors::max_name && name.find('\0') == name.npos,
-                    "the name " + quoted(name.substr(0, 40)) + "... is too long, or has a zero byte");
+                    "the name " + in_quotes(name.substr(0, 40)) + "... is too long, or has a zero byte");
     auto const end = begin + *size;
-    text += (text == "{" ? "" : ",") + quoted(name) + ":{\"dtype\":\"" + std::string{name_of(dtype)} +
+    text += (text == "{" ? "" : ",") + in_quotes(name) + ":{\"dtype\":\"" + std::string{name_of(dtype)} +
             "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" + std::to_string(begin) + "," +
             std::to_string(end) + "]}";
     begin = end;
@@ -279,7 +284,7 @@ class SafetensorsImage {
 inline void write_safetensors(std::filesystem::path const& path, std::vector<NamedTensor> tensors,
                               std::map<std::string, std::string> const& metadata = {}) {
   auto const image = SafetensorsImage{std::move(tensors), metadata};
-  auto file        = WriteAside{path};
+  auto file        = AtomicFile{path};
   image.write_to([&](ConstBytes bytes) { file.write(bytes); });
   file.commit();
 }

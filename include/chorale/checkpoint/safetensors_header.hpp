@@ -56,12 +56,12 @@ class HeaderReader {
   bool number_unsigned(std::uint64_t n) {
     if (place_ == Place::shape && skipped_ == 0) {
       if (entry().shape.size() == max_dimensions)
-        fail(quoted() + " has more than " + std::to_string(max_dimensions) + " dimensions");
+        fail(in_quotes() + " has more than " + std::to_string(max_dimensions) + " dimensions");
       entry().shape.push_back(n);
       return true;
     }
     if (place_ == Place::offsets && skipped_ == 0) {
-      if (offsets_ == 2) fail(quoted() + " has more than 2 data_offsets");
+      if (offsets_ == 2) fail(in_quotes() + " has more than 2 data_offsets");
       entry().offsets[offsets_++] = n;
       return true;
     }
@@ -75,7 +75,7 @@ class HeaderReader {
     }
     if (place_ == Place::entry && skipped_ == 0 && key_ == "dtype") {
       auto const dtype = dtype_named(text);
-      if (!dtype) fail(quoted() + " has the unknown dtype \"" + printable(text) + "\"");
+      if (!dtype) fail(in_quotes() + " has the unknown dtype \"" + printable(text) + "\"");
       entry().dtype = *dtype;
       return true;
     }
@@ -90,7 +90,7 @@ class HeaderReader {
     key_ = text;
     if (place_ == Place::entry)
       for (std::size_t i = 0; i < fields.size(); ++i)
-        if (key_ == fields[i] && std::exchange(has_[i], true)) fail(quoted() + " has two of \"" + key_ + "\"");
+        if (key_ == fields[i] && std::exchange(has_[i], true)) fail(in_quotes() + " has two of \"" + key_ + "\"");
     return true;
   }
 
@@ -115,7 +115,7 @@ class HeaderReader {
     if (skipped_ > 0) return --skipped_, true;
     if (place_ == Place::entry)
       for (std::size_t i = 0; i < fields.size(); ++i)
-        if (!has_[i]) fail(quoted() + " has no \"" + std::string{fields[i]} + "\"");
+        if (!has_[i]) fail(in_quotes() + " has no \"" + std::string{fields[i]} + "\"");
     return place_ = place_ == Place::top ? Place::outside : Place::top, true;
   }
 
@@ -131,7 +131,7 @@ class HeaderReader {
     --depth_;
     if (skipped_ > 0) return --skipped_, true;
     if (place_ == Place::offsets && offsets_ != 2)
-      fail(quoted() + " has " + std::to_string(offsets_) + " data_offsets, but 2 are needed");
+      fail(in_quotes() + " has " + std::to_string(offsets_) + " data_offsets, but 2 are needed");
     return place_ = Place::entry, true;
   }
 
@@ -160,7 +160,7 @@ class HeaderReader {
 
   std::uint64_t byte() const { return 8 + static_cast<std::uint64_t>(at_ - begin_); }
   Entry& entry() { return entries.back(); }
-  std::string quoted() const { return "\"" + printable(entries.back().name) + "\""; }
+  std::string in_quotes() const { return "\"" + printable(entries.back().name) + "\""; }
   bool is_field() const { return key_ == fields[0] || key_ == fields[1] || key_ == fields[2]; }
 
   void deeper() {
@@ -170,7 +170,7 @@ class HeaderReader {
   /// A value that is passed over, or that is not what this place needs.
   bool scalar(std::string const& found) {
     if (skipped_ > 0 || (place_ == Place::entry && !is_field())) return true;
-    auto const of = entries.empty() ? std::string{} : " of " + quoted();
+    auto const of = entries.empty() ? std::string{} : " of " + in_quotes();
     switch (place_) {
       case Place::outside:  fail("the header is " + found + ", but an object is needed");
       case Place::top:      fail("\"" + printable(key_) + "\" is " + found + ", but an object is needed");

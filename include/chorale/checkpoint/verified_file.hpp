@@ -47,7 +47,7 @@ inline std::size_t read_at(FileDescriptor const& file, std::uint64_t at, Bytes t
 
 /// What the system refuses while something is read is damage, too.
 template <class Read>
-auto or_bad_file(OpenFolder const& folder, Read&& read) {
+auto or_bad_file(Directory const& folder, Read&& read) {
   try {
     return read();
   } catch (std::system_error const& error) {
@@ -58,7 +58,7 @@ auto or_bad_file(OpenFolder const& folder, Read&& read) {
 }  // namespace detail
 
 /// throws  BadFile when there is none, or it is not one; with the byte where that shows
-inline Manifest read_manifest(OpenFolder const& folder) {
+inline Manifest read_manifest(Directory const& folder) {
   return detail::or_bad_file(folder, [&] {
     auto const name = std::string{Manifest::file_name};
     auto const file = folder.read(name);
@@ -72,7 +72,7 @@ inline Manifest read_manifest(OpenFolder const& folder) {
 /// Are all files there, and as long as they should be? Their bytes are not looked at.
 ///
 /// throws  BadFile for the first one that is not
-inline void check_sizes(OpenFolder const& folder, Manifest const& manifest) {
+inline void check_sizes(Directory const& folder, Manifest const& manifest) {
   for (auto const& file : manifest.files) {
     auto const size = folder.size_of(file.name());
     if (!size) detail::bad_checkpoint(folder.path() + "/" + file.name() + ": byte 0: there is no such file");
@@ -88,7 +88,7 @@ namespace detail {
 /// One block of a file into its place, with its checksum.
 ///
 /// throws  BadFile
-inline void read_block(OpenFolder const& folder, FileDescriptor const& file, std::string const& name, std::uint64_t at,
+inline void read_block(Directory const& folder, FileDescriptor const& file, std::string const& name, std::uint64_t at,
                        Bytes to, std::uint32_t wanted) {
   constexpr auto at_once = std::size_t{256} << 10;         // summed while it is in a cache
   auto const wrong       = [&](std::uint64_t byte, std::string const& what) {
@@ -144,7 +144,7 @@ void in_turn_by_threads(std::size_t n, F const& f) {
 ///
 /// keeps   what was checked is what is returned: the bytes are a copy, and the disk is read once
 /// throws  BadFile with the first block that is wrong or cannot be read
-inline MappedFile read_verified(OpenFolder const& folder, ManifestFile const& wanted, std::uint64_t block) {
+inline MappedFile read_verified(Directory const& folder, ManifestFile const& wanted, std::uint64_t block) {
   return detail::or_bad_file(folder, [&] {
     auto const name = wanted.name();
     auto const file = folder.read(name);

@@ -47,7 +47,7 @@ class CheckpointImage {
 
   /// throws  std::system_error
   template <FaultPoints Faults>
-  std::vector<ManifestFile> write_to(OpenFolder const& folder, std::uint64_t block, Faults const& faults) const {
+  std::vector<ManifestFile> write_to(Directory const& folder, std::uint64_t block, Faults const& faults) const {
     auto written = std::vector<ManifestFile>{};
     CHORALE_EXPECTS(block > 0 && block <= Manifest::max_block,
                     "a block of " + std::to_string(block) + " bytes, but it may have 1 to " +
@@ -55,7 +55,7 @@ class CheckpointImage {
     for (auto const& [planned, image] : files_) {
       auto file = planned;
       file.size = image.size();
-      auto out  = BlockFile<Faults>{folder, file.name(), file.size, block, faults};
+      auto out  = ChecksummedFile<Faults>{folder, file.name(), file.size, block, faults};
       image.write_to([&](ConstBytes bytes) { out.write(bytes); });
       file.crc32c = out.finish();
       written.push_back(std::move(file));
@@ -127,7 +127,7 @@ class CheckpointWriter {
       auto const text = at.write();
       for (auto const& file : at.files)                    // those of other ranks, too
         if (folder_->size_of(file.name()) != file.size) system_fault(file.name() + ": is not what was written", EIO);
-      auto file = BlockFile<Faults, ManifestPoints>{*folder_, Manifest::file_name, text.size(),
+      auto file = ChecksummedFile<Faults, ManifestPoints>{*folder_, Manifest::file_name, text.size(),
                                                          Manifest::max_block, faults_};
       auto const bytes = std::as_bytes(Span<char const>{text});
       file.write(bytes.first(text.size() / 2));
@@ -170,7 +170,7 @@ class CheckpointWriter {
     auto trouble = std::error_code{};
     if (std::filesystem::create_directories(options_.folder, trouble)) {
       auto const above = std::filesystem::absolute(options_.folder).lexically_normal();
-      OpenFolder{(above.has_filename() ? above : above.parent_path()).parent_path()}.sync();
+      Directory{(above.has_filename() ? above : above.parent_path()).parent_path()}.sync();
     }
     if (trouble) system_fault("the folder cannot be made", trouble.value());
     parent_.emplace(options_.folder);
@@ -217,7 +217,7 @@ class CheckpointWriter {
 
   bool looks_whole(std::uint64_t step) const {
     try {
-      auto const folder = OpenFolder{*parent_, checkpoint_name(step)};
+      auto const folder = Directory{*parent_, checkpoint_name(step)};
       check_sizes(folder, read_manifest(folder));
       return true;
     } catch (std::exception const&) {
@@ -228,7 +228,7 @@ class CheckpointWriter {
   /// Removes a folder with the files in it, unless a process that lives is writing there.
   void remove(std::string const& name) {
     if (!parent_->has_folder(name)) return parent_->remove_file(name);     // whatever it is
-    auto const folder = OpenFolder{*parent_, name};
+    auto const folder = Directory{*parent_, name};
     if (!folder.lock()) return;
     for (auto const& file : folder.names()) {
       folder.remove_file(file);
@@ -261,7 +261,7 @@ class CheckpointWriter {
   CheckpointOptions options_;
   std::uint64_t step_, need_;
   [[no_unique_address]] Faults faults_;
-  std::optional<OpenFolder> parent_, folder_;
+  std::optional<Directory> parent_, folder_;
   bool made_ = false;                                      // the folder beside it exists, and is ours
   std::vector<ManifestFile> files_;
 };
@@ -276,7 +276,7 @@ std::vector<ManifestFile> write_part(CheckpointOptions const& options, std::uint
   auto const image = CheckpointImage{state, part};
   auto const place = options.folder / unfinished_name(step, options.job);
   try {
-    return image.write_to(OpenFolder{place}, options.block, faults);
+    return image.write_to(Directory{place}, options.block, faults);
   } catch (std::system_error const& error) {
     throw CheckpointFailed{error.code().value(), place.string(), error.what(), image.size(), 0};
   }

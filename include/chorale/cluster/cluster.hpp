@@ -168,7 +168,7 @@ class Cluster {
   }
 
   /// How the tasks find and know each other.
-  Meeting meeting() const {
+  RendezvousInfo meeting() const {
     auto const known = has_addresses();
     return {.addresses = known ? addresses() : std::vector<std::string>{},
             .no_addresses = known ? "" : why_no_addresses(), .meets_at = known ? "" : meets_at(), .job = job(),

@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 
-#include <chorale/cluster/quoted.hpp>
+#include <chorale/cluster/in_quotes.hpp>
 
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ class Environment {
     if (!has(name)) return std::nullopt;
     auto const n = whole_number(get(name), most);
     if (!n || *n < least)
-      throw BadArgument{std::string{name} + " is " + shown(get(name)) + ", and must be a number from " +
+      throw BadArgument{std::string{name} + " is " + in_quotes(get(name)) + ", and must be a number from " +
                             std::to_string(least) + " to " + std::to_string(most) + ".",
                         "unset it when another job left it behind."};
     return n;

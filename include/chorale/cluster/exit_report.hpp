@@ -18,12 +18,12 @@ namespace chorale {
 
 /// Says why this process ends: on standard error, and to a launcher that gave it a file for that.
 ///
-///   catch (std::exception const& error) { return last_words(error); }
+///   catch (std::exception const& error) { return report_exit(error); }
 ///
 /// env       TORCHELASTIC_ERROR_FILE of torchrun: what it reports as the root cause is then this sentence
 /// returns   exit_code(error), for main()
 /// source    torch.distributed.elastic.multiprocessing.errors.ErrorHandler
-inline int last_words(std::exception const& error, Environment const& env = Environment::of_process(),
+inline int report_exit(std::exception const& error, Environment const& env = Environment::of_process(),
                       std::ostream& out = std::cerr) {
   out << error.what() << '\n';
   if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);

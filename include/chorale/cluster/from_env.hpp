@@ -23,8 +23,8 @@ namespace resolve {
 
 /// A launcher that was found, and what asks it for addresses.
 struct Found {
-  Launch launch;
-  void (*place)(Environment const&, Launch&);
+  LaunchInfo launch;
+  void (*place)(Environment const&, LaunchInfo&);
 };
 
 /// Those that started this process, the one that is believed first.
@@ -42,19 +42,19 @@ std::vector<Found> found(Environment const& env) {
                     "unset the variables of the one that did not start this program."};
 }
 
-inline std::string rank_of(Launch const& launch) {
+inline std::string rank_of(LaunchInfo const& launch) {
   return "rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.world);
 }
 
 /// Two launchers may both be right: one says the same as the other, started its processes, or started only a shell.
-inline void expect_same(Launch const& believed, Launch const& other) {
+inline void expect_same(LaunchInfo const& believed, LaunchInfo const& other) {
   auto const same = believed.rank == other.rank && believed.world == other.world;
   if (same || other.world == 1 || other.world == believed.agents) return;
   disagree(believed.by, other.by, rank_of(believed) + ", and " + rank_of(other));
 }
 
 /// With servers or evaluators a launcher's order may be another one, but it starts as many.
-inline void expect_same(Cluster const& written, Launch const& launch) {
+inline void expect_same(Cluster const& written, LaunchInfo const& launch) {
   auto const all     = static_cast<int>(written.tasks().size());
   auto const members = written.workers() + written.servers();
   if (launch.world == 1) return;
@@ -72,7 +72,7 @@ inline void expect_same(ClusterParts const& own, ClusterParts const& other) {
 }
 
 /// The addresses of the one that is believed; else those of another one that means the same ranks.
-inline Launch placed(Environment const& env, std::vector<Found> const& all) {
+inline LaunchInfo placed(Environment const& env, std::vector<Found> const& all) {
   auto launch = all.front().launch;
   all.front().place(env, launch);
   for (auto const& [other, place] : all) {

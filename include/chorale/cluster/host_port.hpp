@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 
-#include <chorale/cluster/quoted.hpp>
+#include <chorale/cluster/in_quotes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,7 @@ struct HostPort {
   /// throws  BadArgument
   static HostPort parse(std::string_view text, std::string const& where = "address") {
     auto const fail = [&](std::string const& what, std::string const& what_to_try) {
-      throw BadArgument{where + ": " + shown(text) + " " + what + ".", what_to_try};
+      throw BadArgument{where + ": " + in_quotes(text) + " " + what + ".", what_to_try};
     };
     auto const bracket = text.starts_with('[') ? text.find(']') : 0;       // colons before it start no port
     if (bracket == text.npos) fail("has a [ without a ]", "\"[::1]:2222\".");
@@ -38,7 +38,7 @@ struct HostPort {
     if (!is_host(host)) fail("has no name or number of a host before the port", "\"10.0.0.7:2222\".");
     auto const number = whole_number(port, 65'535);
     if (!number || *number == 0)
-      fail("has the port " + shown(port) + ", and a port is a number from 1 to 65535", "another port.");
+      fail("has the port " + in_quotes(port) + ", and a port is a number from 1 to 65535", "another port.");
     auto name = std::string{bracket == 0 ? host : host.substr(1, host.size() - 2)};
     std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
     return {std::move(name), *number};

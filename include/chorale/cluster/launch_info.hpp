@@ -18,7 +18,7 @@
 namespace chorale {
 
 /// What a launcher that only knows ranks says about this process.
-struct Launch {
+struct LaunchInfo {
   std::string by;                                                          // "torchrun"
   int rank = 0, world = 1;
   int local_rank = -1, local_size = -1;                                    // of this host; -1: it does not say
@@ -40,15 +40,15 @@ struct Launch {
 ///
 /// throws  BadArgument from both, when its variables cannot be used
 template <class R>
-concept Resolver = requires(Environment const& env, Launch& launch) {
-  { R::launch(env) } -> std::same_as<std::optional<Launch>>;
+concept Resolver = requires(Environment const& env, LaunchInfo& launch) {
+  { R::launch(env) } -> std::same_as<std::optional<LaunchInfo>>;
   { R::place(env, launch) };
 };
 
 namespace resolve {
 
 /// throws  BadArgument when the rank, or the rank on this host, is not below its size
-inline Launch checked(Launch launch) {
+inline LaunchInfo checked(LaunchInfo launch) {
   auto const expect_below = [&](int rank, int size, std::string const& what) {
     if (rank >= size)
       throw BadArgument{launch.by + ": " + what + " " + std::to_string(rank) + " of " + std::to_string(size) +
@@ -68,7 +68,7 @@ inline Launch checked(Launch launch) {
 /// Rank 0 is at host:base; of one host, rank r at host:base + r, else ranks meet there.
 ///
 /// throws  BadArgument when there are not that many ports
-inline void place_from(Launch& launch, std::string const& host, int base, std::string const& base_is) {
+inline void place_from(LaunchInfo& launch, std::string const& host, int base, std::string const& base_is) {
   auto const last = base + launch.world - (launch.is_one_host() ? 1 : 0);
   if (last > 65'535)
     throw BadArgument{launch.by + ": " + std::to_string(launch.world) + " ranks from port " + std::to_string(base) +
@@ -83,7 +83,7 @@ inline void place_from(Launch& launch, std::string const& host, int base, std::s
     launch.addresses.push_back(HostPort{host, base + rank}.text());
 }
 
-inline ClusterParts parts_of(Launch const& launch) {
+inline ClusterParts parts_of(LaunchInfo const& launch) {
   auto parts = ClusterParts{.me = {Role::worker, launch.rank}, .incarnation = launch.incarnation};
   for (int rank = 0; rank < launch.world; ++rank) parts.tasks.push_back({{Role::worker, rank}});
   for (std::size_t i = 0; i < launch.addresses.size(); ++i) parts.tasks[i].address = launch.addresses[i];

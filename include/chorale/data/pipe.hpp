@@ -141,7 +141,7 @@ template <class A, class B> class Concatenated;
 template <class D> class Windowed;
 template <class D> class PaddedBatched;
 template <class D> class Cached;
-template <class D> class CachedInFile;
+template <class D> class FileCached;
 template <class D> class Shuffled;
 template <class D> class ShuffleRepeated;
 template <class D> class Batched;
@@ -194,7 +194,7 @@ class Pipe {
   auto cache() const { return Cached<D>{self()}; }
 
   /// The same in a file, which later runs of the program read: .cache(data::InFile{"train.rows"}).
-  auto cache(InFile where) const { return CachedInFile<D>{self(), std::move(where)}; }
+  auto cache(InFile where) const { return FileCached<D>{self(), std::move(where)}; }
 
   /// Picks each element at random among the next `buffer` ones; another order in each epoch.
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
@@ -222,7 +222,7 @@ class Pipe {
   D const& self() const { return static_cast<D const&>(*this); }
 };
 
-/// What a stage behind D may be followed by: nothing where elements lie where the host cannot read. See OnCuda.
+/// What a stage behind D may be followed by: nothing where elements lie where the host cannot read. See ToCuda.
 struct NoStages {};
 template <class D, class Stage>
 using StagesAfter = std::conditional_t<requires { requires D::beyond_the_host; }, NoStages, Pipe<Stage>>;

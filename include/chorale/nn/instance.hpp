@@ -99,11 +99,11 @@ class Instance {
   /// throws    BadArgument when the batch does not fit the network
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
-    static_assert(Rule::moving == 0,
+    static_assert(OptimizerState::moving == 0,
                   "chorale: batch normalization does not run under ParameterServerStrategy, where nobody moves its "
                   "statistics. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
-    static_assert(!Rule::scales_loss,
+    static_assert(!OptimizerState::scales_loss,
                   "chorale: optim::LossScaled does not run under ParameterServerStrategy, whose servers do not know by "
                   "what a worker has scaled its loss. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
@@ -248,7 +248,7 @@ class Instance {
   std::uint64_t hash() const { return hash_of(net.variables().values); }
 
  private:
-  using Rule = nn::Rule<D, Net::plan, Optimizer>;
+  using OptimizerState = nn::OptimizerState<D, Net::plan, Optimizer>;
 
   class Network {
    public:
@@ -372,7 +372,8 @@ class Instance {
         optimizer.queue(net.variables(), g, static_cast<float>(batch.rows), executor.step().bad());
       else optimizer.forget_queued();
     };
-    auto const loss = device_.replays() ? step.replay(g, checks, update) : step.learn(g, checks, ready, update);
+    auto const loss =
+        device_.replays() ? step.replay(g, checks, update) : step.compute_gradients(g, checks, ready, update);
     mark_fault(g, executor.step().first_bad());
     if constexpr (updates) mark_asked(g);                                  // its variables are new, and nobody else's
     else mark(g);
@@ -381,7 +382,7 @@ class Instance {
 
   template <class Batch>
   auto queued(Batch const& batch, Executing& executor, Pass const& pass) const {
-    return Queued<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
+    return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
   }
 
   /// Says in the trailer which variable is the first, among those in [begin, end), with a gradient that is not finite.
@@ -405,7 +406,7 @@ class Instance {
   void mark(Gradients const& g) const {
     mark_asked(g);
     if (compare_every > 0 && optimizer.now.step % compare_every == 0)
-      Mark::write(hash(), g.trailer().subspan(plan::marks_at, Mark::size));
+      ReplicaDigest::write(hash(), g.trailer().subspan(plan::marks_at, ReplicaDigest::size));
   }
   void mark_asked(Gradients const& g) const { g.trailer()[plan::asked_at] = is_asked() ? 1.0F : 0.0F; }
   bool is_asked() const { return asked_to_end != nullptr && asked_to_end->load(); }
@@ -435,7 +436,7 @@ class Instance {
 
  public:
   Network net;
-  Rule optimizer;
+  OptimizerState optimizer;
   Rank rank         = 0;                                                   // of the replica; for errors
   int compare_every = 100;                                                 // steps; 0: never. See Replica::all_reduce
   std::atomic<bool> const* asked_to_end = nullptr;                         // null: nobody asks. See EndOnSignal

@@ -69,7 +69,7 @@ template <class Moved>
 struct Simplified;
 template <class... L>
 struct Simplified<List<L...>> : Fused<List<>, L...> {};
-template <class Plain>
+template <class ToFloat>
 struct Ordered;
 template <class... L>
 struct Ordered<List<L...>> : Simplified<typename Reordered<List<>, L...>::type> {};

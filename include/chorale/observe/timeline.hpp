@@ -125,17 +125,17 @@ class Timeline {
            ",\"args\":{" + arguments + "}}");
     };
     auto const on = options_.host.empty() ? "" : " on " + options_.host;
-    say("process_name", "", "\"name\":" + quoted("rank " + std::to_string(rank) + on));
+    say("process_name", "", "\"name\":" + in_quotes("rank " + std::to_string(rank) + on));
     say("process_sort_index", "", "\"sort_index\":" + std::to_string(rank));
     for (auto const category : categories) {
       auto const row = ",\"tid\":" + std::to_string(static_cast<int>(category));
-      say("thread_name", row, "\"name\":" + quoted(name_of(category)));
+      say("thread_name", row, "\"name\":" + in_quotes(name_of(category)));
       say("thread_sort_index", row, "\"sort_index\":" + std::to_string(static_cast<int>(category)));
     }
   }
 
   static std::string object_of(Event const& event) {
-    auto text = "{\"name\":" + quoted(event.name.text()) + ",\"cat\":\"" + std::string{name_of(event.category)} +
+    auto text = "{\"name\":" + in_quotes(event.name.text()) + ",\"cat\":\"" + std::string{name_of(event.category)} +
                 "\",\"ph\":\"X\",\"ts\":" + microseconds(event.begin.time_since_epoch()) +
                 ",\"dur\":" + microseconds(event.duration()) + ",\"pid\":" + std::to_string(event.rank) +
                 ",\"tid\":" + std::to_string(static_cast<int>(event.category)) +
@@ -154,7 +154,7 @@ class Timeline {
   }
 
   /// Bytes that are no UTF-8 become U+FFFD.
-  static std::string quoted(std::string_view text) {
+  static std::string in_quotes(std::string_view text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 

@@ -54,7 +54,7 @@ inline std::string duration_text(double seconds) {
 inline char const* advice(std::string_view dominates) {
   if (dominates == "compute") return "this is what a step is for; more replicas, or a larger batch for each.";
   if (dominates == "communication")
-    return "a larger batch, another Reduce (AutoAllReduce measures them), or fewer bytes (Wire<bf16>).";
+    return "a larger batch, another Reduce (AutoAllReduce measures them), or fewer bytes (Compressed<bf16>).";
   if (dominates == "wait") return "look at the straggler line: a slower rank, or shares of unequal size.";
   if (dominates == "input") return "prefetch(), cache() after the expensive map, or more threads that read.";
   if (dominates == "checkpoint") return "checkpoints less often.";

@@ -30,7 +30,7 @@ struct Move {
 /// throws  BadArgument when the layouts are of other variables, or cut one along two axes: go by way of a layout of
 ///         whole variables
 template <class P, class V, class Q, class W>
-constexpr std::vector<Move> moves(Layout<P, V> const& from, Layout<Q, W> const& to) {
+constexpr std::vector<Move> resharding_copies(Layout<P, V> const& from, Layout<Q, W> const& to) {
   CHORALE_EXPECTS(std::equal(from.variables.begin(), from.variables.end(), to.variables.begin(), to.variables.end()),
                   "two layouts of other variables: " + std::to_string(from.variables.size()) + " and " +
                       std::to_string(to.variables.size()) + ", or other names or shapes");

@@ -36,7 +36,7 @@ constexpr std::string_view name(AdvisedStrategy s) {
 /// What to use for a model on a network, and what to expect.
 struct Advice {
   AdvisedStrategy strategy{};
-  Advised algorithm{};                                                     // the fastest all-reduce
+  ReduceKind algorithm{};                                                  // the fastest all-reduce
   std::size_t bucket_bytes = 0;                                            // gradients leave in buckets of that many
   VirtualTime all_reduce{};                                                // of one bucket
   VirtualTime step{};                                                      // expected: computing, and sending that shows
@@ -58,7 +58,7 @@ constexpr VirtualTime step_time(VirtualTime compute, VirtualTime one_bucket, int
 namespace detail {
 
 /// The algorithm and the bucket size with the shortest step.
-inline Advice advise_reduce(Workload const& work, int ranks, CostModel const& model) {
+inline Advice advise_reduce(Workload const& work, int ranks, NetworkModel const& model) {
   auto best  = Advice{};
   auto found = false;
   for (int buckets = 1; buckets <= 64; buckets *= 2) {
@@ -66,7 +66,7 @@ inline Advice advise_reduce(Workload const& work, int ranks, CostModel const& mo
     if (buckets > 1 && part < (std::size_t{16} << 10)) break;
     for (auto const algorithm : all_advised) {
       auto const L = model.ranks_per_host;
-      if (algorithm == Advised::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
+      if (algorithm == ReduceKind::hierarchical && (L == 1 || ranks <= L || ranks % L != 0)) continue;
       auto const one  = predicted_time(algorithm, ranks, part, model);
       auto const step = step_time(work.compute, one, buckets);
       if (found && step >= best.step - best.step / (best.bucket_bytes == part ? 1'000'000 : 100)) continue;
@@ -93,7 +93,7 @@ inline std::string in_percent(VirtualTime a, VirtualTime b) {
 /// servers   more ranks, which may be parameter servers; 0 where there are none
 /// cost      a few predicted_time() for each algorithm: milliseconds up to 64 ranks
 /// keeps     within 1 % fewer, larger buckets are preferred, and no servers. One device, when more would be slower
-inline Advice advise(Workload const& work, int ranks, CostModel const& model, int servers = 0) {
+inline Advice advise(Workload const& work, int ranks, NetworkModel const& model, int servers = 0) {
   CHORALE_EXPECTS(work.bytes > 0 && ranks >= 1 && work.compute.count() >= 0 && servers >= 0,
                   "advice is for 1 byte and 1 rank or more, not for " + std::to_string(work.bytes) + " bytes on " +
                       std::to_string(ranks) + " ranks and " + std::to_string(servers) + " servers");

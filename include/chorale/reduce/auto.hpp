@@ -76,7 +76,7 @@ namespace detail {
 
 /// An endpoint whose ranks read each other's memory only within a part of it, which is memory().
 template <class E>
-concept ExposesArena = SharedMemoryEndpoint<E> && requires(E& at) { at.memory(); };
+concept ExposesArena = DirectAccessEndpoint<E> && requires(E& at) { at.memory(); };
 
 template <ExposesArena E, class T>
 bool is_in_arena(E& at, Span<T> x) {
@@ -128,25 +128,25 @@ class AutoOperation {
       case Algorithm::halving_doubling: return f(halving_doubling_);
       case Algorithm::double_tree: return f(double_tree_);
       case Algorithm::direct:
-        if constexpr (SharedMemoryEndpoint<E>) return f(direct_);
-        CHORALE_EXPECTS(SharedMemoryEndpoint<E>, "the direct algorithm needs ranks that read each other's memory");
+        if constexpr (DirectAccessEndpoint<E>) return f(direct_);
+        CHORALE_EXPECTS(DirectAccessEndpoint<E>, "the direct algorithm needs ranks that read each other's memory");
         return;
       default: return f(ring_);
     }
   }
 
   static auto direct_operation() {
-    if constexpr (SharedMemoryEndpoint<E>) return DirectOperation<E, T>{};
+    if constexpr (DirectAccessEndpoint<E>) return DirectOperation<E, T>{};
     else return nullptr;
   }
 
   std::shared_ptr<AutoTable const> table_;
   Algorithm forced_ = Algorithm::automatic;
   Algorithm chosen_ = Algorithm::automatic;                           // none: complete
-  ScheduledOperation<RecursiveDoublingAllReduce, E, T> recursive_doubling_;
-  ScheduledOperation<HalvingDoublingAllReduce, E, T> halving_doubling_;
-  ScheduledOperation<DoubleTreeAllReduce, E, T> double_tree_;
-  ScheduledOperation<RingAllReduce, E, T> ring_;
+  ScheduleExecution<RecursiveDoublingAllReduce, E, T> recursive_doubling_;
+  ScheduleExecution<HalvingDoublingAllReduce, E, T> halving_doubling_;
+  ScheduleExecution<DoubleTreeAllReduce, E, T> double_tree_;
+  ScheduleExecution<RingAllReduce, E, T> ring_;
   decltype(direct_operation()) direct_;
 };
 
@@ -173,7 +173,7 @@ struct AutoAllReduce {
   };
 
   Algorithm forced = Algorithm::automatic;
-  std::optional<CostModel> model{};
+  std::optional<NetworkModel> model{};
   std::shared_ptr<Tables> tables = std::make_shared<Tables>();        // shared by copies
 
   static constexpr Cost cost(int ranks, std::size_t bytes) { return RingAllReduce::cost(ranks, bytes); }
@@ -210,14 +210,14 @@ struct AutoAllReduce {
   }
 
  private:
-  static AutoTable predicted(CostModel const& model, int ranks) {
+  static AutoTable predicted(NetworkModel const& model, int ranks) {
     model.check();
     auto table = AutoTable{};
     for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
       for (auto const& [algorithm, advised] :
-           {std::pair{Algorithm::recursive_doubling, Advised::recursive_doubling},
-            std::pair{Algorithm::halving_doubling, Advised::halving_doubling},
-            std::pair{Algorithm::double_tree, Advised::double_tree}, std::pair{Algorithm::ring, Advised::ring}})
+           {std::pair{Algorithm::recursive_doubling, ReduceKind::recursive_doubling},
+            std::pair{Algorithm::halving_doubling, ReduceKind::halving_doubling},
+            std::pair{Algorithm::double_tree, ReduceKind::double_tree}, std::pair{Algorithm::ring, ReduceKind::ring}})
         table.seconds[row][static_cast<std::size_t>(algorithm)] =
             seconds(predicted_time(advised, ranks, AutoTable::sizes[row], model));
     return table;
@@ -229,7 +229,7 @@ struct AutoAllReduce {
     auto x     = std::vector<float>(AutoTable::sizes.back() / sizeof(float));
     for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
       for (std::size_t a = 1; a < AutoTable::algorithms; ++a)
-        if (static_cast<Algorithm>(a) != Algorithm::direct || (SharedMemoryEndpoint<E> && !detail::ExposesArena<E>))
+        if (static_cast<Algorithm>(a) != Algorithm::direct || (DirectAccessEndpoint<E> && !detail::ExposesArena<E>))
           table.seconds[row][a] = seconds_of(at, Span<float>{x}.first(AutoTable::sizes[row] / sizeof(float)),
                                              static_cast<Algorithm>(a));
     broadcast(at, Span<AutoTable>{&table, 1});

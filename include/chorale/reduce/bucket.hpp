@@ -129,9 +129,9 @@ class BucketedReducer {
   void finish() {
     ready_        = buffer_.size();
     auto late     = std::size_t{0};                                   // bytes that no computing hid
-    auto patience = Patience{200};                                    // perhaps the ranks share cores
+    auto patience = Backoff{200};                                          // perhaps the ranks share cores
     while (oldest_ < ends_.size()) {
-      if (advance(late) != 0) patience = Patience{200};
+      if (advance(late) != 0) patience = Backoff{200};
       else if (patience.asleep()) block();
       else patience.pause();
     }

@@ -14,8 +14,8 @@ namespace chorale {
 
 /// Floats that travel as 16 bits and are added up as floats: half the bytes.
 ///
-///   Wire<bf16>{}                      the range of float, 8 bits of precision
-///   Wire<fp16, RingAllReduce>{}       11 bits; what is beyond 65504 becomes infinite
+///   Compressed<bf16>{}                the range of float, 8 bits of precision
+///   Compressed<fp16, RingAllReduce>{} 11 bits; what is beyond 65504 becomes infinite
 ///
 /// Every addend is rounded once, and so is the result. That holds for the default, under which no partial sum travels;
 /// under R = RingAllReduce and the trees each partial sum is rounded again where it is sent.
@@ -23,24 +23,24 @@ namespace chorale {
 /// keeps   x of float; all ranks end with the same bits
 /// cost    R's for half the bytes, exactly
 template <class W, Schedule R = PairwiseAllReduce>
-struct Wire {
-  static_assert(std::same_as<W, bf16> || std::same_as<W, fp16>, "chorale: Wire takes bf16 or fp16");
+struct Compressed {
+  static_assert(std::same_as<W, bf16> || std::same_as<W, fp16>, "chorale: Compressed takes bf16 or fp16");
 
   using exact = PairwiseAllReduce;                                    // for counts and losses: nothing may be rounded
 
   static constexpr Cost cost(int ranks, std::size_t bytes) { return R::cost(ranks, bytes / 2); }
 
   template <Endpoint E>
-  ScheduledOperation<R, E, float, W> start(E& at, Span<float> x, Op op, Tag tag = {},
+  ScheduleExecution<R, E, float, W> start(E& at, Span<float> x, Op op, Tag tag = {},
                                            CallSite where = CallSite::here()) const {
-    auto operation = ScheduledOperation<R, E, float, W>{};
+    auto operation = ScheduleExecution<R, E, float, W>{};
     operation.restart(at, x, op, tag, where);
     return operation;
   }
 
   template <Endpoint E>
   void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto operation = ScheduledOperation<R, E, float, W>{};
+    auto operation = ScheduleExecution<R, E, float, W>{};
     operation.restart(at, x, op, tag, where);
     operation.finish();
   }

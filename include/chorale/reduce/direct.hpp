@@ -40,7 +40,7 @@ void combine_all(Span<T* const> buffers, Range part, F combined) {
 }  // namespace detail
 
 /// An all-reduce under way in the ranks' own buffers. See DirectAllReduce.
-template <SharedMemoryEndpoint E, Reducible T>
+template <DirectAccessEndpoint E, Reducible T>
 class DirectOperation {
  public:
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
@@ -119,14 +119,14 @@ struct DirectAllReduce {
                                                  static_cast<std::size_t>(ranks)};
   }
 
-  template <SharedMemoryEndpoint E, Reducible T>
+  template <DirectAccessEndpoint E, Reducible T>
   DirectOperation<E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     auto operation = DirectOperation<E, T>{};
     operation.restart(at, x, op, tag, where);
     return operation;
   }
 
-  template <SharedMemoryEndpoint E, Reducible T>
+  template <DirectAccessEndpoint E, Reducible T>
   void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     start(at, x, op, tag, where).finish();
   }

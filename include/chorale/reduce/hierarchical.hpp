@@ -85,7 +85,8 @@ class HierarchicalOperation {
     if (stage_ == Stage::scatter) {
       stage_ = Stage::across;
       if constexpr (takes_job)
-        across_.restart(at_->far(), Job<T>{.x = mine(), .op = op_, .tag = tag_, .where = where_, .announced = true});
+        across_.restart(at_->far(),
+                        CollectiveCall<T>{.x = mine(), .op = op_, .tag = tag_, .where = where_, .announced = true});
       else across_.restart(at_->far(), mine(), op_, tag_, where_);
     } else if (stage_ == Stage::across) {
       stage_ = Stage::gather;
@@ -99,7 +100,7 @@ class HierarchicalOperation {
   using Middle = decltype(std::declval<Far const&>().start(std::declval<Across&>(), Span<T>{}, Op::sum, Tag{}));
 
   static constexpr bool takes_job =
-      requires(Middle& middle, Across& far, Job<T> const& job) { middle.restart(far, job); };
+      requires(Middle& middle, Across& far, CollectiveCall<T> const& job) { middle.restart(far, job); };
 
   /// What is left to this rank once its node has added up.
   Span<T> mine() const {
@@ -113,9 +114,9 @@ class HierarchicalOperation {
   Tag      tag_   = {};
   CallSite where_ = {};
   Stage    stage_ = Stage::complete;
-  ScheduledOperation<RingReduceScatter, Near, T> scatter_;
+  ScheduleExecution<RingReduceScatter, Near, T> scatter_;
   Middle across_;
-  ScheduledOperation<RingAllGather, Near, T> gather_;
+  ScheduleExecution<RingAllGather, Near, T> gather_;
 };
 
 /// All-reduce over nodes of several ranks: only 1/L of x leaves a node over each of its L ranks.

@@ -24,12 +24,12 @@ namespace chorale {
 
 /// What predicted_time() knows, and advise() chooses from. `hierarchical` is
 /// HierarchicalAllReduce<HalvingDoublingAllReduce>, a host being a node.
-enum class Advised : std::uint8_t { recursive_doubling, halving_doubling, double_tree, ring, hierarchical };
+enum class ReduceKind : std::uint8_t { recursive_doubling, halving_doubling, double_tree, ring, hierarchical };
 
-inline constexpr std::array all_advised{Advised::recursive_doubling, Advised::halving_doubling, Advised::double_tree,
-                                        Advised::ring, Advised::hierarchical};
+inline constexpr std::array all_advised{ReduceKind::recursive_doubling, ReduceKind::halving_doubling,
+                                        ReduceKind::double_tree, ReduceKind::ring, ReduceKind::hierarchical};
 
-constexpr std::string_view name(Advised a) {
+constexpr std::string_view name(ReduceKind a) {
   return std::array<std::string_view, 5>{"recursive doubling", "halving, doubling", "double tree", "ring",
                                          "hierarchical"}[static_cast<std::size_t>(a)];
 }
@@ -40,7 +40,7 @@ namespace detail {
 /// data and events. Messages want their lines in the order of steps, and within a step in the order of time.
 class ScheduleWalk {
  public:
-  ScheduleWalk(CostModel const& model, int ranks)
+  ScheduleWalk(NetworkModel const& model, int ranks)
       : model_{model}, lines_{model, ranks}, clocks_(static_cast<std::size_t>(ranks)), to_fold_(clocks_.size()) {
     model_.noise = 0;
   }
@@ -118,18 +118,18 @@ class ScheduleWalk {
     auto const next = pending(rank).front();
     pending(rank).pop_front();
     clock(rank) = std::max(clock(rank), next.at) + model_.overhead +
-                  CostModel::time_of(next.bytes, model_.fold_bytes_per_second);
+                  NetworkModel::time_of(next.bytes, model_.fold_bytes_per_second);
   }
 
-  CostModel model_;
-  SimulatedLines lines_;
+  NetworkModel model_;
+  NetworkLines lines_;
   std::vector<VirtualTime> clocks_;                                        // [rank]
   std::vector<std::deque<Coming>> to_fold_;                                // [rank]
   std::vector<Going> going_;
 };
 
 template <Schedule S>
-VirtualTime flat_time(int ranks, std::size_t bytes, CostModel const& model) {
+VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
   auto walk = ScheduleWalk{model, ranks};
   walk.walk<S>(ranks, bytes, [](Rank) { return std::pair{0, 1}; });
   return walk.last();
@@ -142,20 +142,20 @@ VirtualTime flat_time(int ranks, std::size_t bytes, CostModel const& model) {
 /// cost    some 100 ns for each message of the schedule. A ring of more than 256 ranks is taken to grow in proportion
 ///         to its steps
 /// throws  BadArgument when hosts are not full, for `hierarchical`
-inline VirtualTime predicted_time(Advised algorithm, int ranks, std::size_t bytes, CostModel const& model) {
+inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
   if (ranks == 1) return {};
   switch (algorithm) {
-    case Advised::recursive_doubling: return detail::flat_time<RecursiveDoublingAllReduce>(ranks, bytes, model);
-    case Advised::halving_doubling: return detail::flat_time<HalvingDoublingAllReduce>(ranks, bytes, model);
-    case Advised::double_tree: return detail::flat_time<DoubleTreeAllReduce>(ranks, bytes, model);
-    case Advised::ring: {
+    case ReduceKind::recursive_doubling: return detail::flat_time<RecursiveDoublingAllReduce>(ranks, bytes, model);
+    case ReduceKind::halving_doubling: return detail::flat_time<HalvingDoublingAllReduce>(ranks, bytes, model);
+    case ReduceKind::double_tree: return detail::flat_time<DoubleTreeAllReduce>(ranks, bytes, model);
+    case ReduceKind::ring: {
       auto const unit = model.ranks_per_host * std::max(1, model.hosts_per_rack);
       auto const few  = std::max(1, 256 / unit) * unit;
       if (ranks <= few) return detail::flat_time<RingAllReduce>(ranks, bytes, model);
       auto const part = bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(few);
       return detail::flat_time<RingAllReduce>(few, part, model) * (ranks - 1) / (few - 1);
     }
-    case Advised::hierarchical: break;
+    case ReduceKind::hierarchical: break;
   }
   auto const L = model.ranks_per_host, N = ranks / L;
   CHORALE_EXPECTS(ranks % L == 0, std::to_string(ranks) + " ranks do not fill hosts of " + std::to_string(L));
@@ -170,11 +170,12 @@ inline VirtualTime predicted_time(Advised algorithm, int ranks, std::size_t byte
 }
 
 /// How long servers keep their workers waiting: every worker pushes its gradients, in equal parts, to all servers,
-/// which answer with new values when they have heard from all. Workers are the first ranks, as in ParameterShards.
+/// which answer with new values when they have heard from all. Workers are the first ranks, as in
+/// parameter_server::ShardLayout.
 ///
 /// cost    some 100 ns for each pair of a worker and a server
 /// throws  BadArgument without a worker or a server, or for a model that makes no sense
-inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t bytes, CostModel const& model) {
+inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t bytes, NetworkModel const& model) {
   CHORALE_EXPECTS(workers >= 1 && servers >= 1, std::to_string(servers) + " servers of " + std::to_string(workers) +
                                                     " workers exchange nothing");
   model.check();
@@ -182,10 +183,10 @@ inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t 
     VirtualTime at;
     Rank from, to;
   };
-  auto lines      = SimulatedLines{model, workers + servers};
+  auto lines      = NetworkLines{model, workers + servers};
   auto clocks     = std::vector<VirtualTime>(static_cast<std::size_t>(workers + servers));
   auto const part = (bytes + static_cast<std::size_t>(servers) - 1) / static_cast<std::size_t>(servers);
-  auto const in   = model.overhead + CostModel::time_of(part, model.fold_bytes_per_second);
+  auto const in   = model.overhead + NetworkModel::time_of(part, model.fold_bytes_per_second);
   auto const pass = [&](Rank senders, int many, Rank receivers, int each) {
     auto passing       = std::vector<Passing>{};
     auto const earlier = [](Passing const& a, Passing const& b) { return a.at < b.at; };

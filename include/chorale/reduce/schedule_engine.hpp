@@ -25,7 +25,7 @@ namespace chorale {
 /// ends    where each chunk of x ends, when they are uneven
 /// announced   its messages belong to what the caller has announced for the tag
 template <class T>
-struct Job {
+struct CollectiveCall {
   Collective collective = Collective::all_reduce;
   Span<T> x;
   Span<T const> in = {};
@@ -54,8 +54,8 @@ struct Job {
 ///         same bits
 /// keeps   one tag. At most 4 messages to one rank are under way, 16 in all. Scratch for 4 messages, kept for the next
 ///         restart(); nothing for an operation that combines nothing
-template <Schedule S, Endpoint E, class T, class Wire = T>
-class ScheduledOperation {
+template <Schedule S, Endpoint E, class T, class OnWire = T>
+class ScheduleExecution {
   static_assert(Proof<S, verdict_of<S>>::checked);
 
  public:
@@ -63,13 +63,13 @@ class ScheduledOperation {
     restart(at, {.collective = S::collective, .x = x, .op = op, .tag = tag, .where = where});
   }
 
-  void restart(E& at, Job<T> const& job) {
+  void restart(E& at, CollectiveCall<T> const& job) {
     at_          = &at;
     job_         = job;
     job_.in      = job.in.data() != nullptr ? job.in : Span<T const>{job.x};
     auto const P = at.size();
     steps_       = S::steps(P);
-    cut_         = Cut{job.x.size(), sizeof(Wire), S::chunks(P), S::widest(P), job.ends};
+    cut_         = Cut{job.x.size(), sizeof(OnWire), S::chunks(P), S::widest(P), job.ends};
     total_       = static_cast<std::size_t>(cut_.lanes()) * static_cast<std::size_t>(steps_);
     done_ = folded_ = posted_ = 0;
     used_        = 0;
@@ -98,14 +98,14 @@ class ScheduledOperation {
   }
 
  private:
-  static constexpr bool coded             = !std::is_same_v<T, Wire>;
+  static constexpr bool coded             = !std::is_same_v<T, OnWire>;
   static constexpr std::size_t window     = 16;
   static constexpr std::size_t group      = 4;                        // lanes side by side
   static constexpr int         per_peer   = 4;                        // 16 operations are below any transport's bound
   static constexpr unsigned    slots      = coded ? 8 : 4;
   static constexpr int         none       = -1;
 
-  struct Flight {
+  struct Action {
     Step  step;
     int   lane = 0;
     Range send, receive;                                              // elements
@@ -114,7 +114,7 @@ class ScheduledOperation {
     typename E::pending sent, received;
   };
 
-  Flight& flight(std::size_t i) { return flights_[i % window]; }
+  Action& flight(std::size_t i) { return flights_[i % window]; }
 
   /// Starts the next action if it may start.
   bool post() {
@@ -128,7 +128,7 @@ class ScheduledOperation {
     return true;
   }
 
-  void plan(Flight& next) {
+  void plan(Action& next) {
     auto const steps = static_cast<std::size_t>(steps_), lanes = static_cast<std::size_t>(cut_.lanes());
     auto const first = posted_ / (group * steps) * group;             // of this group of lanes
     auto const width = std::min(group, lanes - first), i = posted_ - first * steps;
@@ -143,7 +143,7 @@ class ScheduledOperation {
     planned_         = true;
   }
 
-  bool is_blocked(Flight const& next) {
+  bool is_blocked(Action const& next) {
     for (auto i = folded_; i < posted_; ++i) {                        // what it sends or replaces is still to come,
       auto const& before = flight(i);                                 // be it nothing: a barrier is made of nothing
       if (before.lane != next.lane || before.step.from == nobody) continue;
@@ -161,7 +161,7 @@ class ScheduledOperation {
     return std::popcount(used_) + needs_out(next) + needs_in(next) > static_cast<int>(slots);
   }
 
-  void start(Flight& next) {
+  void start(Action& next) {
     auto const P    = at_->size();
     auto const real = [&](Rank rank) { return (rank + job_.root) % P; };
     if (next.step.from != nobody) {
@@ -186,14 +186,15 @@ class ScheduledOperation {
       combine_arrived(oldest);
     } else if (oldest.in != none) {
       auto const from = slot(oldest.in, oldest.receive.size());
-      std::transform(from.begin(), from.end(), of_x(oldest.receive).begin(), [](Wire w) { return static_cast<T>(w); });
+      std::transform(from.begin(), from.end(), of_x(oldest.receive).begin(),
+                     [](OnWire w) { return static_cast<T>(w); });
     }
     give_back(oldest.in);
     ++folded_;
     return true;
   }
 
-  void combine_arrived(Flight const& action) {
+  void combine_arrived(Action const& action) {
     auto const mine = of_x(action.receive);
     auto const wire = slot(action.in, action.receive.size());
     if constexpr (coded) {
@@ -220,21 +221,21 @@ class ScheduledOperation {
   }
 
   /// What travels for `out`. Where two ranks exchange, both add what travelled.
-  Span<Wire> encoded(Flight& action, Span<T const> out) {
+  Span<OnWire> encoded(Action& action, Span<T const> out) {
     if (overlap(action.send, action.receive)) round(action.send);
     auto const wire = slot(action.out = take_slot(), out.size());
-    std::transform(out.begin(), out.end(), wire.begin(), [](T value) { return static_cast<Wire>(value); });
+    std::transform(out.begin(), out.end(), wire.begin(), [](T value) { return static_cast<OnWire>(value); });
     return wire;
   }
 
   void round(Range part) {
-    for (auto& value : of_x(part)) value = static_cast<T>(static_cast<Wire>(value));
+    for (auto& value : of_x(part)) value = static_cast<T>(static_cast<OnWire>(value));
   }
 
   bool sends_x() const { return job_.in.data() == job_.x.data(); }
-  static bool is_kept(Flight const& f) { return f.step.from != nobody && f.step.fold == Fold::keep; }
-  static bool needs_in(Flight const& f) { return f.step.from != nobody && (coded || f.step.fold != Fold::keep); }
-  static bool needs_out(Flight const& f) { return coded && f.step.to != nobody; }
+  static bool is_kept(Action const& f) { return f.step.from != nobody && f.step.fold == Fold::keep; }
+  static bool needs_in(Action const& f) { return f.step.from != nobody && (coded || f.step.fold != Fold::keep); }
+  static bool needs_out(Action const& f) { return coded && f.step.to != nobody; }
   static bool overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
   /// Whether an action before `end` still sends some of these elements straight out of x.
@@ -247,12 +248,12 @@ class ScheduledOperation {
 
   Span<T> of_x(Range part) const { return job_.x.subspan(part.begin, part.size()); }
 
-  Span<Wire> slot(int i, std::size_t n) { return {scratch_.get() + static_cast<std::size_t>(i) * room_, n}; }
+  Span<OnWire> slot(int i, std::size_t n) { return {scratch_.get() + static_cast<std::size_t>(i) * room_, n}; }
 
   int take_slot() {                                                   // the lowest: it is warm
     if (room_ < cut_.largest()) {
       room_    = cut_.largest();
-      scratch_ = std::make_unique_for_overwrite<Wire[]>(slots * room_);
+      scratch_ = std::make_unique_for_overwrite<OnWire[]>(slots * room_);
     }
     auto const i = std::countr_one(used_);
     used_ |= 1U << i;
@@ -263,7 +264,7 @@ class ScheduledOperation {
   }
 
   E* at_ = nullptr;
-  Job<T> job_;
+  CollectiveCall<T> job_;
   Cut cut_;
   int steps_ = 0;
   bool planned_ = false;                                              // flight(posted_)
@@ -271,8 +272,8 @@ class ScheduledOperation {
   std::size_t total_ = 0, done_ = 0, folded_ = 0, posted_ = 0;        // actions
   unsigned used_ = 0;                                                 // bit i: slot i
   std::size_t room_ = 0;                                              // elements in a slot
-  std::unique_ptr<Wire[]> scratch_;
-  std::array<Flight, window> flights_;
+  std::unique_ptr<OnWire[]> scratch_;
+  std::array<Action, window> flights_;
 };
 
 /// What an all-reduce by a schedule can do. R derives from it and has the schedule, and its cost.
@@ -283,15 +284,15 @@ struct ScheduledAllReduce {
   static constexpr Collective collective = Collective::all_reduce;
 
   template <Endpoint E, Reducible T>
-  ScheduledOperation<R, E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto operation = ScheduledOperation<R, E, T>{};
+  ScheduleExecution<R, E, T> start(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto operation = ScheduleExecution<R, E, T>{};
     operation.restart(at, x, op, tag, where);
     return operation;
   }
 
   template <Endpoint E, Reducible T>
   void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto operation = ScheduledOperation<R, E, T>{};
+    auto operation = ScheduleExecution<R, E, T>{};
     operation.restart(at, x, op, tag, where);
     operation.finish();
   }

@@ -55,11 +55,11 @@ class Several {
 
 /// All ranks of a schedule at once. Of each chunk on each rank, a set of bits says whose contributions it has.
 template <Schedule S>
-class World {
+class SymbolicRanks {
  public:
   using Ranks = std::uint64_t;                                        // bit r: rank r
 
-  constexpr explicit World(int ranks)
+  constexpr explicit SymbolicRanks(int ranks)
       : ranks_{ranks}, chunks_{S::chunks(ranks)}, steps_(ranks), has_(ranks * chunks_), arrived_(ranks * chunks_) {
     for (Rank rank = 0; rank < ranks; ++rank)
       for (int c = 0; c < chunks_; ++c) has(rank, c) = at_first(rank, c);
@@ -173,7 +173,7 @@ class World {
 /// cost    as many steps as the schedule has messages and chunks in them; a constant expression
 template <Schedule S>
 constexpr Verdict check(int ranks) {
-  return detail::World<S>{ranks}.run();
+  return detail::SymbolicRanks<S>{ranks}.run();
 }
 
 /// The first flaw for any number of ranks from 1 to `most`.

@@ -103,7 +103,7 @@ class TopKOperation {
   std::vector<std::uint32_t> order_;
   std::vector<Picked> all_;                                           // (P, k)
   std::vector<std::size_t> ends_;
-  ScheduledOperation<RingAllGather, E, Picked> gathering_;
+  ScheduleExecution<RingAllGather, E, Picked> gathering_;
 };
 
 /// Sums of the largest elements only, with error feedback: what is not sent is kept, and added to the next gradient.

@@ -20,9 +20,9 @@ constexpr bool uses_link(Rank a, Rank b, int ranks) {
 
 /// The connections that these schedules use, with rank 0 as the root where they have one.
 ///
-///   TcpTransport{.links = links_of<RingAllReduce, BinomialBroadcast>()}
+///   TcpTransport{.topology = topology_of<RingAllReduce, BinomialBroadcast>()}
 template <Schedule... S>
-constexpr Links links_of() {
+constexpr Topology topology_of() {
   return {[](Rank a, Rank b, int ranks) { return (uses_link<S>(a, b, ranks) || ...); }};
 }
 
@@ -31,8 +31,8 @@ constexpr Links links_of() {
 ///
 /// cost    of 16 ranks with RingAllReduce each has 5 connections for data, not 15; of 64, 7 and not 63
 template <Schedule... S>
-constexpr Links links_for_training() {
-  return links_of<S..., BinomialBroadcast, RingAllGather, RecursiveDoublingAllReduce>();
+constexpr Topology topology_for_training() {
+  return topology_of<S..., BinomialBroadcast, RingAllGather, RecursiveDoublingAllReduce>();
 }
 
 }  // namespace chorale

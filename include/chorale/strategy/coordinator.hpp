@@ -43,15 +43,15 @@ namespace chorale {
 /// `program`; other workers run closures, and servers serve, until program has returned.
 ///
 /// known     all closures and datasets of the program
-/// program   called as program(coordinator, here): a Coordinator, and a CoordinatedWorker that runs no closures
+/// program   called as program(coordinator, here): a Coordinator, and a WorkerContext that runs no closures
 /// returns   a report from each server of this process
 /// keeps     as Coordinator says, of a lost worker. The consistency is Asynchronous: closures wait for nobody
 /// throws    what program threw; BadArgument when there is no worker beside the coordinator; PeerLost in workers when
 ///           the coordinator is lost, or a server
 template <placement::Sharding P, Device D, class Model, class T, class... Known, class Program>
-std::vector<ParameterReport> coordinate(ParameterServerStrategy<Asynchronous, P, D> const& strategy, Model const& model,
-                                        T transport, std::tuple<Known...> const& known, Program&& program,
-                                        Seed seed = {}) {
+std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchronous, P, D> const& strategy,
+                                                 Model const& model, T transport, std::tuple<Known...> const& known,
+                                                 Program&& program, Seed seed = {}) {
   using S = ParameterServerStrategy<Asynchronous, P, D>;
   static_assert(nn::ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs input, output and "
                                        "instantiate(device, seed). See nn::compile");
@@ -60,13 +60,13 @@ std::vector<ParameterReport> coordinate(ParameterServerStrategy<Asynchronous, P,
                                               "SharedMemoryTransport, or LocalTransport for threads. See "
                                               "docs/30-compose.md");
   using E    = typename T::endpoint;
-  using Here = CoordinatedWorker<Model, D, E>;
+  using Here = WorkerContext<Model, D, E>;
   auto const workers = strategy.cluster().workers() - 1;
   CHORALE_EXPECTS(workers >= 1, "a coordinator needs workers beside it, but " + strategy.cluster().found_in() +
                                     " names 1 task that is the chief or a worker, and that one coordinates");
   S::prepare(transport);
   auto endpoints = transport.connect(strategy.tasks());
-  auto host      = ParameterHost<E>{};                                     // ends after the workers have left
+  auto host      = parameter_server::ServerHost<E>{};                      // ends after the workers have left
   auto here      = std::vector<std::unique_ptr<Here>>{};
   for (auto& at : endpoints)
     if (at.rank() <= workers)

@@ -104,7 +104,8 @@ class Running<S, R, T> {
     using Element = typename Batches::element;
     if constexpr (requires(Element b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return Distributed<decltype(stream), Element>{std::move(stream), num_replicas(), local_, shards(), shares_};
+      return DistributedBatches<decltype(stream), Element>{std::move(stream), num_replicas(), local_, shards(),
+                                                           shares_};
     } else {
       static_assert(sizeof(Element) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
       return std::vector<PerReplica<Element>>{};                           // so that the sentence is the only error
@@ -120,16 +121,16 @@ class Running<S, R, T> {
     auto here = std::vector<Rank>{};
     while (here.size() < local_.size()) here.push_back(static_cast<Rank>(here.size()));
     auto stream = batches.stream(static_cast<std::size_t>(epoch));
-    return Distributed<decltype(stream), typename Batches::element>{std::move(stream), static_cast<int>(here.size()),
-                                                                    std::move(here), 0};
+    return DistributedBatches<decltype(stream), typename Batches::element>{
+        std::move(stream), static_cast<int>(here.size()), std::move(here), 0};
   }
 
   /// From the next distribute() on: unequal shares for unequal devices. Every process calls it with the same, or none.
-  void set_shares(Shares shares) {
+  void set_shares(BatchShares shares) {
     CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
     shares_ = std::move(shares);
   }
-  Shares const& shares() const { return shares_; }
+  BatchShares const& shares() const { return shares_; }
 
   /// Calls step(replica, arguments...) on every replica at once, with that replica's arguments.
   ///
@@ -303,7 +304,7 @@ class Running<S, R, T> {
   std::vector<endpoint> endpoints_;
   typename HostOf<S, endpoint>::type host_;                                // ends after the replicas have left
   std::vector<replica> replicas_;
-  Shares shares_;
+  BatchShares shares_;
   OneThread owner_;
   bool running_ = false;                                                   // its owner's to change
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have

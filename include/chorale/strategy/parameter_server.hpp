@@ -49,7 +49,7 @@ class ParameterServerStrategy {
   template <class R, class E>
   using replica_type = ParameterReplica<R, E>;
   template <class E>
-  using host_type = ParameterHost<E>;
+  using host_type = parameter_server::ServerHost<E>;
 
   explicit ParameterServerStrategy(Cluster cluster, C when = {}, P sharding = {})
       : ParameterServerStrategy{cluster, when, std::move(sharding), first_of(cluster)} {}
@@ -71,7 +71,7 @@ class ParameterServerStrategy {
   /// A lost rank concerns those who need it: a lost worker is only missed.
   template <Transport T>
   static void prepare(T& transport) {
-    if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::apart;
+    if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::peer;
     if constexpr (requires { transport.transport; }) prepare(transport.transport);         // Staged, Counting, Faulty
   }
 
@@ -114,7 +114,7 @@ class ParameterServerStrategy {
   ///
   /// replicas  ranks of each worker
   template <class Plan>
-  ParameterShards shards(Plan const& plan, int slots, int replicas) const {
+  parameter_server::ShardLayout shards(Plan const& plan, int slots, int replicas) const {
     auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
                                                     cluster_.servers(), slots);
     auto runs = std::vector<std::vector<Range>>{};

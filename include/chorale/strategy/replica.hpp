@@ -71,7 +71,7 @@ class Replica {
   ///         more, which every Instance::compare_every steps shows in the sums: it names replica and variable
   void all_reduce(Gradients& gradients) {
     lane_of(gradients).reduce(gradients, traffic_);
-    if (!Mark::all_equal(gradients.trailer().subspan(plan::marks_at, Mark::size))) tell_divergence();
+    if (!ReplicaDigest::all_equal(gradients.trailer().subspan(plan::marks_at, ReplicaDigest::size))) tell_divergence();
   }
 
   /// What this replica's gradients still owe the others, under an algorithm that leaves something out, such as TopK: to
@@ -116,7 +116,7 @@ class Replica {
   /// Returns when every replica has called it.
   void barrier() { chorale::barrier(*at_, alone); }
 
-  Traffic traffic() const { return traffic_; }
+  ReduceStatistics traffic() const { return traffic_; }
 
   /// Messages and bytes that this rank has sent, where somebody counts them: over Counting<T>.
   auto sent() const
@@ -172,7 +172,7 @@ class Replica {
   template <class Model>
   Together together() {
     if constexpr (detail::joins<Model>) {
-      using Summing = ScheduledOperation<RecursiveDoublingAllReduce, E, double>;
+      using Summing = ScheduleExecution<RecursiveDoublingAllReduce, E, double>;
       if (num_replicas() == 1) return {};
       for (auto const& entry : lanes_)                                     // a thread of theirs may use the endpoint
         CHORALE_EXPECTS(!entry.lane->under_way(), "gradients of another model are on their way: all_reduce them before "
@@ -210,7 +210,7 @@ class Replica {
   E* at_;
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
-  Traffic traffic_;
+  ReduceStatistics traffic_;
   std::shared_ptr<void> summing_;                                          // what together() works with
   Variables variables_;                                                    // of the model that computed last
 };

@@ -126,7 +126,7 @@ struct Ports {
 ///   sgd, adam   update rules over flat arrays
 ///   sparse_cross_entropy, cross_entropy, squared_error, and of Cpu the first two _of_probabilities
 ///               loss over rows and its gradient
-///   ToPlain     a class as those, from any layout to rows of float; Rounded, of a device that keeps halves, the way back
+///   ToPlain     a class as those, from any layout to rows of float; ToActivations, where a device keeps halves, the reverse
 ///   copy, add   an activation to another place, or onto another one
 ///   multiply    numbers by one number
 ///   move        moving averages; Scratch is memory that kernels alone read

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ struct VariableSpec {
   int rank = 0;
   Init init = Init::zeros;
   int fan_in = 1, fan_out = 1;
-  float momentum = 0;                                                      // not 0: not trained. See Instance::Rule
+  float momentum = 0;                                                      // not 0: not trained. See nn::OptimizerState
 
   constexpr bool trained() const { return momentum == 0; }
   constexpr std::size_t size() const {
@@ -81,7 +82,7 @@ inline constexpr std::size_t faults_at   = 0;                              // gr
 inline constexpr std::size_t rank_at     = 1;                              // the sum of their ranks,
 inline constexpr std::size_t variable_at = 2;                              // and of the first bad variable's index,
 inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up;
-inline constexpr std::size_t marks_at    = 4;                              // a Mark of the variables' bits, or zeros;
+inline constexpr std::size_t marks_at     = 4;  // a ReplicaDigest of the variables' bits, or zeros;
 inline constexpr std::size_t asked_at    = 15;                             // how many replicas were asked to end
 
 /// The next element where a variable may begin.
@@ -157,16 +158,14 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
   }
   made.elements = offset;
 
-  auto hash      = std::uint64_t{0xcbf29ce484222325};                      // FNV-1a
-  auto const mix = [&hash](std::uint64_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  auto hash = Fnv1a<std::uint64_t>{};
   for (auto const& v : made.variables) {
-    for (char const c : std::string_view{v.name}) mix(static_cast<unsigned char>(c));
-    for (int const d : v.spec.dims)
-      for (int shift = 0; shift < 32; shift += 8) mix(static_cast<std::uint64_t>(d) >> shift & 0xff);
-    for (int shift = 0; shift < 64; shift += 8) mix(v.offset >> shift & 0xff);
-    if (!v.spec.trained()) mix(1);
+    hash.add(std::string_view{v.name});
+    for (int const d : v.spec.dims) hash.add(static_cast<std::uint64_t>(d), 4);
+    hash.add(v.offset);
+    if (!v.spec.trained()) hash.add(1, 1);
   }
-  made.hash = hash;
+  made.hash = hash.value();
   return made;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 
 #include <array>
@@ -21,10 +22,10 @@ inline std::uint64_t hash_of(Span<float const> values) {
   for (std::size_t i = 0; i < n; i += lanes)
     for (std::size_t k = 0; k < lanes; ++k)
       h[k] = (h[k] ^ std::bit_cast<std::uint32_t>(values[i + k])) * 0x9e3779b1U + 0x7f4a7c15U;
-  auto all = std::uint64_t{0xcbf29ce484222325};                            // FNV-1a over the lanes and what is left
-  for (auto const lane : h) all = (all ^ lane) * 0x100000001b3;
-  for (float const v : values.subspan(n)) all = (all ^ std::bit_cast<std::uint32_t>(v)) * 0x100000001b3;
-  return all;
+  auto all = Fnv1a<std::uint64_t>{};
+  for (auto const lane : h) all.add_word(lane);
+  for (float const v : values.subspan(n)) all.add_word(std::bit_cast<std::uint32_t>(v));
+  return all.value();
 }
 
 /// What is added up over replicas to see whether all of them have the same hash, without a message of its own.
@@ -34,7 +35,7 @@ inline std::uint64_t hash_of(Span<float const> values) {
 ///   n numbers are equal exactly when n times the sum of their squares is the square of their sum.
 ///
 /// keeps   exact in float up to 4,000 replicas; other hashes are taken for equal once in 2^30
-struct Mark {
+struct ReplicaDigest {
   static constexpr std::size_t digits = 5, size = 1 + 2 * digits;
 
   static void write(std::uint64_t hash, Span<float> to) {

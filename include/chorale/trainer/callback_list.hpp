@@ -78,7 +78,7 @@ concept Callback =
 
 /// The callbacks and sinks of one fit, in the order in which they were given. An empty std::optional is nobody.
 template <class Trainer, class... C>
-class Audience {
+class CallbackList {
   template <class Of>
   static constexpr bool takes_part = Sink<Of> || Callback<Of, Trainer>;
   static_assert((takes_part<typename detail::NotOptional<C>::type> && ...),
@@ -93,7 +93,7 @@ class Audience {
   static constexpr bool sees_scalars = (ScalarSink<typename detail::NotOptional<C>::type> || ...);
   static constexpr bool sees_steps   = (detail::sees_steps<typename detail::NotOptional<C>::type, Trainer> || ...);
 
-  explicit Audience(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {
+  explicit CallbackList(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {
     (check_names<typename detail::NotOptional<C>::type>(), ...);
   }
 
@@ -196,6 +196,6 @@ class Audience {
 };
 
 template <class Trainer, class... C>
-inline constexpr bool observed<Audience<Trainer, C...>> = Audience<Trainer, C...>::sees_events;
+inline constexpr bool observed<CallbackList<Trainer, C...>> = CallbackList<Trainer, C...>::sees_events;
 
 }  // namespace chorale

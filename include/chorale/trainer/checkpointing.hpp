@@ -25,8 +25,8 @@ namespace chorale::detail {
 
 /// The part of a Trainer that saves where it stands, and goes on from there.
 template <class M, class S, class R, class T>
-class Checkpointed : public Copies<M, S, R, T> {
-  using Base = Copies<M, S, R, T>;
+class Checkpointed : public ModelReplicas<M, S, R, T> {
+  using Base = ModelReplicas<M, S, R, T>;
 
  protected:
   using Base::copies_, Base::live_, Base::totals_;
@@ -37,15 +37,16 @@ class Checkpointed : public Copies<M, S, R, T> {
 
  protected:
   /// Where to go on, and all replicas as they were there.
-  Position resume(std::optional<SavedRun>& saved, FitOptions const& options, std::vector<CallbackState> const& states) {
-    auto const begin = Position{.epoch = options.initial_epoch};
+  TrainingPosition resume(std::optional<RunCheckpoints>& saved, FitOptions const& options,
+                          std::vector<CallbackState> const& states) {
+    auto const begin = TrainingPosition{.epoch = options.initial_epoch};
     if (options.checkpoints.folder.empty()) return begin;
     if constexpr (HasServers<S>) return resume_on_servers(saved, begin, states);
     else return resume_on_all(saved, begin, states);
   }
 
   /// Between two epochs, in every process: saves. Where workers do not wait for one another, ends when any was asked to.
-  void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<SavedRun>& saved,
+  void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<RunCheckpoints>& saved,
                   auto& audience) {
     auto const whole = options.steps_per_epoch == 0;
     auto asked       = false;
@@ -59,8 +60,8 @@ class Checkpointed : public Copies<M, S, R, T> {
 
   /// After an update: saves when it is time to, and ends when any rank was asked to; where workers do not wait for one
   /// another, they do when it is time to save, and only then know who was asked.
-  void look_after(auto const& batches, std::int64_t epoch, FitOptions const& options, std::optional<SavedRun>& saved,
-                  auto& audience) {
+  void look_after(auto const& batches, std::int64_t epoch, FitOptions const& options,
+                  std::optional<RunCheckpoints>& saved, auto& audience) {
     auto const due = options.checkpoint_every != 0 && step() % options.checkpoint_every == 0;
     auto asked     = false;
     if constexpr (HasServers<S>) asked = due && any_asked(options);
@@ -90,7 +91,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     return live_.reduce(asked).sums[0] != 0;
   }
 
-  [[noreturn]] void end_early(FitOptions const& options, std::optional<SavedRun>& saved) const {
+  [[noreturn]] void end_early(FitOptions const& options, std::optional<RunCheckpoints>& saved) const {
     if (saved) saved->finish();
     throw Preempted{"asked to end after update " + std::to_string(step()) +
                         (options.checkpoints.folder.empty() ? "; nothing was saved, for there is no folder."
@@ -99,13 +100,13 @@ class Checkpointed : public Copies<M, S, R, T> {
                     "the same command again: it goes on from there."};
   }
 
-  Position resume_on_all(std::optional<SavedRun>& saved, Position const& begin,
+  TrainingPosition resume_on_all(std::optional<RunCheckpoints>& saved, TrainingPosition const& begin,
                          std::vector<CallbackState> const& states) {
-    auto found   = PerReplica<Position>(copies_.size());
+    auto found   = PerReplica<TrainingPosition>(copies_.size());
     auto numbers = PerReplica<std::vector<double>>(copies_.size());
-    auto owed    = PerReplica<Residuals>(copies_.size());
-    live_.run([&](auto& replica, instance& copy, Position& position, Totals& totals, std::vector<double>& told,
-                  Residuals& rest) {
+    auto owed    = PerReplica<ErrorFeedback>(copies_.size());
+    live_.run([&](auto& replica, instance& copy, TrainingPosition& position, Totals& totals, std::vector<double>& told,
+                  ErrorFeedback& rest) {
       auto const remember = [&] {
         for (auto const& state : states) told.resize(told.size() + state.numbers.size());
       };
@@ -113,7 +114,7 @@ class Checkpointed : public Copies<M, S, R, T> {
         remember();
         position = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, rest);
       }
-      replica.broadcast(Span<Position>{&position, 1});
+      replica.broadcast(Span<TrainingPosition>{&position, 1});
       if (position.found == 0) return;
       if (replica.id() != 0) remember();
       replica.broadcast(Span<double>{told});
@@ -133,14 +134,14 @@ class Checkpointed : public Copies<M, S, R, T> {
     return found[0];
   }
 
-  Position resume_on_servers(std::optional<SavedRun>& saved, Position const& begin,
+  TrainingPosition resume_on_servers(std::optional<RunCheckpoints>& saved, TrainingPosition const& begin,
                              std::vector<CallbackState> const& states) {
-    auto position = Position{};
+    auto position = TrainingPosition{};
     auto told     = std::vector<double>{};
     for (auto const& state : states) told.resize(told.size() + state.numbers.size());
     live_.run([&](auto& replica, instance& copy) {
       if (replica.id() != 0) return;
-      auto owed = Residuals{};                                             // nothing that servers would know
+      auto owed = ErrorFeedback{};                                         // nothing that servers would know
       position  = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
       if (position.found == 0) return;
       position.loss_scale = 0;                                             // no worker of servers scales its loss
@@ -154,7 +155,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     auto const n = position.numbers().size();
     if (all[n] == 0) throw PeerLost{0, "the chief could not bring a checkpoint to the servers."};
     if (all[n] == 1) return begin;
-    position = Position::of(Span<double const>{all}.first(n));
+    position = TrainingPosition::of(Span<double const>{all}.first(n));
     put(states, Span<double const>{all}.subspan(n + 1));
     live_.run([&](auto& replica, instance& copy, Totals& totals) {
       copy.optimizer.now.step = position.update;
@@ -165,9 +166,9 @@ class Checkpointed : public Copies<M, S, R, T> {
   }
 
   /// What all ranks still owe, in every process.
-  Residuals residuals() {
-    auto all = PerReplica<Residuals>(copies_.size());
-    live_.run([](auto& replica, instance& copy, Residuals& owed) {
+  ErrorFeedback residuals() {
+    auto all = PerReplica<ErrorFeedback>(copies_.size());
+    live_.run([](auto& replica, instance& copy, ErrorFeedback& owed) {
       auto const mine = replica.residual(copy.gradients());
       if (mine.empty()) return;
       owed.ranks        = static_cast<std::size_t>(replica.num_replicas());
@@ -179,7 +180,7 @@ class Checkpointed : public Copies<M, S, R, T> {
   }
 
   /// owed    on rank 0
-  static void take_residual(auto& replica, instance& copy, Residuals& owed) {
+  static void take_residual(auto& replica, instance& copy, ErrorFeedback& owed) {
     auto size = std::array<std::size_t, 2>{owed.ranks, owed.values.size()};
     replica.broadcast(Span<std::size_t>{size});
     owed.ranks = size[0];
@@ -199,9 +200,9 @@ class Checkpointed : public Copies<M, S, R, T> {
   }
 
   /// In every process, where all have made the same steps.
-  void save_at(std::optional<SavedRun>& saved, Position position, auto& audience) {
+  void save_at(std::optional<RunCheckpoints>& saved, TrainingPosition position, auto& audience) {
     this->expect_equal_copies();                                           // before an older checkpoint goes for it
-    auto owed = Residuals{};
+    auto owed = ErrorFeedback{};
     if constexpr (lossy<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;
     if constexpr (HasServers<S>) position.servers = this->fetch_from_servers();
@@ -210,7 +211,7 @@ class Checkpointed : public Copies<M, S, R, T> {
     if constexpr (HasServers<S>) this->tell_all({});                       // until then nobody pushes
   }
 
-  void write(SavedRun& saved, Position position, Residuals& owed, auto& audience) {
+  void write(RunCheckpoints& saved, TrainingPosition position, ErrorFeedback& owed, auto& audience) {
     auto const& rule  = copies_[0].optimizer;
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;

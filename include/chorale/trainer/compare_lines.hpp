@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/transport/wire/plan_message.hpp>
@@ -25,7 +26,7 @@ namespace chorale::detail {
 template <class L>
 void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> const& lines) {
   struct Digest {
-    std::uint64_t hash  = 0xcbf29ce484222325;                              // FNV-1a
+    std::uint64_t hash  = 0;
     std::uint64_t bytes = 0;
 
     bool operator==(Digest const&) const = default;
@@ -35,8 +36,7 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
     for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';      // it ends in logs and terminals
     text += '\n';
   }
-  auto mine = Digest{.bytes = text.size()};
-  for (char const c : text) mine.hash = (mine.hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3;
+  auto const mine    = Digest{Fnv1a<std::uint64_t>{}.add(text).value(), text.size()};
   auto const digests = live.gather(PerReplica{std::vector<Digest>(replicas, mine)});
   auto const other   = std::ranges::find_if(digests, [&](auto const& d) { return d != digests[0]; });
   if (other == digests.end()) return;

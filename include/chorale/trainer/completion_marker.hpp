@@ -18,16 +18,16 @@ namespace chorale {
 ///
 /// keeps   written after the last checkpoint, and gone while a fit goes on. Preempted and other exceptions leave none:
 ///         such a job goes on when it is started again
-struct Ended {
+struct CompletionMarker {
   std::uint64_t epochs = 0;                                                // FitOptions::epochs
   std::uint64_t step   = 0;                                                // updates
 
   static constexpr auto file_name = "ended";
 
   /// Nothing when there is none, or when it cannot be read.
-  static std::optional<Ended> in(std::filesystem::path const& folder) {
+  static std::optional<CompletionMarker> in(std::filesystem::path const& folder) {
     auto from  = std::ifstream{folder / file_name};
-    auto found = Ended{};
+    auto found = CompletionMarker{};
     if (from >> found.epochs >> found.step) return found;
     return {};
   }
@@ -35,7 +35,7 @@ struct Ended {
   /// throws  BadFile
   void write_to(std::filesystem::path const& folder) const {
     auto const text = std::to_string(epochs) + " " + std::to_string(step) + "\n";
-    auto file       = WriteAside{folder / file_name};
+    auto file       = AtomicFile{folder / file_name};
     file.write(std::as_bytes(Span<char const>{text}));
     file.commit();
   }

@@ -12,12 +12,12 @@ namespace chorale {
 /// The batches that fit takes, epoch after epoch: a pass over the data each, or a number of steps that begin where the
 /// last epoch stopped and go on pass after pass.
 template <class Live, class Data>
-class Epochs {
-  using Shares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
+class EpochBatches {
+  using BatchShares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
 
  public:
   /// steps   of an epoch; 0: a pass each
-  Epochs(Live const& live, Data const& data, std::size_t steps, int first_epoch)
+  EpochBatches(Live const& live, Data const& data, std::size_t steps, int first_epoch)
       : live_{&live}, data_{&data}, steps_{steps}, pass_{first_epoch} {}
 
   void begin(int epoch) {
@@ -62,7 +62,7 @@ class Epochs {
   std::size_t steps_, taken_ = 0;
   int pass_;
   std::size_t batch_ = 0;
-  std::optional<Shares> shares_;
+  std::optional<BatchShares> shares_;
 };
 
 }  // namespace chorale

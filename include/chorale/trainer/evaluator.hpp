@@ -30,7 +30,7 @@
 namespace chorale {
 
 /// What an evaluator looks at, and until when.
-struct FollowOptions {
+struct EvaluatorOptions {
   CheckpointOptions checkpoints{};                                         // of the job that trains
   int epochs = 1;                                                          // FitOptions::epochs of that job
   std::chrono::milliseconds every = std::chrono::milliseconds{500};        // between two looks at the folder
@@ -38,7 +38,7 @@ struct FollowOptions {
 };
 
 /// The scores of one checkpoint.
-struct Followed {
+struct CheckpointScores {
   std::uint64_t step  = 0;                                                 // updates
   std::uint64_t epoch = 0;                                                 // epochs that were finished
   Scores scores{};
@@ -46,10 +46,10 @@ struct Followed {
 
 namespace detail {
 
-/// Epochs that were finished, as the checkpoint of this step says; 0 while it cannot be read.
+/// EpochBatches that were finished, as the checkpoint of this step says; 0 while it cannot be read.
 inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
   try {
-    return read_manifest(OpenFolder{OpenFolder{folder}, checkpoint_name(step)}).epoch;
+    return read_manifest(Directory{Directory{folder}, checkpoint_name(step)}).epoch;
   } catch (BadFile const&) {
     return 0;                                                              // being replaced: asked again soon
   } catch (std::system_error const&) {
@@ -109,15 +109,15 @@ inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) 
 ///           checkpoints are damaged, and with OnDamage::stop as soon as the newest is
 /// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
 template <class Trainer, Dataset Data>
-std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions const& options,
-                             std::function<void(Followed const&)> const& said = {}) {
+std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const& test, EvaluatorOptions const& options,
+                             std::function<void(CheckpointScores const&)> const& said = {}) {
   CHORALE_EXPECTS(trainer.live().is_all_local(), "an evaluator is one process, but this trainer has replicas in others");
   CHORALE_EXPECTS(options.epochs >= 0 && options.every.count() >= 0,
-                  "FollowOptions::epochs and FollowOptions::every must be 0 or more, got " +
+                  "EvaluatorOptions::epochs and EvaluatorOptions::every must be 0 or more, got " +
                       std::to_string(options.epochs) + " and " + std::to_string(options.every.count()) + " ms");
   auto const from   = detail::say_once(options.checkpoints);
   auto const epochs = static_cast<std::uint64_t>(options.epochs);
-  auto all          = std::vector<Followed>{};
+  auto all          = std::vector<CheckpointScores>{};
   auto looked_at    = std::vector<detail::Seen>{};
   auto const take   = [&](std::optional<Checkpoint> const& found) {
     if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
@@ -126,7 +126,7 @@ std::vector<Followed> follow(Trainer& trainer, Data const& test, FollowOptions c
     if (said) said(all.back());
   };
   while (options.asked_to_end == nullptr || !*options.asked_to_end) {
-    auto const ended = Ended::in(from.folder);                             // first: then its last checkpoint is seen
+    auto const ended = CompletionMarker::in(from.folder);                  // first: then its last checkpoint is seen
     auto const there = detail::Seen::in(from.folder);
     if (there != looked_at) {
       looked_at = there;

@@ -12,13 +12,13 @@ namespace chorale {
 /// One replica's gradients of batches that came before, and wait to be a part of the next update.
 ///
 /// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of their rows
-class HeldGradients {
+class GradientAccumulator {
  public:
   bool empty() const { return sums_.empty(); }
 
   /// The batch as if it stood behind those before it, in one.
   template <class Batch>
-  Batch behind(Batch batch) const {
+  Batch append_to(Batch batch) const {
     batch.first_row += rows_;
     return batch;
   }
@@ -31,7 +31,7 @@ class HeldGradients {
   }
 
   /// Adds what is held to these gradients, and holds nothing any more.
-  void join(Gradients const& gradients) {
+  void add_to(Gradients const& gradients) {
     for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
     sums_.clear();
     rows_ = 0;

@@ -39,15 +39,17 @@ concept finishes = requires(S const& strategy, typename L::replica& replica, Mod
 
 /// The part of a Trainer that holds the replicas of the model, and what everybody may ask about them.
 template <class M, class S, class R, class T>
-class Copies {
+class ModelReplicas {
  public:
   using Batch    = BasicBatch<float, typename M::target>;
   using instance = typename M::template instance<typename S::device>;
 
-  Copies(M model, S strategy, R reduce, T transport, Seed seed)
+  ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
       : model_{std::move(model)},
-        live_{std::move(strategy), std::move(reduce), planned(std::move(transport), M::plan, plan_lines(model_, seed))},
-        copies_{live_.create(model_, seed)}, totals_(copies_.size()) {
+        live_{std::move(strategy), std::move(reduce),
+              with_plan(std::move(transport), M::plan, plan_lines(model_, seed))},
+        copies_{live_.create(model_, seed)},
+        totals_(copies_.size()) {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // others have compared it as they connected
       if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
   }
@@ -103,7 +105,7 @@ class Copies {
   /// What an all-reduce of the gradients takes while nobody computes. Every process calls it, between fits.
   ///
   /// returns   the shortest of five; nothing where a step has none, or one that is not made of plain sums in host memory
-  std::optional<ExpectedStep> expected_step() {
+  std::optional<StepPrediction> expected_step() {
     if constexpr (ReducesEveryStep<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
                   !RunsItsRanks<typename T::endpoint>) {
       auto shortest = PerReplica<double>(copies_.size());
@@ -118,7 +120,7 @@ class Copies {
           seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         }
       }, copies_, shortest);
-      return ExpectedStep{shortest[0], static_cast<int>(M::plan.buckets)};
+      return StepPrediction{shortest[0], static_cast<int>(M::plan.buckets)};
     }
     return {};
   }

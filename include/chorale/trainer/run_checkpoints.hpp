@@ -21,7 +21,7 @@
 namespace chorale {
 
 /// Where a fit stands: what a checkpoint has beside numbers, and what all ranks must know to go on from one.
-struct Position {
+struct TrainingPosition {
   std::int64_t update = 0;                                                 // optimizer steps so far
   std::int64_t epoch  = 0;                                                 // that goes on, or begins
   std::int64_t steps  = 0;                                                 // of this epoch that are done
@@ -45,8 +45,8 @@ struct Position {
     if (loss_scale != 0) all.insert(all.end(), {loss_scale, static_cast<double>(loss_scale_steps)});
     return all;
   }
-  static Position of(Span<double const> numbers) {
-    auto position = Position{.found = 1};
+  static TrainingPosition of(Span<double const> numbers) {
+    auto position = TrainingPosition{.found = 1};
     auto at       = numbers.begin();
     for (auto* field : {&position.update, &position.epoch, &position.steps, &position.pass, &position.batch,
                         &position.servers, &position.has_rate})
@@ -61,7 +61,7 @@ struct Position {
 };
 
 /// What all ranks' gradients still owe, under an algorithm that leaves something out: (ranks, n). See TopK.
-struct Residuals {
+struct ErrorFeedback {
   std::size_t ranks = 0;
   std::vector<float> values{};
 
@@ -92,10 +92,10 @@ inline std::vector<TensorSlot> slots_of(Variables const& variables) {
 /// keeps   variables under their names, "NAME/slot0", .. for the optimizer's state: no trace of replicas, so another
 ///         strategy or another number of ranks goes on from it
 /// throws  see Checkpoints
-class SavedRun {
+class RunCheckpoints {
  public:
   /// world   replicas; seed: of variables and dropout; plan: the model's
-  SavedRun(CheckpointOptions options, int world, std::string plan)
+  RunCheckpoints(CheckpointOptions options, int world, std::string plan)
       : checkpoints_{std::move(options)}, world_{world}, plan_{std::move(plan)} {}
 
   /// Fills variables and slots from the newest checkpoint, and says where it stood.
@@ -103,20 +103,20 @@ class SavedRun {
   /// told      what the callbacks are to remember, one after the other; a callback that the checkpoint does not know
   ///           begins anew
   /// owed      what is there of it
-  Position restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
-                   Span<double> told, Residuals& owed) {
+  TrainingPosition restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
+                   Span<double> told, ErrorFeedback& owed) {
     for (auto at = told; auto const& state : states) {
       std::ranges::copy(state.numbers, at.begin());
       at = at.subspan(state.numbers.size());
     }
     auto const last = checkpoints_.restore();
     if (!last) return {};
-    auto numbers = Position{}.numbers();
+    auto numbers = TrainingPosition{}.numbers();
     last->copy(Section::variables, slots_of(variables));
     last->copy(Section::optimizer, optimizer_slots(variables, slots));
     auto wanted = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
     auto unused = std::list<std::vector<double>>{};                        // of callbacks that this fit does not have
-    auto const scaled = Position{.loss_scale = 1}.numbers().size();
+    auto const scaled = TrainingPosition{.loss_scale = 1}.numbers().size();
     for (auto const& tensor : (*last)[Section::state]) {
       if (tensor.name == position && tensor.bytes.size() == scaled * sizeof(double)) {
         numbers.resize(scaled);
@@ -137,11 +137,11 @@ class SavedRun {
       wanted.push_back(slot(std::string{tensor.name}, fits ? at.first(n) : Span<double>{unused.emplace_back(n)}));
     }
     last->copy(Section::state, wanted);
-    return Position::of(numbers);
+    return TrainingPosition::of(numbers);
   }
 
-  void save(Variables const& variables, Span<float> slots, Position const& at,
-            std::vector<CallbackState> const& states, Residuals& owed) {
+  void save(Variables const& variables, Span<float> slots, TrainingPosition const& at,
+            std::vector<CallbackState> const& states, ErrorFeedback& owed) {
     auto numbers = at.numbers();
     auto state = CheckpointState{};
     state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
@@ -164,7 +164,7 @@ class SavedRun {
   /// For who follows this fit: it has ended, or goes on.
   ///
   /// throws  BadFile with OnSaveError::stop
-  void say_ended(Ended const& ended) {
+  void say_ended(CompletionMarker const& ended) {
     auto const& options = checkpoints_.options();
     auto none = std::error_code{};
     if (!std::filesystem::exists(options.folder, none)) return;            // there was nothing to follow
@@ -188,7 +188,7 @@ class SavedRun {
                   (epoch >= epochs ? "more epochs" : "fit without that callback") +
                   " to go on, or another folder to begin again.");
   }
-  void say_goes_on() { Ended::remove_from(checkpoints_.options().folder); }
+  void say_goes_on() { CompletionMarker::remove_from(checkpoints_.options().folder); }
 
  private:
   static constexpr char const* position = "position";

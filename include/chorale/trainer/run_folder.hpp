@@ -74,7 +74,7 @@ class RunFolder {
     if (options_.histograms)
       for (std::size_t i = 0; i < trainer.variables().size(); ++i)
         board_->histogram(trainer.variables()[i].name, trainer.step(), trainer.variables()[i].value);
-    page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
+    page_.gauge("chorale_epoch", "EpochBatches that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
     page_.counters(tally_);
@@ -104,7 +104,7 @@ class RunFolder {
   std::filesystem::path folder_;
   RunFolderOptions options_;
   int rank_ = 0;
-  std::optional<ExpectedStep> expected_;
+  std::optional<StepPrediction> expected_;
   Tally tally_;
   std::optional<Timeline> trace_;
   std::optional<CsvLog> curves_;

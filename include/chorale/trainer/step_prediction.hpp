@@ -6,7 +6,7 @@
 namespace chorale {
 
 /// What a step should take, from what its parts take alone.
-struct ExpectedStep {
+struct StepPrediction {
   double all_reduce;                                                       // seconds, of all gradients
   int buckets;                                                             // in which they leave during backward
 

@@ -22,14 +22,14 @@ Event::Time time_for() {
 
 /// Tells what a rank does in one step, part by part: each begins where the last one ended. Then the whole step.
 template <class S>
-class Parts {
+class StepTrace {
  public:
-  Parts(S& sink, Rank rank, std::uint64_t step, Event::Time begin)
+  StepTrace(S& sink, Rank rank, std::uint64_t step, Event::Time begin)
       : sink_{sink}, event_{.name = "step", .category = Category::step, .rank = rank, .step = step, .begin = begin},
         last_{begin} {}
-  Parts(Parts const&)            = delete;
-  Parts& operator=(Parts const&) = delete;
-  ~Parts() {
+  StepTrace(StepTrace const&)            = delete;
+  StepTrace& operator=(StepTrace const&) = delete;
+  ~StepTrace() {
     event_.end = std::chrono::steady_clock::now();
     sink_.take(event_);
   }
@@ -54,9 +54,9 @@ class Parts {
 
 template <class S>
   requires(!observed<S>)
-class Parts<S> {
+class StepTrace<S> {
  public:
-  Parts(S&, Rank, std::uint64_t, Event::Time) {}
+  StepTrace(S&, Rank, std::uint64_t, Event::Time) {}
   void end(EventName, Category) {}
   void end(EventName, Category, Event::Time) {}
 };
@@ -74,10 +74,10 @@ struct Apart<R> {
 
 /// A replica whose operations are told: what a strategy's update works with when somebody looks.
 template <class R, class S>
-class Watched : public Apart<R> {
+class TracedReplica : public Apart<R> {
  public:
   /// Made when the step begins: gradients leave before update() is called.
-  Watched(R& replica, Parts<S>& parts) : Apart<R>{replica}, replica_{replica}, parts_{parts} {
+  TracedReplica(R& replica, StepTrace<S>& parts) : Apart<R>{replica}, replica_{replica}, parts_{parts} {
     if constexpr (counts) sent_ = replica.sent();
   }
 
@@ -126,14 +126,14 @@ class Watched : public Apart<R> {
   }
 
   R& replica_;
-  Parts<S>& parts_;
+  StepTrace<S>& parts_;
   [[no_unique_address]] decltype(sent_by(std::declval<R const&>())) sent_{};
 };
 
 /// What update() works with: the replica itself where nobody looks.
 template <class R, class S>
-decltype(auto) watch(R& replica, [[maybe_unused]] Parts<S>& parts) {
-  if constexpr (observed<S>) return Watched<R, S>{replica, parts};
+decltype(auto) watch(R& replica, [[maybe_unused]] StepTrace<S>& parts) {
+  if constexpr (observed<S>) return TracedReplica<R, S>{replica, parts};
   else return (replica);
 }
 

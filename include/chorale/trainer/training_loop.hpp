@@ -72,7 +72,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       if (!live_.is_all_local())
         with_same_data([&] { expect_same_lines(live_, copies_.size(), fit_lines(train, options)); },
                        [] { return std::string{"in fit, before its first batch"}; });
-    auto audience = Audience<Fitting<M, S, R, T>, std::remove_reference_t<Callbacks>...>{
+    auto audience = CallbackList<Fitting<M, S, R, T>, std::remove_reference_t<Callbacks>...>{
         static_cast<Fitting<M, S, R, T>&>(*this), callbacks...};
     for (auto& copy : copies_) {
       copy.optimizer.on_non_finite = options.on_non_finite;
@@ -80,8 +80,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
       copy.asked_to_end            = options.asked_to_end;
     }
     auto line    = ProgressLine{};
-    auto batches = Epochs{live_, train, options.steps_per_epoch, options.initial_epoch};
-    auto saved   = std::optional<SavedRun>{};                              // in the process that writes
+    auto batches = EpochBatches{live_, train, options.steps_per_epoch, options.initial_epoch};
+    auto saved   = std::optional<RunCheckpoints>{};                        // in the process that writes
     if (!options.checkpoints.folder.empty() && live_.is_chief())
       saved.emplace(options.checkpoints, live_.num_replicas(), std::to_string(M::plan.hash)).say_goes_on();
     stopped_ = false;
@@ -144,8 +144,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   }
 
   /// at    where this epoch goes on; at its beginning, or in its middle after a checkpoint
-  Epoch run_epoch(auto& batches, Position const& at, FitOptions const& options, std::optional<SavedRun>& saved,
-                  ProgressLine* line, auto& audience) {
+  Epoch run_epoch(auto& batches, TrainingPosition const& at, FitOptions const& options,
+                  std::optional<RunCheckpoints>& saved, ProgressLine* line, auto& audience) {
     using Sink       = std::remove_reference_t<decltype(audience)>;
     auto const start = std::chrono::steady_clock::now();
     auto done        = Epoch{.steps = static_cast<std::size_t>(at.steps)};
@@ -153,18 +153,18 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     auto const accumulate     = static_cast<std::size_t>(options.accumulate);
     if (at.found == 0) forget_totals();
     auto const leave = gsl::finally([this] { abandon(); });
-    auto held         = PerReplica<HeldGradients>(copies_.size());
-    auto speeds       = PerReplica<Speed>(copies_.size());
+    auto held         = PerReplica<GradientAccumulator>(copies_.size());
+    auto speeds       = PerReplica<Throughput>(copies_.size());
     auto begin        = time_for<Sink>();
     auto fetched      = begin;
-    auto const update = [&](auto& replica, instance& copy, Batch& batch, HeldGradients& before, Totals& totals,
-                            Speed& speed) {
-      auto parts = Parts<Sink>{audience, replica.id(), static_cast<std::uint64_t>(copy.optimizer.now.step), begin};
+    auto const update = [&](auto& replica, instance& copy, Batch& batch, GradientAccumulator& before, Totals& totals,
+                            Throughput& speed) {
+      auto parts = StepTrace<Sink>{audience, replica.id(), static_cast<std::uint64_t>(copy.optimizer.now.step), begin};
       parts.end("next batch", Category::input, fetched);
       make_step(replica, copy, batch, before, totals, parts, options.deal == Deal::by_speed ? &speed : nullptr);
     };
-    auto const hold = [](auto& replica, instance& copy, Batch& batch, HeldGradients& before) {
-      before.add(replica.value_and_gradient(copy, before.behind(batch)).gradients, batch);
+    auto const hold = [](auto& replica, instance& copy, Batch& batch, GradientAccumulator& before) {
+      before.add(replica.value_and_gradient(copy, before.append_to(batch)).gradients, batch);
     };
     while (auto* share = batches.next()) {
       auto const is_last = (done.steps + 1) % accumulate == 0;
@@ -187,7 +187,7 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     }
     catch_up();
     if constexpr (!HasServers<S>)
-      if (options.deal == Deal::by_speed) live_.set_shares(Shares::by(live_.gather(speeds)));
+      if (options.deal == Deal::by_speed) live_.set_shares(BatchShares::by(live_.gather(speeds)));
     done.scores = Scores{M::metric_names, this->totals_of_all()};
     if constexpr (finishes<S, Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);
@@ -217,8 +217,8 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
   /// totals    of the steps so far: of all replicas where the gradients were reduced, else of this one
   /// speed     where somebody wants to know it
   template <class Sink>
-  void make_step(auto& replica, instance& copy, Batch const& batch, HeldGradients& held, Totals& totals,
-                 Parts<Sink>& parts, Speed* speed) const {
+  void make_step(auto& replica, instance& copy, Batch const& batch, GradientAccumulator& held, Totals& totals,
+                 StepTrace<Sink>& parts, Throughput* speed) const {
     auto const begin = speed != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
     if constexpr (RunsAhead<instance> && AppliesSums<S> && !sharded<R> && !observed<Sink> && !Sink::sees_steps) {
@@ -233,13 +233,13 @@ class TrainingLoop : public Checkpointed<M, S, R, T> {
     auto result = [&] {
       if constexpr (ReducesEveryStep<S>)
         if (held.empty()) return replica.value_and_gradient_ahead(copy, batch, AtEnd{});
-      return replica.value_and_gradient(copy, held.behind(batch));
+      return replica.value_and_gradient(copy, held.append_to(batch));
     }();
     if (speed != nullptr) {
       speed->rows += static_cast<double>(batch.rows);
       speed->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
-    held.join(result.gradients);
+    held.add_to(result.gradients);
     parts.end("gradients", Category::compute);
     auto header = Header{};
     auto const look = [&] { std::ranges::copy(result.gradients.values.template first<plan::header>(), header.begin()); };

@@ -55,15 +55,15 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed) {
 /// A transport that was told what ranks must have in common: those that were built from other models refuse each other.
 /// Where ranks share memory, it has room for the gradients.
 template <class T, std::size_t N, std::size_t Layers>
-T planned(T transport, Plan<N, Layers> const& plan, std::vector<std::string> const& lines) {
+T with_plan(T transport, Plan<N, Layers> const& plan, std::vector<std::string> const& lines) {
   detail::add_plan(transport, lines);
   if constexpr (requires { transport.arena = std::size_t{0}; })
     transport.arena = std::max(transport.arena, plan.bytes_per_step());
   return transport;
 }
 template <class T, std::size_t N, std::size_t Layers>
-T planned(T transport, Plan<N, Layers> const& plan) {
-  return planned(std::move(transport), plan, lines_of(plan));
+T with_plan(T transport, Plan<N, Layers> const& plan) {
+  return with_plan(std::move(transport), plan, lines_of(plan));
 }
 
 }  // namespace chorale

@@ -11,7 +11,7 @@ namespace chorale {
 ///
 /// keeps   the endpoint is used no more, but to destroy it. Without it ranks end one by one, and of two that were in
 ///         different operations only one that still waits is told. Does nothing where the endpoint has no close(), or
-///         with Failures::apart
+///         with FailureScope::peer
 /// throws  Disagreement on all ranks when two have not called the same operations; PeerLost
 template <Endpoint E>
 void close(E& at) {

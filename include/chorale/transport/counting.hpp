@@ -20,10 +20,10 @@ struct Sent {
 
 /// An endpoint that counts what it sends. See Counting.
 template <Endpoint E>
-class CountingEndpoint : public WrappedEndpoint<E> {
+class CountingEndpoint : public ForwardingEndpoint<E> {
  public:
   using pending = typename E::pending;
-  using WrappedEndpoint<E>::WrappedEndpoint;
+  using ForwardingEndpoint<E>::ForwardingEndpoint;
 
   Sent sent() const { return sent_; }
 
@@ -33,15 +33,15 @@ class CountingEndpoint : public WrappedEndpoint<E> {
     return this->at_.send(peer, tag, out);
   }
 
-  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+  pending expose(Tag tag, Bytes mine) requires DirectAccessEndpoint<E> {
     ++sent_.messages;
     return this->at_.expose(tag, mine);
   }
-  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+  pending leave(Tag tag) requires DirectAccessEndpoint<E> {
     ++sent_.messages;
     return this->at_.leave(tag);
   }
-  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> {
+  auto hold(std::size_t bytes) requires DirectAccessEndpoint<E> {
     sent_.bytes += bytes;
     return this->at_.hold(bytes);
   }

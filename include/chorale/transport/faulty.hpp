@@ -34,29 +34,29 @@ class FaultyEndpoint {
   class State;
 
  public:
-  using pending = DrivenPending<State>;
+  using pending = TablePending<State>;
 
-  FaultyEndpoint(E at, Mishaps mishaps) : state_{std::make_unique<State>(std::move(at), std::move(mishaps))} {}
+  FaultyEndpoint(E at, FaultPlan faults) : state_{std::make_unique<State>(std::move(at), std::move(faults))} {}
 
   Rank rank() const { return state_->at.rank(); }
   int  size() const { return state_->at.size(); }
 
-  /// What has happened so far, in the order of messages.
-  std::vector<Happened> const& happened() const { return state_->happened; }
+  /// The faults injected so far, in the order of messages.
+  std::vector<FaultRecord> const& injected() const { return state_->injected; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) { return state_->send(peer, tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) {
     return state_->start([&](E& at) { return at.recv(peer, tag, in); });
   }
 
-  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+  pending expose(Tag tag, Bytes mine) requires DirectAccessEndpoint<E> {
     return state_->start([&](E& at) { return at.expose(tag, mine); });
   }
-  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return state_->at.peer(rank, tag); }
-  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+  Bytes peer(Rank rank, Tag tag) requires DirectAccessEndpoint<E> { return state_->at.peer(rank, tag); }
+  pending leave(Tag tag) requires DirectAccessEndpoint<E> {
     return state_->start([&](E& at) { return at.leave(tag); });
   }
-  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> { return state_->at.hold(bytes); }
+  auto hold(std::size_t bytes) requires DirectAccessEndpoint<E> { return state_->at.hold(bytes); }
   Bytes memory() requires requires(E& at) { at.memory(); } { return state_->at.memory(); }
 
   void announce(Operation const& operation) { chorale::announce(state_->at, operation); }
@@ -87,20 +87,20 @@ class FaultyEndpoint {
 
   class State {
    public:
-    State(E endpoint, Mishaps m) : at{std::move(endpoint)}, mishaps_{std::move(m)} {}
+    State(E endpoint, FaultPlan m) : at{std::move(endpoint)}, faults_{std::move(m)} {}
 
     pending send(Rank peer, Tag tag, ConstBytes out) {
       go_on();
       auto const number = sent_++;
-      auto const what   = mishaps_.of(at.rank(), number);
-      if (what) happened.push_back({number, peer, *what});
-      if (what == Mishap::cut) cut(peer, number);
-      if (what == Mishap::drop) silent_.emplace_back(peer, tag);
+      auto const what   = faults_.of(at.rank(), number);
+      if (what) injected.push_back({number, peer, *what});
+      if (what == InjectedFault::cut) cut(peer, number);
+      if (what == InjectedFault::drop) silent_.emplace_back(peer, tag);
       if (is_silent(peer, tag)) return {};                            // it left, as far as this rank can tell
       auto const ticket = under_way_.take();
-      if (what == Mishap::flip) out = flipped(ticket, number, out);
+      if (what == InjectedFault::flip) out = flipped(ticket, number, out);
       hand_over(ticket, {ticket, peer, tag, out, leaves(what, number)});
-      if (what == Mishap::duplicate) again(peer, tag, out);
+      if (what == InjectedFault::duplicate) again(peer, tag, out);
       return {*this, ticket};
     }
 
@@ -120,7 +120,7 @@ class FaultyEndpoint {
 
     void wait(Ticket ticket) {
       go_on();
-      for (auto patience = Patience{}; !held_.empty(); patience.pause()) go_on();
+      for (auto patience = Backoff{}; !held_.empty(); patience.pause()) go_on();
       if (under_way_.is_over(ticket)) return;
       under_way_[ticket].pending.wait();
       under_way_.finish(ticket);
@@ -134,7 +134,7 @@ class FaultyEndpoint {
     }
 
     E at;
-    std::vector<Happened> happened;
+    std::vector<FaultRecord> injected;
 
    private:
     /// Lets go of what has been delayed long enough.
@@ -156,8 +156,8 @@ class FaultyEndpoint {
       held_.push_back(message);
     }
 
-    Deadline leaves(std::optional<Mishap> what, std::uint64_t number) const {
-      return what == Mishap::delay ? Deadline::after(mishaps_.delay_of(at.rank(), number)) : Deadline{{}};
+    Deadline leaves(std::optional<InjectedFault> what, std::uint64_t number) const {
+      return what == InjectedFault::delay ? Deadline::after(faults_.delay_of(at.rank(), number)) : Deadline{{}};
     }
 
     /// A message behind one that was dropped must not take its place: order is what an endpoint promises.
@@ -177,7 +177,7 @@ class FaultyEndpoint {
     ConstBytes flipped(Ticket ticket, std::uint64_t number, ConstBytes out) {
       auto& copy = under_way_[ticket].copy;
       copy.assign(out.begin(), out.end());
-      auto const bit = mishaps_.bit_of(at.rank(), number, copy.size() * 8);
+      auto const bit = faults_.bit_of(at.rank(), number, copy.size() * 8);
       if (!copy.empty()) copy[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
       return copy;
     }
@@ -189,21 +189,21 @@ class FaultyEndpoint {
       hand_over(ticket, {ticket, peer, tag, copy, Deadline{{}}});
     }
 
-    Mishaps mishaps_;
+    FaultPlan faults_;
     std::uint64_t sent_ = 0;                                          // messages
     std::optional<Loss> lost_;
     std::vector<std::pair<Rank, Tag>> silent_;                        // after a drop
-    InFlight<Item> under_way_;
+    PendingTable<Item> under_way_;
     std::deque<Held> held_;                                           // in the order sent
   };
 
   std::unique_ptr<State> state_;
 };
 
-/// Any transport, with mishaps on the sender's side: planned ones, and others from a seed. For tests of what runs over
-/// it: an operation must end right, or throw before its deadline.
+/// Any transport, with injected faults on the sender's side: scheduled ones, and random ones from a seed. For tests of
+/// programs over it: an operation must end right, or throw before its deadline.
 ///
-///   Faulty<LocalTransport>{.mishaps = {.seed = 7, .chances = {.delay = 0.2F}, .planned = {{1, 4, Mishap::cut}}}}
+///   Faulty<LocalTransport>{.faults = {.seed = 7, .rates = {.delay = 0.2F}, .scheduled = {{1, 4, InjectedFault::cut}}}}
 ///
 /// order   what happens to a message is a function of seed, rank and the message's number on that rank, 0-based
 template <Transport T>
@@ -211,15 +211,15 @@ struct Faulty {
   using endpoint = FaultyEndpoint<typename T::endpoint>;
 
   T transport{};
-  Mishaps mishaps{};
+  FaultPlan faults{};
 
   static constexpr bool reaches(Memory memory) { return T::reaches(memory) && memory == Memory::host; }
 
-  /// throws  BadArgument when the chances add up to more than 1
+  /// throws  BadArgument when the rates add up to more than 1
   std::vector<endpoint> connect(Group const& group) const {
-    mishaps.check();
+    faults.check();
     auto faulty = std::vector<endpoint>{};
-    for (auto& at : transport.connect(group)) faulty.emplace_back(std::move(at), mishaps);
+    for (auto& at : transport.connect(group)) faulty.emplace_back(std::move(at), faults);
     return faulty;
   }
 };

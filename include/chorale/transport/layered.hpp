@@ -22,7 +22,7 @@ class NearEndpoint {
   using E = typename State::near_endpoint;
 
  public:
-  using pending = DrivenPending<State>;
+  using pending = TablePending<State>;
 
   explicit NearEndpoint(State& state) : state_{&state} {}
 
@@ -36,14 +36,14 @@ class NearEndpoint {
     return state_->start_near(peer, tag, [&](E& near) { return near.recv(peer, tag, in); });
   }
 
-  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> {
+  pending expose(Tag tag, Bytes mine) requires DirectAccessEndpoint<E> {
     return state_->start_near(rank(), tag, [&](E& near) { return near.expose(tag, mine); });
   }
-  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return state_->near.peer(rank, tag); }
-  pending leave(Tag tag) requires SharedMemoryEndpoint<E> {
+  Bytes peer(Rank rank, Tag tag) requires DirectAccessEndpoint<E> { return state_->near.peer(rank, tag); }
+  pending leave(Tag tag) requires DirectAccessEndpoint<E> {
     return state_->start_near(rank(), tag, [&](E& near) { return near.leave(tag); });
   }
-  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> {
+  auto hold(std::size_t bytes) requires DirectAccessEndpoint<E> {
     return state_->in_near([&] { return state_->near.hold(bytes); });
   }
   Bytes memory() requires requires(E& near) { near.memory(); } { return state_->near.memory(); }
@@ -81,7 +81,7 @@ class FarEndpoint {
   using E = typename State::far_endpoint;
 
  public:
-  using pending = DrivenPending<State>;
+  using pending = TablePending<State>;
 
   explicit FarEndpoint(State& state) : state_{&state} {
     for (Rank node = 0; node < size(); ++node) ranks_.push_back(in_group(node));
@@ -129,7 +129,7 @@ class TwoLayerEndpoint {
   using State = detail::LayeredState<Near, Far>;
 
  public:
-  using pending       = DrivenPending<State>;
+  using pending       = TablePending<State>;
   using near_endpoint = NearEndpoint<State>;
   using far_endpoint  = FarEndpoint<State>;
 

@@ -35,17 +35,17 @@ namespace chorale {
 ///         group lives. One thread at a time, see OwnerThread
 /// cost    a message is copied once, by its receiver; P ranks share 4 P² + 40 P KiB
 /// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: before
-///         the data of that operation is touched. Announcements are compared when a message or an exposure comes, and
+///         the data of that operation is touched. OperationLog are compared when a message or an exposure comes, and
 ///         by who has waited for some milliseconds. A rank whose part of the operation was complete by then is told in
 ///         its next call. PeerLost when a rank has failed, when one is waited for whose endpoint is gone, or when a wait
 ///         is longer than the timeout; then from every operation of every rank, and when it is thrown, no other rank
-///         touches this one's memory any more. With Failures::apart, from every operation with that rank, and that rank
-///         alone touches nothing any more; a rank then fails when its endpoint is destroyed, and no memory can be exposed
+///         touches this one's memory any more. With FailureScope::peer, from every operation with that rank, and only
+///         that rank touches nothing; a rank then fails when its endpoint is destroyed, and no memory can be exposed
 class LocalEndpoint {
  public:
   class pending;
 
-  LocalEndpoint(std::shared_ptr<LocalHub> hub, Rank rank) : hub_{std::move(hub)}, rank_{rank} {}
+  LocalEndpoint(std::shared_ptr<local::SharedState> hub, Rank rank) : hub_{std::move(hub)}, rank_{rank} {}
   LocalEndpoint(LocalEndpoint&&) noexcept = default;
   LocalEndpoint& operator=(LocalEndpoint&& other) noexcept {
     std::swap(hub_, other.hub_);
@@ -75,7 +75,7 @@ class LocalEndpoint {
   void begin_step(std::uint64_t step) { hub_->member(rank_).step.store(step, std::memory_order_relaxed); }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
-  [[nodiscard]] LocalHub::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
+  [[nodiscard]] local::SharedState::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
 
   /// Nothing can be received from that rank any more, or from any. Does not throw.
   bool lost(Rank peer) const {
@@ -90,8 +90,8 @@ class LocalEndpoint {
     return hub_->wait_for_bell(rank_, longest);
   }
 
-  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
-  /// and says why. Its own operations throw the same.
+  /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
+  /// rank and the reason. Its own operations throw the same.
   ///
   /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
   void fail(std::string why) {
@@ -111,7 +111,7 @@ class LocalEndpoint {
   }
 
   /// Where this rank has exposed that tag.
-  std::vector<LocalHub::Exposed>::iterator exposed(Tag tag) const {
+  std::vector<local::SharedState::Exposed>::iterator exposed(Tag tag) const {
     auto& all        = hub_->member(rank_).exposed;
     auto const found = std::find_if(all.begin(), all.end(), [&](auto const& one) { return one.tag == tag; });
     CHORALE_EXPECTS(found != all.end(), "rank " + std::to_string(rank_) + " has not exposed tag " +
@@ -119,7 +119,7 @@ class LocalEndpoint {
     return found;
   }
 
-  std::shared_ptr<LocalHub> hub_;
+  std::shared_ptr<local::SharedState> hub_;
   Rank rank_;
 };
 
@@ -146,7 +146,7 @@ class LocalEndpoint::pending {
   friend LocalEndpoint;
   enum class Kind { done, send, recv, room, expose, leave };
 
-  pending(Kind kind, LocalHub& hub, Rank me, Rank peer, Tag tag, Bytes bytes)
+  pending(Kind kind, local::SharedState& hub, Rank me, Rank peer, Tag tag, Bytes bytes)
       : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, hub_{&hub}, bytes_{bytes} {}
 
   bool look() {
@@ -174,7 +174,7 @@ class LocalEndpoint::pending {
     auto patience    = hub_->patience(rings);
     auto deadline    = Deadline::never(), compares = Deadline::never();
     auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
-    auto circle      = LocalHub::Circle{};
+    auto circle      = local::SharedState::Circle{};
     auto& waits_for_room = hub_->member(me_).waits_for_room;
     auto const clear     = gsl::finally([&] { waits_for_room.store(-1, std::memory_order_relaxed); });
     if (kind_ == Kind::room) waits_for_room.store(peer_, std::memory_order_relaxed);
@@ -232,7 +232,7 @@ class LocalEndpoint::pending {
       if (got.size != first->to.size())
         disagree(from, "sent " + bytes(got.size), "expected " + bytes(first->to.size()), first->about);
       {
-        auto const hold = LocalHub::Hold{*hub_, me_, from};
+        auto const hold = local::SharedState::Hold{*hub_, me_, from};
         if (got.size != 0) std::memcpy(first->to.data(), got.data, got.size);
       }
       expected.erase(first);
@@ -254,7 +254,7 @@ class LocalEndpoint::pending {
   }
 
   /// throws  PeerLost when this rank and others wait for room, each at the next one, and none receives
-  void expect_no_circle(LocalHub::Circle& circle) {
+  void expect_no_circle(local::SharedState::Circle& circle) {
     if (!hub_->is_stuck(me_, circle)) return;
     auto text = std::string{};
     for (auto const& one : circle.ranks) text += (text.empty() ? "ranks " : ", ") + std::to_string(one);
@@ -265,8 +265,8 @@ class LocalEndpoint::pending {
   }
 
   /// The bit of the oldest message with this tag; 0 when there is none.
-  static std::uint64_t oldest(LocalHub::Lane const& lane, Tag tag) {
-    LocalHub::Message const* found = nullptr;
+  static std::uint64_t oldest(local::SharedState::Lane const& lane, Tag tag) {
+    local::SharedState::Message const* found = nullptr;
     auto bit                       = std::uint64_t{0};
     for (auto rest = lane.posted.load(std::memory_order_acquire); rest != 0; rest &= rest - 1) {
       auto const& message = lane.messages[static_cast<unsigned>(std::countr_zero(rest))];
@@ -291,7 +291,7 @@ class LocalEndpoint::pending {
   /// False while another exposure of this rank needs the window, or has the tag.
   bool open() {
     auto& mine = hub_->window(me_, number_);
-    if (number_ >= LocalHub::slots && !is_left(number_ - LocalHub::slots)) return false;
+    if (number_ >= local::SharedState::slots && !is_left(number_ - local::SharedState::slots)) return false;
     for (auto const& one : hub_->member(me_).exposed)
       if (one.tag == tag_ && one.number < number_) return false;
     mine.tag   = tag_;
@@ -305,13 +305,13 @@ class LocalEndpoint::pending {
 
   /// True if every rank has left that exposure.
   bool is_left(std::uint64_t exposure) const {
-    auto const turn = LocalHub::left(exposure);
+    auto const turn = local::SharedState::left(exposure);
     for (Rank rank = 0; rank < hub_->size; ++rank)
       if (hub_->window(rank, exposure).turn.load(std::memory_order_acquire) < turn) return false;
     return true;
   }
 
-  void compare(LocalHub::Window const& other) {
+  void compare(local::SharedState::Window const& other) {
     if (!other.about.agrees_with(about_)) hub_->mismatch(me_, peer_, other.about, about_, other.tag, other.bytes.size());
     if (other.tag != tag_)
       disagree(peer_, "exposed tag " + std::to_string(number(other.tag)), "exposed tag " + std::to_string(number(tag_)),
@@ -338,7 +338,7 @@ class LocalEndpoint::pending {
     return hub_->member(me_).announced.label_of(tag_, peer_);
   }
 
-  /// With Failures::apart, a message that the peer took before it failed has arrived.
+  /// With FailureScope::peer, a message that the peer took before it failed has arrived.
   ///
   /// throws  PeerLost when the peer is lost and did not take it
   void expect_peer() {
@@ -349,7 +349,7 @@ class LocalEndpoint::pending {
 
   /// The rank that is waited for has ended: what it had done before is there.
   void expect_over() {
-    if (!is_over()) hub_->give_up(me_, whom(), {.rank = whom(), .reason = LocalHub::has_ended}, label());
+    if (!is_over()) hub_->give_up(me_, whom(), {.rank = whom(), .reason = local::SharedState::has_ended}, label());
     kind_ = Kind::done;
   }
 
@@ -371,7 +371,7 @@ class LocalEndpoint::pending {
   bool is_open_  = false;                                             // of an exposure: peers can see it
   std::uint64_t turn_   = 0;                                          // of a message or a receive: its order
   std::uint64_t number_ = 0;                                          // of an exposure
-  LocalHub* hub_ = nullptr;
+  local::SharedState* hub_ = nullptr;
   Bytes bytes_;                                                       // to be exposed
   detail::Label about_;                                               // of an exposure
 };
@@ -398,17 +398,17 @@ inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) 
 }
 
 inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
-  CHORALE_EXPECTS(!hub_->is_apart(), "access in place needs all ranks, and LocalTransport has Failures::apart");
+  CHORALE_EXPECTS(!hub_->is_apart(), "access in place needs all ranks, and LocalTransport has FailureScope::peer");
   auto const use = hub_->use(rank_);
   auto& me       = hub_->member(rank_);
-  if (!me.exposed.empty() && me.exposures - me.exposed.front().number >= LocalHub::slots)
+  if (!me.exposed.empty() && me.exposures - me.exposed.front().number >= local::SharedState::slots)
     throw BadArgument{"rank " + std::to_string(rank_) + " exposes tag " + std::to_string(pending::number(tag)) +
                           " while tag " + std::to_string(pending::number(me.exposed.front().tag)) +
                           " is exposed, 64 exposures before; no more than 64 may be under way.",
                       "to finish earlier operations before more are started."};
   auto exposed    = pending{pending::Kind::expose, *hub_, rank_, 0, tag, mine};
   exposed.number_ = me.exposures++;
-  exposed.turn_   = LocalHub::shown(exposed.number_);
+  exposed.turn_   = local::SharedState::shown(exposed.number_);
   exposed.about_  = me.announced.label_of(tag, rank_);
   me.exposed.push_back({tag, exposed.number_});
   exposed.look();                                                     // peers see it now, not at the first look
@@ -420,7 +420,7 @@ inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
   auto const one = exposed(tag);
   auto left      = pending{pending::Kind::leave, *hub_, rank_, 0, tag, {}};
   left.number_   = one->number;
-  left.turn_     = LocalHub::left(one->number);
+  left.turn_     = local::SharedState::left(one->number);
   auto& window   = hub_->window(rank_, one->number);
   left.about_    = window.about;
   hub_->member(rank_).exposed.erase(one);
@@ -437,7 +437,7 @@ struct LocalTransport {
   using endpoint = LocalEndpoint;
 
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
-  Failures failures                = Failures::together;
+  FailureScope failures                = FailureScope::group;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -445,13 +445,13 @@ struct LocalTransport {
   std::vector<endpoint> connect(Group const& group) const {
     CHORALE_EXPECTS(group.is_all_local(), "LocalTransport connects threads of one process, but only " +
         std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
-    auto const hub = std::make_shared<LocalHub>(group.size(), timeout, failures);
+    auto const hub = std::make_shared<local::SharedState>(group.size(), timeout, failures);
     auto endpoints = std::vector<endpoint>{};
     for (Rank const rank : group.local()) endpoints.emplace_back(hub, rank);
     return endpoints;
   }
 };
 
-static_assert(Transport<LocalTransport> && SharedMemoryEndpoint<LocalEndpoint>);
+static_assert(Transport<LocalTransport> && DirectAccessEndpoint<LocalEndpoint>);
 
 }  // namespace chorale

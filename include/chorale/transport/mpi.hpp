@@ -26,9 +26,9 @@ namespace chorale {
 /// This process as a rank of an MPI job. See MpiTransport.
 class MpiEndpoint {
  public:
-  using pending = DrivenPending<detail::MpiState>;
+  using pending = TablePending<mpi::ProgressEngine>;
 
-  explicit MpiEndpoint(std::unique_ptr<detail::MpiState> state) : state_{std::move(state)} {}
+  explicit MpiEndpoint(std::unique_ptr<mpi::ProgressEngine> state) : state_{std::move(state)} {}
 
   Rank rank() const { return state_->voice.rank; }
   int  size() const { return state_->voice.size; }
@@ -58,7 +58,7 @@ class MpiEndpoint {
     meet();
     auto const how = std::array{MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD}[static_cast<std::size_t>(op)];
     for (; !x.empty(); x = x.subspan(std::min(most, x.size())))
-      detail::expect_mpi(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(std::min(most, x.size())), MPI_FLOAT,
+      mpi::expect_mpi(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(std::min(most, x.size())), MPI_FLOAT,
                                        how, state_->data), "MPI_Allreduce");
   }
 
@@ -83,7 +83,7 @@ class MpiEndpoint {
                                                     std::to_string(size()));
   }
 
-  std::unique_ptr<detail::MpiState> state_;
+  std::unique_ptr<mpi::ProgressEngine> state_;
   std::uint64_t met_ = 0;                                             // the last operation in which all ranks met
 };
 
@@ -112,7 +112,7 @@ struct MpiTransport {
 
   /// This process in the job that mpirun started.
   static Group group() {
-    detail::start_mpi();
+    mpi::initialize_mpi();
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -128,7 +128,7 @@ struct MpiTransport {
                         " under MPI, but the group has " + std::to_string(asked.size()) + " ranks, of which " +
                         std::to_string(asked.local().size()) + " live here");
     auto endpoints = std::vector<endpoint>{};
-    endpoints.emplace_back(std::make_unique<detail::MpiState>(piece, timeout));
+    endpoints.emplace_back(std::make_unique<mpi::ProgressEngine>(piece, timeout));
     return endpoints;
   }
 };

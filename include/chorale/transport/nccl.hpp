@@ -36,11 +36,11 @@ namespace chorale {
 /// throws  PeerLost when a rank does not come, or NCCL fails; before it waits for NCCL, all ranks meet by messages, so
 ///         that the transport of those finds who is missing, or is in another operation
 template <Endpoint E>
-class NcclEndpoint : public WrappedEndpoint<E> {
-  using Base = WrappedEndpoint<E>;
+class NcclEndpoint : public ForwardingEndpoint<E> {
+  using Base = ForwardingEndpoint<E>;
 
  public:
-  NcclEndpoint(E at, std::shared_ptr<detail::NcclComms> comms, std::size_t local)
+  NcclEndpoint(E at, std::shared_ptr<nccl::Communicators> comms, std::size_t local)
       : Base{std::move(at)}, comms_{std::move(comms)}, local_{local} {
     auto const here = Cuda::Scope{comms_->device(local_)};
     queue_ = std::make_unique<Queue>();
@@ -52,10 +52,10 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     Base::announce(operation);
   }
 
-  template <detail::NcclElement T>
+  template <nccl::NcclElement T>
   void all_reduce(Span<T> x, Op op) {
     run("ncclAllReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclAllReduce(from, to, x.size(), detail::nccl_type<T>, detail::nccl_op(op), comm, queue);
+      return ncclAllReduce(from, to, x.size(), nccl::nccl_type<T>, nccl::nccl_op(op), comm, queue);
     });
   }
 
@@ -69,7 +69,7 @@ class NcclEndpoint : public WrappedEndpoint<E> {
 
    private:
     friend NcclEndpoint;
-    std::shared_ptr<detail::NcclComms> comms_;
+    std::shared_ptr<nccl::Communicators> comms_;
     std::size_t local_ = 0;
     std::optional<cuda::Event> end_;
   };
@@ -83,7 +83,7 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     queue_->begin.record(cudaStreamPerThread);
     queue_->stream.follow(queue_->begin);
     put("ncclAllReduce", Span<float const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclAllReduce(from, to, x.size(), ncclFloat32, detail::nccl_op(op), comm, queue);
+      return ncclAllReduce(from, to, x.size(), ncclFloat32, nccl::nccl_op(op), comm, queue);
     });
     if (!under_way.end_) under_way.end_.emplace();
     under_way.end_->record(queue_->stream.get());
@@ -92,36 +92,36 @@ class NcclEndpoint : public WrappedEndpoint<E> {
   }
 
   /// Rank `root` gets the result; the x of others may change.
-  template <detail::NcclElement T>
+  template <nccl::NcclElement T>
   void reduce(Span<T> x, Op op, Rank root) {
     expect_rank(root);
     run("ncclReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclReduce(from, to, x.size(), detail::nccl_type<T>, detail::nccl_op(op), root, comm, queue);
+      return ncclReduce(from, to, x.size(), nccl::nccl_type<T>, nccl::nccl_op(op), root, comm, queue);
     });
   }
 
-  template <detail::NcclElement T>
+  template <nccl::NcclElement T>
   void broadcast(Span<T> x, Rank root) {
     expect_rank(root);
     run("ncclBroadcast", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclBroadcast(from, to, x.size(), detail::nccl_type<T>, root, comm, queue);
+      return ncclBroadcast(from, to, x.size(), nccl::nccl_type<T>, root, comm, queue);
     });
   }
 
   /// mine    the rank-th of size() equal parts of what all x together give
-  template <detail::NcclElement T>
+  template <nccl::NcclElement T>
   void reduce_scatter(Span<T const> x, Span<T> mine, Op op) {
     expect_parts(x.size(), mine.size());
     run("ncclReduceScatter", x, mine, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclReduceScatter(from, to, mine.size(), detail::nccl_type<T>, detail::nccl_op(op), comm, queue);
+      return ncclReduceScatter(from, to, mine.size(), nccl::nccl_type<T>, nccl::nccl_op(op), comm, queue);
     });
   }
 
-  template <detail::NcclElement T>
+  template <nccl::NcclElement T>
   void all_gather(Span<T const> mine, Span<T> all) {
     expect_parts(all.size(), mine.size());
     run("ncclAllGather", mine, all, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
-      return ncclAllGather(from, to, mine.size(), detail::nccl_type<T>, comm, queue);
+      return ncclAllGather(from, to, mine.size(), nccl::nccl_type<T>, comm, queue);
     });
   }
 
@@ -212,7 +212,7 @@ class NcclEndpoint : public WrappedEndpoint<E> {
     }
   }
 
-  std::shared_ptr<detail::NcclComms> comms_;
+  std::shared_ptr<nccl::Communicators> comms_;
   std::size_t local_;                                                 // which of the ranks that live here
   std::unique_ptr<Queue> queue_;
   Operation operation_{};
@@ -252,7 +252,8 @@ struct NcclTransport {
     auto inner = messages.connect(group);
     if (inner.empty()) return {};
     auto const used  = std::vector<Cuda>(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(local.size()));
-    auto const comms = std::make_shared<detail::NcclComms>(group.size(), local, used, shared_id(group, inner), timeout);
+    auto const comms =
+        std::make_shared<nccl::Communicators>(group.size(), local, used, shared_id(group, inner), timeout);
     auto endpoints = std::vector<endpoint>{};
     for (std::size_t i = 0; i < inner.size(); ++i) endpoints.emplace_back(std::move(inner[i]), comms, i);
     return endpoints;
@@ -268,7 +269,7 @@ struct NcclTransport {
       for (auto& at : inner) at.recv(0, {}, bytes).wait();
       return id;
     }
-    detail::expect_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    nccl::expect_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
     for (Rank peer = 1; peer < group.size(); ++peer)
       if (!std::binary_search(local.begin(), local.end(), peer)) inner.front().send(peer, {}, bytes).wait();
     return id;

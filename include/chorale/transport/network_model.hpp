@@ -25,11 +25,11 @@ constexpr double seconds(VirtualTime t) { return std::chrono::duration<double>(t
 constexpr VirtualTime virtual_seconds(double s) { return VirtualTime{static_cast<std::int64_t>(s * 1e12 + 0.5)}; }
 
 /// One kind of wire: alpha and 1/beta. Both directions carry that much at once.
-struct SimulatedLine {
+struct NetworkLine {
   VirtualTime latency     = std::chrono::microseconds{10};
   double bytes_per_second = 12.5e9;
 
-  friend constexpr bool operator==(SimulatedLine const&, SimulatedLine const&) = default;
+  friend constexpr bool operator==(NetworkLine const&, NetworkLine const&) = default;
 };
 
 /// What messages and computing cost in a simulation.
@@ -58,11 +58,11 @@ struct SimulatedLine {
 ///
 /// slow        the share of ranks that compute `slowness` times as long, overheads included; which, the seed says
 /// noise       each latency and each piece of computing takes up to that share longer, from the seed
-struct CostModel {
+struct NetworkModel {
   VirtualTime overhead         = std::chrono::nanoseconds{500};            // o
   double fold_bytes_per_second = 20e9;                                     // 1/gamma
-  SimulatedLine near{std::chrono::microseconds{1}, 50e9};
-  SimulatedLine far{};
+  NetworkLine near{std::chrono::microseconds{1}, 50e9};
+  NetworkLine far{};
   int ranks_per_host      = 1;
   int hosts_per_rack      = 0;                                             // 0: one rack
   double oversubscription = 1;
@@ -99,13 +99,13 @@ struct CostModel {
 /// The lines between ranks, and until when each is busy.
 ///
 /// order   messages that want one line leave in the order of depart(); a call has no earlier `at` than the one before
-class SimulatedLines {
+class NetworkLines {
  public:
   struct Passage {
     VirtualTime left, arrives;                                             // the last byte, at either end
   };
 
-  SimulatedLines(CostModel const& model, int ranks) : model_{model}, ranks_{static_cast<std::size_t>(ranks)} {
+  NetworkLines(NetworkModel const& model, int ranks) : model_{model}, ranks_{static_cast<std::size_t>(ranks)} {
     hosts_ = static_cast<std::size_t>(model.host_of(ranks - 1)) + 1;
     busy_.resize(2 * (ranks_ + hosts_ + static_cast<std::size_t>(model.rack_of(ranks - 1)) + 1));
   }
@@ -115,11 +115,11 @@ class SimulatedLines {
     auto const path = path_of(from, to);
     auto start      = at;
     for (int i = 0; i < path.size; ++i) start = std::max(start, busy_[path.lines[static_cast<std::size_t>(i)]]);
-    auto const far  = CostModel::time_of(bytes, path.line->bytes_per_second);
+    auto const far  = NetworkModel::time_of(bytes, path.line->bytes_per_second);
     auto slowest    = far;
     for (int i = 0; i < path.size; ++i) {
       auto const uplink = path.size == 4 && (i == 1 || i == 2);
-      auto const takes  = uplink ? CostModel::time_of(bytes, uplink_speed()) : far;
+      auto const takes  = uplink ? NetworkModel::time_of(bytes, uplink_speed()) : far;
       slowest           = std::max(slowest, takes);
       busy_[path.lines[static_cast<std::size_t>(i)]] = start + takes;
     }
@@ -141,7 +141,7 @@ class SimulatedLines {
 
  private:
   struct Path {
-    SimulatedLine const* line;
+    NetworkLine const* line;
     int size;
     std::array<std::size_t, 4> lines;
   };
@@ -159,7 +159,7 @@ class SimulatedLines {
     return {&model_.far, 4, {out, 2 * (ranks_ + hosts_ + up), 2 * (ranks_ + hosts_ + down) + 1, in}};
   }
 
-  CostModel model_;
+  NetworkModel model_;
   std::size_t ranks_, hosts_ = 0;
   std::vector<VirtualTime> busy_;                                          // [line][out, in]: ranks, hosts, racks
 };

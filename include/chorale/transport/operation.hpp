@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 
 #include <array>
@@ -57,11 +58,9 @@ inline constexpr Rank no_root = -1;
 ///
 /// numbers  a range of integers
 constexpr std::uint32_t fingerprint_of(auto const& numbers) {
-  auto hash = std::uint32_t{2'166'136'261U};
-  for (auto const number : numbers)
-    for (int i = 0; i < 8; ++i)
-      hash = (hash ^ static_cast<std::uint8_t>(static_cast<std::uint64_t>(number) >> 8 * i)) * 16'777'619U;
-  return hash == 0 ? 1 : hash;
+  auto hash = Fnv1a<std::uint32_t>{};
+  for (auto const number : numbers) hash.add(static_cast<std::uint64_t>(number));
+  return hash.value() == 0 ? 1 : hash.value();
 }
 
 /// One collective operation as all of its ranks must describe it alike. Its fingerprint travels with every message.
@@ -83,20 +82,17 @@ struct Operation {
 
   /// FNV-1a over all of the above.
   constexpr std::uint32_t fingerprint() const {
-    auto hash      = std::uint32_t{2'166'136'261U};
-    auto const add = [&](std::uint64_t value, int bytes) {
-      for (int i = 0; i < bytes; ++i) hash = (hash ^ static_cast<std::uint8_t>(value >> 8 * i)) * 16'777'619U;
-    };
-    add(static_cast<std::uint64_t>(collective), 1);
-    add(static_cast<std::uint64_t>(op), 1);
-    add(static_cast<std::uint64_t>(element), 1);
-    add(count, 8);
-    add(static_cast<std::uint32_t>(tag), 4);
-    for (char const c : where.file) add(static_cast<std::uint8_t>(c), 1);
-    add(where.line, 4);
-    add(static_cast<std::uint32_t>(root), 4);
-    add(arguments, 4);
-    return hash;
+    return Fnv1a<std::uint32_t>{}
+        .add(static_cast<std::uint64_t>(collective), 1)
+        .add(static_cast<std::uint64_t>(op), 1)
+        .add(static_cast<std::uint64_t>(element), 1)
+        .add(count)
+        .add(static_cast<std::uint32_t>(tag), 4)
+        .add(where.file)
+        .add(where.line, 4)
+        .add(static_cast<std::uint32_t>(root), 4)
+        .add(arguments, 4)
+        .value();
   }
 
   /// all_reduce (sum) of 400 float, tag 7, at train.cpp:41

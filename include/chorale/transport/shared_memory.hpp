@@ -25,8 +25,8 @@ namespace chorale {
 ///   auto at = SharedMemoryTransport{.name = "mnist", .arena = 64 << 20}.connect(Group{4, {rank}});
 ///
 /// name          of the job, the same on all ranks; empty: the group's, or none when all ranks live in this process
-/// limits        how long ranks wait for one another
-/// arena         bytes of shared memory for each rank: see HostEndpoint::memory(). Only what lies there can be exposed
+/// timeouts      how long ranks wait for one another
+/// arena         bytes of shared memory for each rank: see SharedMemoryEndpoint::memory(). Only these can be exposed
 /// ring          bytes under way from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
 /// plan          what the model is, in lines: ranks that differ are told the first one that does
 /// incarnation   how often the job was started before: ranks of another one are refused
@@ -38,15 +38,15 @@ namespace chorale {
 /// cost    P ranks share P (P ring + arena) bytes, and a thread in each process that wakes four times per heartbeat;
 ///         none when all ranks live in one
 struct SharedMemoryTransport {
-  using endpoint = HostEndpoint;
+  using endpoint = SharedMemoryEndpoint;
 
   std::string name  = {};
-  Limits limits     = {};
+  Timeouts timeouts     = {};
   std::size_t arena = 0;
   std::size_t ring  = 0;
   std::string plan  = {};
   std::uint32_t incarnation = 0;
-  Failures failures         = Failures::together;
+  FailureScope failures         = FailureScope::group;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -58,9 +58,9 @@ struct SharedMemoryTransport {
   std::vector<endpoint> connect(Group const& group) const {
     auto const whole = completed_by(group);
     whole.check(group);
-    auto const job    = HostJob{whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), limits,
-                                failures};
-    auto const joined = std::make_shared<HostGroup>(HostJoin{job, group}.join());
+    auto const job = shared_memory::JobDescription{
+        whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), timeouts, failures};
+    auto const joined = std::make_shared<shared_memory::LocalRanks>(shared_memory::Rendezvous{job, group}.join());
     auto endpoints    = std::vector<endpoint>{};
     for (auto const& rank : joined->ranks) endpoints.emplace_back(joined, *rank);
     return endpoints;
@@ -86,8 +86,8 @@ struct SharedMemoryTransport {
 
   void check(Group const& group) const {
     CHORALE_EXPECTS(!group.local().empty(), "SharedMemoryTransport needs a rank that lives in this process");
-    CHORALE_EXPECTS(group.size() <= max_host_ranks, "SharedMemoryTransport takes at most " +
-        std::to_string(max_host_ranks) + " ranks, got " + std::to_string(group.size()));
+    CHORALE_EXPECTS(group.size() <= shared_memory::max_segment_ranks, "SharedMemoryTransport takes at most " +
+        std::to_string(shared_memory::max_segment_ranks) + " ranks, got " + std::to_string(group.size()));
     CHORALE_EXPECTS(!name.empty() || group.is_all_local(), "ranks of many processes find each other by "
         "SharedMemoryTransport::name, which is empty");
     CHORALE_EXPECTS(name.size() <= 200 && name.find('/') == name.npos && name.find('\0') == name.npos,

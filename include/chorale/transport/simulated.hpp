@@ -26,13 +26,13 @@ namespace chorale {
 ///         its sender may not change it yet. There is no bound to messages under way
 /// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: found
 ///         when an operation is announced, or a message comes. PeerLost when a rank is lost, or a wait takes longer than
-///         the timeout of virtual time, then from every operation; with Failures::apart from those with that rank.
+///         the timeout of virtual time, then from every operation; with FailureScope::peer from those with that rank.
 ///         BadArgument when it is used outside of its body
 class SimulatedEndpoint {
  public:
   class pending;
 
-  SimulatedEndpoint(std::shared_ptr<SimulatedWorld> world, Rank rank) : world_{std::move(world)}, rank_{rank} {}
+  SimulatedEndpoint(std::shared_ptr<Simulator> world, Rank rank) : world_{std::move(world)}, rank_{rank} {}
 
   Rank rank() const { return rank_; }
   int  size() const { return world_->size(); }
@@ -66,7 +66,7 @@ class SimulatedEndpoint {
   /// Ends the rests of all ranks in wait_any(), as a message would.
   void wake_all() { world_->wake_all(); }
 
-  SimulatedWorld& world() const { return *world_; }
+  Simulator& world() const { return *world_; }
 
   /// See RunsItsRanks, and simulate().
   template <class Body>
@@ -78,7 +78,7 @@ class SimulatedEndpoint {
                                                     std::to_string(size()));
   }
 
-  std::shared_ptr<SimulatedWorld> world_;
+  std::shared_ptr<Simulator> world_;
   Rank rank_;
 };
 
@@ -104,10 +104,10 @@ class SimulatedEndpoint::pending {
  private:
   friend SimulatedEndpoint;
 
-  pending(SimulatedWorld& world, Rank me, Rank peer, simulation::Handle handle, bool sends)
+  pending(Simulator& world, Rank me, Rank peer, simulation::Handle handle, bool sends)
       : world_{&world}, me_{me}, peer_{peer}, handle_{handle}, sends_{sends} {}
 
-  SimulatedWorld* world_ = nullptr;
+  Simulator* world_ = nullptr;
   Rank me_ = 0, peer_ = 0;
   simulation::Handle handle_{};
   bool sends_ = false;
@@ -127,7 +127,7 @@ inline SimulatedEndpoint::pending SimulatedEndpoint::recv(Rank peer, Tag tag, By
 inline std::vector<SimulatedEndpoint> SimulatedTransport::connect(Group const& group) const {
   CHORALE_EXPECTS(group.is_all_local(), "SimulatedTransport has all ranks in one thread, but only " +
       std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
-  auto const world = std::make_shared<SimulatedWorld>(*this, group.size());
+  auto const world = std::make_shared<Simulator>(*this, group.size());
   auto endpoints   = std::vector<endpoint>{};
   for (Rank const rank : group.local()) endpoints.emplace_back(world, rank);
   return endpoints;

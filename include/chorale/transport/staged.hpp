@@ -56,7 +56,7 @@ class StagedEndpoint {
   class State;
 
  public:
-  using pending = DrivenPending<State>;
+  using pending = TablePending<State>;
 
   StagedEndpoint(E at, C copy) : state_{std::make_unique<State>(std::move(at), std::move(copy))} {}
 
@@ -138,7 +138,7 @@ class StagedEndpoint {
 
     E at;
     C copy;
-    InFlight<Item> under_way;
+    PendingTable<Item> under_way;
   };
 
   /// B   ConstBytes of a send, or Bytes of a recv; begin(bytes) hands a message of that kind to the inner endpoint

@@ -41,12 +41,12 @@ namespace chorale {
 ///               many processes brings that of the environment: Secret::from_env()
 /// job           the group's, when it has a name
 /// plan          a line for each thing that ranks must agree on, such as a variable with its shape
-/// links         which pairs have a connection for data: all, or only those that an algorithm uses
+/// topology      which pairs have a connection for data: all, or only those that an algorithm uses
 /// incarnation   how often the job was started again: ranks of an earlier start cannot join
 /// failures      apart: the loss of a rank leaves the others alone, once all have been there
 /// log           takes lines for people: who is waited for, who was turned away; called by other threads
 ///
-/// keeps   every rank is connected with every other for control, and with those that `links` says for data: only to
+/// keeps   every rank is connected with every other for control, and with those that `topology` says for data: only to
 ///         them it can send. What strangers send to a rank changes nothing
 /// throws  from connect(): PeerLost when ranks do not come in time; Disagreement when they do not fit; BadArgument when
 ///         an address cannot be used, OutOfDescriptors when there are too few sockets
@@ -55,15 +55,15 @@ struct BasicTcpTransport {
   using endpoint = BasicTcpEndpoint<P>;
 
   std::vector<std::string> addresses{};
-  Limits limits{};
+  Timeouts timeouts{};
   std::optional<Secret> secret{};
   std::string job = "chorale";
   std::vector<std::string> plan{};
   std::uint8_t role         = 0;
   std::uint32_t incarnation = 0;
-  Links links               = Links::all_pairs();
+  Topology topology               = Topology::all_pairs();
   std::optional<AllowInsecureNetwork> insecure_network{};
-  Failures failures                     = Failures::together;
+  FailureScope failures                     = FailureScope::group;
   std::chrono::nanoseconds report_every = std::chrono::seconds{10};        // while ranks are missing
   std::function<void(std::string const&)> log =
       [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
@@ -92,7 +92,7 @@ struct BasicTcpTransport {
     CHORALE_EXPECTS(first.port + group.size() <= 65'535,
                     std::to_string(group.size()) + " ranks that meet need a port each from " +
                         std::to_string(first.port) + " on, and one more, up to 65535");
-    auto setup             = detail::MeetingSetup{};
+    auto setup             = tcp::RendezvousOptions{};
     setup.at               = {first.host, static_cast<std::uint16_t>(first.port + group.size())};
     setup.me               = group.local().front() / each;
     setup.members          = group.size() / each;
@@ -101,10 +101,10 @@ struct BasicTcpTransport {
     setup.incarnation      = incarnation;
     setup.secret           = secret;
     setup.insecure_network = insecure_network.has_value();
-    setup.limits           = limits;
+    setup.timeouts           = timeouts;
     setup.report_every     = report_every;
     setup.log              = log;
-    auto const hosts       = detail::TcpMeeting{std::move(setup)}.hosts();
+    auto const hosts       = tcp::Rendezvous{std::move(setup)}.hosts();
     auto all               = std::vector<std::string>{};
     for (Rank rank = 0; rank < group.size(); ++rank)
       all.push_back(TcpAddress{hosts[static_cast<std::size_t>(rank / each)],
@@ -115,9 +115,9 @@ struct BasicTcpTransport {
   std::vector<endpoint> connect_all(Group const& group) const {
     CHORALE_EXPECTS(!is_sealed || secret, "SealedTcpTransport makes its keys from a secret, and has none: give one, "
                                           "such as .secret = Secret::from_env()");
-    auto const arrivals = std::make_shared<detail::Arrivals>(static_cast<int>(group.local().size()));
+    auto const arrivals = std::make_shared<tcp::JoinLatch>(static_cast<int>(group.local().size()));
     auto at             = parsed(group);
-    auto nodes          = std::vector<std::unique_ptr<detail::TcpNode<P>>>{};
+    auto nodes          = std::vector<std::unique_ptr<tcp::ProgressEngine<P>>>{};
     for (Rank const rank : group.local()) {
       nodes.push_back(node(rank, at, arrivals));
       at[static_cast<std::size_t>(rank)].port = nodes.back()->port();
@@ -150,14 +150,14 @@ struct BasicTcpTransport {
     return at;
   }
 
-  std::unique_ptr<detail::TcpNode<P>> node(Rank rank, std::vector<TcpAddress> const& at,
-                                        std::shared_ptr<detail::Arrivals> arrivals) const {
+  std::unique_ptr<tcp::ProgressEngine<P>> node(Rank rank, std::vector<TcpAddress> const& at,
+                                        std::shared_ptr<tcp::JoinLatch> arrivals) const {
     auto to     = setup(rank, at);
     to.arrivals = std::move(arrivals);
     try {
-      return std::make_unique<detail::TcpNode<P>>(std::move(to), insecure_network.has_value(), on_host(at, rank));
+      return std::make_unique<tcp::ProgressEngine<P>>(std::move(to), insecure_network.has_value(), on_host(at, rank));
     } catch (boost::system::system_error const& error) {                   // of an io_context
-      detail::throw_no_socket(error.code().value());
+      tcp::throw_no_socket(error.code().value());
     }
   }
 
@@ -165,8 +165,8 @@ struct BasicTcpTransport {
     return static_cast<int>(std::ranges::count(at, at[static_cast<std::size_t>(rank)].host, &TcpAddress::host));
   }
 
-  detail::TcpSetup setup(Rank rank, std::vector<TcpAddress> const& at) const {
-    auto setup = detail::TcpSetup{};
+  tcp::Setup setup(Rank rank, std::vector<TcpAddress> const& at) const {
+    auto setup = tcp::Setup{};
     setup.addresses            = at;
     setup.identity.job         = job_bytes();
     setup.identity.rank        = rank;
@@ -174,10 +174,10 @@ struct BasicTcpTransport {
     setup.identity.role        = role;
     setup.identity.incarnation = incarnation;
     setup.plan                 = told_plan(setup.size());
-    setup.links                = links;
+    setup.topology                = topology;
     setup.secret               = secret;
     setup.sealed               = is_sealed;
-    setup.limits               = limits;
+    setup.timeouts               = timeouts;
     setup.failures             = failures;
     setup.report_every         = report_every;
     setup.log                  = log;
@@ -202,7 +202,7 @@ struct BasicTcpTransport {
       }
       told.push_back(line);
     }
-    if (links.pairs(ranks) != Links::of(ranks)) told.push_back(links.text(ranks));
+    if (topology.pairs(ranks) != Topology::of(ranks)) told.push_back(topology.text(ranks));
     return wire::PlanPayload::parse(wire::PlanPayload{told}.write())->lines;   // as all other ranks read it
   }
 

@@ -10,8 +10,8 @@ namespace chorale {
 ///
 ///   silence       no heartbeat and no byte from a rank: a warning after warn_silent, a fault after dead
 ///   no progress   heartbeats come, but the operation moves no byte: a warning after warn_stuck, a fault after stuck.
-///                 With Failures::apart a rank that waits, too, gets twice the time, and one that only polls all of it
-struct Limits {
+///                 With FailureScope::peer, a rank that waits itself gets twice the time; one that only polls, no limit
+struct Timeouts {
   std::chrono::nanoseconds heartbeat   = std::chrono::seconds{1};          // sent this often, by a thread of its own
   std::chrono::nanoseconds warn_silent = std::chrono::seconds{2};
   std::chrono::nanoseconds dead        = std::chrono::seconds{5};
@@ -23,8 +23,8 @@ struct Limits {
 
 /// Whom the loss of a rank concerns.
 ///
-///   together   all: every operation of every rank then throws the same first cause. For collectives, which need all
-///   apart      who talks to it: only operations with that rank throw, all others go on. For servers and their workers
-enum class Failures { together, apart };
+///   group   all: every operation of every rank then throws the same first cause. For collectives, which need all
+///   peer    who talks to it: only operations with that rank throw, all others go on. For servers and their workers
+enum class FailureScope { group, peer };
 
 }  // namespace chorale

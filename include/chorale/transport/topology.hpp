@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 
 #include <cstddef>
@@ -11,16 +12,16 @@ namespace chorale {
 
 /// Which pairs of ranks have a connection for data. For control all pairs have one, whatever this says.
 ///
-///   TcpTransport{.links = Links::ring()}                    rank r with r - 1 and r + 1
-///   TcpTransport{.links = links_of<TreeAllReduce>()}        what a schedule uses: see reduce/topology.hpp
+///   TcpTransport{.topology = Topology::ring()}                    rank r with r - 1 and r + 1
+///   TcpTransport{.topology = topology_of<TreeAllReduce>()}        what a schedule uses: see reduce/topology.hpp
 ///
 /// keeps   the same on all ranks of a job: they compare it when they meet
-struct Links {
+struct Topology {
   /// Asked for two different ranks, in either order; one yes is enough.
   bool (*between)(Rank a, Rank b, int ranks) = [](Rank, Rank, int) { return true; };
 
-  static constexpr Links all_pairs() { return {}; }
-  static constexpr Links ring() {
+  static constexpr Topology all_pairs() { return {}; }
+  static constexpr Topology ring() {
     return {[](Rank a, Rank b, int ranks) { return (a + 1) % ranks == b; }};
   }
 
@@ -38,11 +39,11 @@ struct Links {
 
   /// links 8 of 28 pairs, number 2166136261: other links have other numbers.
   std::string text(int ranks) const {
-    auto hash = std::uint32_t{2'166'136'261U};                             // FNV-1a
+    auto hash = Fnv1a<std::uint32_t>{};
     for (Rank a = 0; a < ranks; ++a)
-      for (Rank b = 0; b < a; ++b) hash = (hash ^ (connects(a, b, ranks) ? 1U : 0U)) * 16'777'619U;
+      for (Rank b = 0; b < a; ++b) hash.add(connects(a, b, ranks) ? 1 : 0, 1);
     return "links " + std::to_string(pairs(ranks)) + " of " + std::to_string(of(ranks)) + " pairs, number " +
-           std::to_string(hash);
+           std::to_string(hash.value());
   }
 
   /// All pairs of so many ranks.

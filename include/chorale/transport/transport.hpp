@@ -28,7 +28,7 @@ namespace chorale {
 /// job            the same on all ranks; empty: the transport's own default
 /// incarnation    how often the job was started again
 /// lines          what ranks must agree on besides the model, such as who is in the job
-struct Meeting {
+struct RendezvousInfo {
   std::vector<std::string> addresses{};
   std::string no_addresses{};
   std::string meets_at{};
@@ -51,7 +51,7 @@ class Group {
   /// size    ranks in the job, at least 1
   /// local   those that live here, ascending
   /// throws  BadArgument when there is no rank, or a local one is not of the job
-  Group(int size, std::vector<Rank> local, Meeting meeting = {})
+  Group(int size, std::vector<Rank> local, RendezvousInfo meeting = {})
       : size_{size}, local_{std::move(local)}, meeting_{std::move(meeting)} {
     CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
     for (std::size_t i = 0; i < local_.size(); ++i)
@@ -63,12 +63,12 @@ class Group {
   int size() const { return size_; }
   std::vector<Rank> const& local() const { return local_; }
   bool is_all_local() const { return local_.size() == static_cast<std::size_t>(size_); }
-  Meeting const& meeting() const { return meeting_; }
+  RendezvousInfo const& meeting() const { return meeting_; }
 
  private:
   int size_;
   std::vector<Rank> local_;
-  Meeting meeting_;
+  RendezvousInfo meeting_;
 };
 
 /// One rank's live connections. Moves bytes between ranks; has never heard of tensors or gradients.
@@ -92,7 +92,7 @@ concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Ta
 ///
 /// keeps   every rank exposes the same tags in the same order, and the same number of bytes under each
 template <class E>
-concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag, Bytes mine, std::size_t bytes) {
+concept DirectAccessEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag, Bytes mine, std::size_t bytes) {
   { at.expose(tag, mine) } -> std::same_as<typename E::pending>;    // done: every rank has exposed this tag
   { at.peer(peer, tag) }   -> std::same_as<Bytes>;                  // what that rank exposed
   { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` is ours again
@@ -100,7 +100,7 @@ concept SharedMemoryEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag
 };
 
 /// An endpoint that lets a rank read what lies in another's memory(), when a message has said where. See
-/// SharedMemoryTransport, ParameterClient.
+/// SharedMemoryTransport, parameter_server::Client.
 ///
 /// keeps   memory_of() outlives the other rank's process. It is read when the other has said so, while the reader holds,
 ///         and has then seen that the other is not lost

@@ -19,7 +19,7 @@
 namespace {
 
 /// One collective: what each rank gives, until all have got what they want.
-struct Meeting {
+struct RendezvousInfo {
   std::map<int, std::vector<float>> given;                                 // by rank
   int served = 0;
 };
@@ -27,7 +27,7 @@ struct Group {
   int ranks = 0;
   std::set<int> joined, devices;
   bool aborted = false;
-  std::map<std::size_t, Meeting> meetings;                                 // by number
+  std::map<std::size_t, RendezvousInfo> meetings;                          // by number
 };
 
 std::map<int, std::shared_ptr<Group>>& groups() {

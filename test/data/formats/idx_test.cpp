@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "folder.hpp"
-#include "sources.hpp"
+#include "test/data/folder.hpp"
+#include "test/data/sources.hpp"
 #include "test/support/mnist.hpp"
 
 #include <chorale/data/formats/idx.hpp>

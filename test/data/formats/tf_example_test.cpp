@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "folder.hpp"
+#include "test/data/folder.hpp"
 #include "golden.hpp"
 
 #include <chorale/core/random.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sources.hpp"
+#include "test/data/sources.hpp"
 
 #include <catch2/catch.hpp>
 

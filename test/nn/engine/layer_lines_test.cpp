@@ -36,8 +36,8 @@ struct OwnRule {
   void update(optim::Update const&) const {}
 };
 
-template <class Rule>
-std::vector<std::string> lines_with(Rule rule) {
+template <class OptimizerState>
+std::vector<std::string> lines_with(OptimizerState rule) {
   auto all = nn::compile<OneOfEach>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}).lines();
   std::erase_if(all, [](auto const& line) { return !line.starts_with("optimizer "); });
   return all;

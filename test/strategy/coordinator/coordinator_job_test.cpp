@@ -39,7 +39,7 @@ TEST_CASE("one worker learns what one replica learns from whole batches, its dev
   auto const report = coordinate(servers(1, shards, devices), tiny::learner(), LocalTransport{}, std::tuple{train, all},
                                  [&](auto& coordinator, auto& here) {
     auto const batches = coordinator.create_per_worker_dataset(all);
-    auto losses        = std::vector<Remote<Sum<float>>>{};
+    auto losses        = std::vector<RemoteValue<Sum<float>>>{};
     for (int i = 0; i < 4; ++i) losses.push_back(coordinator.schedule(train, batches, 5));
     coordinator.join();
     auto rows = std::int64_t{0};
@@ -66,7 +66,7 @@ TEST_CASE("workers under a coordinator learn together, and it sees what they hav
                                  [&](auto& coordinator, auto& here) {
     auto const batches = coordinator.create_per_worker_dataset(data);
     auto const epoch   = [&] {
-      auto losses = std::vector<Remote<Sum<float>>>{};
+      auto losses = std::vector<RemoteValue<Sum<float>>>{};
       for (int i = 0; i < 60; ++i) losses.push_back(coordinator.schedule(train, batches, 4));
       coordinator.join();
       auto total = Sum<float>{};

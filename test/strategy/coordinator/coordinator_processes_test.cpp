@@ -105,7 +105,7 @@ void live(SixTasks const& job, int me, Voice voice, int victim, std::atomic<int>
       ParameterServerStrategy{job.cluster(me)}, tiny::learner(), TcpTransport{.log = [](std::string const&) {}},
       std::tuple{work, data}, [&](auto& coordinator, auto&) {
         auto const batches = coordinator.create_per_worker_dataset(data);
-        auto results       = std::vector<Remote<Ran>>{};
+        auto results       = std::vector<RemoteValue<Ran>>{};
         for (int i = 0; i < closures; ++i) results.push_back(coordinator.schedule(work, batches, i));
         coordinator.join();
         auto seen = std::vector<std::int64_t>{};
@@ -162,8 +162,8 @@ TEST_CASE("a killed coordinator, or server, ends the job with a PeerLost in ever
     auto const pull = Closure{"pull", [](auto& here) { here.pull(); return here.index(); }};
     coordinate(ParameterServerStrategy{job.cluster(me)}, tiny::learner(),
                TcpTransport{.log = [](std::string const&) {}}, std::tuple{pull}, [&](auto& coordinator, auto&) {
-      auto all = std::vector<Remote<int>>{};
-      for (auto seen = std::set<int>{}; seen.size() < workers; all.clear()) {   // all workers and servers have come
+      auto all = std::vector<RemoteValue<int>>{};
+      for (auto seen = std::set<int>{}; seen.size() < workers; all.clear()) {  // all workers and servers have come
         for (int i = 0; i < 2 * workers; ++i) all.push_back(coordinator.schedule(pull));
         for (auto const worker : coordinator.fetch(all)) seen.insert(worker);
       }

@@ -32,7 +32,7 @@ using At = LocalEndpoint;
 /// Runs program(coordinator) on rank 0, and workers behind it; then come ranks that only end when all have.
 template <class... Known, class Program>
 void coordinated(int workers, std::tuple<Known...> const& known, Program program, CoordinatorOptions options = {}) {
-  auto endpoints = LocalTransport{.failures = Failures::apart}.connect(Group::all_local(1 + workers));
+  auto endpoints = LocalTransport{.failures = FailureScope::peer}.connect(Group::all_local(1 + workers));
   auto threads   = std::vector<NamedThread>{};
   for (int w = 0; w < workers; ++w)
     threads.emplace_back("worker", [&, w] {
@@ -84,11 +84,11 @@ TEST_CASE("each of 200 closures runs once, and its result is the one of its argu
     return i * i * by;
   }};
   coordinated(workers, std::tuple{square}, [&](auto& coordinator) {
-    auto results = std::vector<Remote<double>>{};
+    auto results = std::vector<RemoteValue<double>>{};
     for (int i = 0; i < 200; ++i) results.push_back(coordinator.schedule(square, i, 0.5));
     coordinator.join();
     CHECK(coordinator.done());
-    CHECK(std::ranges::all_of(results, &Remote<double>::ready));
+    CHECK(std::ranges::all_of(results, &RemoteValue<double>::ready));
     auto const values = coordinator.fetch(results);
     for (int i = 0; i < 200; ++i) CHECK(values[static_cast<std::size_t>(i)] == i * i * 0.5);
     CHECK(coordinator.repeated() == 0);
@@ -133,7 +133,7 @@ TEST_CASE("arguments and results may be structs, strings, vectors, or nothing", 
     coordinator.fetch(coordinator.schedule(nothing, 3));
     CHECK(kept == 3);
     CHECK(coordinator.fetch(coordinator.schedule(iota, 0U)).empty());
-    auto const many = coordinator.fetch(coordinator.schedule(iota, 300'000U));   // several messages
+    auto const many = coordinator.fetch(coordinator.schedule(iota, 300'000U));  // several messages
     CHECK(many.size() == 300'000);
     CHECK(many.back() == 299'999);
   });
@@ -221,9 +221,9 @@ TEST_CASE("each worker reads its own share, which goes on from closure to closur
   }};
   coordinated(2, std::tuple{take, data}, [&](auto& coordinator) {
     auto const rows = coordinator.create_per_worker_dataset(data);
-    auto results    = std::vector<Remote<Taken>>{};
+    auto results    = std::vector<RemoteValue<Taken>>{};
     for (int i = 0; i < 40; ++i) results.push_back(coordinator.schedule(take, rows));
-    auto next = std::array<std::int64_t, 2>{0, 0};                          // element of the worker's stream
+    auto next = std::array<std::int64_t, 2>{0, 0};                         // element of the worker's stream
     for (auto const& taken : coordinator.fetch(results)) {
       auto& n = next[static_cast<std::size_t>(taken.worker)];
       for (auto const value : {taken.first, taken.second}) {
@@ -246,13 +246,13 @@ TEST_CASE("what a lost worker ran runs elsewhere, and its share of the data goes
     if (!rows.next(row)) throw Error{"the pass has ended"};
     ++runs;
     auto const value = row.x[0];
-    if (here.worker == 1 && value == 103) throw PeerLost{1, "this worker gives up"};   // 103 was taken, not reported
+    if (here.worker == 1 && value == 103) throw PeerLost{1, "this worker gives up"};  // 103 was taken, not reported
     if (here.worker == 0 && value == 2) await(seen);
     return Taken{here.worker, value, 0};
   }};
   coordinated(2, std::tuple{take, data}, [&](auto& coordinator) {
     auto const rows = coordinator.create_per_worker_dataset(data);
-    auto results    = std::vector<Remote<Taken>>{};
+    auto results    = std::vector<RemoteValue<Taken>>{};
     for (int i = 0; i < 20; ++i) results.push_back(coordinator.schedule(take, rows, i));
     spin_until([&] {
       coordinator.done();                                                  // looks
@@ -295,7 +295,7 @@ TEST_CASE("when all workers are lost, whoever waits gets a PeerLost that says wh
 }
 
 TEST_CASE("a lost server is told at once, though workers go on", "[strategy][coordinator]") {
-  auto endpoints  = LocalTransport{.failures = Failures::apart}.connect(Group::all_local(3));
+  auto endpoints  = LocalTransport{.failures = FailureScope::peer}.connect(Group::all_local(3));
   auto const nap  = Closure{"nap", [](Here&) {}};
   auto const pair = [&] {
     auto here = Here{0};

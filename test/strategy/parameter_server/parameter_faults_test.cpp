@@ -73,12 +73,12 @@ void check_staleness() {
 
 /// A client by hand: sends what no client would.
 template <class E>
-ParameterReply ask(E& at, ParameterShards const& shards, ParameterRequest const& request,
-                   std::vector<float> const& flat) {
+parameter_server::Reply ask(E& at, parameter_server::ShardLayout const& shards,
+                            parameter_server::Request const& request, std::vector<float> const& flat) {
   auto const server = shards.rank_of(0);
   auto const tag    = ParameterOptions{}.tag;
   auto copy = request;
-  auto reply = ParameterReply{};
+  auto reply = parameter_server::Reply{};
   at.send(server, tag, bytes_of(copy)).wait();
   if (request.brings_values())
     for (auto const part : shards.messages(0)) {
@@ -95,10 +95,10 @@ ParameterReply ask(E& at, ParameterShards const& shards, ParameterRequest const&
 
 /// One worker by hand, one server.
 template <class C, class Body>
-ParameterLedger by_hand_against_server(C consistency, std::vector<float>& values, Body body) {
+parameter_server::ServerStatistics by_hand_against_server(C consistency, std::vector<float>& values, Body body) {
   auto endpoints    = LocalTransport{}.connect(Group::all_local(2));
   auto const shards = shards_of(1, 1, n);
-  auto service      = ParameterService{endpoints[1], consistency, optim::SGD{.learning_rate = 1}, shards, values};
+  auto service = parameter_server::Server{endpoints[1], consistency, optim::SGD{.learning_rate = 1}, shards, values};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
     body(endpoints[0], shards);
@@ -112,7 +112,8 @@ ParameterLedger by_hand_against_server(C consistency, std::vector<float>& values
   return service.ledger();
 }
 
-ParameterRequest request_to(ParameterShards const& shards, ParameterCall call, std::uint64_t sequence) {
+parameter_server::Request request_to(parameter_server::ShardLayout const& shards, parameter_server::Call call,
+                                     std::uint64_t sequence) {
   return {.layout = shards.fingerprint(), .sequence = sequence, .rows = 1, .call = call};
 }
 
@@ -237,15 +238,15 @@ TEST_CASE("a push that is sent twice is applied once, and answered as if it were
     fill_gradient(gradients, 0, 0, 1);
     auto const ledger = by_hand_against_server(consistency, values, [&](auto& at, auto const& shards) {
       for (int again = 0; again < 3; ++again) {
-        auto const reply = ask(at, shards, request_to(shards, ParameterCall::push, 1), gradients);
-        CHECK(reply.verdict == ParameterVerdict::done);
+        auto const reply = ask(at, shards, request_to(shards, parameter_server::Call::push, 1), gradients);
+        CHECK(reply.verdict == parameter_server::Verdict::done);
         CHECK(reply.duplicate == (again == 0 ? 0 : 1));
         CHECK(reply.clock == 1);
       }
-      auto restarted        = request_to(shards, ParameterCall::push, 1);  // the first of another start
+      auto restarted        = request_to(shards, parameter_server::Call::push, 1);  // the first of another start
       restarted.incarnation = 1;
       CHECK(ask(at, shards, restarted, gradients).duplicate == 0);
-      auto leaving        = request_to(shards, ParameterCall::leave, 2);
+      auto leaving        = request_to(shards, parameter_server::Call::leave, 2);
       leaving.incarnation = 1;
       ask(at, shards, leaving, {});
     });
@@ -264,34 +265,34 @@ TEST_CASE("a push that is sent twice is applied once, and answered as if it were
 TEST_CASE("a request that no client sends is refused with a reason, and changes nothing", "[strategy][ps]") {
   struct Wrong {
     char const* reason;
-    void (*make)(ParameterRequest&);
+    void (*make)(parameter_server::Request&);
   };
   auto const wrong = GENERATE(values<Wrong>({
       {"does not begin like a request", [](auto& r) { r.magic ^= 1; }},
       {"is of worker 7", [](auto& r) { r.worker = 7; }},
       {"other shards", [](auto& r) { r.layout ^= 1; }},
-      {"makes call 200", [](auto& r) { r.call = static_cast<ParameterCall>(200); }},
+      {"makes call 200", [](auto& r) { r.call = static_cast<parameter_server::Call>(200); }},
       {"saw clock 9", [](auto& r) { r.seen = 9; }},
       {"is number 5", [](auto& r) { r.sequence = 5; }},
       {"less than 0 rows", [](auto& r) { r.rows = std::numeric_limits<float>::quiet_NaN(); }},
-      {"indices have 3 bytes", [](auto& r) { r.call = ParameterCall::pull_rows, r.index_bytes = 3; }},
+      {"indices have 3 bytes", [](auto& r) { r.call = parameter_server::Call::pull_rows, r.index_bytes = 3; }},
       {"its table has", [](auto& r) {
-         r.call = ParameterCall::pull_rows, r.index_bytes = 4, r.table = {0, ~std::size_t{0} / 4, 8};
+         r.call = parameter_server::Call::pull_rows, r.index_bytes = 4, r.table = {0, ~std::size_t{0} / 4, 8};
        }},
-      {"names a place", [](auto& r) { r.call = ParameterCall::pull, r.place = 1; }},
+      {"names a place", [](auto& r) { r.call = parameter_server::Call::pull, r.place = 1; }},
       {"is about", [](auto& r) {
-         r.call = ParameterCall::push_rows, r.index_bytes = 4, r.table = {16, 100, 8}, r.count = 1ULL << 40;
+         r.call = parameter_server::Call::push_rows, r.index_bytes = 4, r.table = {16, 100, 8}, r.count = 1ULL << 40;
        }},
   }));
   auto const initial = initial_values(n);
   auto values        = initial;
   auto const ledger  = by_hand_against_server(Asynchronous{}, values, [&](auto& at, auto const& shards) {
-    auto request = request_to(shards, ParameterCall::push, 1);
+    auto request = request_to(shards, parameter_server::Call::push, 1);
     wrong.make(request);
-    auto reply = ParameterReply{};
+    auto reply = parameter_server::Reply{};
     at.send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
     at.recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
-    CHECK(reply.verdict == ParameterVerdict::refused);
+    CHECK(reply.verdict == parameter_server::Verdict::refused);
     CHECK_THAT(reply.said(), Catch::Contains(wrong.reason));
   });
   CHECK(same_bits(values, initial));
@@ -301,7 +302,7 @@ TEST_CASE("a request that no client sends is refused with a reason, and changes 
 TEST_CASE("a client with other shards gets a Disagreement that says so; the others go on", "[strategy][ps]") {
   auto endpoints     = LocalTransport{}.connect(Group::all_local(2));
   auto const initial = initial_values(n);
-  auto service       = ParameterService{endpoints[1], Asynchronous{}, optim::SGD{}, shards_of(1, 1, n), initial};
+  auto service = parameter_server::Server{endpoints[1], Asynchronous{}, optim::SGD{}, shards_of(1, 1, n), initial};
   auto said          = std::string{};
   {
     auto const server = NamedThread{"server", [&] {
@@ -312,7 +313,7 @@ TEST_CASE("a client with other shards gets a Disagreement that says so; the othe
     }};
     auto values = initial_values(n + 1);
     try {
-      ParameterClient{endpoints[0], shards_of(1, 1, n + 1)}.pull(variables_in(values));
+      parameter_server::Client{endpoints[0], shards_of(1, 1, n + 1)}.pull(variables_in(values));
     } catch (Disagreement const& error) {
       said = error.what();
     }

@@ -54,11 +54,11 @@ TEST_CASE("workers that push floats and workers that push bf16 go together", "[s
   auto const initial = initial_values(n);
   auto endpoints     = LocalTransport{}.connect(Group::all_local(3));
   auto const shards  = shards_of(2, 1, n);
-  auto service = ParameterService{endpoints[2], Synchronous{}, optim::SGD{.learning_rate = 1}, shards, initial};
+  auto service = parameter_server::Server{endpoints[2], Synchronous{}, optim::SGD{.learning_rate = 1}, shards, initial};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
     auto const work   = [&](int worker, PushedAs as) {
-      auto client    = ParameterClient{endpoints[static_cast<std::size_t>(worker)], shards, {.pushed_as = as}};
+      auto client    = parameter_server::Client{endpoints[static_cast<std::size_t>(worker)], shards, {.pushed_as = as}};
       auto gradients = std::vector<float>(flat_size(n), 1.0F + 0x1p-9F);   // bf16 has 1 instead
       gradients[plan::loss_at] = gradients[plan::rows_at] = 1;
       std::ranges::fill(gradients_in(gradients).trailer(), 0.0F);
@@ -78,12 +78,12 @@ TEST_CASE("workers that push floats and workers that push bf16 go together", "[s
 
 TEST_CASE("numbers of a kind that a call does not bring are refused", "[strategy][ps]") {
   auto const shards = shards_of(1, 1, n);
-  auto request      = ParameterRequest{.layout = shards.fingerprint(), .sequence = 1, .rows = 1,
-                                       .call = ParameterCall::push, .as = PushedAs::bf16};
+  auto request      = parameter_server::Request{.layout = shards.fingerprint(), .sequence = 1, .rows = 1,
+                                       .call = parameter_server::Call::push, .as = PushedAs::bf16};
   CHECK(what_is_wrong(request, 0, shards, 0).empty());
-  request.call = ParameterCall::assign;
+  request.call = parameter_server::Call::assign;
   CHECK(what_is_wrong(request, 0, shards, 0) == "call 6 brings numbers of kind 1");
-  request.call = ParameterCall::push;
+  request.call = parameter_server::Call::push;
   request.as   = static_cast<PushedAs>(2);
   CHECK(what_is_wrong(request, 0, shards, 0) == "call 1 brings numbers of kind 2");
 }

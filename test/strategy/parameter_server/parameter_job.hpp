@@ -24,7 +24,7 @@
 namespace chorale::test {
 
 /// A flat buffer of n elements between header and trailer, of which every server has several runs, large and small.
-inline ParameterShards shards_of(int workers, int servers, std::size_t n) {
+inline parameter_server::ShardLayout shards_of(int workers, int servers, std::size_t n) {
   auto runs = std::vector<std::vector<Range>>(static_cast<std::size_t>(servers));
   auto next = std::size_t{0};
   for (auto begin = std::size_t{0}; begin < n; ++next) {
@@ -57,18 +57,20 @@ inline void fill_gradient(std::vector<float>& flat, int worker, int step, float 
 
 struct ParameterResult {
   std::vector<float> values;                                               // of all servers, laid out flat
-  std::vector<ParameterLedger> ledgers;                                    // [server]
+  std::vector<parameter_server::ServerStatistics> ledgers;                 // [server]
   std::vector<std::string> errors;                                         // [rank]; empty: none
 };
 
 /// W workers and the servers of the shards, each a thread: body(client, worker) on the workers, or with the endpoint.
 template <class T, class C, class O, class Body>
-ParameterResult run_parameters(T const& transport, ParameterShards const& shards, C consistency, O const& rule,
-                               std::vector<float> const& initial, Body body, ParameterOptions options = {}) {
+ParameterResult run_parameters(T const& transport, parameter_server::ShardLayout const& shards, C consistency,
+                               O const& rule, std::vector<float> const& initial, Body body,
+                               ParameterOptions options = {}) {
   auto const ranks = shards.workers() + shards.servers();
   auto endpoints   = transport.connect(Group::all_local(ranks));
-  auto result      = ParameterResult{initial, std::vector<ParameterLedger>(static_cast<std::size_t>(shards.servers())),
-                                std::vector<std::string>(static_cast<std::size_t>(ranks))};
+  auto result      = ParameterResult{
+      initial, std::vector<parameter_server::ServerStatistics>(static_cast<std::size_t>(shards.servers())),
+      std::vector<std::string>(static_cast<std::size_t>(ranks))};
   {
     auto threads = std::vector<NamedThread>{};
     for (Rank rank = 0; rank < ranks; ++rank)
@@ -76,14 +78,14 @@ ParameterResult run_parameters(T const& transport, ParameterShards const& shards
         auto& at = endpoints[static_cast<std::size_t>(rank)];
         try {
           if (rank < shards.workers()) {
-            auto client = ParameterClient{at, shards, options};
+            auto client = parameter_server::Client{at, shards, options};
             if constexpr (requires { body(client, rank, at); }) body(client, rank, at);
             else body(client, rank);
             client.leave();
             return;
           }
           auto const server = rank - shards.workers();
-          auto service      = ParameterService{at, consistency, rule, shards, initial, options};
+          auto service      = parameter_server::Server{at, consistency, rule, shards, initial, options};
           service.serve();
           result.ledgers[static_cast<std::size_t>(server)] = service.ledger();
           shards.pieces(server, {0, shards.elements(server)}, [&](Range flat, Range shard) {
@@ -92,7 +94,7 @@ ParameterResult run_parameters(T const& transport, ParameterShards const& shards
           });
         } catch (std::exception const& error) {
           result.errors[static_cast<std::size_t>(rank)] = error.what();
-          if (dynamic_cast<NumericFault const*>(&error) == nullptr) fail(at, error.what());   // else it has left
+          if (dynamic_cast<NumericFault const*>(&error) == nullptr) fail(at, error.what());  // else it has left
         }
       });
   }

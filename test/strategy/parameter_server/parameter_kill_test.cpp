@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t n = 3'000'000;                                       // 6 MB on each of two servers
 constexpr int workers = 2, servers = 2, ranks = workers + servers;
 
-ParameterShards two_halves() {
+parameter_server::ShardLayout two_halves() {
   return {workers, {{{plan::header, plan::header + n / 2}}, {{plan::header + n / 2, plan::header + n}}}};
 }
 
@@ -28,8 +28,8 @@ template <class T>
 T transport() {
   static auto jobs   = 0;
   auto to            = T{};
-  to.limits          = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s};
-  to.failures        = Failures::apart;
+  to.timeouts        = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s};
+  to.failures        = FailureScope::peer;
   if constexpr (requires { to.log; }) to.log = [](std::string const&) {};
   if constexpr (requires { to.addresses; }) {
     to.addresses = free_loopback_addresses(ranks);
@@ -74,7 +74,7 @@ Gradients placed(E& at, std::vector<float>& gradient) {
 struct Held {
   float value = 0;                                                         // all have it when whole
   bool whole  = false;
-  ParameterLedger ledger{};
+  parameter_server::ServerStatistics ledger{};
 
   static Held parse(std::string const& line) {
     auto held = Held{};
@@ -87,7 +87,7 @@ struct Held {
 
 template <class C, class E>
 void serve(E& at, C consistency, Voice voice) {
-  auto service = ParameterService{at, consistency, optim::SGD{.learning_rate = 1}, two_halves(),
+  auto service = parameter_server::Server{at, consistency, optim::SGD{.learning_rate = 1}, two_halves(),
                                   std::vector<float>(flat_size(n))};
   service.serve();
   auto const values  = service.shard().values();
@@ -106,7 +106,8 @@ void kill_worker(C consistency) {
   auto processes  = Processes(ranks, [&](int rank, Voice voice) {
     auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
     if (rank >= workers) return serve(at, consistency, voice);
-    auto client    = ParameterClient<typename T::endpoint, Killer>{at, two_halves(), {}, Killer{rank == 1 ? last : 0}};
+    auto client =
+        parameter_server::Client<typename T::endpoint, Killer>{at, two_halves(), {}, Killer{rank == 1 ? last : 0}};
     auto values    = std::vector<float>(flat_size(n));
     auto own       = gradient_of(rank == 0 ? 1 : 1'000);
     auto gradients = placed(at, own);
@@ -153,7 +154,7 @@ TEMPLATE_TEST_CASE("a killed server is a PeerLost that names its shard, on all w
   auto processes  = Processes(ranks, [&](int rank, Voice voice) {
     auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
     if (rank >= workers) return serve(at, Synchronous{}, voice);
-    auto client    = ParameterClient{at, two_halves()};
+    auto client    = parameter_server::Client{at, two_halves()};
     auto values    = std::vector<float>(flat_size(n));
     auto own       = gradient_of(1);
     auto gradients = placed(at, own);

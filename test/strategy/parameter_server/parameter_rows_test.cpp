@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t table_rows = 1'000, width = 24, n = table_rows * width + 80;
 
 /// A table in as many parts as there are servers, and something else behind it on the last one.
-ParameterShards table_shards(int workers, int servers) {
+parameter_server::ShardLayout table_shards(int workers, int servers) {
   auto runs = std::vector<std::vector<Range>>(static_cast<std::size_t>(servers));
   for (int s = 0; s < servers; ++s) {
     auto const rows = share(table_rows, s, servers);
@@ -28,7 +28,7 @@ ParameterShards table_shards(int workers, int servers) {
   return {workers, std::move(runs)};
 }
 
-constexpr auto table = RowTable{plan::header, table_rows, width};
+constexpr auto table = parameter_server::RowTable{plan::header, table_rows, width};
 
 /// 50 rows of a step, some of them twice or more.
 template <class Index>
@@ -106,7 +106,7 @@ TEST_CASE("all rows of a table at once are a dense push, with an optimizer of tw
                           [&](auto& client, int) {
       auto gradients = std::vector<float>(flat_size(n)), values = initial;
       auto rows      = std::vector<std::uint64_t>(table_rows);
-      for (std::size_t r = 0; r < table_rows; ++r) rows[r] = table_rows - 1 - r;   // from the last to the first
+      for (std::size_t r = 0; r < table_rows; ++r) rows[r] = table_rows - 1 - r;  // from the last to the first
       for (int step = 0; step < 5; ++step) {
         fill_gradient(gradients, 0, step, 4);
         std::fill_n(gradients.begin() + plan::header + table_rows * width, 80, 0.0F);
@@ -159,7 +159,7 @@ TEST_CASE("the bytes of a push of rows follow the rows, not the table", "[strate
   auto const& ledger = run.ledgers[0];
   auto const least = 10 * 50 * (width * sizeof(float) + 2 * sizeof(std::uint32_t));
   CHECK(ledger.bytes_in >= least);
-  CHECK(ledger.bytes_in <= least + 32 * sizeof(ParameterRequest));
+  CHECK(ledger.bytes_in <= least + 32 * sizeof(parameter_server::Request));
   CHECK(ledger.bytes_in < 11 * n * sizeof(float) / 10);
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a pull of a version that the worker has transfers nothing", "[strateg
   CHECK(all_errors(run) == "");
   CHECK(run.ledgers[0].pulls == 4);
   CHECK(run.ledgers[0].unchanged == 2);
-  CHECK(run.ledgers[0].bytes_out < 2 * n * sizeof(float) + 10 * sizeof(ParameterReply));
+  CHECK(run.ledgers[0].bytes_out < 2 * n * sizeof(float) + 10 * sizeof(parameter_server::Reply));
 }
 
 TEST_CASE("a total waits for the reports of all workers, and has them added up", "[strategy][ps]") {
@@ -204,11 +204,12 @@ TEST_CASE("a closure changes related values under one version, while workers pus
   auto endpoints     = LocalTransport{}.connect(Group::all_local(2));
   auto const shards  = shards_of(1, 1, n);
   auto const initial = initial_values(n);
-  auto service       = ParameterService{endpoints[1], Asynchronous{}, optim::SGD{.learning_rate = 0}, shards, initial};
+  auto service =
+      parameter_server::Server{endpoints[1], Asynchronous{}, optim::SGD{.learning_rate = 0}, shards, initial};
   auto torn = std::atomic<int>{0}, called = std::atomic<int>{0};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
-    auto client       = ParameterClient{endpoints[0], shards};
+    auto client       = parameter_server::Client{endpoints[0], shards};
     auto values = initial, gradients = std::vector<float>(flat_size(n));
     fill_gradient(gradients, 0, 0, 1);
     for (int i = 1; i <= 50; ++i) {

@@ -23,7 +23,7 @@ constexpr int steps     = 8;
 template <class T>
 T apart() {
   auto transport     = T{};
-  transport.failures = Failures::apart;
+  transport.failures = FailureScope::peer;
   return transport;
 }
 
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has 
   auto ends            = apart<TestType>().connect(Group::all_local(4));
   auto endpoints       = std::vector<std::optional<typename TestType::endpoint>>{};
   for (auto& at : ends) endpoints.emplace_back(std::move(at));
-  auto ledgers = std::vector<ParameterLedger>(2);
+  auto ledgers = std::vector<parameter_server::ServerStatistics>(2);
   auto errors  = std::vector<std::string>(4);
   auto gone    = std::atomic<bool>{false};
   {
@@ -76,14 +76,14 @@ TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has 
         auto& at = endpoints[static_cast<std::size_t>(rank)];
         try {
           if (rank >= 2) {
-            auto service = ParameterService{*at, Synchronous{}, optim::SGD{}, shards, initial};
+            auto service = parameter_server::Server{*at, Synchronous{}, optim::SGD{}, shards, initial};
             service.serve();
             ledgers[static_cast<std::size_t>(rank - 2)] = service.ledger();
             return;
           }
           auto values = initial, gradients = std::vector<float>(flat_size(n));
           {
-            auto client = ParameterClient{*at, shards};
+            auto client = parameter_server::Client{*at, shards};
             for (int step = 0; step < steps; ++step) {
               if (rank == 1 && step == 3) {
                 if (fails) fail(*at, "it was told to");

@@ -14,10 +14,10 @@ using namespace chorale::test;
 namespace {
 
 constexpr std::size_t table_rows = 600, width = 24, n = 40'001, pushed = 90;
-constexpr auto table = RowTable{plan::header, table_rows, width};
+constexpr auto table = parameter_server::RowTable{plan::header, table_rows, width};
 
 /// The table in as many parts as there are servers, and the rest in several runs of each.
-ParameterShards shards_with_table(int workers, int servers) {
+parameter_server::ShardLayout shards_with_table(int workers, int servers) {
   auto runs = std::vector<std::vector<Range>>(static_cast<std::size_t>(servers));
   for (int s = 0; s < servers; ++s) {
     auto const rows = share(table_rows, s, servers);
@@ -141,18 +141,18 @@ TEST_CASE("places that are not in a worker's memory are refused, and change noth
   auto const initial = initial_values(n);
   auto const bytes   = flat_size(n) * sizeof(float);
   auto const place   = GENERATE_COPY(std::uint64_t{2}, std::uint64_t{bytes}, std::uint64_t{1} << 40,
-                                     ~std::uint64_t{0} - 2);                // odd; short by all but one; far; around
+                                     ~std::uint64_t{0} - 2);               // odd; short by all but one; far; around
   auto ends          = SharedMemoryTransport{.arena = bytes}.connect(Group::all_local(2));
-  auto service       = ParameterService{ends[1], Asynchronous{}, optim::SGD{}, shards, initial};
-  auto reply         = ParameterReply{};
+  auto service       = parameter_server::Server{ends[1], Asynchronous{}, optim::SGD{}, shards, initial};
+  auto reply         = parameter_server::Reply{};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
-    auto request      = ParameterRequest{.layout = shards.fingerprint(), .sequence = 1, .place = place, .rows = 1,
-                                         .call = ParameterCall::push};
+    auto request      = parameter_server::Request{.layout = shards.fingerprint(), .sequence = 1, .place = place,
+                                                      .rows = 1, .call = parameter_server::Call::push};
     ends[0].send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
     ends[0].recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
   }
-  CHECK(reply.verdict == ParameterVerdict::refused);
+  CHECK(reply.verdict == parameter_server::Verdict::refused);
   CHECK_THAT(reply.said(), Catch::Contains("its gradients are said to lie at byte " + std::to_string(place - 1)));
   CHECK(service.ledger().refused == 1);
   CHECK(std::ranges::equal(service.shard().values(), Span<float const>{initial}.subspan(plan::header, n)));

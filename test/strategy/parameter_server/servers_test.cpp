@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("workers of servers that do not wait learn too", "[strategy][
   auto const history = trainer.fit(data, {.epochs = 5, .show = Show::nothing});
   CHECK(history.back().scores.loss() < history.front().scores.loss());
   CHECK(history.back().scores.rows() == 279);
-  for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);      // after an epoch all pull
+  for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);  // after an epoch all pull
   auto const reports = trainer.live().served();
   REQUIRE(reports.size() == 2);
   for (auto const& report : reports) {
@@ -123,7 +123,7 @@ TEST_CASE("weights are loaded into servers, and saved from what they have", "[st
 TEST_CASE("a lost worker is only missed, also where the transport is wrapped", "[strategy][servers]") {
   auto counting = Counting<Counting<LocalTransport>>{};
   ParameterServerStrategy<>::prepare(counting);
-  CHECK(counting.transport.transport.failures == Failures::apart);
+  CHECK(counting.transport.transport.failures == FailureScope::peer);
 }
 
 TEST_CASE("a cluster without servers, and one with tasks that do nothing, are refused", "[strategy][servers]") {

@@ -13,7 +13,7 @@ using namespace chorale;
 TEST_CASE("shares cover a batch in proportion to their weights", "[strategy][shares]") {
   auto const weights = GENERATE(std::vector<double>{1, 1, 1}, std::vector<double>{3, 1},
                                 std::vector<double>{0.2, 5, 0, 1.7}, std::vector<double>{1e-9, 1e9});
-  auto const shares  = Shares{weights};
+  auto const shares  = BatchShares{weights};
   auto const ranks   = static_cast<int>(weights.size());
   auto sum           = 0.0;
   for (auto const w : weights) sum += w;
@@ -31,15 +31,15 @@ TEST_CASE("shares cover a batch in proportion to their weights", "[strategy][sha
 }
 
 TEST_CASE("the fast get more, the very slow a tenth of an even share", "[strategy][shares]") {
-  auto const shares = Shares::by({{300, 1}, {100, 1}});
+  auto const shares = BatchShares::by({{300, 1}, {100, 1}});
   CHECK(shares.of(64, 0, 2) == Range{0, 48});
   CHECK(shares.of(64, 1, 2) == Range{48, 64});
-  CHECK(Shares::by({{100, 1}, {0, 0}}).of(1050, 1, 2).size() == 50);
-  CHECK(Shares::by({{0, 0}, {0, 0}}).even());
-  CHECK_THROWS_AS((Shares{{1, -1}}), BadArgument);
-  CHECK_THROWS_AS((Shares{{0, 0}}), BadArgument);
-  CHECK_THROWS_AS((Shares{{std::numeric_limits<double>::quiet_NaN(), 1}}), BadArgument);
-  CHECK_THROWS_WITH((Shares{{1, 2, 3}}.of(10, 0, 2)), Catch::Contains("3 shares, but 2"));
+  CHECK(BatchShares::by({{100, 1}, {0, 0}}).of(1050, 1, 2).size() == 50);
+  CHECK(BatchShares::by({{0, 0}, {0, 0}}).even());
+  CHECK_THROWS_AS((BatchShares{{1, -1}}), BadArgument);
+  CHECK_THROWS_AS((BatchShares{{0, 0}}), BadArgument);
+  CHECK_THROWS_AS((BatchShares{{std::numeric_limits<double>::quiet_NaN(), 1}}), BadArgument);
+  CHECK_THROWS_WITH((BatchShares{{1, 2, 3}}.of(10, 0, 2)), Catch::Contains("3 shares, but 2"));
 }
 
 TEST_CASE("unequal shares give what one replica gives, and scores of each row once", "[strategy][shares]") {
@@ -47,7 +47,7 @@ TEST_CASE("unequal shares give what one replica gives, and scores of each row on
   auto const weights =
       GENERATE(std::vector<double>{1, 5, 2}, std::vector<double>{0, 1, 0}, std::vector<double>{9, 0, 1});
   auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
-  trainer.live().set_shares(Shares{weights});
+  trainer.live().set_shares(BatchShares{weights});
   auto const history = trainer.fit(data, tiny::quietly);
   CHECK(history[0].scores.rows() == 279);
   CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);

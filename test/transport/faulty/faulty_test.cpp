@@ -25,15 +25,15 @@ namespace {
 using Threads = Faulty<LocalTransport>;
 
 static_assert(Transport<Threads> && Transport<Faulty<Counting<LocalTransport>>>);
-static_assert(SharedMemoryEndpoint<Threads::endpoint>);
+static_assert(DirectAccessEndpoint<Threads::endpoint>);
 
 ConstBytes out(Span<float const> x) { return std::as_bytes(x); }
 Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
 
 /// Two ranks whose first, second, .. message of rank 0 suffers that.
 
-std::vector<Threads::endpoint> two_with(Mishap what, std::uint64_t message = 0) {
-  return Threads{.transport = {.timeout = std::chrono::milliseconds{20}}, .mishaps = {.planned = {{0, message, what}}}}
+std::vector<Threads::endpoint> two_with(InjectedFault what, std::uint64_t message = 0) {
+  return Threads{.transport = {.timeout = std::chrono::milliseconds{20}}, .faults = {.scheduled = {{0, message, what}}}}
       .connect(Group::all_local(2));
 }
 
@@ -41,24 +41,25 @@ using Algorithms = std::tuple<RingAllReduce, ReduceToOne>;
 
 /// Ten all-reduces over four ranks.
 template <class R>
-std::vector<RankResult> ten_steps(Mishaps const& mishaps, std::chrono::nanoseconds timeout = std::chrono::seconds{60}) {
+std::vector<RankResult> ten_steps(FaultPlan const& faults,
+                                  std::chrono::nanoseconds timeout = std::chrono::seconds{60}) {
   return on_ranks<Threads>(
       4, 1'001,
       [](auto& at, auto& x) {
         for (unsigned step = 0; step < 10; ++step) R{}.all_reduce(at, x, Op::max, Tag{step});
       },
-      Threads{.transport = {.timeout = timeout}, .mishaps = mishaps});
+      Threads{.transport = {.timeout = timeout}, .faults = faults});
 }
 
 }  // namespace
 
 TEST_CASE("a message that is dropped never arrives, nor what follows it, and its sender does not notice",
           "[transport][faulty]") {
-  auto endpoints = two_with(Mishap::drop);
+  auto endpoints = two_with(InjectedFault::drop);
   auto x = std::array{1.0F}, y = std::array{2.0F}, z = std::array{0.0F};
   CHECK(endpoints[0].send(1, Tag{1}, out(x)).done());
   CHECK(endpoints[0].send(1, Tag{1}, out(y)).done());
-  auto other = endpoints[0].send(1, Tag{2}, out(y));                      // another tag is another order
+  auto other = endpoints[0].send(1, Tag{2}, out(y));                       // another tag is another order
   endpoints[1].recv(0, Tag{2}, in(z)).wait();
   CHECK(z == y);
   CHECK(other.done());
@@ -67,7 +68,7 @@ TEST_CASE("a message that is dropped never arrives, nor what follows it, and its
 }
 
 TEST_CASE("a message that is duplicated arrives twice, also when what was sent has changed", "[transport][faulty]") {
-  auto endpoints = two_with(Mishap::duplicate);
+  auto endpoints = two_with(InjectedFault::duplicate);
   auto x = std::array{1.0F, 2.0F}, y = std::array{0.0F, 0.0F};
   auto sent = endpoints[0].send(1, Tag{1}, out(x));
   endpoints[1].recv(0, Tag{1}, in(y)).wait();
@@ -79,7 +80,7 @@ TEST_CASE("a message that is duplicated arrives twice, also when what was sent h
 }
 
 TEST_CASE("of a message that is flipped one bit is another, and the sender's memory stays", "[transport][faulty]") {
-  auto endpoints   = two_with(Mishap::flip, 1);
+  auto endpoints   = two_with(InjectedFault::flip, 1);
   auto const seeds = values_of(0, 100);
   auto x = seeds, y = std::vector<float>(100);
   for (int message = 0; message < 2; ++message) {
@@ -91,13 +92,13 @@ TEST_CASE("of a message that is flipped one bit is another, and the sender's mem
     CHECK(flipped == message);
   }
   CHECK(same_bits(x, seeds));
-  auto nothing = two_with(Mishap::flip);
+  auto nothing = two_with(InjectedFault::flip);
   nothing[0].send(1, Tag{1}, {});
-  nothing[1].recv(0, Tag{1}, {}).wait();                                  // has no bit
+  nothing[1].recv(0, Tag{1}, {}).wait();                                   // has no bit
 }
 
 TEST_CASE("a message that is delayed arrives after all, and those behind it after that", "[transport][faulty]") {
-  auto endpoints = two_with(Mishap::delay);
+  auto endpoints = two_with(InjectedFault::delay);
   auto x = std::array{1.0F}, y = std::array{2.0F}, z = std::array{0.0F};
   auto first  = endpoints[0].send(1, Tag{1}, out(x));
   auto second = endpoints[0].send(1, Tag{2}, out(y));
@@ -105,7 +106,7 @@ TEST_CASE("a message that is delayed arrives after all, and those behind it afte
   auto other  = endpoints[1].recv(0, Tag{2}, in(z));
   spin_until([&] { return second.done() || other.done(); });
   CHECK(z == y);
-  CHECK_FALSE(first.done());                                              // it has left, but nobody has read it
+  CHECK_FALSE(first.done());                                               // it has left, but nobody has read it
   endpoints[1].recv(0, Tag{1}, in(z)).wait();
   CHECK(z == x);
   first.wait();
@@ -117,18 +118,18 @@ TEST_CASE("a delayed message leaves while its sender waits for something else", 
       2, 4,
       [](auto& at, auto& x) {
         auto const peer = 1 - at.rank();
-        at.send(peer, Tag{1}, out(x));                                    // nobody looks at it again
+        at.send(peer, Tag{1}, out(x));                                     // nobody looks at it again
         auto y = std::vector<float>(4);
         at.recv(peer, Tag{1}, in(y)).wait();
         if (!same_bits(y, values_of(peer, 4))) throw Error{"another message arrived"};
       },
       Threads{.transport = {.timeout = std::chrono::seconds{5}},
-              .mishaps   = {.planned = {{0, 0, Mishap::delay}, {1, 0, Mishap::delay}}}});
+              .faults   = {.scheduled = {{0, 0, InjectedFault::delay}, {1, 0, InjectedFault::delay}}}});
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
 TEST_CASE("a rank that is cut is lost to all, and so are all to it", "[transport][faulty]") {
-  auto endpoints = two_with(Mishap::cut, 1);
+  auto endpoints = two_with(InjectedFault::cut, 1);
   auto x         = std::array{1.0F};
   auto sent      = endpoints[0].send(1, Tag{1}, out(x));
   auto pending   = endpoints[0].recv(1, Tag{3}, in(x));
@@ -151,7 +152,7 @@ TEST_CASE("a rank that is cut is lost to all, and so are all to it", "[transport
 TEMPLATE_LIST_TEST_CASE("an all-reduce over delays has the bits that it has without", "[transport][faulty]",
                         Algorithms) {
   auto const late  = ten_steps<TestType>(
-      {.seed = 3, .chances = {.delay = 0.2F}, .longest = std::chrono::microseconds{300}});
+      {.seed = 3, .rates = {.delay = 0.2F}, .longest = std::chrono::microseconds{300}});
   auto const plain = ten_steps<TestType>({});
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(late[rank].error == "");
@@ -165,7 +166,7 @@ TEMPLATE_LIST_TEST_CASE("an all-reduce ends right or throws before its deadline,
   auto const seed  = GENERATE(range(1U, 6U));
   auto const begin = std::chrono::steady_clock::now();
   auto const ended = ten_steps<TestType>({.seed    = seed,
-                                          .chances = {.delay = 0.05F, .drop = 0.02F, .cut = 0.01F},
+                                          .rates = {.delay = 0.05F, .drop = 0.02F, .cut = 0.01F},
                                           .longest = std::chrono::microseconds{300}},
                                          std::chrono::milliseconds{300});
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds{1'300});
@@ -174,39 +175,39 @@ TEMPLATE_LIST_TEST_CASE("an all-reduce ends right or throws before its deadline,
     lost += ended[rank].was_lost ? 1 : 0;
     CHECK((ended[rank].was_lost || (ended[rank].error == "" && same_bits(ended[rank].x, plain[rank].x))));
   }
-  if (seed == 1) CHECK(lost > 0);                                         // else nothing was tried
+  if (seed == 1) CHECK(lost > 0);                                          // else nothing was tried
 }
 
-TEST_CASE("the same seed has the same mishaps, and another has others", "[transport][faulty]") {
+TEST_CASE("the same seed has the same faults, and another has others", "[transport][faulty]") {
   auto const run = [](std::uint64_t seed) {
-    auto const all = Chances{.delay = 0.1F, .drop = 0.1F, .flip = 0.1F, .duplicate = 0.1F};
-    auto endpoints = Threads{.mishaps = {.seed = seed, .chances = all, .longest = {}}}.connect(Group::all_local(1));
+    auto const all = FaultRates{.delay = 0.1F, .drop = 0.1F, .flip = 0.1F, .duplicate = 0.1F};
+    auto endpoints = Threads{.faults = {.seed = seed, .rates = all, .longest = {}}}.connect(Group::all_local(1));
     for (unsigned i = 0; i < 30; ++i) {
       endpoints[0].send(0, Tag{i}, {});
     }
-    return endpoints[0].happened();
+    return endpoints[0].injected();
   };
   auto const once = run(1);
   CHECK(once == run(1));
   CHECK(once != run(2));
   CHECK(once.size() > 4);
   CHECK(once.size() < 22);
-  for (auto const what : {Mishap::delay, Mishap::drop, Mishap::flip, Mishap::duplicate})
-    CHECK(std::any_of(once.begin(), once.end(), [&](Happened const& h) { return h.what == what; }));
+  for (auto const what : {InjectedFault::delay, InjectedFault::drop, InjectedFault::flip, InjectedFault::duplicate})
+    CHECK(std::any_of(once.begin(), once.end(), [&](FaultRecord const& h) { return h.what == what; }));
 }
 
 TEST_CASE("chances are what they say", "[transport][faulty]") {
-  auto const mishaps = Mishaps{.seed = 5, .chances = {.delay = 0.1F, .drop = 0.2F, .cut = 0.3F}};
+  auto const faults = FaultPlan{.seed = 5, .rates = {.delay = 0.1F, .drop = 0.2F, .cut = 0.3F}};
   auto counts        = std::array<int, 5>{};
   for (std::uint64_t message = 0; message < 10'000; ++message)
-    if (auto const what = mishaps.of(2, message)) ++counts[static_cast<std::size_t>(*what)];
-  CHECK(std::abs(counts[0] - 1'000) < 150);                               // five standard deviations
+    if (auto const what = faults.of(2, message)) ++counts[static_cast<std::size_t>(*what)];
+  CHECK(std::abs(counts[0] - 1'000) < 150);                                // five standard deviations
   CHECK(std::abs(counts[1] - 2'000) < 200);
   CHECK(counts[2] + counts[3] == 0);
   CHECK(std::abs(counts[4] - 3'000) < 230);
-  auto const too_many = Threads{.mishaps = {.chances = {.drop = 0.6F, .cut = 0.6F}}};
+  auto const too_many = Threads{.faults = {.rates = {.drop = 0.6F, .cut = 0.6F}}};
   CHECK_THROWS_WITH(too_many.connect(Group::all_local(1)), Catch::Contains("add up to 1.2"));
-  CHECK_THROWS_AS((Threads{.mishaps = {.chances = {.drop = -0.1F}}}.connect(Group::all_local(1))), BadArgument);
+  CHECK_THROWS_AS((Threads{.faults = {.rates = {.drop = -0.1F}}}.connect(Group::all_local(1))), BadArgument);
 }
 
 TEST_CASE("a faulty endpoint passes on what it is told", "[transport][faulty]") {

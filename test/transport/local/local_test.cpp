@@ -22,7 +22,7 @@ namespace {
 using Transports = std::tuple<LocalTransport, Counting<LocalTransport>>;
 
 static_assert(Transport<LocalTransport> && Transport<Counting<LocalTransport>>);
-static_assert(SharedMemoryEndpoint<LocalEndpoint> && SharedMemoryEndpoint<CountingEndpoint<LocalEndpoint>>);
+static_assert(DirectAccessEndpoint<LocalEndpoint> && DirectAccessEndpoint<CountingEndpoint<LocalEndpoint>>);
 static_assert(!CollectiveTransport<LocalTransport>);
 
 struct OnHost {
@@ -30,13 +30,13 @@ struct OnHost {
     static constexpr Memory memory = Memory::host;
   };
 };
-struct OnCuda {
+struct ToCuda {
   struct device {
     static constexpr Memory memory = Memory::cuda;
   };
 };
-static_assert(Reaches<LocalTransport, OnHost> && !Reaches<LocalTransport, OnCuda>);
-static_assert(Reaches<Counting<LocalTransport>, OnHost> && !Reaches<Counting<LocalTransport>, OnCuda>);
+static_assert(Reaches<LocalTransport, OnHost> && !Reaches<LocalTransport, ToCuda>);
+static_assert(Reaches<Counting<LocalTransport>, OnHost> && !Reaches<Counting<LocalTransport>, ToCuda>);
 
 ConstBytes out(Span<float const> x) { return std::as_bytes(x); }
 Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
@@ -47,7 +47,7 @@ TEMPLATE_LIST_TEST_CASE("every pair of ranks exchanges what was sent", "[transpo
   auto const ranks = GENERATE(1, 2, 3, 7);
   auto const ended = on_ranks<TestType>(ranks, 100, [](auto& at, auto& x) {
     auto pendings = std::vector<typename TestType::endpoint::pending>{};
-    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(x)));   // itself, too
+    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(x)));  // itself, too
     for (Rank peer = 0; peer < at.size(); ++peer) {
       auto got = std::vector<float>(100);
       at.recv(peer, Tag{1}, in(got)).wait();
@@ -86,7 +86,7 @@ TEMPLATE_LIST_TEST_CASE("a pending that was made by default is done, and done() 
   auto received = endpoints[1].recv(0, Tag{1}, in(y));
   CHECK_FALSE(received.done());
   auto sent = endpoints[0].send(1, Tag{1}, out(x));
-  CHECK_FALSE(sent.done());                                               // nobody has read it
+  CHECK_FALSE(sent.done());                                                // nobody has read it
   auto moved = std::move(endpoints[1]);
   CHECK(received.done());
   CHECK(received.done());
@@ -104,7 +104,7 @@ TEST_CASE("64 messages may be under way from one rank to another, and the next s
     endpoints[1].recv(0, Tag{63}, in(x)).wait();
     CHECK(sent[63].done());
     endpoints[0].send(1, Tag{64}, out(x));
-    CHECK(sent[63].done());                                               // its place holds another message now
+    CHECK(sent[63].done());                                                // its place holds another message now
     CHECK_FALSE(sent[0].done());
   }
   SECTION("or the timeout") {
@@ -138,14 +138,14 @@ TEST_CASE("a wait that is too long names whom it waited for, the tag and the ope
   auto const ended = on_ranks<LocalTransport>(
       3, 4, [](auto& at, auto& x) {
         if (at.rank() == 1) at.recv(2, Tag{11}, in(x)).wait();
-        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();            // begins later, or sees rank 1's verdict
+        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();             // begins later, or sees rank 1's verdict
       },
       LocalTransport{.timeout = std::chrono::milliseconds{30}});
-  auto const late = ended[1].lost == 1;                                   // then rank 0's verdict came first
+  auto const late = ended[1].lost == 1;                                    // then rank 0's verdict came first
   CHECK_THAT(ended[1].error, Catch::Contains(late ? "rank 1 failed" : "lost rank 2") && Catch::Contains("30 ms") &&
                                  Catch::Contains(late ? "recv, tag 12" : "recv, tag 11"));
   CHECK(ended[0].was_lost);
-  CHECK(ended[0].lost == ended[1].lost);                                  // one cause for all
+  CHECK(ended[0].lost == ended[1].lost);                                   // one cause for all
 }
 
 TEST_CASE("a rank that fails ends every wait, now and later, with its own sentence", "[transport][local]") {
@@ -167,7 +167,7 @@ TEST_CASE("a rank that fails ends every wait, now and later, with its own senten
 TEST_CASE("no rank reads the memory of another after it failed", "[transport][local]") {
   for (int round = 0; round < 20; ++round) {
     auto const ended = on_ranks<LocalTransport>(3, 100'000, [](auto& at, auto& x) {
-      auto mine = std::vector<float>(x.begin(), x.end());                 // freed when this rank throws
+      auto mine = std::vector<float>(x.begin(), x.end());                  // freed when this rank throws
       auto last = std::vector<float>(x.size());
       try {
         for (int step = 0;; ++step) {
@@ -177,7 +177,7 @@ TEST_CASE("no rank reads the memory of another after it failed", "[transport][lo
           sent.wait();
         }
       } catch (Error const& error) {
-        at.fail(error.what());                                            // before `mine` goes
+        at.fail(error.what());                                             // before `mine` goes
         throw;
       }
     });
@@ -190,7 +190,7 @@ TEST_CASE("ranks read what others expose, and meet again when all have left", "[
   auto const ended = on_ranks<LocalTransport>(4, 8, [](auto& at, auto& x) {
     for (unsigned round = 0; round < 200; ++round) {
       for (auto& value : x) value = static_cast<float>(round + static_cast<unsigned>(at.rank()));
-      auto const tag = Tag{round % 3 * 64};                               // all three share one slot
+      auto const tag = Tag{round % 3 * 64};                                // all three share one slot
       at.expose(tag, in(x)).wait();
       for (Rank peer = 0; peer < 4; ++peer) {
         auto const hold = at.hold(sizeof(float));
@@ -206,7 +206,7 @@ TEST_CASE("ranks read what others expose, and meet again when all have left", "[
 TEST_CASE("a rank that waits for what another exposes or leaves sleeps, and is woken", "[transport][local]") {
   auto const ended = on_ranks<LocalTransport>(2, 8, [](auto& at, auto& x) {
     for (unsigned round = 0; round < 20; ++round) {
-      auto const late = [&] {                                             // one rank comes when the other sleeps
+      auto const late = [&] {                                              // one rank comes when the other sleeps
         if (at.rank() != static_cast<Rank>(round % 2) && !await_sleep("rank " + std::to_string(round % 2)))
           throw Error{"the other rank does not sleep"};
       };

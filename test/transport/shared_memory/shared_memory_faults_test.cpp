@@ -38,13 +38,13 @@ std::string job() {
 
 /// What a child process leaves for its parent, in memory that they share.
 struct Report {
-  std::atomic<int> steps;                                                 // completed so far
-  std::atomic<std::int64_t> ended;                                        // when, on the steady clock
+  std::atomic<int> steps;                                                  // completed so far
+  std::atomic<std::int64_t> ended;                                         // when, on the steady clock
   Fault fault;
   Rank culprit;
   std::uint64_t sequence, step;
-  float sum;                                                              // x[0] in the end
-  std::array<char, 2'000> error;                                          // empty when it returned
+  float sum;                                                               // x[0] in the end
+  std::array<char, 2'000> error;                                           // empty when it returned
 
   std::string text() const { return error.data(); }
   Clock::duration since(Clock::time_point begin) const {
@@ -130,9 +130,9 @@ class Children {
   std::vector<pid_t> processes_;
 };
 
-Limits const quick{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 20s,
+Timeouts const quick{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 20s,
                    .join = 20s};
-Limits const restless{.warn_stuck = 200ms, .stuck = 500ms, .join = 20s};
+Timeouts const restless{.warn_stuck = 200ms, .stuck = 500ms, .join = 20s};
 
 /// Sums ones over and over; before a step, before_step(rank, step).
 template <class R, class Before>
@@ -152,8 +152,8 @@ void train(SharedMemoryTransport const& transport, int ranks, Rank rank, int ste
   }
 }
 
-SharedMemoryTransport transport_of(std::string name, Limits const& limits = quick) {
-  return {.name = std::move(name), .limits = limits, .arena = 100'003 * sizeof(float)};
+SharedMemoryTransport transport_of(std::string name, Timeouts const& timeouts = quick) {
+  return {.name = std::move(name), .timeouts = timeouts, .arena = 100'003 * sizeof(float)};
 }
 
 /// All ranks but one were told the same, from `least` to `most` after `begin`.
@@ -182,7 +182,8 @@ void idle() {
 
 /// A rank of 2 that has joined and waits for the other one: returns when it is in the file.
 void wait_until_joined(std::string const& name, Rank rank) {
-  spin_until([&] { return HostJobFile{name}.prefix().processes[static_cast<std::size_t>(rank)].process != 0; });
+  spin_until(
+      [&] { return shared_memory::SegmentFile{name}.prefix().processes[static_cast<std::size_t>(rank)].process != 0; });
 }
 
 Fault refused(SharedMemoryTransport const& transport, Group const& group, std::string& text) {
@@ -222,7 +223,7 @@ TEST_CASE("a rank that is killed between steps is named by all others within a s
       if (rank == 2 && step == 7) idle();
     });
   }};
-  for (Rank rank = 0; rank < ranks; ++rank) children.wait_for_step(rank, 7);   // who is done first may be done alone
+  for (Rank rank = 0; rank < ranks; ++rank) children.wait_for_step(rank, 7);  // who is done first may be done alone
   auto const killed = children.signal(2, SIGKILL);
   children.join();
   check_survivors(children, ranks, 2, Fault::peer_lost, killed, 0ms, 1s);
@@ -280,7 +281,7 @@ TEMPLATE_TEST_CASE("a rank whose thread does nothing while its process lives is 
   children.wait_for_step(2, 3);
   auto const asleep = Clock::now();
   for (Rank const rank : {0, 1, 3}) children.join(rank);
-  check_survivors(children, ranks, 2, Fault::peer_stalled, asleep, 400ms, 1'500ms);   // some time is before we look
+  check_survivors(children, ranks, 2, Fault::peer_stalled, asleep, 400ms, 1'500ms);  // some time is before we look
   CHECK_THAT(children[0].text(), Catch::Contains("its process lives, but it has moved nothing for 500 ms"));
 }
 
@@ -295,12 +296,12 @@ TEST_CASE("a rank that comes late is waited for", "[transport][shared_memory][fa
   children.start(0, body);
   children.join();
   for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].steps == 10);
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("ranks that never come are listed when the time is over", "[transport][shared_memory][fault]") {
   auto const name = job();
-  auto const join = SharedMemoryTransport{.name = name, .limits = {.join = 100ms}};
+  auto const join = SharedMemoryTransport{.name = name, .timeouts = {.join = 100ms}};
   auto const begin = Clock::now();
   try {
     join.connect(Group{4, {0, 2}});
@@ -312,7 +313,7 @@ TEST_CASE("ranks that never come are listed when the time is over", "[transport]
   }
   CHECK(Clock::now() - begin >= 100ms);
   CHECK(Clock::now() - begin <= 1'100ms);
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("a process that does not fit is refused, and those that wait go on waiting",
@@ -334,7 +335,7 @@ TEST_CASE("a process that does not fit is refused, and those that wait go on wai
   CHECK(refused(again, Group{2, {1}}, text) == Fault::world_mismatch);
   CHECK_THAT(text, Catch::Contains("incarnation 0, and this process has 1"));
   auto apart     = fits;
-  apart.failures = Failures::apart;
+  apart.failures = FailureScope::peer;
   CHECK(refused(apart, Group{2, {1}}, text) == Fault::world_mismatch);
   CHECK_THAT(text, Catch::Contains("failures apart: 0, and this process has 1"));
 
@@ -360,48 +361,49 @@ TEST_CASE("ranks with different models are told the first line that differs, on 
   CHECK(children[0].fault == Fault::model_mismatch);
   for (auto const& told : {text, children[0].text()})
     CHECK_THAT(told, Catch::Contains("rank 1 of job " + name + ": b f32[4] vs f32[3] of the ranks that came before"));
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("a rank that comes after two were refused for their models is refused with them, at once",
           "[transport][shared_memory][fault]") {
   auto const name   = job();
-  auto const limits = Limits{.handshake = 60s, .join = 60s};
+  auto const timeouts = Timeouts{.handshake = 60s, .join = 60s};
   auto const late   = GENERATE("a f32[2]", "a f32[3]", "a f32[4]");        // as the first, the second, or none of them
   auto children     = Children{2};
   children.start(0, [&](Rank, Report&) {
-    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[2]"}.connect(Group{3, {0}});
+    SharedMemoryTransport{.name = name, .timeouts = timeouts, .plan = "a f32[2]"}.connect(Group{3, {0}});
   });
   wait_until_joined(name, 0);
   children.start(1, [&](Rank, Report&) {
-    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[3]"}.connect(Group{3, {1}});
+    SharedMemoryTransport{.name = name, .timeouts = timeouts, .plan = "a f32[3]"}.connect(Group{3, {1}});
   });
   wait_until_joined(name, 1);
   auto const begin = Clock::now();
   auto text        = std::string{};
-  CHECK(refused({.name = name, .limits = limits, .plan = late}, Group{3, {2}}, text) == Fault::model_mismatch);
+  CHECK(refused({.name = name, .timeouts = timeouts, .plan = late}, Group{3, {2}}, text) == Fault::model_mismatch);
   CHECK(Clock::now() - begin < 1s);
   children.join();
   for (auto const& told : {text, children[0].text(), children[1].text()})
     CHECK_THAT(told, Catch::Contains("rank 1 of job " + name + ": a f32[3] vs f32[2] of the ranks that came before"));
   for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].since(begin) < 1s);
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("ranks with different models end without a rank that never comes", "[transport][shared_memory][fault]") {
   auto const name   = job();
-  auto const limits = Limits{.handshake = 100ms, .join = 60s};
+  auto const timeouts = Timeouts{.handshake = 100ms, .join = 60s};
   auto children     = Children{2};
   children.start(0, [&](Rank, Report&) {
-    SharedMemoryTransport{.name = name, .limits = limits, .plan = "a f32[2]"}.connect(Group{3, {0}});
+    SharedMemoryTransport{.name = name, .timeouts = timeouts, .plan = "a f32[2]"}.connect(Group{3, {0}});
   });
   wait_until_joined(name, 0);
   auto text = std::string{};
-  CHECK(refused({.name = name, .limits = limits, .plan = "a f32[3]"}, Group{3, {1}}, text) == Fault::model_mismatch);
+  CHECK(refused({.name = name, .timeouts = timeouts, .plan = "a f32[3]"}, Group{3, {1}}, text) ==
+        Fault::model_mismatch);
   children.join();
   CHECK(children[0].fault == Fault::model_mismatch);
   CHECK_THAT(children[0].text(), Catch::Contains("a f32[3] vs f32[2]"));
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("a process with another model that claims a taken rank does not disturb the job",
@@ -425,13 +427,14 @@ TEST_CASE("another version of the file, and a file that is none, are refused", "
   auto children   = Children{2};
   children.start(0, [&](Rank, Report&) { fits.connect(Group{2, {0}}); });
   wait_until_joined(name, 0);
-  auto const file = HostJobFile{name};
+  auto const file = shared_memory::SegmentFile{name};
   auto prefix     = file.prefix();
   prefix.version  = 7;
   file.write(prefix);
   auto text = std::string{};
   CHECK(refused(fits, Group{2, {1}}, text) == Fault::version_mismatch);
-  CHECK_THAT(text, Catch::Contains("wire version 7, and this process has " + std::to_string(host_wire_version)));
+  CHECK_THAT(text, Catch::Contains("wire version 7, and this process has " +
+                                   std::to_string(shared_memory::segment_wire_version)));
   prefix.magic = 7;
   file.write(prefix);
   CHECK_THROWS_AS(fits.connect(Group{2, {1}}), BadFile);
@@ -440,10 +443,11 @@ TEST_CASE("another version of the file, and a file that is none, are refused", "
 
 TEST_CASE("a job's file that others may read is refused with its mode as chmod takes it", "[transport][shared_memory]") {
   auto const name = job();
-  auto const path = HostJobFile::path_of(name);
-  { auto const made = HostJobFile{name}; }
+  auto const path = shared_memory::SegmentFile::path_of(name);
+  { auto const made = shared_memory::SegmentFile{name}; }
   REQUIRE(::chmod(path.c_str(), 0644) == 0);
-  CHECK_THROWS_WITH(HostJobFile{name}, Catch::Contains("belongs to user ") && Catch::Contains(" with mode 0644, and"));
+  CHECK_THROWS_WITH(shared_memory::SegmentFile{name},
+                    Catch::Contains("belongs to user ") && Catch::Contains(" with mode 0644, and"));
   CHECK(::unlink(path.c_str()) == 0);
 }
 
@@ -457,14 +461,14 @@ TEST_CASE("the file of a job whose processes were killed is replaced", "[transpo
     children.signal(0, SIGKILL);
     children.join();
   }
-  REQUIRE(::access(HostJobFile::path_of(name).c_str(), F_OK) == 0);
+  REQUIRE(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) == 0);
   auto const body = [&](Rank rank, Report& report) {
     train<DirectAllReduce>(transport_of(name), 2, rank, 3, report, [](int) {});
   };
   auto children = Children{2, body};
   children.join();
   for (Rank rank = 0; rank < 2; ++rank) CHECK(children[rank].steps == 3);
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);
 }
 
 TEST_CASE("what a process says is shown without control characters", "[transport][shared_memory][fault]") {
@@ -501,7 +505,9 @@ TEST_CASE("what a process says is shown without control characters", "[transport
 
 TEST_CASE("what jobs have left of which no process lives is removed by the next job, and nothing else",
           "[transport][shared_memory][fault]") {
-  auto const exists = [](std::string const& file) { return ::access(HostJobFile::path_of(file).c_str(), F_OK) == 0; };
+  auto const exists = [](std::string const& file) {
+    return ::access(shared_memory::SegmentFile::path_of(file).c_str(), F_OK) == 0;
+  };
   auto const dead = job(), living = job(), empty = job(), foreign = job(), locked = job();
   auto children   = Children{2};
   children.start(0, [&](Rank, Report&) { SharedMemoryTransport{.name = dead}.connect(Group{2, {0}}); });
@@ -510,8 +516,8 @@ TEST_CASE("what jobs have left of which no process lives is removed by the next 
   wait_until_joined(living, 0);
   children.signal(0, SIGKILL);
   children.join(0);
-  { auto const made = HostJobFile{empty}; }                                // ended before it wrote anything
-  auto const not_ours = HostJobFile{foreign}, busy = HostJobFile{locked};
+  { auto const made = shared_memory::SegmentFile{empty}; }                 // ended before it wrote anything
+  auto const not_ours = shared_memory::SegmentFile{foreign}, busy = shared_memory::SegmentFile{locked};
   not_ours.write({.magic = 7});
   REQUIRE(busy.try_lock());
   for (auto const& name : {dead, living, empty, foreign, locked}) REQUIRE(exists(name));
@@ -547,6 +553,6 @@ TEST_CASE("a rank that died while others wait for more can be replaced", "[trans
 }
 
 TEST_CASE("who is missing is told in one line", "[transport][shared_memory][unit]") {
-  CHECK(HostJoin::waiting_text({3}, 4) == "waiting for 1 of 4: rank 3");
-  CHECK(HostJoin::waiting_text({1, 2}, 4) == "waiting for 2 of 4: rank 1, 2");
+  CHECK(shared_memory::Rendezvous::waiting_text({3}, 4) == "waiting for 1 of 4: rank 3");
+  CHECK(shared_memory::Rendezvous::waiting_text({1, 2}, 4) == "waiting for 2 of 4: rank 1, 2");
 }

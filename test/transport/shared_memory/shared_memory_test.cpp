@@ -30,10 +30,10 @@ namespace {
 
 using Algorithms = std::tuple<RingAllReduce, ReduceToOne, DirectAllReduce>;
 
-static_assert(Transport<SharedMemoryTransport> && SharedMemoryEndpoint<HostEndpoint>);
+static_assert(Transport<SharedMemoryTransport> && DirectAccessEndpoint<SharedMemoryEndpoint>);
 static_assert(SharedMemoryTransport::reaches(Memory::host) && !SharedMemoryTransport::reaches(Memory::cuda));
 
-constexpr std::size_t most = 786'433;                                     // floats; a prime, 3 MiB and one
+constexpr std::size_t most = 786'433;                                      // floats; a prime, 3 MiB and one
 
 ConstBytes out(Span<float const> x) { return std::as_bytes(x); }
 Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
@@ -41,13 +41,13 @@ Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
 SharedMemoryTransport with_arena(std::size_t floats) { return {.arena = floats * sizeof(float)}; }
 
 /// n floats of this rank's shared memory.
-Span<float> shared(HostEndpoint const& at, std::size_t n) {
+Span<float> shared(SharedMemoryEndpoint const& at, std::size_t n) {
   return Span<float>{reinterpret_cast<float*>(at.memory().data()), at.memory().size() / sizeof(float)}.first(n);
 }
 
 /// All-reduces x in the rank's shared memory.
 template <class R>
-void all_reduce_shared(HostEndpoint& at, Span<float> x) {
+void all_reduce_shared(SharedMemoryEndpoint& at, Span<float> x) {
   auto const y = shared(at, x.size());
   std::ranges::copy(x, y.begin());
   R{}.all_reduce(at, y, Op::sum);
@@ -72,7 +72,7 @@ std::vector<std::vector<float>> in_processes(int ranks, std::size_t n, Body body
         std::ranges::copy(x, all + static_cast<std::size_t>(rank) * n);
         ::_exit(0);
       } catch (std::exception const& error) {
-        detail::tell(error.what());
+        log_line(error.what());
         ::_exit(1);
       }
     }
@@ -133,20 +133,20 @@ TEMPLATE_LIST_TEST_CASE("all_reduce between processes has the bits that it has b
     else TestType{}.all_reduce(at[0], x, Op::sum);
   });
   for (auto const& x : ended) CHECK(same_bits(x, local[0].x));
-  CHECK(::access(HostJobFile::path_of(name).c_str(), F_OK) != 0);         // nothing is left behind
+  CHECK(::access(shared_memory::SegmentFile::path_of(name).c_str(), F_OK) != 0);  // nothing is left behind
 }
 
 TEST_CASE("every pair of ranks exchanges what was sent, whatever its size and wherever it lies",
           "[transport][shared_memory][contract]") {
   auto const ranks    = GENERATE(1, 2, 3, 7);
-  auto const n        = GENERATE(as<std::size_t>{}, 0, 1, 2'047, 2'048, 2'049, 18'433, most);   // a slot has 8 KiB
+  auto const n        = GENERATE(as<std::size_t>{}, 0, 1, 2'047, 2'048, 2'049, 18'433, most);  // a slot has 8 KiB
   auto const in_arena = GENERATE(false, true);
-  if (n == most && ranks == 7) return;                                    // a gigabyte in the sanitizer's shadow
+  if (n == most && ranks == 7) return;                                     // a gigabyte in the sanitizer's shadow
   auto const ended = on_ranks(ranks, n, [&](auto& at, auto& x) {
     auto const mine = in_arena ? shared(at, n) : x;
     if (in_arena) std::ranges::copy(x, mine.begin());
-    auto pendings = std::vector<HostEndpoint::pending>{};
-    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(mine)));   // itself, too
+    auto pendings = std::vector<SharedMemoryEndpoint::pending>{};
+    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(mine)));  // itself, too
     for (Rank peer = 0; peer < at.size(); ++peer) {
       auto got = std::vector<float>(n);
       at.recv(peer, Tag{1}, in(got)).wait();
@@ -159,7 +159,7 @@ TEST_CASE("every pair of ranks exchanges what was sent, whatever its size and wh
 
 TEST_CASE("messages with different tags complete in any order, those with one tag in the order sent, over shared memory",
           "[transport][shared_memory][contract]") {
-  auto const n     = GENERATE(as<std::size_t>{}, 2, 300'000);             // in the slots; more than the stage holds
+  auto const n     = GENERATE(as<std::size_t>{}, 2, 300'000);              // in the slots; more than the stage holds
   auto const ended = on_ranks<SharedMemoryTransport>(2, 4 * n, [&](auto& at, auto& x) {
     auto const part = [&](std::size_t i) { return x.subspan(i * n, n); };
     if (at.rank() == 0) {
@@ -182,7 +182,7 @@ TEST_CASE("both ends of a lane are reused for thousands of messages of many size
   auto const all   = values_of(0, 40'000);
   auto const ended = on_ranks(2, 40'000, [&](auto& at, auto& x) {
     auto const size = [](std::size_t i) { return i % 97 == 0 ? std::size_t{20'000} : i % 13; };
-    auto sent       = std::vector<HostEndpoint::pending>{};
+    auto sent       = std::vector<SharedMemoryEndpoint::pending>{};
     for (std::size_t i = 0; i < 10'000; ++i) {
       auto const tag = Tag{static_cast<unsigned>(i % 3)};
       if (at.rank() == 0) {
@@ -202,14 +202,14 @@ TEST_CASE("a small message is sent at once, a large one and one in shared memory
           "[transport][shared_memory]") {
   auto at = with_arena(100'000).connect(Group::all_local(2));
   auto x  = std::vector<float>(100'000, 1.0F), y = x;
-  CHECK(HostEndpoint::pending{}.done());
+  CHECK(SharedMemoryEndpoint::pending{}.done());
   CHECK(at[0].send(1, Tag{1}, out(Span<float>{x}.first(3))).done());
   auto large = at[0].send(1, Tag{2}, out(x)), there = at[0].send(1, Tag{3}, out(shared(at[0], 100'000)));
   CHECK_FALSE(large.done());
   CHECK_FALSE(there.done());
   auto received = at[1].recv(0, Tag{2}, in(y));
-  auto moved    = std::move(at[1]);                                       // operations stay in flight
-  for (int i = 0; i < 100; ++i) {                                         // more than it has segments
+  auto moved    = std::move(at[1]);                                        // operations stay in flight
+  for (int i = 0; i < 100; ++i) {                                          // more than it has segments
     large.done();
     received.done();
   }
@@ -223,7 +223,7 @@ TEST_CASE("a small message is sent at once, a large one and one in shared memory
 TEST_CASE("a full lane makes its sender wait until there is room", "[transport][shared_memory]") {
   auto const ended = on_ranks(2, 64, [](auto& at, auto& x) {
     for (unsigned i = 0; i < 64; ++i)
-      if (at.rank() == 0) at.send(1, Tag{i}, out(x.subspan(i, 1))).wait();             // the last waits for rank 1
+      if (at.rank() == 0) at.send(1, Tag{i}, out(x.subspan(i, 1))).wait();  // the last waits for rank 1
     if (at.rank() == 1)
       for (unsigned i = 63; i-- > 0;) at.recv(0, Tag{i}, in(x.subspan(i, 1))).wait();
     if (at.rank() == 1) at.recv(0, Tag{63}, in(x.subspan(63, 1))).wait();
@@ -239,7 +239,7 @@ TEST_CASE("a message waits until its operation is announced here, too", "[transp
   auto const x     = std::array{1.0F, 2.0F};
   auto first       = std::array{0.0F}, second = first;
   for (auto const& operation : {one, two}) announce(at[0], operation);
-  at[0].send(1, Tag{2}, out(Span<float const>{x}.subspan(1)));            // early, and before the other
+  at[0].send(1, Tag{2}, out(Span<float const>{x}.subspan(1)));             // early, and before the other
   at[0].send(1, Tag{1}, out(Span<float const>{x}.first(1)));
   announce(at[1], one);
   at[1].recv(0, Tag{1}, in(first)).wait();
@@ -264,7 +264,7 @@ TEST_CASE("ranks that differ in an operation are told both, before any data is t
     at.send((at.rank() + 1) % 3, tag, out(x));
     try {
       at.recv((at.rank() + 2) % 3, tag, in(got)).wait();
-      at.recv((at.rank() + 2) % 3, tag, in(got)).wait();                  // where ranks 2 and 0 agree
+      at.recv((at.rank() + 2) % 3, tag, in(got)).wait();                   // where ranks 2 and 0 agree
     } catch (Disagreement const& error) {
       if (error.fault() != Fault::collective_mismatch) throw Error{"another fault"};
       std::ranges::copy(got, x.begin());
@@ -305,7 +305,7 @@ TEST_CASE("ranks read what others expose, and meet again when all have left, ove
     auto const mine = shared(at, 8);
     for (unsigned round = 0; round < 200; ++round) {
       std::ranges::fill(mine, static_cast<float>(round + static_cast<unsigned>(at.rank())));
-      auto const tag = Tag{round % 3 * 64};                               // all three share one slot
+      auto const tag = Tag{round % 3 * 64};                                // all three share one slot
       at.expose(tag, in(mine)).wait();
       for (Rank peer = 0; peer < 4; ++peer) {
         auto const hold = at.hold(sizeof(float));
@@ -352,7 +352,7 @@ TEST_CASE("a rank that has left is missed by those who wait for it, and by nobod
   auto x  = std::array{1.0F}, y = std::array{0.0F};
   at[2].send(0, Tag{1}, out(x));
   { auto const left = std::move(at[2]); }
-  at[0].recv(2, Tag{1}, in(y)).wait();                                    // it was sent before
+  at[0].recv(2, Tag{1}, in(y)).wait();                                     // it was sent before
   CHECK(y == x);
   at[0].send(1, Tag{1}, out(x));
   at[1].recv(0, Tag{1}, in(y)).wait();
@@ -368,7 +368,7 @@ TEST_CASE("a rank that has left is missed by those who wait for it, and by nobod
 
 TEST_CASE("names, rings and groups that cannot be used are refused", "[transport][shared_memory][unit]") {
   auto const one = Group{2, {0}};
-  CHECK_THROWS_AS(SharedMemoryTransport{}.connect(one), BadArgument);     // nobody could find it
+  CHECK_THROWS_AS(SharedMemoryTransport{}.connect(one), BadArgument);      // nobody could find it
   CHECK_THROWS_AS(SharedMemoryTransport{.name = "a/b"}.connect(one), BadArgument);
   CHECK_THROWS_AS(SharedMemoryTransport{.ring = 1'000}.connect(Group::all_local(1)), BadArgument);
   CHECK_THROWS_AS(SharedMemoryTransport{}.connect(Group::all_local(257)), BadArgument);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A virtual rank that serves many, and Failures::apart: who is lost is lost for those who talk to it.
+// A virtual rank that serves many, and FailureScope::peer: who is lost is lost for those who talk to it.
 #include <chorale/transport/simulated.hpp>
 
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 namespace {
 
 SimulatedTransport apart(SimulatedFaults faults = {}) {
-  return {.faults = std::move(faults), .failures = Failures::apart};
+  return {.faults = std::move(faults), .failures = FailureScope::peer};
 }
 
 ConstBytes out(int const& x) { return std::as_bytes(Span<int const>{&x, 1}); }
@@ -66,7 +66,7 @@ TEST_CASE("who waits for anything goes on with the first message, or when its ti
 }
 
 TEST_CASE("a message that has left wakes who waits for anything, and sends it", "[transport][simulated]") {
-  auto const model = CostModel{.far = {.latency = 1s, .bytes_per_second = 1e6}};
+  auto const model = NetworkModel{.far = {.latency = 1s, .bytes_per_second = 1e6}};
   simulate(2, [](SimulatedEndpoint& at) {
     auto bytes = std::vector<std::byte>(1'000);
     for (int i = 1; i <= 2; ++i) {                                         // before its first rest, and after
@@ -105,7 +105,7 @@ TEST_CASE("a rank that is killed apart is lost for those who talk to it, and the
     for (int i = 0; i < 200; ++i)
       for (Rank peer = 0; peer < 3; ++peer)
         if (peer != at.rank()) greet(at, peer);
-  }, apart({.planned = {{SimulatedFault::kill, 3, 4}}}));
+  }, apart({.scheduled = {{SimulatedFault::kill, 3, 4}}}));
   for (std::size_t rank : {0U, 1U, 2U}) CHECK(run.ranks[rank].message == "");
   CHECK(run.ranks[3].was_killed);
 }
@@ -115,14 +115,14 @@ TEST_CASE("a cut, a corrupt message and one that never arrives part two ranks, a
   auto const [what, mine, theirs] = GENERATE(std::tuple{SimulatedFault::cut, Fault::peer_lost, Fault::evicted},
                                              std::tuple{SimulatedFault::corrupt, Fault::evicted, Fault::frame_corrupt},
                                              std::tuple{SimulatedFault::drop, Fault::peer_lost, Fault::evicted});
-  auto faults    = SimulatedFaults{.planned = {{what, 0, 0}}, .tries = 1};
+  auto faults    = SimulatedFaults{.scheduled = {{what, 0, 0}}, .tries = 1};
   auto const run = simulate(3, [mine = mine, theirs = theirs](SimulatedEndpoint& at) {
     if (at.rank() < 2) expect(loss_of(at, 1 - at.rank()) == (at.rank() == 0 ? mine : theirs), "another fault");
     if (at.rank() < 2) greet(at, 2);
     for (Rank peer = 0; at.rank() == 2 && peer < 2; ++peer) greet(at, peer);
   }, apart(faults));
   run.check();
-  CHECK(run.happened.size() == 1);
+  CHECK(run.injected.size() == 1);
 }
 
 TEST_CASE("what had arrived before a rank failed is received; its own operations all throw", "[transport][simulated]") {
@@ -151,7 +151,7 @@ TEST_CASE("the end of a rank is heard of on the other side of a partition when t
           "[transport][simulated]") {
   auto healed = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    auto faults    = SimulatedFaults{.seed = seed, .planned = {{SimulatedFault::partition, 0, 0}}};
+    auto faults    = SimulatedFaults{.seed = seed, .scheduled = {{SimulatedFault::partition, 0, 0}}};
     auto const run = simulate(2, [](SimulatedEndpoint& at) {
       auto x = 0;
       if (at.rank() == 1) return at.recv(0, Tag{2}, in(x)).wait();

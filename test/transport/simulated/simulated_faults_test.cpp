@@ -43,7 +43,7 @@ Outcome all_reduces(int ranks, std::size_t n, SimulatedTransport const& transpor
 }
 
 SimulatedTransport with(SimulatedFault what, Rank rank, std::uint64_t message, SimulatedFaults faults = {}) {
-  faults.planned = {{what, rank, message}};
+  faults.scheduled = {{what, rank, message}};
   return {.faults = std::move(faults)};
 }
 
@@ -54,7 +54,7 @@ bool all_right(Outcome const& outcome, std::vector<float> const& expected) {
 
 /// Whether `me` may say that it lost `lost`, after what has happened.
 bool is_culprit(Rank me, Rank lost, SimulatedRun const& run, SimulatedFaults const& faults) {
-  return std::any_of(run.happened.begin(), run.happened.end(), [&](SimulatedEvent const& event) {
+  return std::any_of(run.injected.begin(), run.injected.end(), [&](SimulatedEvent const& event) {
     switch (event.what) {
       case SimulatedFault::kill:
       case SimulatedFault::restart:
@@ -73,7 +73,7 @@ bool is_culprit(Rank me, Rank lost, SimulatedRun const& run, SimulatedFaults con
 /// What is wrong with an outcome; empty when nothing is.
 std::string flaw_of(Outcome const& outcome, std::vector<float> const& expected, SimulatedTransport const& transport) {
   auto const deadline = VirtualTime{transport.timeout} +
-                        transport.faults.pause * static_cast<std::int64_t>(outcome.run.happened.size());
+                        transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
   for (std::size_t rank = 0; rank < outcome.x.size(); ++rank) {
     auto const& end = outcome.run.ranks[rank];
     auto const who  = "rank " + std::to_string(rank);
@@ -107,7 +107,7 @@ void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tal
   if (!expected.contains(ranks)) expected[ranks] = reference<R>(ranks, n, Op::sum);
   auto const outcome = all_reduces<R>(ranks, n, transport);
   auto const flaw    = flaw_of(outcome, expected[ranks], transport);
-  for (auto const& event : outcome.run.happened) ++tally.faults[event.what];
+  for (auto const& event : outcome.run.injected) ++tally.faults[event.what];
   auto const right = all_right(outcome, expected[ranks]);
   tally.right += right ? 1 : 0;
   tally.lost += right ? 0 : 1;
@@ -182,7 +182,7 @@ TEST_CASE("what is dropped, late, twice or overtaken does not change a bit", "[t
     auto const outcome = all_reduces<RingAllReduce>(4, 37, with(what, 1, message));
     INFO(name(what) << " of message " << message);
     CHECK(all_right(outcome, expected));
-    CHECK(outcome.run.happened == std::vector{SimulatedEvent{what, 1, message, 2}});
+    CHECK(outcome.run.injected == std::vector{SimulatedEvent{what, 1, message, 2}});
     if (what == SimulatedFault::drop) CHECK(outcome.run.time >= VirtualTime{10ms});
   }
 }
@@ -259,7 +259,7 @@ TEST_CASE("a seed replays exactly", "[transport][simulated]") {
     auto const once = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
     auto const again = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
     CHECK(once.run.trace == again.run.trace);
-    CHECK(once.run.happened == again.run.happened);
+    CHECK(once.run.injected == again.run.injected);
     for (std::size_t rank = 0; rank < 5; ++rank) {
       CHECK(once.run.ranks[rank].message == again.run.ranks[rank].message);
       CHECK(once.run.ranks[rank].at == again.run.ranks[rank].at);
@@ -287,6 +287,6 @@ TEST_CASE("chances of faults must make sense", "[transport][simulated]") {
     return SimulatedTransport{.faults = faults}.connect(Group::all_local(2));
   };
   CHECK_THROWS_WITH(with_faults(SimulatedFaults::all(1, 0.2F)), Catch::Contains("add up to 2.0"));
-  CHECK_THROWS_AS(with_faults({.chances = {-0.1F}}), BadArgument);
+  CHECK_THROWS_AS(with_faults({.rates = {-0.1F}}), BadArgument);
   CHECK_THROWS_AS(with_faults({.tries = 0}), BadArgument);
 }

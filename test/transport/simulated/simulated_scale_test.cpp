@@ -61,7 +61,7 @@ void check_bits(char const* what, int ranks) {
 void check_hierarchical(int ranks) {
   auto const P        = static_cast<float>(ranks);
   auto const measured = on_many("hierarchical", ranks, 96, [](auto& at, auto x) {
-    auto layers = SimulatedLayers{at, 8};
+    auto layers = TwoLevelEndpoint{at, 8};
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((at.rank() + static_cast<int>(i)) % 16);
     HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
   });

@@ -26,7 +26,7 @@ struct Job {
 
   std::size_t n() const { return each * static_cast<std::size_t>(servers); }
   Flat flat() const { return Flat(plan::header + n() + plan::trailer); }
-  ParameterShards shards() const {
+  parameter_server::ShardLayout shards() const {
     auto runs = std::vector<std::vector<Range>>{};
     for (std::size_t s = 0; s < static_cast<std::size_t>(servers); ++s)
       runs.push_back({{plan::header + s * each, plan::header + (s + 1) * each}});
@@ -44,7 +44,7 @@ inline bool same_bits(Span<float const> a, Span<float const> b) {
 /// What came of it.
 struct Outcome {
   SimulatedRun run;
-  std::vector<std::optional<ParameterLedger>> ledgers;                     // [server]; none: it failed
+  std::vector<std::optional<parameter_server::ServerStatistics>> ledgers;  // [server]; none: it failed
   Flat values;                                                             // of all servers
   std::vector<Flat> pulled;                                                // [worker], last
 };
@@ -52,20 +52,20 @@ struct Outcome {
 /// step(at, client, values) on the workers, so often.
 template <class C, class O, class Step>
 Outcome serve_job(Job const& job, C when, O const& rule, Flat const& initial, SimulatedTransport transport, Step step) {
-  transport.failures = Failures::apart;
+  transport.failures = FailureScope::peer;
   auto const shards  = job.shards();
-  auto outcome       = Outcome{.ledgers = std::vector<std::optional<ParameterLedger>>(
+  auto outcome       = Outcome{.ledgers = std::vector<std::optional<parameter_server::ServerStatistics>>(
                                    static_cast<std::size_t>(job.servers)),
                                .values = initial,
                                .pulled = std::vector<Flat>(static_cast<std::size_t>(job.workers), initial)};
   outcome.run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
     if (at.rank() < job.workers) {
-      auto client = ParameterClient{at, shards};
+      auto client = parameter_server::Client{at, shards};
       for (int i = 0; i < job.steps; ++i) step(at, client, outcome.pulled[static_cast<std::size_t>(at.rank())], i);
       return client.leave();
     }
     auto const server = static_cast<std::size_t>(at.rank() - job.workers);
-    auto service      = ParameterService{at, when, rule, shards, initial};
+    auto service      = parameter_server::Server{at, when, rule, shards, initial};
     service.serve();
     outcome.ledgers[server] = service.ledger();
     std::ranges::copy(service.shard().values(), body_of(outcome.values).begin() +

@@ -35,7 +35,7 @@ int round_of(float value, int workers) {
 
 /// Whether `me` may say that it lost `lost`, after what has happened.
 bool is_culprit(Rank me, Rank lost, SimulatedRun const& run, SimulatedFaults const& faults) {
-  return std::ranges::any_of(run.happened, [&](SimulatedEvent const& event) {
+  return std::ranges::any_of(run.injected, [&](SimulatedEvent const& event) {
     switch (event.what) {
       case SimulatedFault::kill:
       case SimulatedFault::restart:
@@ -65,7 +65,7 @@ template <class C>
 std::string flaw_of(Job const& job, C, Outcome const& outcome, Dropped const& dropped,
                     SimulatedTransport const& transport) {
   auto const late = VirtualTime{transport.timeout} +
-                    transport.faults.pause * static_cast<std::int64_t>(outcome.run.happened.size());
+                    transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
   for (Rank rank = 0; rank < job.workers + job.servers; ++rank) {
     auto const& end = outcome.run.ranks[static_cast<std::size_t>(rank)];
     auto const who  = "rank " + std::to_string(rank);
@@ -142,7 +142,7 @@ void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tal
         wrong = "rank " + std::to_string(at.rank()) + " pulled values without its own push";
   });
   auto const flaw = wrong.empty() ? flaw_of(job, C{}, outcome, dropped, transport) : wrong;
-  for (auto const& event : outcome.run.happened) ++tally.faults[event.what];
+  for (auto const& event : outcome.run.injected) ++tally.faults[event.what];
   auto const all_served = std::ranges::all_of(outcome.ledgers, [](auto const& ledger) { return ledger.has_value(); });
   auto const errors     = std::ranges::count_if(outcome.run.ranks, [](auto const& end) { return end.lost >= 0; });
   ++(errors == 0 ? tally.whole : all_served && errors < job.workers ? tally.missed : tally.failed);

@@ -115,7 +115,7 @@ TEST_CASE("a worker that is killed is only missed, and a server that is killed i
   gradient[plan::rows_at] = 1;
   auto const with_kill_of = [&](Rank rank) {
     return serve_job(job, Synchronous{}, optim::SGD{}, job.flat(),
-                     {.faults = {.planned = {{SimulatedFault::kill, rank, 5}}}},
+                     {.faults = {.scheduled = {{SimulatedFault::kill, rank, 5}}}},
                      [&](auto&, auto& client, Flat& values, int) {
                        client.push_and_pull({gradient, {}, {}}, {values, {}}, 0);
                      });

@@ -20,8 +20,8 @@ namespace {
 
 using Algorithms = std::tuple<RingAllReduce, HalvingDoublingAllReduce, RecursiveDoublingAllReduce, TreeAllReduce,
                               DoubleTreeAllReduce, PairwiseAllReduce, ReduceToOne>;
-static_assert(ReduceAlgorithm<RingAllReduce, SimulatedTransport> && LayeredEndpoint<SimulatedLayers>);
-static_assert(ResumableReduce<HierarchicalAllReduce<>, SimulatedLayers>);
+static_assert(ReduceAlgorithm<RingAllReduce, SimulatedTransport> && LayeredEndpoint<TwoLevelEndpoint>);
+static_assert(ResumableReduce<HierarchicalAllReduce<>, TwoLevelEndpoint>);
 
 struct Simulated {
   std::vector<std::vector<float>> x;                                       // [rank]
@@ -93,7 +93,7 @@ TEST_CASE("hierarchical over virtual hosts has the bits of its documented order"
     for (int hosts = 1; hosts * per_host <= 64; hosts += hosts < 4 ? 1 : 5) {
       auto const ranks     = hosts * per_host;
       auto const simulated = on_virtual_ranks(ranks, n, [&](auto& at, auto x) {
-        auto layers = SimulatedLayers{at, per_host};
+        auto layers = TwoLevelEndpoint{at, per_host};
         HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
       }, {.model = {.ranks_per_host = per_host}});
       simulated.run.check();
@@ -104,7 +104,7 @@ TEST_CASE("hierarchical over virtual hosts has the bits of its documented order"
       INFO(hosts << " hosts of " << per_host);
       for (auto const& x : simulated.x) CHECK(same_bits(x, expected));
     }
-  CHECK_THROWS_WITH(simulate(3, [](SimulatedEndpoint& at) { SimulatedLayers(at, 2); }).check(),
+  CHECK_THROWS_WITH(simulate(3, [](SimulatedEndpoint& at) { TwoLevelEndpoint(at, 2); }).check(),
                     Catch::Contains("3 ranks do not fill hosts of 2 ranks"));
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("on a clean network an all-reduce takes what the cost model's formulas
 }
 
 TEST_CASE("a message takes what its path takes, and shared lines are shared", "[transport][simulated]") {
-  auto const far  = SimulatedLine{.latency = 10us, .bytes_per_second = 1e9};
+  auto const far  = NetworkLine{.latency = 10us, .bytes_per_second = 1e9};
   auto transport  = SimulatedTransport{.model = {.overhead = 0ns, .fold_bytes_per_second = 1e30,
                                                  .near = {.latency = 1us, .bytes_per_second = 4e9}, .far = far,
                                                  .ranks_per_host = 2, .hosts_per_rack = 2, .oversubscription = 4}};
@@ -179,7 +179,7 @@ TEST_CASE("a message takes what its path takes, and shared lines are shared", "[
 }
 
 TEST_CASE("slow ranks and noise make it later, by what the seed says", "[transport][simulated]") {
-  auto const time = [](CostModel const& model) {
+  auto const time = [](NetworkModel const& model) {
     return all_reduced<RingAllReduce>(16, 1'600, {.model = model}).run;
   };
   auto const plain = time({}), slow = time({.slow = 0.3, .slowness = 5}), noisy = time({.noise = 0.2});

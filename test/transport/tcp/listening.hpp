@@ -12,10 +12,10 @@
 namespace chorale::test {
 
 /// A LocalEndpoint that notes what it was told.
-class ListeningEndpoint : public WrappedEndpoint<LocalEndpoint> {
+class ListeningEndpoint : public ForwardingEndpoint<LocalEndpoint> {
  public:
   ListeningEndpoint(LocalEndpoint at, std::shared_ptr<std::vector<std::string>> heard)
-      : WrappedEndpoint{std::move(at)}, heard_{std::move(heard)} {}
+      : ForwardingEndpoint{std::move(at)}, heard_{std::move(heard)} {}
 
   void announce(Operation const& operation) { heard_->push_back("announce " + operation.text()); }
   void begin_step(std::uint64_t step) { heard_->push_back("step " + std::to_string(step)); }

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto short_limits =
-    Limits{.heartbeat = 100ms, .warn_silent = 500ms, .dead = 1'500ms, .warn_stuck = 500ms, .stuck = 60s, .join = 20s};
+    Timeouts{.heartbeat = 100ms, .warn_silent = 500ms, .dead = 1'500ms, .warn_stuck = 500ms, .stuck = 60s, .join = 20s};
 
 /// What a rank knows when it is over: when, as what kind of error, and the first cause.
 struct Report {
@@ -69,9 +69,9 @@ void train(TcpTransport const& transport, int ranks, Rank rank, Voice voice, Ste
 auto const go_on = [](TcpEndpoint&, std::uint64_t) { return true; };
 
 /// Few ranks have all links, more a ring: then most have none with the one that is lost.
-TcpTransport of_ranks(int ranks, Limits limits = {}) {
-  return {.addresses = free_loopback_addresses(ranks), .limits = limits,
-          .links = ranks > 4 ? Links::ring() : Links::all_pairs()};
+TcpTransport of_ranks(int ranks, Timeouts timeouts = {}) {
+  return {.addresses = free_loopback_addresses(ranks), .timeouts = timeouts,
+          .topology = ranks > 4 ? Topology::ring() : Topology::all_pairs()};
 }
 
 /// All but `culprit` tell the same cause, which names it, between `least` and `most` seconds after `since`.
@@ -124,7 +124,7 @@ TEST_CASE("a rank that is killed between steps is named by all others within a s
   check_survivors(processes, 3, 0, Fault::peer_lost, since, 0, 1);
 }
 
-TEST_CASE("a rank that is stopped is declared dead after Limits::dead, and told so when it comes back",
+TEST_CASE("a rank that is stopped is declared dead after Timeouts::dead, and told so when it comes back",
           "[transport][tcp][fault]") {
   auto const ranks     = GENERATE(3, 6);
   auto const transport = of_ranks(ranks, short_limits);
@@ -141,14 +141,14 @@ TEST_CASE("a rank that is stopped is declared dead after Limits::dead, and told 
   CHECK(processes.exit(1) == 138);
 }
 
-TEST_CASE("a rank that is stopped for less than Limits::dead costs nothing but the time", "[transport][tcp][fault]") {
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(2), .limits = short_limits};
+TEST_CASE("a rank that is stopped for less than Timeouts::dead costs nothing but the time", "[transport][tcp][fault]") {
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(2), .timeouts = short_limits};
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
     auto resumed = false;
     auto until   = seconds_now() + 3600;
     train(transport, 2, rank, voice, [&](TcpEndpoint& at, std::uint64_t step) {
       if (step == 3) until = seconds_now() + 1.5;
-      auto over = std::array{seconds_now() > until ? 1.0F : 0.0F};        // of rank 0
+      auto over = std::array{seconds_now() > until ? 1.0F : 0.0F};         // of rank 0
       RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
       resumed = over[0] == 1.0F;
       return !resumed;
@@ -166,9 +166,9 @@ TEST_CASE("a rank that is stopped for less than Limits::dead costs nothing but t
 }
 
 TEST_CASE("a rank that lives but does not work is named, and not one that waits for it", "[transport][tcp][fault]") {
-  auto limits  = short_limits;
-  limits.stuck = 1'500ms;
-  auto const transport = TcpTransport{.addresses = free_loopback_addresses(4), .limits = limits};
+  auto timeouts  = short_limits;
+  timeouts.stuck = 1'500ms;
+  auto const transport = TcpTransport{.addresses = free_loopback_addresses(4), .timeouts = timeouts};
   auto processes       = Processes{4, [&](Rank rank, Voice voice) {
     auto told    = transport;
     told.log     = [voice](std::string const& line) { voice.say(line); };

@@ -35,7 +35,7 @@ Secret secret(std::string_view text = "sixteen bytes, at least") {
 }
 
 TcpTransport transport(std::chrono::nanoseconds join = 20s) {
-  return {.limits = {.join = join}, .secret = secret(), .log = [](std::string const&) {}};
+  return {.timeouts = {.join = join}, .secret = secret(), .log = [](std::string const&) {}};
 }
 
 /// A group of `ranks`, of which a process has `each`.
@@ -64,8 +64,8 @@ std::string free_ports(int n) {
       at.sin_family      = AF_INET;
       at.sin_port        = htons(static_cast<std::uint16_t>(port + i));
       at.sin_addr.s_addr = htonl(INADDR_ANY);
-      auto const tried   = Descriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-      all_free           = ::bind(tried.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0;
+      auto const tried   = FileDescriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+      all_free           = ::bind(tried.number(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0;
     }
     if (all_free) return "127.0.0.1:" + std::to_string(port);
   }
@@ -77,7 +77,7 @@ boost::asio::ip::address ip(char const* text) { return boost::asio::ip::make_add
 
 TEST_CASE("hosts are what the first of a meeting sees, its own what the others see", "[transport][meeting]") {
   using Hosts = std::vector<std::string>;
-  using detail::hosts_of;
+  using tcp::hosts_of;
   CHECK(hosts_of({{ip("10.0.0.8"), ip("10.0.0.7")}}) == Hosts{"10.0.0.7", "10.0.0.8"});
   // Two on the first one's host, which /etc/hosts there calls 127.0.1.1: the others must not hear of that.
   CHECK(hosts_of({{ip("127.0.0.1"), ip("127.0.1.1")}, {ip("10.0.0.8"), ip("10.0.0.7")},
@@ -115,7 +115,7 @@ TEST_CASE("ranks that know where the first one is meet there and reduce", "[tran
 
 TEST_CASE("a meeting without all names who is missing, on both sides", "[transport][meeting][processes]") {
   auto const at = free_ports(4);
-  auto all      = Processes{2, [&](int me, Voice voice) {                   // members 0 and 2 of 4
+  auto all      = Processes{2, [&](int me, Voice voice) {                  // members 0 and 2 of 4
     voice.say(wrong(transport(me == 0 ? 1s : 10s), group(at, 4, 2 * me)));
   }, 60};
   auto const first = all.line(0), third = all.line(1);
@@ -139,7 +139,7 @@ TEST_CASE("who has another secret, job or number of ranks does not meet", "[tran
     auto who = group(at, 2, me > 0 ? 1 : 0);
     if (me == 1) how.secret = secret("another one, as long");
     if (me == 2) who = Group{2, {1}, {.meets_at = at, .job = "another"}};
-    if (me == 3) who = group("127.0.0.1:" + std::to_string(TcpAddress::parse(at).port - 1), 3, 1);    // meets there, too
+    if (me == 3) who = group("127.0.0.1:" + std::to_string(TcpAddress::parse(at).port - 1), 3, 1);  // meets there, too
     voice.say(wrong(how, who));
   }, 60};
   CHECK_THAT(all.line(0), Catch::Contains("1 of 2 members did not come: 1"));
@@ -167,16 +167,16 @@ TEST_CASE("strangers at a meeting change nothing", "[transport][meeting][process
   };
   auto all = Processes{3, [&](int me, Voice voice) {
     if (me == 2) {                                                         // 100 strangers: more than may wait
-      auto sockets = std::vector<Descriptor>{};
+      auto sockets = std::vector<FileDescriptor>{};
       for (int i = 0; i < 100; ++i) {
         auto to            = sockaddr_in{};
         to.sin_family      = AF_INET;
         to.sin_port        = htons(meet.port);
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         auto& one = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        while (::connect(one.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)    // until rank 0 listens
+        while (::connect(one.number(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)  // until rank 0 listens
           std::this_thread::sleep_for(1ms);
-        if (i % 2 == 0) [[maybe_unused]] auto const n = ::send(one.get(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL);
+        if (i % 2 == 0) [[maybe_unused]] auto const n = ::send(one.number(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL);
       }
       voice.say("called");
       tell("called");

@@ -25,23 +25,23 @@
 namespace chorale::test {
 
 /// A socket that is connected to a port of this host, or listens on one.
-inline Descriptor connected(std::string const& address) {
+inline FileDescriptor connected(std::string const& address) {
   auto at            = sockaddr_in{};
   at.sin_family      = AF_INET;
   at.sin_port        = htons(TcpAddress::parse(address).port);
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   for (int tries = 0; tries < 100'000; ++tries) {                          // until somebody listens
-    auto socket = Descriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0) return socket;
+    auto socket = FileDescriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (::connect(socket.number(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0) return socket;
     std::this_thread::yield();
   }
   throw Error{"nobody listens on " + address};
 }
 
-inline void send_all(Descriptor const& socket, ConstBytes bytes) {
-  ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+inline void send_all(FileDescriptor const& socket, ConstBytes bytes) {
+  ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
-inline void send_all(Descriptor const& socket, std::string const& text) {
+inline void send_all(FileDescriptor const& socket, std::string const& text) {
   send_all(socket, std::as_bytes(Span<char const>{text}));
 }
 
@@ -55,13 +55,13 @@ class FakeRank {
     for (std::uint8_t channel = 0; channel < 2; ++channel) {
       identity.channel  = channel;
       sockets[channel]  = connected(address);
-      auto dialer       = wire::Dialer{identity, 0, nullptr};
+      auto dialer       = wire::Initiator{identity, 0, nullptr};
       while (dialer.state() == wire::Handshake::State::talking) {
         auto const out = dialer.to_send();
         send_all(sockets[channel], out);
         dialer.sent(out.size());
         auto byte = std::byte{};
-        if (::recv(sockets[channel].get(), &byte, 1, 0) != 1) return;
+        if (::recv(sockets[channel].number(), &byte, 1, 0) != 1) return;
         dialer.feed({&byte, 1});
       }
       send_all(sockets[channel], dialer.to_send());
@@ -77,7 +77,7 @@ class FakeRank {
     send_all(sockets[channel], bytes);
   }
 
-  std::array<Descriptor, 2> sockets;
+  std::array<FileDescriptor, 2> sockets;
   std::string reason;                                                      // of a refusal
 };
 
@@ -92,8 +92,9 @@ class Proxy {
     at.sin_family      = AF_INET;
     at.sin_port        = htons(TcpAddress::parse(from).port);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    detail::set_option(listens_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (::bind(listens_.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 || ::listen(listens_.get(), 8) != 0)
+    tcp::set_option(listens_.number(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (::bind(listens_.number(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 ||
+        ::listen(listens_.number(), 8) != 0)
       throw Error{"a proxy cannot listen on " + from};
     thread_ = NamedThread{"proxy", [this] { run(); }};
   }
@@ -101,31 +102,31 @@ class Proxy {
 
  private:
   struct Pair {
-    Descriptor dialer, listener;
+    FileDescriptor dialer, listener;
     std::size_t passed = 0;                                                // bytes from the dialer
   };
 
   void run() {
     while (!stop_) {
-      auto polled = std::vector<pollfd>{{listens_.get(), POLLIN, 0}};
+      auto polled = std::vector<pollfd>{{listens_.number(), POLLIN, 0}};
       for (auto const& pair : pairs_)
-        for (int const socket : {pair.dialer.get(), pair.listener.get()}) polled.push_back({socket, POLLIN, 0});
+        for (int const socket : {pair.dialer.number(), pair.listener.number()}) polled.push_back({socket, POLLIN, 0});
       ::poll(polled.data(), polled.size(), 20);
       for (std::size_t i = 0; i < pairs_.size(); ++i) {
         auto& pair = pairs_[i];
-        if (!pair.dialer.open()) continue;
+        if (!pair.dialer.is_open()) continue;
         auto const up   = polled[1 + 2 * i].revents == 0 || pass(pair.dialer, pair.listener, &pair, i == 1);
         auto const down = polled[2 + 2 * i].revents == 0 || pass(pair.listener, pair.dialer, &pair, false);
         if (!up || !down) pair = {};
       }
       if (polled[0].revents != 0)
-        pairs_.push_back({Descriptor{::accept(listens_.get(), nullptr, nullptr)}, connected(to_)});
+        pairs_.push_back({FileDescriptor{::accept(listens_.number(), nullptr, nullptr)}, connected(to_)});
     }
   }
 
-  bool pass(Descriptor const& from, Descriptor const& to, Pair* pair, bool spoils) {
+  bool pass(FileDescriptor const& from, FileDescriptor const& to, Pair* pair, bool spoils) {
     auto bytes   = std::array<std::byte, 4096>{};
-    auto const n = ::recv(from.get(), bytes.data(), bytes.size(), 0);
+    auto const n = ::recv(from.number(), bytes.data(), bytes.size(), 0);
     if (n <= 0) return false;
     auto all = Bytes{bytes}.first(static_cast<std::size_t>(n));
     if (spoils) {
@@ -135,7 +136,7 @@ class Proxy {
           send_all(to, all.first(k_ - before));
           for (auto const* socket : {&from, &to}) {
             auto const at_once = linger{1, 0};                             // RST
-            ::setsockopt(socket->get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+            ::setsockopt(socket->number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
           }
           return false;
         }
@@ -149,7 +150,7 @@ class Proxy {
   std::string to_;
   Deed deed_;
   std::size_t k_;
-  Descriptor listens_;
+  FileDescriptor listens_;
   std::vector<Pair> pairs_;                                                // the second one is for data
   std::atomic<bool> stop_{false};
   NamedThread thread_;

@@ -24,7 +24,7 @@ namespace {
 constexpr auto quiet = [](std::string const&) {};
 
 TcpTransport two(std::vector<std::string> addresses = free_loopback_addresses(2)) {
-  return {.addresses = std::move(addresses), .limits = {.join = 10s}, .log = quiet};
+  return {.addresses = std::move(addresses), .timeouts = {.join = 10s}, .log = quiet};
 }
 
 struct Outcome {
@@ -86,9 +86,9 @@ TEST_CASE("strangers at a rank's port change nothing while ranks join and while 
                                                 std::string(300, '\xFF')};
   auto first  = Outcome{};
   auto thread = NamedThread{"rank 0", [&] { first = take_part(transport, 0); }};
-  auto guests = std::vector<Descriptor>{};
+  auto guests = std::vector<FileDescriptor>{};
   for (auto const& text : noise) send_all(guests.emplace_back(connected(transport.addresses[0])), text);
-  for (int i = 0; i < 500; ++i) guests.push_back(connected(transport.addresses[0]));   // idle
+  for (int i = 0; i < 500; ++i) guests.push_back(connected(transport.addresses[0]));  // idle
   auto const begin  = std::chrono::steady_clock::now();
   auto endpoint     = std::move(transport.connect(Group{2, {1}})[0]);
   CHECK(std::chrono::steady_clock::now() - begin < 1s);
@@ -105,8 +105,8 @@ TEST_CASE("strangers at a rank's port change nothing while ranks join and while 
   CHECK_THAT(lines.at(0), Catch::Contains("a connection from 127.0.0.1:") && Catch::Contains("was refused"));
 }
 
-TEST_CASE("a rank that never comes is named with its address after Limits::join", "[transport][tcp][fault]") {
-  auto transport         = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 600ms}};
+TEST_CASE("a rank that never comes is named with its address after Timeouts::join", "[transport][tcp][fault]") {
+  auto transport         = TcpTransport{.addresses = free_loopback_addresses(3), .timeouts = {.join = 600ms}};
   auto mutex             = std::mutex{};
   auto lines             = std::vector<std::string>{};
   transport.report_every = 200ms;
@@ -152,7 +152,7 @@ TEST_CASE("a second process that claims a rank is refused, and the first is unha
 
 TEST_CASE("ranks that do not fit refuse each other, with both values", "[transport][tcp][fault]") {
   auto good             = two();
-  good.limits.handshake = 2s;                                              // as long one waits for who has gone already
+  good.timeouts.handshake = 2s;                                            // as long one waits for who has gone already
   auto bad              = good;
   auto fault        = Fault::world_mismatch;
   auto says         = std::string{};
@@ -184,7 +184,7 @@ TEST_CASE("ranks that do not fit refuse each other, with both values", "[transpo
     says        = "rank 0 has a secret, and rank 1 has none";
   }
   auto const waits = fault == Fault::evicted;                              // for the right one, which may still come
-  if (waits) left.limits.join = 300ms;
+  if (waits) left.timeouts.join = 300ms;
   auto const begin = std::chrono::steady_clock::now();
   auto const ended = take_part({{0, left}, {1, bad}});
   CHECK(ended[1].fault == number(fault));
@@ -205,7 +205,7 @@ TEST_CASE("a rank with another secret, or of another job, ends the wait of all o
   for (Rank rank = 0; rank < 3; ++rank) {
     ranks.emplace_back(rank, two(addresses));
     auto& transport  = ranks.back().second;
-    transport.limits.handshake = 2s;                                       // as long one waits for who has gone already
+    transport.timeouts.handshake = 2s;                                     // as long one waits for who has gone already
     transport.secret = text("sixteen bytes, at least");
     if (rank != odd) continue;
     if (kind == "another secret") transport.secret = text("sixteen bytes, or more");
@@ -224,7 +224,7 @@ TEST_CASE("a rank that is asked whether it fits says so, and nothing else happen
   auto lines       = std::atomic<int>{0};
   auto transport   = two();
   transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
-  transport.limits.join = 2s;
+  transport.timeouts.join = 2s;
   transport.log    = [&](std::string const&) { ++lines; };
   auto second      = Outcome{};
   auto const rank_1 = NamedThread{"rank 1", [&] { second = take_part(transport, 1); }};
@@ -233,9 +233,9 @@ TEST_CASE("a rank that is asked whether it fits says so, and nothing else happen
     auto io     = asio::io_context{};
     auto fault  = -1;
     auto over   = false;
-    auto host   = detail::TcpDoubt::Host{};
+    auto host   = tcp::IdentityProbe::Host{};
     host.call_to = [&](Rank rank) {
-      auto to     = detail::TcpDial::Host{};
+      auto to     = tcp::Connector::Host{};
       to.identity = {.rank = 0, .world = 2};
       std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), to.identity.job.begin());
       to.peer     = rank;
@@ -245,7 +245,7 @@ TEST_CASE("a rank that is asked whether it fits says so, and nothing else happen
     };
     host.is_expected = [](Rank) { return true; };
     host.impossible  = [&](Rank, wire::Refusal const& no) { fault = number(no.fault); };
-    auto doubt       = detail::TcpDoubt{io, 2, std::move(host)};
+    auto doubt       = tcp::IdentityProbe{io, 2, std::move(host)};
     doubt.ask(1, [&] { over = true; });
     while (!over && io.run_one() > 0) {}
     CHECK(over);
@@ -272,12 +272,12 @@ TEST_CASE("a stranger that claims to be a rank ends nothing, whatever it says", 
       auto identity = wire::Identity{.rank = 1, .world = 2};
       std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), identity.job.begin());
       auto const socket = connected(transport.addresses[0]);
-      auto dialer       = wire::Dialer{identity, 0, secret};
+      auto dialer       = wire::Initiator{identity, 0, secret};
       while (dialer.state() == wire::Handshake::State::talking) {
         send_all(socket, dialer.to_send());
         dialer.sent(dialer.to_send().size());
         auto byte = std::byte{};
-        if (::recv(socket.get(), &byte, 1, 0) != 1) break;
+        if (::recv(socket.number(), &byte, 1, 0) != 1) break;
         dialer.feed({&byte, 1});
       }
       CHECK(dialer.state() == wire::Handshake::State::refused);
@@ -290,7 +290,7 @@ TEST_CASE("a stranger that claims to be a rank ends nothing, whatever it says", 
 
 TEST_CASE("ranks with different plans are told the first line that differs", "[transport][tcp][fault]") {
   auto ranks = std::vector<std::pair<Rank, TcpTransport>>{};
-  auto transport = TcpTransport{.addresses = free_loopback_addresses(3), .limits = {.join = 10s}, .log = quiet};
+  auto transport = TcpTransport{.addresses = free_loopback_addresses(3), .timeouts = {.join = 10s}, .log = quiet};
   transport.plan = {"conv/kernel f32[3,3]", "dense/kernel f32[784,512]"};
   for (Rank rank = 0; rank < 3; ++rank) ranks.emplace_back(rank, transport);
   ranks[2].second.plan[1] = "dense/kernel f32[784,256]";
@@ -303,7 +303,7 @@ TEST_CASE("ranks with different plans are told the first line that differs", "[t
 
 TEST_CASE("another version of the wire is refused on both ends", "[transport][tcp][fault]") {
   auto transport    = two();
-  transport.limits.join = 300ms;
+  transport.timeouts.join = 300ms;
   auto line         = std::string{};
   transport.log     = [&](std::string const& text) { line = text; };
   auto first        = Outcome{};
@@ -339,11 +339,11 @@ TEST_CASE("a rank with a newer minor version of the wire joins, and both speak t
     reason    = fake.reason;
     auto head = wire::Header{.from = 1, .to = 0, .tag = Tag{9}};
     fake.send(1, head);
-    ::recv(fake.sockets[1].get(), answer.data(), answer.size(), MSG_WAITALL);
+    ::recv(fake.sockets[1].number(), answer.data(), answer.size(), MSG_WAITALL);
     head.minor = newer.minor;
     fake.send(1, head);                                                    // as if it had not heard
     auto rest = std::byte{};
-    while (::recv(fake.sockets[1].get(), &rest, 1, 0) > 0) {}              // until rank 0 hangs up
+    while (::recv(fake.sockets[1].number(), &rest, 1, 0) > 0) {}           // until rank 0 hangs up
   }
   CHECK(reason == "");
   CHECK(wire::parse(answer, 0).version == wire::version);
@@ -372,7 +372,7 @@ TEST_CASE("a frame that lies about its length is damage, and nothing is allocate
     CHECK(fake.reason == "");
     fake.send(1, {.from = 1, .to = 0, .tag = Tag{9}, .count = count, .length = length});
     auto byte = std::byte{};
-    while (::recv(fake.sockets[1].get(), &byte, 1, 0) > 0) {}              // until rank 0 gives up
+    while (::recv(fake.sockets[1].number(), &byte, 1, 0) > 0) {}           // until rank 0 gives up
   }
   CHECK((first.fault == number(length > 1U << 20 ? Fault::frame_corrupt : Fault::collective_mismatch)));
   CHECK_THAT(first.error,
@@ -380,7 +380,7 @@ TEST_CASE("a frame that lies about its length is damage, and nothing is allocate
 }
 
 TEST_CASE("a bit that flips on the way is found, and all ranks are told", "[transport][tcp][fault]") {
-  auto const at = GENERATE(as<std::size_t>{}, 0, 4, 9, 21, 39, 63, 64, 100'000);   // of the first frame
+  auto const at = GENERATE(as<std::size_t>{}, 0, 4, 9, 21, 39, 63, 64, 100'000);  // of the first frame
   auto const addresses = free_loopback_addresses(3);
   auto const proxy     = Proxy{addresses[2], addresses[0], Proxy::Deed::flip, shaken + at};
   auto const ended =

@@ -16,7 +16,7 @@ using namespace chorale::test;
 
 namespace {
 
-static_assert(Transport<TcpTransport> && !SharedMemoryEndpoint<TcpEndpoint> && !CollectiveTransport<TcpTransport>);
+static_assert(Transport<TcpTransport> && !DirectAccessEndpoint<TcpEndpoint> && !CollectiveTransport<TcpTransport>);
 
 ConstBytes out(Span<float const> x) { return std::as_bytes(x); }
 Bytes in(Span<float> x) { return std::as_writable_bytes(x); }
@@ -45,7 +45,7 @@ TEST_CASE("every pair of ranks exchanges what was sent over TCP", "[transport][t
   auto const ranks = GENERATE(1, 2, 3, 4, 7);
   auto const ended = on_ranks<TcpTransport>(ranks, 100, [](auto& at, auto& x) {
     auto pendings = std::vector<TcpEndpoint::pending>{};
-    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(x)));   // itself, too
+    for (Rank peer = 0; peer < at.size(); ++peer) pendings.push_back(at.send(peer, Tag{1}, out(x)));  // itself, too
     for (Rank peer = 0; peer < at.size(); ++peer) {
       auto got = std::vector<float>(100);
       at.recv(peer, Tag{1}, in(got)).wait();
@@ -187,7 +187,7 @@ TEST_CASE("ranks in different operations are told both before memory is touched"
   auto const a = reduction(400, Tag{1}, 41), b = reduction(500, Tag{1}, 41), c = reduction(400, Tag{2}, 57);
   auto const which = GENERATE_COPY(Case{{a, b}, {a, a}, "500 float"},      // another size
                                    Case{{a, c}, {c, a}, "tag 2"},          // another order
-                                   Case{{a, reduction(400, Tag{1}, 99)}, {a, a}, "at another line"});   // another line
+                                   Case{{a, reduction(400, Tag{1}, 99)}, {a, a}, "at another line"});  // another line
   auto const ended = on_ranks<TcpTransport>(3, 4, [&](auto& at, auto& x) {
     auto const side = at.rank() == 1 ? 1U : 0U;
     at.begin_step(12);

@@ -35,9 +35,9 @@ std::size_t sockets() {
 }
 
 /// How many more there are while so many ranks of this process are connected.
-std::size_t sockets_of(int ranks, Links links) {
+std::size_t sockets_of(int ranks, Topology topology) {
   auto const before    = sockets();
-  auto const endpoints = TcpTransport{.links = links}.connect(Group::all_local(ranks));
+  auto const endpoints = TcpTransport{.topology = topology}.connect(Group::all_local(ranks));
   return sockets() - before;
 }
 
@@ -47,17 +47,17 @@ using Algorithms = std::tuple<RingAllReduce, TreeAllReduce, DoubleTreeAllReduce,
 }  // namespace
 
 TEST_CASE("the links of a schedule are the pairs that talk in it", "[transport][tcp][links]") {
-  STATIC_REQUIRE(links_of<RingAllReduce>().pairs(8) == 8);
-  STATIC_REQUIRE(links_of<HalvingDoublingAllReduce>().pairs(8) == 12);     // a cube
-  STATIC_REQUIRE(links_of<BinomialBroadcast>().pairs(8) == 7);             // a tree
-  STATIC_REQUIRE(links_of<PairwiseAllReduce>().pairs(8) == Links::of(8));
-  STATIC_REQUIRE(links_for_training<RingAllReduce>().pairs(16) == 16 * 5 / 2);
-  STATIC_REQUIRE(links_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);
+  STATIC_REQUIRE(topology_of<RingAllReduce>().pairs(8) == 8);
+  STATIC_REQUIRE(topology_of<HalvingDoublingAllReduce>().pairs(8) == 12);  // a cube
+  STATIC_REQUIRE(topology_of<BinomialBroadcast>().pairs(8) == 7);          // a tree
+  STATIC_REQUIRE(topology_of<PairwiseAllReduce>().pairs(8) == Topology::of(8));
+  STATIC_REQUIRE(topology_for_training<RingAllReduce>().pairs(16) == 16 * 5 / 2);
+  STATIC_REQUIRE(topology_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);
   for (int ranks = 1; ranks <= 17; ++ranks) {
-    CHECK(links_of<RingAllReduce>().text(ranks) == Links::ring().text(ranks));
-    CHECK(Links::all_pairs().pairs(ranks) == Links::of(ranks));
+    CHECK(topology_of<RingAllReduce>().text(ranks) == Topology::ring().text(ranks));
+    CHECK(Topology::all_pairs().pairs(ranks) == Topology::of(ranks));
   }
-  CHECK(Links::ring().text(8) != links_of<BinomialBroadcast, RingAllReduce>().text(8));
+  CHECK(Topology::ring().text(8) != topology_of<BinomialBroadcast, RingAllReduce>().text(8));
 }
 
 TEMPLATE_LIST_TEST_CASE("an algorithm needs no links but its own, and has the same bits over them",
@@ -65,7 +65,7 @@ TEMPLATE_LIST_TEST_CASE("an algorithm needs no links but its own, and has the sa
   auto const ranks = GENERATE(1, 2, 3, 5, 8, 16);
   auto const body  = [](auto& at, auto& x) { TestType{}.all_reduce(at, x, Op::sum); };
   auto const local = on_ranks<LocalTransport>(ranks, 10'007, body);
-  auto const few   = on_ranks(ranks, 10'007, body, TcpTransport{.links = links_of<TestType>()});
+  auto const few   = on_ranks(ranks, 10'007, body, TcpTransport{.topology = topology_of<TestType>()});
   for (std::size_t rank = 0; rank < few.size(); ++rank) {
     CHECK(few[rank].error == "");
     CHECK(same_bits(few[rank].x, local[rank].x));
@@ -85,7 +85,7 @@ TEST_CASE("what training uses works over its links: broadcast, gather, barrier a
         for (Rank rank = 0; rank < at.size(); ++rank)
           if (all[static_cast<std::size_t>(rank)] != rank) throw Error{"rank " + std::to_string(rank) + " is missing"};
       },
-      TcpTransport{.links = links_for_training<RingAllReduce>()});
+      TcpTransport{.topology = topology_for_training<RingAllReduce>()});
   for (auto const& rank : ended) {
     CHECK(rank.error == "");
     CHECK(same_bits(rank.x, values_of(0, 100)));
@@ -94,19 +94,20 @@ TEST_CASE("what training uses works over its links: broadcast, gather, barrier a
 
 TEST_CASE("a pair without a link has one socket less at both ends", "[transport][tcp][links]") {
   constexpr int ranks   = 16;
-  auto const all        = sockets_of(ranks, Links::all_pairs());
-  auto const in_a_ring  = sockets_of(ranks, Links::ring());
+  auto const all        = sockets_of(ranks, Topology::all_pairs());
+  auto const in_a_ring  = sockets_of(ranks, Topology::ring());
   auto const listeners  = std::size_t{ranks};
-  CHECK(all == listeners + 4 * Links::of(ranks));                          // a pair has two connections of two ends
-  CHECK(in_a_ring == listeners + 2 * Links::of(ranks) + 2 * ranks);
+  CHECK(all == listeners + 4 * Topology::of(ranks));                       // a pair has two connections of two ends
+  CHECK(in_a_ring == listeners + 2 * Topology::of(ranks) + 2 * ranks);
 }
 
 TEST_CASE("to send where there is no link is refused with both ranks and the remedy", "[transport][tcp][links]") {
-  auto endpoints = TcpTransport{.links = Links::ring()}.connect(Group::all_local(5));
+  auto endpoints = TcpTransport{.topology = Topology::ring()}.connect(Group::all_local(5));
   auto byte      = std::array{std::byte{1}};
   CHECK_THROWS_AS(endpoints[0].send(2, Tag{1}, byte), BadArgument);
-  CHECK_THROWS_WITH(endpoints[0].send(2, Tag{1}, byte), Catch::Contains("0 and rank 2 have no connection for data") &&
-                                                            Catch::Contains("Links::all_pairs(), or links_of<..>()"));
+  CHECK_THROWS_WITH(endpoints[0].send(2, Tag{1}, byte),
+                    Catch::Contains("0 and rank 2 have no connection for data") &&
+                        Catch::Contains("Topology::all_pairs(), or topology_of<..>()"));
   CHECK_THROWS_WITH(endpoints[0].recv(2, Tag{1}, byte), Catch::Contains("rank 0 and rank 2 have no connection"));
   CHECK(!endpoints[0].lost(2));                                            // it is there all the same
   endpoints[0].send(1, Tag{1}, byte).wait();
@@ -126,7 +127,7 @@ TEST_CASE("a rank that fails is named by those that have no link with it, too", 
           RingAllReduce{}.all_reduce(at, x, Op::max);
         }
       },
-      TcpTransport{.links = links_of<RingAllReduce>()});
+      TcpTransport{.topology = topology_of<RingAllReduce>()});
   for (std::size_t rank = 0; rank < ended.size(); ++rank) {
     if (rank == 3) continue;
     CHECK(ended[rank].lost == 3);
@@ -141,7 +142,7 @@ TEST_CASE("ranks with other links do not fit, and both are told", "[transport][t
   for (Rank rank = 0; rank < 4; ++rank)
     threads.emplace_back("rank " + std::to_string(rank), [&, rank] {
       auto transport = TcpTransport{.addresses = addresses, .plan = {"dense/kernel f32[784,512]"}};
-      if (rank == 2) transport.links = Links::ring();
+      if (rank == 2) transport.topology = Topology::ring();
       try {
         transport.connect(Group{4, {rank}});
       } catch (Disagreement const& error) {

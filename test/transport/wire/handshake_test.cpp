@@ -27,8 +27,8 @@ void refuses(Fault fault, std::string_view sentence, Change change, Rank to = 0)
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
     auto who = identity(2);
     change(who);
-    auto dialer   = Dialer{who, to, key};
-    auto acceptor = Acceptor{identity(0), key};
+    auto dialer   = Initiator{who, to, key};
+    auto acceptor = Responder{identity(0), key};
     talk(dialer, acceptor);
     CHECK(dialer.state() == State::refused);
     CHECK(acceptor.state() == State::refused);
@@ -49,8 +49,8 @@ Nonce nonce(unsigned first) {
 TEST_CASE("two sides that fit accept each other, however their bytes are cut", "[transport][handshake]") {
   auto const most = GENERATE(1U, 7U, 256U);
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
-    auto dialer   = Dialer{identity(2), 0, key};
-    auto acceptor = Acceptor{identity(0), key};
+    auto dialer   = Initiator{identity(2), 0, key};
+    auto acceptor = Responder{identity(0), key};
     auto const said = talk(dialer, acceptor, most);
     CHECK(dialer.state() == State::accepted);
     CHECK(acceptor.state() == State::accepted);
@@ -68,8 +68,8 @@ TEST_CASE("a handshake has the bytes that the page about the wire says", "[trans
   us.plan_hash = them.plan_hash = hash;
   them.incarnation = 6;
   for (auto const accepts : {true, false}) {
-    auto dialer   = Dialer{us, 0, &secret(), nonce(0)};
-    auto acceptor = Acceptor{them, &secret(), nonce(100)};
+    auto dialer   = Initiator{us, 0, &secret(), nonce(0)};
+    auto acceptor = Responder{them, &secret(), nonce(100)};
     CHECK(move_bytes(dialer, acceptor) == from_hexadecimal(golden::client_hello));
     CHECK(move_bytes(acceptor, dialer) == from_hexadecimal(golden::server_hello));
     CHECK(move_bytes(dialer, acceptor) == from_hexadecimal(golden::client_auth));
@@ -82,8 +82,8 @@ TEST_CASE("a handshake has the bytes that the page about the wire says", "[trans
 }
 
 TEST_CASE("a handshake takes no byte of what follows it", "[transport][handshake]") {
-  auto dialer   = Dialer{identity(2), 0, &secret()};
-  auto acceptor = Acceptor{identity(0), &secret()};
+  auto dialer   = Initiator{identity(2), 0, &secret()};
+  auto acceptor = Responder{identity(0), &secret()};
   move_bytes(dialer, acceptor);
   move_bytes(acceptor, dialer);
   auto auth = buffer(dialer.to_send());
@@ -100,16 +100,16 @@ TEST_CASE("a handshake takes no byte of what follows it", "[transport][handshake
 TEST_CASE("every connection has a key of its own, and none without a secret", "[transport][handshake]") {
   auto keys = std::vector<Key>{};
   for (int i = 0; i < 3; ++i) {
-    auto dialer   = Dialer{identity(2), 0, &secret()};
-    auto acceptor = Acceptor{identity(0), &secret()};
+    auto dialer   = Initiator{identity(2), 0, &secret()};
+    auto acceptor = Responder{identity(0), &secret()};
     CHECK_THROWS_AS(dialer.session_key(), BadArgument);                    // nobody has proved anything yet
     talk(dialer, acceptor);
     CHECK(dialer.session_key() == acceptor.session_key());
     keys.push_back(dialer.session_key());
   }
   CHECK((keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]));
-  auto dialer   = Dialer{identity(2), 0, nullptr};
-  auto acceptor = Acceptor{identity(0), nullptr};
+  auto dialer   = Initiator{identity(2), 0, nullptr};
+  auto acceptor = Responder{identity(0), nullptr};
   talk(dialer, acceptor);
   CHECK_THROWS_AS(dialer.session_key(), BadArgument);
 }
@@ -136,15 +136,15 @@ TEST_CASE("a rank that is none cannot be offered, and is refused when it comes a
   for (auto const rank : {-1, 4}) {
     auto who = identity(2);
     who.rank = rank;
-    CHECK_THROWS_AS((Dialer{who, 0, nullptr}), BadArgument);
-    CHECK_THROWS_AS((Acceptor{who, nullptr}), BadArgument);
+    CHECK_THROWS_AS((Initiator{who, 0, nullptr}), BadArgument);
+    CHECK_THROWS_AS((Responder{who, nullptr}), BadArgument);
   }
   for (auto const& [rank, sentence] : {std::pair{4, "there is no rank 4 in a world of 4"},
                                        std::pair{-1, "there is no rank -1 in a world of 4"},
                                        std::pair{2'000'000'000, "there is no rank 2000000000 in a world of 4"}}) {
-    auto hello = buffer(Dialer{identity(2), 0, nullptr}.to_send());
+    auto hello = buffer(Initiator{identity(2), 0, nullptr}.to_send());
     Writer{Bytes{hello}.subspan(28)}.number(std::int32_t{rank});
-    auto acceptor = Acceptor{identity(0), nullptr};
+    auto acceptor = Responder{identity(0), nullptr};
     acceptor.feed(hello);
     auto auth = buffer(ConstBytes{hello}.first(auth_bytes));
     auth[10]  = std::byte{3};
@@ -156,8 +156,8 @@ TEST_CASE("a rank that is none cannot be offered, and is refused when it comes a
 }
 
 TEST_CASE("who answers as another rank than was called is refused by the caller", "[transport][handshake]") {
-  auto dialer   = Dialer{identity(2), 0, nullptr};
-  auto acceptor = Acceptor{identity(0), nullptr};
+  auto dialer   = Initiator{identity(2), 0, nullptr};
+  auto acceptor = Responder{identity(0), nullptr};
   move_bytes(dialer, acceptor);
   move_bytes(acceptor, dialer);
   move_bytes(dialer, acceptor);
@@ -178,8 +178,8 @@ TEST_CASE("who answers as another rank than was called is refused by the caller"
 }
 
 TEST_CASE("the caller refuses a rank that is taken, and both ends say so", "[transport][handshake]") {
-  auto dialer   = Dialer{identity(2), 0, &secret()};
-  auto acceptor = Acceptor{identity(0), &secret()};
+  auto dialer   = Initiator{identity(2), 0, &secret()};
+  auto acceptor = Responder{identity(0), &secret()};
   CHECK_THROWS_AS(acceptor.accept(), BadArgument);                         // nobody has asked
   CHECK_THROWS_AS(acceptor.refuse(Fault::evicted, "no"), BadArgument);
   move_bytes(dialer, acceptor);
@@ -223,14 +223,14 @@ TEST_CASE("another secret, or one on one side only, is refused without a detail 
       {nullptr, &secret(), "rank 0 has a secret, and rank 2 has none",
        "who connected has no secret, and rank 0 has one"}};
   for (auto const& [key, other_key, at_dialer, at_acceptor] : cases) {
-    auto dialer     = Dialer{identity(2), 0, key};
-    auto acceptor   = Acceptor{identity(0), other_key};
+    auto dialer     = Initiator{identity(2), 0, key};
+    auto acceptor   = Responder{identity(0), other_key};
     auto const said = talk(dialer, acceptor);
     CHECK((dialer.state() == State::refused && acceptor.state() == State::refused));
     CHECK((dialer.fault() == Fault::not_authentic && acceptor.fault() == Fault::not_authentic));
     CHECK(dialer.reason() == at_dialer);
     CHECK(acceptor.reason() == at_acceptor);
-    auto const last = key == &other_secret() ? said.dialer : said.acceptor;   // who saw it first refuses, in 48 bytes
+    auto const last = key == &other_secret() ? said.dialer : said.acceptor;  // who saw it first refuses, in 48 bytes
     REQUIRE(last.size() >= 48);
     auto const refusal = ConstBytes{last}.last(48);
     CHECK(refusal[10] == std::byte{5});
@@ -239,29 +239,29 @@ TEST_CASE("another secret, or one on one side only, is refused without a detail 
 }
 
 TEST_CASE("a recorded handshake is refused when it is played again, to either side", "[transport][handshake]") {
-  auto dialer     = Dialer{identity(2), 0, &secret()};
-  auto acceptor   = Acceptor{identity(0), &secret()};
+  auto dialer     = Initiator{identity(2), 0, &secret()};
+  auto acceptor   = Responder{identity(0), &secret()};
   auto const said = talk(dialer, acceptor);
   REQUIRE(acceptor.state() == State::accepted);
 
-  auto again = Acceptor{identity(0), &secret()};
+  auto again = Responder{identity(0), &secret()};
   CHECK(again.feed(said.dialer) == said.dialer.size());
   CHECK(again.state() == State::refused);
   CHECK(again.fault() == Fault::not_authentic);
 
-  auto other = Dialer{identity(2), 0, &secret()};
+  auto other = Initiator{identity(2), 0, &secret()};
   other.feed(said.acceptor);
   CHECK(other.state() == State::refused);
   CHECK(other.fault() == Fault::not_authentic);
 }
 
 TEST_CASE("one's own bytes, sent back, prove nothing", "[transport][handshake]") {
-  auto dialer = Dialer{identity(2), 0, &secret()};
+  auto dialer = Initiator{identity(2), 0, &secret()};
   dialer.feed(buffer(dialer.to_send()));
   CHECK(dialer.state() == State::refused);
 
-  auto acceptor = Acceptor{identity(0), &secret()};
-  auto const hello = buffer(Dialer{identity(2), 0, &other_secret()}.to_send());
+  auto acceptor = Responder{identity(0), &secret()};
+  auto const hello = buffer(Initiator{identity(2), 0, &other_secret()}.to_send());
   SECTION("as they are") {
     acceptor.feed(hello);
     acceptor.feed(buffer(acceptor.to_send()));
@@ -275,9 +275,9 @@ TEST_CASE("one's own bytes, sent back, prove nothing", "[transport][handshake]")
     acceptor.feed(auth);
   }
   SECTION("a proof from another conversation with the same server") {
-    auto second = Acceptor{identity(0), &secret()};
+    auto second = Responder{identity(0), &secret()};
     second.feed(hello);
-    auto helper = Dialer{identity(2), 0, &secret()};
+    auto helper = Initiator{identity(2), 0, &secret()};
     acceptor.feed(buffer(helper.to_send()));
     auto const its = buffer(second.to_send());
     helper.feed(its);                                                      // made for another hello
@@ -293,8 +293,8 @@ TEST_CASE("other versions are told apart before anything else, and both ends nam
     auto newer         = identity(2);
     newer.wire_version = {.major = 7, .minor = 1};
     newer.world        = 9;                                                // it would not fit either
-    auto dialer        = Dialer{newer, 0, key};
-    auto acceptor      = Acceptor{identity(0), &other_secret()};
+    auto dialer        = Initiator{newer, 0, key};
+    auto acceptor      = Responder{identity(0), &other_secret()};
     talk(dialer, acceptor);
     CHECK((dialer.state() == State::refused && acceptor.state() == State::refused));
     CHECK((dialer.fault() == Fault::version_mismatch && acceptor.fault() == Fault::version_mismatch));
@@ -309,8 +309,8 @@ TEST_CASE("a peer with a newer minor version is accepted, and both speak the sma
       auto caller         = identity(2), called = identity(0);
       caller.wire_version = {version.major, static_cast<std::uint8_t>(theirs)};
       called.wire_version = {version.major, static_cast<std::uint8_t>(ours)};
-      auto dialer         = Dialer{caller, 0, key};
-      auto acceptor       = Acceptor{called, key};
+      auto dialer         = Initiator{caller, 0, key};
+      auto acceptor       = Responder{called, key};
       talk(dialer, acceptor);
       REQUIRE((dialer.state() == State::accepted && acceptor.state() == State::accepted));
       CHECK((dialer.peer() == called && acceptor.peer() == caller));
@@ -322,10 +322,10 @@ TEST_CASE("a peer with a newer minor version is accepted, and both speak the sma
 }
 
 TEST_CASE("a handshake made by hand with a newer minor version is accepted", "[transport][handshake]") {
-  auto hello    = buffer(Dialer{identity(2), 0, nullptr}.to_send());
+  auto hello    = buffer(Initiator{identity(2), 0, nullptr}.to_send());
   auto auth     = buffer(ConstBytes{hello}.first(auth_bytes));
   auth[10]      = std::byte{3};
-  auto acceptor = Acceptor{identity(0), nullptr};
+  auto acceptor = Responder{identity(0), nullptr};
   hello[9]      = std::byte{9};                                            // 2.9
   acceptor.feed(hello);
   CHECK(acceptor.to_send()[8] == std::byte{2});
@@ -345,16 +345,16 @@ TEST_CASE("a handshake made by hand with a newer minor version is accepted", "[t
 }
 
 TEST_CASE("a handshake that stops after any byte neither ends nor accepts", "[transport][handshake]") {
-  auto dialer     = Dialer{identity(2), 0, &secret(), nonce(0)};
-  auto acceptor   = Acceptor{identity(0), &secret(), nonce(1)};
+  auto dialer     = Initiator{identity(2), 0, &secret(), nonce(0)};
+  auto acceptor   = Responder{identity(0), &secret(), nonce(1)};
   auto const said = talk(dialer, acceptor);
   for (std::size_t n = 0; n < said.dialer.size(); ++n) {
-    auto half = Acceptor{identity(0), &secret(), nonce(1)};
+    auto half = Responder{identity(0), &secret(), nonce(1)};
     CHECK(half.feed(ConstBytes{said.dialer}.first(n)) == n);
     CHECK(half.state() == State::talking);
   }
   for (std::size_t n = 0; n < said.acceptor.size(); ++n) {
-    auto half = Dialer{identity(2), 0, &secret(), nonce(0)};
+    auto half = Initiator{identity(2), 0, &secret(), nonce(0)};
     CHECK(half.feed(ConstBytes{said.acceptor}.first(n)) == n);
     CHECK(half.state() == State::talking);
   }
@@ -362,8 +362,8 @@ TEST_CASE("a handshake that stops after any byte neither ends nor accepts", "[tr
 
 TEST_CASE("with a secret, who got a flipped bit does not accept", "[transport][handshake]") {
   for (std::size_t bit = 0; bit < 8 * (hello_bytes + server_bytes + auth_bytes + hello_bytes); ++bit) {
-    auto dialer   = Dialer{identity(2), 0, &secret(), nonce(0)};
-    auto acceptor = Acceptor{identity(0), &secret(), nonce(1)};
+    auto dialer   = Initiator{identity(2), 0, &secret(), nonce(0)};
+    auto acceptor = Responder{identity(0), &secret(), nonce(1)};
     auto position = bit;                                                   // in all that is said, in its order
     auto const move = [&](auto& from, auto& to) {
       auto message = buffer(from.to_send());
@@ -385,10 +385,10 @@ TEST_CASE("with a secret, who got a flipped bit does not accept", "[transport][h
 }
 
 TEST_CASE("a refusal without a proof is not believed, and its text not shown", "[transport][handshake]") {
-  auto dialer   = Dialer{identity(2), 0, &secret()};
-  auto acceptor = Acceptor{identity(0), &secret()};
-  auto forged   = Acceptor{identity(0), nullptr};
-  auto liar     = Dialer{identity(2), 0, nullptr};
+  auto dialer   = Initiator{identity(2), 0, &secret()};
+  auto acceptor = Responder{identity(0), &secret()};
+  auto forged   = Responder{identity(0), nullptr};
+  auto liar     = Initiator{identity(2), 0, nullptr};
   move_bytes(liar, forged);
   move_bytes(forged, liar);
   move_bytes(liar, forged);
@@ -410,31 +410,31 @@ TEST_CASE("what is no handshake is refused from its first byte, and gets no answ
   for (std::size_t i = 0; i < random.size(); ++i) random[i] = static_cast<std::byte>(Random{1, 1}.words(i)[0] & 0xFFU);
   for (auto const& garbage : {buffer(bytes_of("GET / HTTP/1.1\r\n\r\n")), buffer(bytes_of("\x16\x03\x01\x02")),
                               Buffer(1, std::byte{0}), Buffer(300, std::byte{0xFF}), random}) {
-    auto acceptor = Acceptor{identity(0), &secret()};
+    auto acceptor = Responder{identity(0), &secret()};
     acceptor.feed(garbage);
     CHECK(acceptor.state() == State::refused);
     CHECK(acceptor.fault() == Fault::not_authentic);
     CHECK(acceptor.reason() == "who connected does not speak this library's protocol to rank 0");
     CHECK(acceptor.to_send().empty());
     CHECK(acceptor.feed(garbage) == 0);
-    auto dialer = Dialer{identity(2), 0, &secret()};
+    auto dialer = Initiator{identity(2), 0, &secret()};
     dialer.feed(garbage);
     CHECK(dialer.reason() == "rank 0 does not speak this library's protocol to rank 2");
   }
 }
 
 TEST_CASE("messages out of turn, with reserved bytes set or too long a text are refused", "[transport][handshake]") {
-  auto const hello = buffer(Dialer{identity(2), 0, nullptr}.to_send());
+  auto const hello = buffer(Initiator{identity(2), 0, nullptr}.to_send());
   for (auto const type : {0, 2, 3, 4, 6, 255}) {
     auto other    = hello;
     other[10]     = static_cast<std::byte>(type);
-    auto acceptor = Acceptor{identity(0), nullptr};
+    auto acceptor = Responder{identity(0), nullptr};
     CHECK(acceptor.feed(other) == 12);                                     // the prefix says it
     CHECK(acceptor.state() == State::refused);
   }
   auto reserved = hello;
   reserved[46]  = std::byte{1};
-  auto acceptor = Acceptor{identity(0), nullptr};
+  auto acceptor = Responder{identity(0), nullptr};
   acceptor.feed(reserved);
   auto auth = buffer(ConstBytes{hello}.first(auth_bytes));
   auth[10]  = std::byte{3};
@@ -445,7 +445,7 @@ TEST_CASE("messages out of turn, with reserved bytes set or too long a text are 
   std::ranges::copy(ConstBytes{hello}.first(12), refusal.begin());
   refusal[10] = std::byte{5};
   refusal[13] = std::byte{209};                                            // one more than there is room for
-  auto dialer = Dialer{identity(2), 0, nullptr};
+  auto dialer = Initiator{identity(2), 0, nullptr};
   dialer.feed(refusal);
   CHECK(dialer.reason() == "rank 0 does not speak this library's protocol to rank 2");
 }

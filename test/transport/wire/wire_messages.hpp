@@ -92,7 +92,7 @@ struct Said {
 };
 
 /// Lets both talk until neither has anything to say. Whoever asks is accepted.
-inline Said talk(wire::Dialer& dialer, wire::Acceptor& acceptor, std::size_t most = 256) {
+inline Said talk(wire::Initiator& dialer, wire::Responder& acceptor, std::size_t most = 256) {
   auto said = Said{};
   for (int turn = 0; turn < 4; ++turn) {
     auto const there = move_bytes(dialer, acceptor, most);

@@ -4,7 +4,7 @@
 #include <chorale/core/error.hpp>
 
 #include <chorale/cluster/host_port.hpp>
-#include <chorale/cluster/quoted.hpp>
+#include <chorale/cluster/in_quotes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -132,7 +132,7 @@ class Reader {
     fail("there are more than " + std::to_string(most) + " hosts", "a smaller job.");
   }
   [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
-    throw BadArgument{where_ + ": " + shown(text_) + ", character " + std::to_string(at_ + 1) + ": " + what + ".",
+    throw BadArgument{where_ + ": " + in_quotes(text_) + ", character " + std::to_string(at_ + 1) + ": " + what + ".",
                       what_to_try};
   }
 

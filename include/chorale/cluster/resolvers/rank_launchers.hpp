@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/core/printable.hpp>
 
 #include <chorale/cluster/environment.hpp>
@@ -16,16 +17,10 @@
 namespace chorale::resolve {
 
 /// The same number on all ranks and all machines: a job's ports begin at 20000 and this, modulo 20000.
-///
-/// source  FNV-1a, 32 bits
-inline std::uint32_t hash_of(std::string_view text) {
-  auto hash = std::uint32_t{2'166'136'261U};
-  for (char const c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
-  return hash;
-}
+inline std::uint32_t hash_of(std::string_view text) { return Fnv1a<std::uint32_t>{}.add(text).value(); }
 
 /// What the ranks of several hosts are told who ask for addresses.
-inline std::string several_hosts(Launch const& launch) {
+inline std::string several_hosts(LaunchInfo const& launch) {
   return std::to_string(launch.world) + " ranks, " +
          (launch.local_size < 0 ? "it does not say how many" : std::to_string(launch.local_size)) +
          " on this host, and no address of the others: for several hosts it takes the host of rank 0 in CHORALE_MASTER, "
@@ -65,9 +60,9 @@ inline void expect_whole(Environment const& env, std::string const& by, std::str
 ///
 /// MASTER_PORT is torchrun's own, which listens there: ranks listen from the next one on.
 struct Torchrun {
-  static std::optional<Launch> launch(Environment const& env) {
+  static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("RANK") || !env.has("WORLD_SIZE") || !env.has("MASTER_ADDR")) return std::nullopt;
-    auto launch       = Launch{.by = "torchrun"};
+    auto launch       = LaunchInfo{.by = "torchrun"};
     launch.world      = *env.number("WORLD_SIZE", 1, Cluster::most);
     launch.rank       = *env.number("RANK", 0, Cluster::most);
     launch.local_rank = env.number("LOCAL_RANK", 0, Cluster::most).value_or(-1);
@@ -84,7 +79,7 @@ struct Torchrun {
     resolve::expect_whole(env, "torchrun", "RANK", "WORLD_SIZE", "MASTER_ADDR");
   }
 
-  static void place(Environment const& env, Launch& launch) {
+  static void place(Environment const& env, LaunchInfo& launch) {
     launch.no_addresses = several_hosts(launch);
     auto const own    = env.number("CHORALE_PORT", 1, 65'535);
     auto const master = env.number("MASTER_PORT", 1, 65'535);
@@ -96,7 +91,7 @@ struct Torchrun {
 };
 
 /// From CHORALE_PORT on, or from a port that is made of the job's name; of several hosts, where CHORALE_MASTER is.
-inline void place_mpi(Environment const& env, Launch& launch) {
+inline void place_mpi(Environment const& env, LaunchInfo& launch) {
   launch.no_addresses = several_hosts(launch);
   auto const known    = env.has("CHORALE_MASTER");
   if (!launch.is_one_host() && !known) return;
@@ -114,9 +109,9 @@ inline int agents_under_slurm(Environment const& env) {
 
 /// OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
 struct OpenMpi {
-  static std::optional<Launch> launch(Environment const& env) {
+  static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("OMPI_COMM_WORLD_RANK") || !env.has("OMPI_COMM_WORLD_SIZE")) return std::nullopt;
-    auto launch       = Launch{.by = "Open MPI"};
+    auto launch       = LaunchInfo{.by = "Open MPI"};
     launch.world      = *env.number("OMPI_COMM_WORLD_SIZE", 1, Cluster::most);
     launch.rank       = *env.number("OMPI_COMM_WORLD_RANK", 0, Cluster::most);
     launch.local_rank = env.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, Cluster::most).value_or(-1);
@@ -130,16 +125,16 @@ struct OpenMpi {
     resolve::expect_whole(env, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   }
 
-  static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
+  static void place(Environment const& env, LaunchInfo& launch) { place_mpi(env, launch); }
 };
 
 /// PMI_RANK and PMI_SIZE.
 ///
 /// keeps   it has no name for a job: two jobs on one host at a time need a CHORALE_PORT each, or a CHORALE_JOB
 struct Mpich {
-  static std::optional<Launch> launch(Environment const& env) {
+  static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("PMI_RANK") || !env.has("PMI_SIZE")) return std::nullopt;
-    auto launch       = Launch{.by = "MPICH"};
+    auto launch       = LaunchInfo{.by = "MPICH"};
     launch.world      = *env.number("PMI_SIZE", 1, Cluster::most);
     launch.rank       = *env.number("PMI_RANK", 0, Cluster::most);
     launch.local_rank = env.number("MPI_LOCALRANKID", 0, Cluster::most).value_or(-1);
@@ -153,7 +148,7 @@ struct Mpich {
     resolve::expect_whole(env, "MPICH", "PMI_RANK", "PMI_SIZE");
   }
 
-  static void place(Environment const& env, Launch& launch) { place_mpi(env, launch); }
+  static void place(Environment const& env, LaunchInfo& launch) { place_mpi(env, launch); }
 };
 
 static_assert(Resolver<Torchrun> && Resolver<OpenMpi> && Resolver<Mpich>);

@@ -21,10 +21,10 @@ namespace chorale::resolve {
 ///
 /// order   ranks lie on nodes in blocks, the first ones on the first node
 struct Slurm {
-  static std::optional<Launch> launch(Environment const& env) {
+  static std::optional<LaunchInfo> launch(Environment const& env) {
     auto const world = env.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, 1, Cluster::most);
     if (!env.has("SLURM_STEP_ID") || !env.has("SLURM_PROCID") || !world || *world == 1) return std::nullopt;
-    auto launch       = Launch{.by = "Slurm"};
+    auto launch       = LaunchInfo{.by = "Slurm"};
     launch.world      = *world;
     launch.rank       = *env.number("SLURM_PROCID", 0, Cluster::most);
     launch.job        = "Slurm " + std::string{env.get("SLURM_JOB_ID")} + "." + std::string{env.get("SLURM_STEP_ID")};
@@ -35,7 +35,7 @@ struct Slurm {
   }
 
   /// throws  BadArgument when the lists of nodes and tasks do not fit to each other, or not to what this task is told
-  static void place(Environment const& env, Launch& launch) {
+  static void place(Environment const& env, LaunchInfo& launch) {
     auto const nodes = hosts_of(env);
     auto const tasks = tasks_of(env, nodes.size());
     auto const sum   = std::accumulate(tasks.begin(), tasks.end(), std::size_t{0},
@@ -92,7 +92,7 @@ struct Slurm {
   }
 
   /// In blocks, this task is the one that is `local` on `node`. Is it?
-  static void expect_here(Environment const& env, Launch& launch, std::size_t node, int local, int size) {
+  static void expect_here(Environment const& env, LaunchInfo& launch, std::size_t node, int local, int size) {
     auto const expect = [&](std::string const& name, int in_blocks) {
       auto const said = env.number(name, 0, Cluster::most).value_or(in_blocks);
       if (said != in_blocks)

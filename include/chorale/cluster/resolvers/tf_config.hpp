@@ -41,7 +41,7 @@ class JsonCheck {
   bool binary(nlohmann::json::binary_t&) { return true; }
 
   bool key(std::string const& text) {
-    if (!keys_.back().insert(text).second) fail("the key " + shown(text) + " is there twice", "one of the two.");
+    if (!keys_.back().insert(text).second) fail("the key " + in_quotes(text) + " is there twice", "one of the two.");
     return true;
   }
   bool start_object(std::size_t) { return deeper(); }
@@ -109,7 +109,7 @@ class JsonPart {
   }
 
   std::string kind() const {
-    if (value_->is_string()) return shown(value_->get_ref<std::string const&>());
+    if (value_->is_string()) return in_quotes(value_->get_ref<std::string const&>());
     if (value_->is_number() || value_->is_boolean() || value_->is_null()) return value_->dump();
     return value_->is_object() ? "an object" : "an array";
   }
@@ -143,7 +143,7 @@ inline std::vector<Task> tasks_of(JsonPart const& cluster) {
   for (auto const& [key, value] : cluster.value().items()) {
     auto const role = role_named(key == "master" ? "chief" : std::string_view{key});
     auto const all  = JsonPart{value, cluster.where() + (cluster.where().ends_with(':') ? " " : ".") +
-                                          (role ? key : shown(key))};
+                                          (role ? key : in_quotes(key))};
     if (!role) all.fail("is no role", "chief, worker, ps or evaluator.");
     if (key == "master" && cluster.has("chief")) all.fail("is an old word for chief, which is there, too", "chief.");
     if (value.size() > static_cast<std::size_t>(Cluster::most))
@@ -152,7 +152,7 @@ inline std::vector<Task> tasks_of(JsonPart const& cluster) {
       for (std::size_t i = 0; i < value.size(); ++i) take(*role, static_cast<int>(i), all[i]);
     } else if (value.is_object()) {
       for (auto const& [index, address] : value.items()) {
-        auto const at = JsonPart{address, all.where() + "[" + shown(index) + "]"};
+        auto const at = JsonPart{address, all.where() + "[" + in_quotes(index) + "]"};
         auto const n  = whole_number(index, JsonPart::max_index);
         if (!n) at.fail("has a key that is no index of a task", "\"0\"");
         take(*role, *n, at);
@@ -201,7 +201,7 @@ inline std::optional<ClusterParts> tf_config(std::string_view text) {
     if (!task.has(key)) task.fail("has no " + std::string{key}, R"({"type": "worker", "index": 0})");
   auto const type = task["type"].text();
   auto const role = role_named(type == "master" ? "chief" : std::string_view{type});
-  if (!role) task["type"].fail("is " + shown(type) + ", which is no role", "chief, worker, ps or evaluator.");
+  if (!role) task["type"].fail("is " + in_quotes(type) + ", which is no role", "chief, worker, ps or evaluator.");
   parts.me = {*role, task["index"].index()};
   if (parts.tasks.empty() && (parts.me == TaskId{} || parts.me == TaskId{Role::chief, 0})) return std::nullopt;
   expect_there(parts.tasks, parts.me, "TF_CONFIG: task");
@@ -217,7 +217,8 @@ inline TaskId task_named(std::string_view text) {
   auto const rest  = colon == text.npos ? std::string_view{} : text.substr(colon + 1);
   auto const index = whole_number(rest, JsonPart::max_index);
   if (!role || !index)
-    throw BadArgument{"CHORALE_TASK is " + shown(text) + ", and must be a role and an index.", "CHORALE_TASK=worker:0"};
+    throw BadArgument{"CHORALE_TASK is " + in_quotes(text) + ", and must be a role and an index.",
+                      "CHORALE_TASK=worker:0"};
   return {*role, *index};
 }
 
@@ -230,7 +231,7 @@ inline std::optional<ClusterParts> own_variables(Environment const& env, Rank ra
   auto const text = env.get("CHORALE_CLUSTER"), task = env.get("CHORALE_TASK");
   if (text.empty() && task.empty()) return std::nullopt;
   if (text.empty())
-    throw BadArgument{"CHORALE_TASK is " + shown(task) + ", but CHORALE_CLUSTER is not set.",
+    throw BadArgument{"CHORALE_TASK is " + in_quotes(task) + ", but CHORALE_CLUSTER is not set.",
                       "CHORALE_CLUSTER='{\"worker\": [\"10.0.0.7:2222\", \"10.0.0.8:2222\"]}'"};
   auto const json = json_of(text, "CHORALE_CLUSTER");
   auto parts      = ClusterParts{.found_in = "CHORALE_CLUSTER"};

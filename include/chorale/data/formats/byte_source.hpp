@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_descriptor.hpp>
 #include <chorale/core/types.hpp>
 
 #include <fcntl.h>
@@ -46,11 +47,11 @@ class ByteSource {
   explicit ByteSource(std::filesystem::path file, Compression packed = Compression::detect) : path_{std::move(file)} {
     auto code = std::error_code{};
     if (std::filesystem::is_directory(path_, code)) throw BadFile{path_.string() + ": is a folder.", "a file in it."};
-    file_.number = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_.number < 0)
+    file_ = FileDescriptor{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (!file_.is_open())
       throw BadFile{path_.string() + ": cannot be opened: " + std::generic_category().message(errno) + ".",
                     "another path."};
-    ::posix_fadvise(file_.number, 0, 0, POSIX_FADV_SEQUENTIAL);            // advice: where it fails, nothing is lost
+    ::posix_fadvise(file_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);          // advice: where it fails, nothing is lost
     refill();
     gzip_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x1f} && in_[1] == std::byte{0x8b};
     zlib_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x78} && (in_[1] == std::byte{0x01} ||
@@ -72,7 +73,7 @@ class ByteSource {
   /// source  zlib's technical details: deflate packs at most 1032 bytes into one
   std::optional<std::uint64_t> most() const {
     struct stat status {};
-    if (::fstat(file_.number, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+    if (::fstat(file_.number(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
     return static_cast<std::uint64_t>(status.st_size) * (unpack_ ? 1032 : 1);
   }
 
@@ -133,18 +134,6 @@ class ByteSource {
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 18;
 
-  struct Descriptor {
-    int number = -1;
-    Descriptor() = default;
-    Descriptor(Descriptor&& other) noexcept : number{std::exchange(other.number, -1)} {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-      std::swap(number, other.number);
-      return *this;
-    }
-    ~Descriptor() {
-      if (number >= 0) ::close(number);
-    }
-  };
   struct Unpack {
     z_stream z{};
     ~Unpack() { inflateEnd(&z); }
@@ -160,7 +149,7 @@ class ByteSource {
 
   std::size_t from_file(Bytes out) {
     for (;;) {
-      auto const n = ::read(file_.number, out.data(), out.size());
+      auto const n = ::read(file_.number(), out.data(), out.size());
       if (n >= 0) return static_cast<std::size_t>(n);
       if (errno != EINTR) fail("cannot be read: " + std::generic_category().message(errno), "another disk");
     }
@@ -224,7 +213,7 @@ class ByteSource {
   }
 
   std::filesystem::path path_;
-  Descriptor file_;
+  FileDescriptor file_;
   std::vector<std::byte> buffer_;
   Bytes in_;                                               // of buffer_, read but not used yet
   std::unique_ptr<Unpack> unpack_;                         // zlib's state points to itself: it must not move

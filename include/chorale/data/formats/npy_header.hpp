@@ -35,7 +35,7 @@ class NpyHeaderParser {
     if (!expect('{')) return header;
     while (ok() && !take('}')) {
       auto const begin = at_;
-      auto const key   = quoted();
+      auto const key   = in_quotes();
       if (!ok() || !expect(':')) break;
       if (key == "descr") descr(header);
       else if (key == "fortran_order") header.fortran_order = boolean();
@@ -74,7 +74,7 @@ class NpyHeaderParser {
     return ok();
   }
 
-  std::string quoted() {
+  std::string in_quotes() {
     auto const quote = ahead('"') ? '"' : '\'';
     if (!expect(quote)) return {};
     auto const end = text_.find(quote, at_);
@@ -87,7 +87,7 @@ class NpyHeaderParser {
   void descr(NpyHeader& header) {
     if (ahead('[')) return fail(at_, "a structured array, but arrays of numbers are read");
     auto const begin = at_;
-    auto text        = quoted();
+    auto text        = in_quotes();
     if (!ok()) return;
     auto const order = text.empty() ? '?' : text[0];
     header.type      = text.substr(text.empty() ? 0 : 1);

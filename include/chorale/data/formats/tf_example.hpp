@@ -158,17 +158,18 @@ struct Example {
     auto const at = features.find(name);
     if (at == features.end()) {
       auto names = std::string{};
-      for (auto const& [other, feature] : features) names += (names.empty() ? "" : ", ") + quoted(other);
-      throw BadFile{where + ": no feature " + quoted(name) + ".", "one of " + (names.empty() ? "none" : names) + "."};
+      for (auto const& [other, feature] : features) names += (names.empty() ? "" : ", ") + in_quotes(other);
+      throw BadFile{where + ": no feature " + in_quotes(name) + ".",
+                    "one of " + (names.empty() ? "none" : names) + "."};
     }
     if (auto const* list = std::get_if<std::vector<T>>(&at->second)) return *list;
-    throw BadFile{where + ": feature " + quoted(name) + " has " + detail::feature_kinds[at->second.index()] +
+    throw BadFile{where + ": feature " + in_quotes(name) + " has " + detail::feature_kinds[at->second.index()] +
                       ", but " + detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
                   "another type of the row that it goes to."};
   }
 
  private:
-  static std::string quoted(std::string_view name) {       // a file may hold any bytes, and this goes to a terminal
+  static std::string in_quotes(std::string_view name) {       // a file may hold any bytes, and this goes to a terminal
     return '"' + printable(name.substr(0, 80)) + '"';
   }
 };

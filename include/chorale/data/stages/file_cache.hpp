@@ -33,7 +33,7 @@ namespace chorale::data {
 ///         cut, another kind of file, or has other types or numbers of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D>
-class CachedInFile : public Pipe<CachedInFile<D>> {
+class FileCached : public Pipe<FileCached<D>> {
   static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
 
  public:
@@ -121,7 +121,7 @@ class CachedInFile : public Pipe<CachedInFile<D>> {
     CacheFile::Cursor cursor_;
   };
 
-  CachedInFile(D from, InFile where) {
+  FileCached(D from, InFile where) {
     CHORALE_EXPECTS(!where.path.empty(), "cache(InFile) needs the path of a file");
     store_ = std::make_shared<Store>(std::move(from), std::move(where));
   }

@@ -200,7 +200,7 @@ class Gathered : public Pipe<Gathered<D>> {
 
       std::shared_ptr<std::vector<D> const> sources;
       std::size_t epoch;
-      Slots<element, Memory> slots;
+      ReorderBuffer<element, Memory> slots;
       std::atomic<std::size_t> next_source{0};
       std::atomic<std::size_t> left;                       // threads that still read
       std::vector<NamedThread> threads;                    // last: they use the above

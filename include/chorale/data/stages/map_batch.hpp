@@ -80,7 +80,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       std::size_t wrong = 0;                               // row of the failure
       std::exception_ptr failure{};
     };
-    using Places = Slots<Making*, Making>;
+    using Places = ReorderBuffer<Making*, Making>;
 
     /// What a thread does between two visits to the source.
     struct Run {

@@ -117,7 +117,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       std::size_t n = 0;
       std::exception_ptr failure{};                        // what comes behind them
     };
-    using Places = Slots<Run*, Run>;
+    using Places = ReorderBuffer<Run*, Run>;
 
     struct Work {
       Work(ParallelMapped const& stage, std::size_t epoch)

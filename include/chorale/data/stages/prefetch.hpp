@@ -151,7 +151,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
       std::atomic<bool> ended_{false}, stopped_{false};
       bool holding_ = false;                               // the reader looks at element number released_
       std::exception_ptr failure_;
-      Bell made_any_, freed_;
+      Wakeup made_any_, freed_;
       NamedThread thread_;                                 // last: it uses the above
     };
 

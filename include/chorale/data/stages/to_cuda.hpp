@@ -35,13 +35,13 @@ namespace chorale::data {
 ///         from where they are. A step copies x once more, on the GPU, to where its kernels read it. With several GPUs
 ///         all but this one fetch their shares from it
 template <class D>
-class OnCuda {
+class ToCuda {
  public:
   using element = typename D::element;
   static constexpr bool stable = false, beyond_the_host = true;
   static_assert(!is_sample<element>, "chorale: on_cuda takes batches, not rows. Write .batch(n) before it");
 
-  OnCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
+  ToCuda(D from, Cuda const& device) : from_{std::move(from)}, device_{device} {}
 
   class Stream {
     using X = typename decltype(element::x)::value_type;
@@ -88,7 +88,7 @@ class OnCuda {
   std::optional<std::size_t> size() const { return from_.size(); }
 
   /// See Pipe::prefetch.
-  auto prefetch(Ahead ahead) const { return Prefetched<OnCuda>{*this, ahead}; }
+  auto prefetch(Ahead ahead) const { return Prefetched<ToCuda>{*this, ahead}; }
   auto prefetch(std::size_t n) const { return prefetch(Ahead{.elements = n}); }
 
   void describe(std::vector<std::string>& lines) const {
@@ -101,7 +101,7 @@ class OnCuda {
 };
 
 template <Dataset D>
-OnCuda<D> on_cuda(D batches, Cuda const& device) {
+ToCuda<D> on_cuda(D batches, Cuda const& device) {
   return {std::move(batches), device};
 }
 

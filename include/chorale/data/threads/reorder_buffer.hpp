@@ -21,21 +21,21 @@ namespace chorale::data {
 /// keeps   at most `slots` elements exist at a time; the reader holds one of them until it asks for the next
 /// order   fixed: by number, which must count up from 0; any: as they are finished
 template <class Element, class Memory>
-class Slots {
+class ReorderBuffer {
  public:
   struct Slot {
     Memory memory;
 
    private:
-    friend Slots;
+    friend ReorderBuffer;
     enum class State { free, busy, done, held } state = State::free;
     std::uint64_t number                              = 0;
     Element out{};
   };
 
-  Slots(std::size_t slots, Order order) : slots_(slots), order_{order} {}
-  Slots(Slots const&)            = delete;
-  Slots& operator=(Slots const&) = delete;
+  ReorderBuffer(std::size_t slots, Order order) : slots_(slots), order_{order} {}
+  ReorderBuffer(ReorderBuffer const&)            = delete;
+  ReorderBuffer& operator=(ReorderBuffer const&) = delete;
 
   /// Waits for a free slot. Null when nobody wants more: after stop() or a failure.
   Slot* claim(std::uint64_t number) {

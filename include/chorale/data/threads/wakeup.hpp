@@ -13,7 +13,7 @@ namespace chorale::data {
 ///
 /// keeps   a ring after the write is never missed, as long as the write and what `ready` reads are of the default order
 /// cost    of a ring that nobody waits for: one load
-class Bell {
+class Wakeup {
  public:
   /// Waits until ready() is true: a short while on the core, then asleep.
   template <class Ready>

@@ -11,7 +11,7 @@
 namespace chorale::nn::detail {
 
 /// What comes out, as users read it: float, channels last.
-struct Plain {
+struct ToFloat {
   static constexpr std::string_view name = "plain";
 
   template <class In>
@@ -23,7 +23,7 @@ struct Plain {
 };
 
 /// What goes in, as the network keeps activations.
-struct Rounded {
+struct ToActivations {
   static constexpr std::string_view name = "rounded";
 
   template <class In>
@@ -31,9 +31,9 @@ struct Rounded {
   template <class In>
   using apply = SameShape<In>;
   template <class D, class In>
-  struct stage : Kernels<D>::Rounded {
+  struct stage : Kernels<D>::ToActivations {
     static constexpr bool overwrites = false, keeps_y = false;
-    explicit stage(Site<D> const& site) : Kernels<D>::Rounded{site.runtime, site.in} {}
+    explicit stage(Site<D> const& site) : Kernels<D>::ToActivations{site.runtime, site.in} {}
   };
 };
 
@@ -46,19 +46,19 @@ inline constexpr bool keeps_halves = requires {
 
 /// The layers of a network as a device computes them.
 template <bool Halves, class Net, class Nodes = typename Net::nodes>
-struct Ended;
+struct WithBoundaryLayers;
 template <class Net, class... N>
-struct Ended<false, Net, List<N...>> {
+struct WithBoundaryLayers<false, Net, List<N...>> {
   using type = List<N...>;
 };
 template <class Net, class... N>
   requires(Net::output::rank == 3)
-struct Ended<false, Net, List<N...>> {
-  using type = List<N..., Node<Plain, typename Net::output>>;
+struct WithBoundaryLayers<false, Net, List<N...>> {
+  using type = List<N..., Node<ToFloat, typename Net::output>>;
 };
 template <class Net, class... N>
-struct Ended<true, Net, List<N...>> {
-  using type = List<Node<Rounded, typename Net::input>, N..., Node<Plain, typename Net::output>>;
+struct WithBoundaryLayers<true, Net, List<N...>> {
+  using type = List<Node<ToActivations, typename Net::input>, N..., Node<ToFloat, typename Net::output>>;
 };
 
 }  // namespace chorale::nn::detail

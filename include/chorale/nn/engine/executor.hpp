@@ -33,7 +33,7 @@ class Executor {
 
   static constexpr bool halves      = detail::keeps_halves<D, Net>;
   static constexpr std::size_t lead = halves ? 1 : 0;                      // stages before the network's own
-  using nodes                       = typename detail::Ended<halves, Net>::type;
+  using nodes                       = typename detail::WithBoundaryLayers<halves, Net>::type;
 
   template <class Nodes>
   struct StagesOf;

@@ -47,10 +47,10 @@ struct LinesOf<List<L...>> {
   }
 
  private:
-  template <class... Plain>
-  static void add_all(List<Plain...>, std::string const& before, std::vector<std::string>& lines) {
+  template <class... ToFloat>
+  static void add_all(List<ToFloat...>, std::string const& before, std::vector<std::string>& lines) {
     auto number = std::size_t{0};
-    (LinesOfLayer<Plain>::add(before + std::to_string(++number), lines), ...);
+    (LinesOfLayer<ToFloat>::add(before + std::to_string(++number), lines), ...);
   }
 };
 

@@ -22,7 +22,7 @@ namespace chorale::nn {
 ///
 /// Plan      the network's, by reference
 template <class D, auto const& Plan, class Optimizer>
-class Rule {
+class OptimizerState {
  public:
   static constexpr std::size_t moving = [] {                               // numbers that are moved, and not trained
     auto n = std::size_t{0};
@@ -32,7 +32,7 @@ class Rule {
 
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
-  Rule(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots} {
+  OptimizerState(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots} {
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
   }
 

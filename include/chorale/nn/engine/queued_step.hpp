@@ -34,7 +34,7 @@ inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...
 ///
 /// keeps   batch, executor, loss and metrics outlive it
 template <class D, class Net, class Loss, class Metrics, class Batch>
-class Queued {
+class QueuedStep {
   static constexpr auto width = Net::output::size;
   using target                = typename Loss::target;
 
@@ -42,7 +42,7 @@ class Queued {
   /// Copies the batch to the device.
   ///
   /// throws  BadArgument when a target is none
-  Queued(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
+  QueuedStep(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
       : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
     if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
       loss.check(batch.rows, width, batch.y.data());
@@ -56,7 +56,7 @@ class Queued {
   /// update    queues what comes behind them where the caller LooksAtEnd, before the wait
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready, class Update>
-  float learn(Gradients const& g, bool checks, Ready& ready, Update&& update) {
+  float compute_gradients(Gradients const& g, bool checks, Ready& ready, Update&& update) {
     if constexpr (std::is_base_of_v<LooksAtEnd, Ready>) {
       queue_all(g, checks);
       update();

@@ -48,7 +48,7 @@ void all_to_all(E& at, Span<std::type_identity_t<T> const> in, Span<T> out, Tag 
   auto const mine = share(in.size(), at.rank(), at.size());
   std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(mine.begin), mine.size(),
               out.begin() + static_cast<std::ptrdiff_t>(mine.begin));
-  auto operation = ScheduledOperation<PairwiseExchange, E, T>{};
+  auto operation = ScheduleExecution<PairwiseExchange, E, T>{};
   operation.restart(at, {.collective = Collective::all_to_all, .x = out, .in = in, .tag = tag, .where = where});
   operation.finish();
 }

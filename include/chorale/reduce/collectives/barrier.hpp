@@ -15,7 +15,7 @@ namespace chorale {
 /// cost    the messages of an all-reduce by recursive doubling, without content
 template <Endpoint E>
 void barrier(E& at, Tag tag = {}, CallSite where = CallSite::here()) {
-  auto operation = ScheduledOperation<RecursiveDoublingAllReduce, E, std::uint32_t>{};
+  auto operation = ScheduleExecution<RecursiveDoublingAllReduce, E, std::uint32_t>{};
   operation.restart(at, {.collective = Collective::barrier, .tag = tag, .where = where});
   operation.finish();
 }

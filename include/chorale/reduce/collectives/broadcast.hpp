@@ -75,7 +75,7 @@ struct BinomialBroadcast {
 template <Endpoint E, Reducible T>
 void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);
-  auto operation = ScheduledOperation<BinomialReduce, E, T>{};
+  auto operation = ScheduleExecution<BinomialReduce, E, T>{};
   operation.restart(at, {.collective = Collective::reduce, .x = x, .op = op, .tag = tag, .where = where, .root = root});
   operation.finish();
 }
@@ -87,7 +87,7 @@ template <Endpoint E, class T>
   requires std::is_trivially_copyable_v<T>
 void broadcast(E& at, Span<T> x, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);
-  auto operation = ScheduledOperation<BinomialBroadcast, E, T>{};
+  auto operation = ScheduleExecution<BinomialBroadcast, E, T>{};
   operation.restart(at, {.collective = Collective::broadcast, .x = x, .tag = tag, .where = where, .root = root});
   operation.finish();
 }

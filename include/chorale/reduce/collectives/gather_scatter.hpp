@@ -57,7 +57,7 @@ struct RingAllGather {
 /// returns that share of x; the rest of x is scratch afterwards
 template <Endpoint E, Reducible T>
 Span<T> reduce_scatter(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) {
-  auto operation = ScheduledOperation<RingReduceScatter, E, T>{};
+  auto operation = ScheduleExecution<RingReduceScatter, E, T>{};
   operation.restart(at, {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag, .where = where});
   operation.finish();
   auto const mine = share(x.size(), at.rank(), at.size());
@@ -86,7 +86,7 @@ void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Sp
                                                  std::to_string(all.size()));
   auto const place = all.subspan(ends[me] - counts[me], counts[me]);
   if (!mine.empty() && mine.data() != place.data()) std::copy(mine.begin(), mine.end(), place.begin());
-  auto operation = ScheduledOperation<RingAllGather, E, T>{};
+  auto operation = ScheduleExecution<RingAllGather, E, T>{};
   operation.restart(at, {.collective = Collective::all_gather, .x = all, .tag = tag, .where = where, .ends = ends});
   operation.finish();
 }

@@ -34,10 +34,10 @@ struct ClosureTask {
 
 /// A coordinator's end of the connection to one worker: one closure at a time.
 template <Endpoint E>
-class ClosureLink {
+class WorkerConnection {
  public:
   /// rank    of the worker; worker 0 is rank 1
-  ClosureLink(E& at, Rank rank, Tag tag) : at_{&at}, rank_{rank}, tag_{tag} {}
+  WorkerConnection(E& at, Rank rank, Tag tag) : at_{&at}, rank_{rank}, tag_{tag} {}
 
   int worker() const { return rank_ - 1; }
   bool busy() const { return stage_ != Stage::idle && stage_ != Stage::lost; }
@@ -50,9 +50,9 @@ class ClosureLink {
     task_          = std::move(task);
     request_       = task_->request;
     request_.bytes = task_->arguments.size();
-    out_.add(bytes_of(request_));
+    out_.add(parameter_server::bytes_of(request_));
     out_.add_cut(task_->arguments);
-    in_.add(bytes_of(reply_));
+    in_.add(parameter_server::bytes_of(reply_));
     stage_ = Stage::runs;
   }
 
@@ -60,7 +60,7 @@ class ClosureLink {
   void leave() {
     if (lost()) return;
     request_ = {};
-    out_.add(bytes_of(request_));
+    out_.add(parameter_server::bytes_of(request_));
     stage_ = Stage::leaves;
   }
 
@@ -80,7 +80,7 @@ class ClosureLink {
 
   bool step() {
     if (stage_ == Stage::idle) {
-      if (!knows_lost(*at_, rank_)) return false;
+      if (!parameter_server::knows_lost(*at_, rank_)) return false;
       at_->recv(rank_, tag_, {}).wait();                                   // throws why
     }
     auto moved = out_.advance(*at_, rank_, tag_);
@@ -125,7 +125,8 @@ class ClosureLink {
   std::shared_ptr<ClosureTask> task_;
   ClosureRequest request_;
   ClosureReply reply_;
-  Transfer<E> in_{Transfer<E>::Direction::in}, out_{Transfer<E>::Direction::out};
+  parameter_server::Transfer<E> in_{parameter_server::Transfer<E>::Direction::in},
+      out_{parameter_server::Transfer<E>::Direction::out};
 };
 
 }  // namespace chorale::detail

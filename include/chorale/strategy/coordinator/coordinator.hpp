@@ -27,7 +27,7 @@ namespace chorale {
 
 /// Deals out closures to workers, each to one that is free.
 ///
-///   auto losses = std::vector<Remote<float>>{};
+///   auto losses = std::vector<RemoteValue<float>>{};
 ///   for (int i = 0; i < 100; ++i) losses.push_back(coordinator.schedule(train, batches, 10));
 ///   coordinator.join();
 ///   auto const last = coordinator.fetch(losses.back());
@@ -85,7 +85,7 @@ class Coordinator {
     task->request.closure = closure.id();
     pack(*task, static_cast<Parameters*>(nullptr), arguments...);
     add(task);
-    return Remote<Result>{std::move(task)};
+    return RemoteValue<Result>{std::move(task)};
   }
 
   /// Gives each worker its own share of a dataset, to be had as a stream by closures.
@@ -113,14 +113,14 @@ class Coordinator {
   ///
   /// throws  what the closure threw; Error when it was cancelled
   template <class R>
-  R fetch(Remote<R> const& remote) {
+  R fetch(RemoteValue<R> const& remote) {
     auto const& task = *remote.task_;
     await([&] { return task.settled(); });
     if (task.error) std::rethrow_exception(task.error);
     if constexpr (!std::is_void_v<R>) return detail::Unpacked{task.result}.template take<R>();
   }
   template <class R>
-  std::vector<R> fetch(std::vector<Remote<R>> const& remotes) {
+  std::vector<R> fetch(std::vector<RemoteValue<R>> const& remotes) {
     auto values = std::vector<R>{};
     for (auto const& remote : remotes) values.push_back(fetch(remote));
     return values;
@@ -136,7 +136,7 @@ class Coordinator {
   }
 
  private:
-  using Link = detail::ClosureLink<E>;
+  using Link = detail::WorkerConnection<E>;
   using Task = std::shared_ptr<detail::ClosureTask>;
 
   template <class... P, class... Args>
@@ -180,7 +180,7 @@ class Coordinator {
 
   template <class Done>
   void await(Done&& done) {
-    for (auto idle = detail::Idle{};;) {
+    for (auto idle = parameter_server::Idle{};;) {
       while (look()) idle.busy();
       if (done()) return;
       idle.rest_at(*at_);
@@ -264,7 +264,7 @@ class Coordinator {
   /// throws  PeerLost when a rank behind the workers is gone
   void expect_servers() {
     for (Rank rank = workers() + 1; rank < at_->size(); ++rank)
-      if (detail::knows_lost(*at_, rank))
+      if (parameter_server::knows_lost(*at_, rank))
         throw PeerLost{rank, "server " + std::to_string(rank - workers() - 1) + " of " +
                                  std::to_string(at_->size() - workers() - 1) + " (rank " + std::to_string(rank) +
                                  ") is gone, and its shard of the variables with it.",
@@ -275,7 +275,7 @@ class Coordinator {
   CoordinatorOptions options_;
   std::vector<Link> links_;                                                // [worker]
   std::deque<Task> waiting_;
-  detail::WorkerShares shares_;
+  detail::DatasetShards shares_;
   std::uint64_t number_ = 0, repeated_ = 0;
   std::exception_ptr error_;                                               // the first, for join()
   int last_lost_ = 0;                                                      // worker

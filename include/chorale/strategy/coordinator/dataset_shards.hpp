@@ -17,9 +17,9 @@ namespace chorale::detail {
 /// Who reads which share of the datasets, and how far each has come: as many shares as there are workers at first.
 ///
 /// keeps   an element is taken once a closure that read it has reported, whether it failed or not
-class WorkerShares {
+class DatasetShards {
  public:
-  explicit WorkerShares(int workers) : runs_(static_cast<std::size_t>(workers)) {
+  explicit DatasetShards(int workers) : runs_(static_cast<std::size_t>(workers)) {
     for (int w = 0; w < workers; ++w) owner_.push_back(w);
   }
 

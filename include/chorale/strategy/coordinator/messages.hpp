@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/core/printable.hpp>
 #include <chorale/core/types.hpp>
 
@@ -95,11 +96,7 @@ class Unpacked {
   ConstBytes left_;
 };
 
-constexpr std::uint64_t hash_of_name(std::string_view name) {                  // FNV-1a
-  auto hash = std::uint64_t{0xcbf29ce484222325};
-  for (auto const c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
+constexpr std::uint64_t hash_of_name(std::string_view name) { return Fnv1a<std::uint64_t>{}.add(name).value(); }
 
 /// Where a pass over one share of a dataset is.
 struct DataPosition {

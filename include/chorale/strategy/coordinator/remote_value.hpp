@@ -14,14 +14,14 @@ class Coordinator;
 
 /// The result of a closure, once a worker has reported it. Copies are of one result. See Coordinator::fetch().
 template <class R>
-class Remote {
+class RemoteValue {
  public:
   bool ready() const { return task_->stage == detail::ClosureStage::done; }
 
  private:
   template <class E, class Here>
   friend class Coordinator;
-  explicit Remote(std::shared_ptr<detail::ClosureTask> task) : task_{std::move(task)} {}
+  explicit RemoteValue(std::shared_ptr<detail::ClosureTask> task) : task_{std::move(task)} {}
 
   std::shared_ptr<detail::ClosureTask> task_;
 };

@@ -75,7 +75,7 @@ class ClosureWorker {
   /// Returns how many closures it ran.
   std::uint64_t serve() {
     for (auto ran = std::uint64_t{0};; ++ran) {
-      in_.add(bytes_of(request_));
+      in_.add(parameter_server::bytes_of(request_));
       finish(in_);
       if (request_.magic != detail::closure_magic || request_.bytes > detail::closure_limit)
         throw Disagreement{Fault::collective_mismatch, "rank 0 sent what is no closure.",
@@ -98,8 +98,8 @@ class ClosureWorker {
     }(std::index_sequence_for<Known...>{});
   }
 
-  void finish(detail::Transfer<E>& transfer) {
-    for (auto idle = detail::Idle{}; !transfer.empty();)
+  void finish(parameter_server::Transfer<E>& transfer) {
+    for (auto idle = parameter_server::Idle{}; !transfer.empty();)
       if (transfer.advance(*at_, coordinator, options_.tag)) idle.busy();
       else idle.rest_at(*at_);
   }
@@ -121,7 +121,7 @@ class ClosureWorker {
     reply_.data = request_.data;
     for (std::size_t i = 0; i < used_.size(); ++i) reply_.data[i] = *used_[i];
     reply_.bytes = result_.bytes.size();
-    out_.add(bytes_of(reply_));
+    out_.add(parameter_server::bytes_of(reply_));
     out_.add_cut(result_.bytes);
     finish(out_);
   }
@@ -212,7 +212,8 @@ class ClosureWorker {
   std::vector<std::byte> arguments_;
   std::vector<detail::DataPosition const*> used_;                          // of the streams of this closure
   detail::Packed result_;
-  detail::Transfer<E> in_{detail::Transfer<E>::Direction::in}, out_{detail::Transfer<E>::Direction::out};
+  parameter_server::Transfer<E> in_{parameter_server::Transfer<E>::Direction::in},
+      out_{parameter_server::Transfer<E>::Direction::out};
 };
 
 }  // namespace chorale

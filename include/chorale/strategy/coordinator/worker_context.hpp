@@ -21,19 +21,19 @@ namespace chorale {
 ///
 /// keeps   when a closure begins, the copies have what the servers had then
 template <class Model, class D, Endpoint E>
-class CoordinatedWorker {
+class WorkerContext {
  public:
   using instance = typename Model::template instance<D>;
 
   /// count   of the workers that run closures
-  CoordinatedWorker(Model const& model, std::vector<D> devices, Seed seed, E& at, int count)
+  WorkerContext(Model const& model, std::vector<D> devices, Seed seed, E& at, int count)
       : at_{&at}, count_{count}, devices_{std::move(devices)}, team_{devices_}, losses_(devices_.size()) {
     copies_.reserve(devices_.size());
     for (auto const& device : devices_) copies_.push_back(model.instantiate(device, seed));
   }
 
-  void connect(ParameterShards const& shards, ParameterOptions const& options) {
-    client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
+  void connect(parameter_server::ShardLayout const& shards, ParameterOptions const& options) {
+    client_ = std::make_unique<parameter_server::Client<E>>(*at_, shards, options);
   }
   void leave() { client_->leave(); }                                       // the last call
   void begin() { pull(); }                                                 // before each closure
@@ -44,7 +44,7 @@ class CoordinatedWorker {
 
   /// The copy on the first device.
   instance& model() { return copies_.front(); }
-  ParameterClient<E>& servers() { return *client_; }                       // such as for rows of a table
+  parameter_server::Client<E>& servers() { return *client_; }              // such as for rows of a table
 
   /// Forward, loss and backward of a batch, each device a part of it; their gradients are one push. Then the copies
   /// have what the servers have.
@@ -106,8 +106,8 @@ class CoordinatedWorker {
   int count_;
   std::vector<D> devices_;
   std::vector<instance> copies_;
-  std::unique_ptr<ParameterClient<E>> client_;
-  Team<D> team_;
+  std::unique_ptr<parameter_server::Client<E>> client_;
+  ReplicaThreads<D> team_;
   std::vector<Sum<float>> losses_;
 };
 

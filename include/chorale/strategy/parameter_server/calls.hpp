@@ -19,49 +19,47 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// What all workers that serve reported about an epoch.
-struct ParameterTotal {
+struct Total {
   std::array<double, parameter_sums> sums{};                               // added up in the order of workers
   std::vector<Rank> reported;
   std::vector<std::array<double, parameter_sums>> each;                    // [worker]; zeros of one that has not
 };
 
 /// Points of a client at which a test may do something, e.g. end the process.
-struct NoParameterHooks {
+struct NoHooks {
   void in_push() {}                                                        // the first messages are on their way
 };
 
-namespace detail {
-
-/// How a worker asks all servers at once, and the calls that are no training: see ParameterClient.
+/// How a worker asks all servers at once, and the calls that are no training: see Client.
 template <Endpoint E, class Hooks>
-class ParameterCalls {
+class Calls {
  public:
   /// at    of W workers, then servers; this rank is one of the workers, and at() outlives the client
-  ParameterCalls(E& at, ParameterShards const& shards, ParameterOptions options = {}, Hooks hooks = {})
-      : at_{&at}, shards_{std::make_unique<ParameterShards>(shards)}, options_{options}, hooks_{std::move(hooks)},
+  Calls(E& at, ShardLayout const& shards, ParameterOptions options = {}, Hooks hooks = {})
+      : at_{&at}, shards_{std::make_unique<ShardLayout>(shards)}, options_{options}, hooks_{std::move(hooks)},
         links_{at, *shards_, options_} {
     CHORALE_EXPECTS(at.size() == shards.ranks() && shards.is_worker(at.rank()),
                     "rank " + std::to_string(at.rank()) + " of " + std::to_string(at.size()) + " is none of " +
                         std::to_string(shards.workers()) + " workers of " + std::to_string(shards.servers()) +
                         " servers: workers come first, then servers");
   }
-  ~ParameterCalls() {
+  ~Calls() {
     try {
       leave();
     } catch (std::exception const&) {                                      // the servers see that this worker is gone
     }
   }
-  ParameterCalls(ParameterCalls const&)            = delete;
-  ParameterCalls& operator=(ParameterCalls const&) = delete;
+  Calls(Calls const&)            = delete;
+  Calls& operator=(Calls const&) = delete;
 
   /// Puts these values in place of what the servers have, as one version on each; slots of the optimizer stay.
   void assign(Variables const& variables) {
     shards_->expect_in(variables.values.size());
     exchange([&](Link& link) {
-      link.next(ParameterCall::assign);
+      link.next(Call::assign);
       link.send_values(variables.values);
     });
     verdict([] { return std::string{}; });
@@ -73,7 +71,7 @@ class ParameterCalls {
   void pull_slot(std::size_t slot, Span<float> into) {
     shards_->expect_in(into.size());
     exchange([&](Link& link) {
-      link.next(ParameterCall::pull_slot).count = slot;
+      link.next(Call::pull_slot).count = slot;
       link.receive_values(into);
     });
     verdict([] { return std::string{}; });
@@ -83,7 +81,7 @@ class ParameterCalls {
   void assign_slot(std::size_t slot, Span<float const> values) {
     shards_->expect_in(values.size());
     exchange([&](Link& link) {
-      link.next(ParameterCall::assign_slot).count = slot;
+      link.next(Call::assign_slot).count = slot;
       link.send_values(values);
     });
     verdict([] { return std::string{}; });
@@ -92,7 +90,7 @@ class ParameterCalls {
   /// How many updates server 0 had made when it last answered, and the same for all servers.
   std::uint64_t optimizer_step() { return static_cast<std::uint64_t>(links_[0].reply.sums[0]); }
   void assign_step(std::uint64_t step) {
-    exchange([&](Link& link) { link.next(ParameterCall::assign_step).version = step; });
+    exchange([&](Link& link) { link.next(Call::assign_step).version = step; });
   }
 
   /// What this worker adds to an epoch's sums; once for each epoch.
@@ -100,20 +98,20 @@ class ParameterCalls {
     CHORALE_EXPECTS(sums.size() <= parameter_sums, "a report has at most " + std::to_string(parameter_sums) +
                                                        " sums, got " + std::to_string(sums.size()));
     exchange([&](Link& link) {
-      auto& request = link.next(ParameterCall::report);
+      auto& request = link.next(Call::report);
       request.epoch = epoch;
       std::ranges::copy(sums, request.sums.begin());
     }, 1);
   }
 
   /// Waits until every other worker has reported this epoch, has left, or is lost.
-  ParameterTotal total(int epoch) {
+  Total total(int epoch) {
     auto const workers = static_cast<std::size_t>(shards_->workers());
-    auto total         = ParameterTotal{.each = std::vector<std::array<double, parameter_sums>>(workers)};
+    auto total         = Total{.each = std::vector<std::array<double, parameter_sums>>(workers)};
     auto const each    = std::as_writable_bytes(Span<std::array<double, parameter_sums>>{total.each});
     auto told          = std::vector<std::byte>(workers + each.size());    // a byte for each that reported, then what
     exchange([&](Link& link) {
-      link.next(ParameterCall::total).epoch = epoch;
+      link.next(Call::total).epoch = epoch;
       link.receive(told);
     }, 1);
     total.sums = links_[0].reply.sums;
@@ -126,13 +124,13 @@ class ParameterCalls {
   /// This worker brings nothing more. The last call; the destructor does it otherwise.
   void leave() {
     if (std::exchange(left_, true)) return;
-    exchange([&](Link& link) { link.next(ParameterCall::leave); });
+    exchange([&](Link& link) { link.next(Call::leave); });
   }
 
   std::uint64_t step() const { return step_; }                             // pushes so far
 
  protected:
-  using Link = ParameterLink<E>;
+  using Link = ServerConnection<E>;
 
   static constexpr auto all = ~std::size_t{0};
 
@@ -143,14 +141,14 @@ class ParameterCalls {
   int verdict(What&& what) {
     auto dropped = 0;
     for (auto const& link : links_) {
-      if (link.reply.verdict == ParameterVerdict::not_finite)
+      if (link.reply.verdict == Verdict::not_finite)
         throw NumericFault{(link.reply.said().empty() ? what() + " of step " + std::to_string(step_ - 1) +
                                                             " is not finite on worker " +
                                                             std::to_string(shards_->worker_at(at_->rank()))
                                                       : link.reply.said()) +
                                "; no variable was changed.",
                            "a lower learning rate, clipping, a look at the inputs for NaN, or NonFinite::skip."};
-      dropped += link.reply.verdict == ParameterVerdict::done ? 0 : 1;
+      dropped += link.reply.verdict == Verdict::done ? 0 : 1;
     }
     return dropped;
   }
@@ -164,16 +162,14 @@ class ParameterCalls {
   }
 
   E* at_;
-  std::unique_ptr<ParameterShards> shards_;                                // links point to it
+  std::unique_ptr<ShardLayout> shards_;                                    // links point to it
   ParameterOptions options_;
   Hooks hooks_;
-  ParameterLinks<E> links_;
+  ServerConnections<E> links_;
   std::uint64_t step_ = 0;
 
  private:
   bool left_ = false;
 };
 
-}  // namespace detail
-
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -23,11 +23,11 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// One worker's view of a parameter server: all its servers as one.
 ///
-///   auto client = ParameterClient{at, shards};
+///   auto client = Client{at, shards};
 ///   client.push_and_pull(gradients, variables, epoch);    a step
 ///
 /// keeps   used by one thread; each call returns when all servers have answered. Values are cached: a pull of a version
@@ -37,9 +37,9 @@ namespace chorale {
 /// throws  PeerLost when a server is gone: it names the shard, and this client can be used no more. NumericFault when
 ///         what is pushed is not finite, and servers are to stop then: no server has applied it. Disagreement when a
 ///         server has another layout
-template <Endpoint E, class Hooks = NoParameterHooks>
-class ParameterClient : public detail::ParameterCalls<E, Hooks> {
-  using Base = detail::ParameterCalls<E, Hooks>;
+template <Endpoint E, class Hooks = NoHooks>
+class Client : public Calls<E, Hooks> {
+  using Base = Calls<E, Hooks>;
   using typename Base::Link;
   using Base::at_, Base::shards_, Base::options_, Base::hooks_, Base::links_, Base::step_;
   using Base::exchange, Base::one_server, Base::verdict;
@@ -50,19 +50,19 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   /// Gives gradients to the servers, which apply them in their time.
   ///
   /// returns   how many servers dropped it: it was late, or not finite and skipped
-  int push(Gradients const& gradients, int epoch) { return push(ParameterCall::push, gradients, {}, epoch); }
+  int push(Gradients const& gradients, int epoch) { return push(Call::push, gradients, {}, epoch); }
 
   /// The values after all updates that Consistency makes this worker wait for.
   void pull(Variables const& variables) {
     shards_->expect_in(variables.values.size());
-    exchange([&](Link& link) { ask_values(link, ParameterCall::pull, variables.values); });
+    exchange([&](Link& link) { ask_values(link, Call::pull, variables.values); });
     took_values(variables.values);
   }
 
   /// Both in one round trip.
   int push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
     shards_->expect_in(variables.values.size());
-    auto const dropped = push(ParameterCall::push_and_pull, gradients, variables.values, epoch);
+    auto const dropped = push(Call::push_and_pull, gradients, variables.values, epoch);
     took_values(variables.values);
     return dropped;
   }
@@ -75,14 +75,14 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   int push_rows(RowTable const& table, Span<Index const> indices, Span<float const> gradients, float rows, int epoch) {
     expect_rows(table, indices.size(), gradients.size());
     auto const finite = options_.on_non_finite == NonFinite::allow || Kernels<Cpu>::finite(gradients);
-    auto const whole = one_server() || detail::place_of(*at_, gradients) != 0;
+    auto const whole = one_server() || place_of(*at_, gradients) != 0;
     deal_out(table, indices, gradients, whole);
     ++step_;
     exchange([&](Link& link) {
-      auto& request = ask_rows(link, ParameterCall::push_rows, table, indices, whole);
+      auto& request = ask_rows(link, Call::push_rows, table, indices, whole);
       request.rows  = rows;
       request.epoch = epoch;
-      request.fault = finite ? ParameterFault::none : ParameterFault::gradient;
+      request.fault = finite ? ServerFault::none : ServerFault::gradient;
       if (!link.is_placed(gradients) && finite) link.send(whole ? std::as_bytes(gradients) : ConstBytes{link.rows_out});
     });
     return verdict([] { return std::string{"a gradient of a row"}; });
@@ -94,7 +94,7 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
     expect_rows(table, indices.size(), values.size());
     deal_out(table, indices, {}, one_server());
     exchange([&](Link& link) {
-      ask_rows(link, ParameterCall::pull_rows, table, indices, one_server());
+      ask_rows(link, Call::pull_rows, table, indices, one_server());
       if (!one_server()) link.rows_in.resize(link.places.size() * table.width * sizeof(float));
       link.receive(one_server() ? std::as_writable_bytes(values) : Bytes{link.rows_in});
     });
@@ -115,27 +115,27 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
                         std::to_string(indices * table.width) + " numbers, got " + std::to_string(values));
   }
 
-  int push(ParameterCall call, Gradients const& g, Span<float> values, int epoch) {
+  int push(Call call, Gradients const& g, Span<float> values, int epoch) {
     shards_->expect_in(g.values.size());
     auto variable    = g.plan.size();
     auto const fault = fault_of(g, variable);
     ++step_;
     exchange([&](Link& link) {
-      auto& request = call == ParameterCall::push ? link.next(call) : ask_values(link, call, values);
+      auto& request = call == Call::push ? link.next(call) : ask_values(link, call, values);
       request.rows  = g.rows();
       request.loss  = g.loss();
       request.epoch = epoch;
       request.fault = fault;
-      if (fault == ParameterFault::none) link.send_values(g.values);
+      if (fault == ServerFault::none) link.send_values(g.values);
     });
     return verdict([&] {
-      if (fault == ParameterFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
+      if (fault == ServerFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
       if (variable == g.plan.size()) return std::string{"a gradient"};
       return "the gradient of " + std::string{std::string_view{g.plan[variable].name}};
     });
   }
 
-  ParameterRequest& ask_values(Link& link, ParameterCall call, Span<float> into) {
+  Request& ask_values(Link& link, Call call, Span<float> into) {
     auto& request = link.next(call);
     if (into.data() != cached_ && cached_ != nullptr) request.version = ~std::uint64_t{0};
     link.receive_values(into);
@@ -143,7 +143,7 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   }
 
   template <class Index>
-  ParameterRequest& ask_rows(Link& link, ParameterCall call, RowTable const& table, Span<Index const> indices,
+  Request& ask_rows(Link& link, Call call, RowTable const& table, Span<Index const> indices,
                              bool whole) {
     auto& request       = link.next(call);
     request.table       = table;
@@ -163,7 +163,7 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
       link.indices.clear();
       link.rows_out.clear();
     }
-    auto found = ParameterShards::Found{};
+    auto found = ShardLayout::Found{};
     for (std::size_t i = 0; i < indices.size(); ++i) {
       auto const first = table.offset + static_cast<std::size_t>(indices[i]) * table.width;
       auto const* home =
@@ -183,19 +183,19 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   }
 
   /// What is wrong with gradients that this worker made, and the first variable in which it is, when that is known.
-  ParameterFault fault_of(Gradients const& g, std::size_t& variable) const {
-    if (options_.on_non_finite == NonFinite::allow) return ParameterFault::none;
-    if (!std::isfinite(g.loss())) return ParameterFault::loss;
+  ServerFault fault_of(Gradients const& g, std::size_t& variable) const {
+    if (options_.on_non_finite == NonFinite::allow) return ServerFault::none;
+    if (!std::isfinite(g.loss())) return ServerFault::loss;
     auto const faults = g.trailer()[plan::faults_at];
     if (faults == 1) {                                                     // of more, variable_at is a sum
       variable = std::min(variable, static_cast<std::size_t>(g.trailer()[plan::variable_at]));
-      return ParameterFault::gradient;
+      return ServerFault::gradient;
     }
     if (faults == 0 && (g.trailer()[plan::summed_at] == 1 || Kernels<Cpu>::finite(g.body())))
-      return ParameterFault::none;
+      return ServerFault::none;
     for (std::size_t i = g.plan.size(); i-- > 0;)
       if (!Kernels<Cpu>::finite(g[i])) variable = i;
-    return ParameterFault::gradient;
+    return ServerFault::gradient;
   }
 
   void took_values(Span<float> into) {
@@ -210,7 +210,7 @@ class ParameterClient : public detail::ParameterCalls<E, Hooks> {
   float const* cached_ = nullptr;                                         // the buffer that has the links' versions
 };
 
-template <Endpoint E, class Hooks = NoParameterHooks>
-ParameterClient(E&, ParameterShards const&, ParameterOptions = {}, Hooks = {}) -> ParameterClient<E, Hooks>;
+template <Endpoint E, class Hooks = NoHooks>
+Client(E&, ShardLayout const&, ParameterOptions = {}, Hooks = {}) -> Client<E, Hooks>;
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -17,16 +17,16 @@
 #include <string>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// A worker's end of the connection to one server: one request at a time.
 ///
 /// keeps   what is sent and received lies in the caller's memory; runs that share a message are copied. Gradients in
 ///         memory() are not sent: the server reads them there until it answers
 template <Endpoint E>
-class ParameterLink {
+class ServerConnection {
  public:
-  ParameterLink(E& at, ParameterShards const& shards, ParameterOptions const& options, int server)
+  ServerConnection(E& at, ShardLayout const& shards, ParameterOptions const& options, int server)
       : at_{&at}, shards_{&shards}, options_{options}, server_{server} {
     auto shared = std::size_t{0};
     for (auto const part : shards.messages(server)) shared += is_shared(part) ? part.size() : 0;
@@ -34,8 +34,8 @@ class ParameterLink {
     shared_in_.resize(shared);
   }
 
-  ParameterRequest request;
-  ParameterReply reply;
+  Request request;
+  Reply reply;
   std::uint64_t version = 0, clock = 0;                                    // of the values that this worker has
   std::vector<std::byte> rows_in, rows_out, indices;                       // of this server, when there are more
   std::vector<std::size_t> places;                                         // [row of this server], in the caller's
@@ -45,7 +45,7 @@ class ParameterLink {
   std::size_t bytes() const { return in_.bytes() + out_.bytes(); }
 
   /// The next request, to be filled before begin().
-  ParameterRequest& next(ParameterCall call) {
+  Request& next(Call call) {
     request = {.layout = shards_->fingerprint(), .sequence = request.sequence + 1, .seen = clock, .version = version,
                .worker = shards_->worker_at(at_->rank()), .incarnation = options_.incarnation, .call = call};
     out_.add(bytes_of(request));
@@ -137,13 +137,13 @@ class ParameterLink {
     if (reply.magic != parameter_magic || reply.server != server_ || reply.sequence != request.sequence)
       throw Disagreement{Fault::collective_mismatch, who + " sent what is no reply to request " +
                                                          std::to_string(request.sequence) + "."};
-    if (reply.verdict == ParameterVerdict::refused)
+    if (reply.verdict == Verdict::refused)
       throw Disagreement{Fault::model_mismatch,
                          who + " refused request " + std::to_string(request.sequence) + " of worker " +
                              std::to_string(request.worker) + ": " + reply.said() + ".",
                          "the same model, shards and options on all workers and servers."};
     auto const expected = !values_in_.empty() ? shards_->elements(server_)
-                          : request.call == ParameterCall::total ? bytes_in_.size()
+                          : request.call == Call::total ? bytes_in_.size()
                                                                   : bytes_in_.size() / sizeof(float);
     if (reply.count != 0 && reply.count != expected)
       throw Disagreement{Fault::model_mismatch, who + " sends " + std::to_string(reply.count) + " values where " +
@@ -179,7 +179,7 @@ class ParameterLink {
   }
 
   E* at_;
-  ParameterShards const* shards_;
+  ShardLayout const* shards_;
   ParameterOptions options_;
   int server_;
   Stage stage_ = Stage::idle;
@@ -190,4 +190,4 @@ class ParameterLink {
   Bytes bytes_in_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

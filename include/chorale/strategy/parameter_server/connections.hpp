@@ -16,17 +16,17 @@
 #include <string>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// A worker's links to all servers.
 ///
 /// keeps   after a failure no other rank touches the memory of what was under way, and nothing is asked any more
 template <Endpoint E>
-class ParameterLinks {
+class ServerConnections {
  public:
-  using Link = ParameterLink<E>;
+  using Link = ServerConnection<E>;
 
-  ParameterLinks(E& at, ParameterShards const& shards, ParameterOptions const& options)
+  ServerConnections(E& at, ShardLayout const& shards, ParameterOptions const& options)
       : at_{&at}, shards_{&shards}, tag_{options.tag} {
     links_.reserve(static_cast<std::size_t>(shards.servers()));
     for (int s = 0; s < shards.servers(); ++s) links_.emplace_back(at, shards, options, s);
@@ -74,7 +74,7 @@ class ParameterLinks {
         continue;
       }
       for (auto const& link : links_) {                                    // one that is not asked may be lost, too
-        if (link.busy() || link.request.call == ParameterCall::leave) continue;
+        if (link.busy() || link.request.call == Call::leave) continue;
         if (auto const rank = shards_->rank_of(link.server()); knows_lost(*at_, rank))
           at_->recv(rank, tag_, {}).wait();                                // throws why
       }
@@ -95,10 +95,10 @@ class ParameterLinks {
   }
 
   E* at_;
-  ParameterShards const* shards_;
+  ShardLayout const* shards_;
   Tag tag_;
   std::vector<Link> links_;                                                // [server]
   bool broken_ = false;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

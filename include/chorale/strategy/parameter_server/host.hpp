@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// What one server did.
-struct ParameterReport {
+struct Report {
   int server = 0;
   std::size_t variable_bytes = 0;                                          // of its shard, slots not counted
-  ParameterLedger ledger{};
+  ServerStatistics ledger{};
 
   /// server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %
   std::string text(int servers) const {
@@ -52,7 +52,7 @@ struct ParameterReport {
 /// keeps   endpoints outlive it; it ends when every worker has left or is lost. What a rank that is no thread throws
 ///         comes out of the run in which it serves
 template <class E>
-class ParameterHost {
+class ServerHost {
  public:
   /// Starts the servers, which come after the replicas among the endpoints of this process, and connects the replicas.
   ///
@@ -66,14 +66,14 @@ class ParameterHost {
     begun_ = true;
     serve(strategy, model, seed, endpoints.subspan(replicas.size()), shards);
     for (std::size_t first = 0; first < replicas.size(); first += each) {
-      auto const crew = std::make_shared<detail::ParameterCrew<E>>(each);
+      auto const crew = std::make_shared<ReplicaGroup<E>>(each);
       for (std::size_t i = 0; i < each; ++i) replicas[first + i].connect(shards, strategy.options(), crew, i);
     }
   }
 
   /// Starts the servers alone.
   template <class S, class Model>
-  void serve(S const& strategy, Model const& model, Seed seed, Span<E> servers, ParameterShards const& shards) {
+  void serve(S const& strategy, Model const& model, Seed seed, Span<E> servers, ShardLayout const& shards) {
     using Device = typename S::device;
     if (servers.empty()) return;
     auto const first = model.instantiate(Device::visible().front(), seed);
@@ -91,9 +91,9 @@ class ParameterHost {
   /// Waits until all have ended.
   ///
   /// throws  what the first that failed threw
-  std::vector<ParameterReport> wait() {
+  std::vector<Report> wait() {
     threads_.clear();                                                      // joins
-    auto reports = std::vector<ParameterReport>{};
+    auto reports = std::vector<Report>{};
     for (auto const& task : tasks_) {
       if (task->failure) std::rethrow_exception(std::exchange(task->failure, nullptr));
       reports.push_back(task->report);
@@ -103,16 +103,16 @@ class ParameterHost {
 
  private:
   struct Task {
-    ParameterReport report;
+    Report report;
     std::exception_ptr failure;
     std::function<void(std::function<bool()> const&)> serve;               // where it is no thread
   };
 
   /// initial   the flat buffer of all variables
-  template <class D, Consistency C, class Rule>
-  void start(E& at, C consistency, Rule const& rule, ParameterShards const& shards, Span<float const> initial,
+  template <class D, Consistency C, class OptimizerState>
+  void start(E& at, C consistency, OptimizerState const& rule, ShardLayout const& shards, Span<float const> initial,
              ParameterOptions options) {
-    auto service = std::make_shared<ParameterService<C, Rule, E>>(at, consistency, rule, shards, initial, options);
+    auto service = std::make_shared<Server<C, OptimizerState, E>>(at, consistency, rule, shards, initial, options);
     auto task    = std::make_shared<Task>();
     task->report.server         = at.rank() - shards.rank_of(0);
     task->report.variable_bytes = shards.elements(task->report.server) * sizeof(float);
@@ -142,4 +142,4 @@ class ParameterHost {
   std::vector<std::unique_ptr<NamedThread>> threads_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -14,26 +14,26 @@
 #include <string_view>
 #include <type_traits>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// What a worker asks of a parameter server.
 ///
 ///   worker -> server    request | push: the shard's gradients       | rows: indices, then values of a push
 ///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: who reported what
-enum class ParameterCall : std::uint8_t {
+enum class Call : std::uint8_t {
   push = 1, pull, push_and_pull, push_rows, pull_rows,
   assign,                                                                  // values instead of those that are there
   pull_slot, assign_slot, assign_step,                                     // of the optimizer: slot `count`, step `version`
   report, total, leave
 };
 
-constexpr bool pushes(ParameterCall c) {
-  return c == ParameterCall::push || c == ParameterCall::push_and_pull || c == ParameterCall::push_rows;
+constexpr bool pushes(Call c) {
+  return c == Call::push || c == Call::push_and_pull || c == Call::push_rows;
 }
-constexpr bool of_rows(ParameterCall c) { return c == ParameterCall::push_rows || c == ParameterCall::pull_rows; }
+constexpr bool of_rows(Call c) { return c == Call::push_rows || c == Call::pull_rows; }
 
 /// What became of a request.
-enum class ParameterVerdict : std::uint8_t {
+enum class Verdict : std::uint8_t {
   done,                                                                    // of a push: it is, or will be, applied
   late,                                                                    // its round had closed: dropped
   skipped,                                                                 // it was not finite: dropped
@@ -42,7 +42,7 @@ enum class ParameterVerdict : std::uint8_t {
 };
 
 /// Why a push brings no numbers.
-enum class ParameterFault : std::uint8_t { none, gradient, loss };
+enum class ServerFault : std::uint8_t { none, gradient, loss };
 
 inline constexpr std::uint64_t parameter_magic = 0x3130'5350'6c72'6863;    // "chrlPS01"
 inline constexpr std::size_t parameter_sums    = 16;                       // numbers of a report
@@ -51,12 +51,12 @@ inline constexpr std::size_t parameter_sums    = 16;                       // nu
 ///
 /// sequence   of this worker at this server: 1, 2, ..; a push with one that the server has is not applied again
 /// seen       the server's clock when the values were pulled that a push was computed from
-/// place      of a push, when the server reads gradients where they lie: see detail::place_of(). 0: they follow
+/// place      of a push, when the server reads gradients where they lie: see place_of(). 0: they follow
 /// turn       no push of this worker is of an earlier round, on any server: who is late on one is so on all, so that no
 ///            two servers wait for workers that wait for each other
-struct ParameterRequest {
+struct Request {
   std::uint64_t magic    = parameter_magic;
-  std::uint64_t layout   = 0;                                              // ParameterShards::fingerprint()
+  std::uint64_t layout   = 0;                                              // ShardLayout::fingerprint()
   std::uint64_t sequence = 0;
   std::uint64_t seen     = 0;
   std::uint64_t turn     = 0;                                              // the newest clock that any server told it
@@ -69,27 +69,27 @@ struct ParameterRequest {
   std::int32_t epoch        = 0;
   std::uint32_t index_bytes = 0;                                           // 4 or 8
   float rows = 0, loss = 0;                                                // of the batch: gradients are sums over them
-  ParameterCall call         = ParameterCall::leave;
-  ParameterFault fault       = ParameterFault::none;
+  Call call         = Call::leave;
+  ServerFault fault       = ServerFault::none;
   PushedAs as                = PushedAs::f32;                              // the gradients of a push
   std::array<char, 5> unused{};
   std::array<double, parameter_sums> sums{};                               // of a report
 
   bool brings_values() const {
-    return (pushes(call) && fault == ParameterFault::none) || call == ParameterCall::assign ||
-           call == ParameterCall::assign_slot;
+    return (pushes(call) && fault == ServerFault::none) || call == Call::assign ||
+           call == Call::assign_slot;
   }
   bool sends_values() const { return brings_values() && place == 0; }
 };
 
 /// A reply, as its bytes travel.
-struct ParameterReply {
+struct Reply {
   std::uint64_t magic    = parameter_magic;
   std::uint64_t sequence = 0;                                              // of the request
   std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
   std::uint64_t count    = 0;                                              // of floats that follow, or bytes of a total
   std::int32_t server    = 0;
-  ParameterVerdict verdict = ParameterVerdict::done;
+  Verdict verdict = Verdict::done;
   std::uint8_t duplicate   = 0;                                            // a push that the server had
   std::array<char, 2> unused{};
   std::array<double, parameter_sums> sums{};                               // of a total; else the optimizer's step
@@ -99,21 +99,21 @@ struct ParameterReply {
   std::string said() const { return printable({text.begin(), std::ranges::find(text, '\0')}); }
 };
 
-static_assert(std::is_trivially_copyable_v<ParameterRequest> && std::has_unique_object_representations_v<RowTable>);
-static_assert(std::is_trivially_copyable_v<ParameterReply> && sizeof(ParameterRequest) == 248);
+static_assert(std::is_trivially_copyable_v<Request> && std::has_unique_object_representations_v<RowTable>);
+static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Request) == 248);
 static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
 
 /// What is wrong with a request; empty when nothing is.
 ///
 /// clock   of the server: no worker has seen more
-inline std::string what_is_wrong(ParameterRequest const& r, Rank from, ParameterShards const& shards,
+inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const& shards,
                                  std::uint64_t clock) {
   constexpr auto most = std::size_t{1} << 24;                              // elements of rows, or as many as all have
   auto const number   = [](auto n) { return std::to_string(static_cast<long long>(n)); };
   if (r.magic != parameter_magic) return "it does not begin like a request";
   if (r.worker != from) return "it says that it is of worker " + number(r.worker);
   if (r.layout != shards.fingerprint()) return "it has other shards, or another number of workers";
-  if (r.call < ParameterCall::push || r.call > ParameterCall::leave || r.fault > ParameterFault::loss)
+  if (r.call < Call::push || r.call > Call::leave || r.fault > ServerFault::loss)
     return "it makes call " + number(r.call) + ", fault " + number(r.fault);
   if (r.as > PushedAs::bf16 || (r.as != PushedAs::f32 && (!pushes(r.call) || of_rows(r.call))))
     return "call " + number(r.call) + " brings numbers of kind " + number(r.as);
@@ -136,4 +136,4 @@ Bytes bytes_of(T& message) {
   return std::as_writable_bytes(Span<T>{&message, 1});
 }
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -40,7 +40,7 @@ class ParameterReplica {
   ///
   /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded, or
   ///         left out
-  static void expect_fit(ParameterShards const& shards, ParameterOptions const& options) {
+  static void expect_fit(parameter_server::ShardLayout const& shards, ParameterOptions const& options) {
     if constexpr (detail::sharded<R>) {
       auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
       CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
@@ -55,11 +55,11 @@ class ParameterReplica {
   }
 
   /// me      which of the worker's replicas this is; the first speaks to the servers
-  void connect(ParameterShards const& shards, ParameterOptions options, std::shared_ptr<detail::ParameterCrew<E>> crew,
-               std::size_t me) {
+  void connect(parameter_server::ShardLayout const& shards, ParameterOptions options,
+               std::shared_ptr<parameter_server::ReplicaGroup<E>> crew, std::size_t me) {
     crew_ = std::move(crew);
     me_   = me;
-    if (me == 0) client_ = std::make_unique<ParameterClient<E>>(*at_, shards, options);
+    if (me == 0) client_ = std::make_unique<parameter_server::Client<E>>(*at_, shards, options);
   }
 
   Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
@@ -143,7 +143,7 @@ class ParameterReplica {
   /// cost    two round trips to server 0 for every 128 bytes
   template <class V>
   Told<V> tell_all(Span<V const> mine) {
-    using Letter     = std::array<double, parameter_sums>;
+    using Letter     = std::array<double, parameter_server::parameter_sums>;
     auto const bytes = std::as_bytes(mine);
     auto const n     = bytes.size();
     auto all         = std::vector<std::byte>(n * (static_cast<std::size_t>(replicas_) / crew().size()));
@@ -244,11 +244,11 @@ class ParameterReplica {
   }
 
   /// throws  BadArgument when there is none yet
-  detail::ParameterCrew<E>& crew() {
+  parameter_server::ReplicaGroup<E>& crew() {
     CHORALE_EXPECTS(crew_ != nullptr, "the servers have no variables yet: Live::create comes before what calls them");
     return *crew_;
   }
-  ParameterClient<E>& client() {
+  parameter_server::Client<E>& client() {
     CHORALE_EXPECTS(client_ != nullptr, "replica " + std::to_string(id()) + " calls the servers before Live::create, or is "
                                         "not the first of its worker, which alone may make this call");
     return *client_;
@@ -262,10 +262,10 @@ class ParameterReplica {
 
   E* at_;
   int replicas_;                                                           // of all workers
-  std::shared_ptr<detail::ParameterCrew<E>> crew_;
+  std::shared_ptr<parameter_server::ReplicaGroup<E>> crew_;
   std::size_t me_ = 0;
   int told_       = 0;                                                     // calls of tell_all; the same on all workers
-  std::unique_ptr<ParameterClient<E>> client_;
+  std::unique_ptr<parameter_server::Client<E>> client_;
   [[no_unique_address]] typename ShardsOf<R>::type shards_;
 };
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// The replicas of one worker of a parameter server: in one process, each a rank of its own. They add up what
 /// they have in memory; the first, which leads, speaks to the servers for all.
@@ -25,9 +25,9 @@ namespace chorale::detail {
 ///
 /// keeps   all members call the same, in the same order
 template <Endpoint E>
-class ParameterCrew {
+class ReplicaGroup {
  public:
-  explicit ParameterCrew(std::size_t size) : members_(size) {}
+  explicit ReplicaGroup(std::size_t size) : members_(size) {}
 
   std::size_t size() const { return members_.size(); }
 
@@ -70,7 +70,7 @@ class ParameterCrew {
       for (; !here(); at.wait_any(std::chrono::seconds{1})) expect_all(at, me);
       return;
     }
-    for (auto patience = Patience{200}; !here(); patience.pause())
+    for (auto patience = Backoff{200}; !here(); patience.pause())
       if (patience.slow()) expect_all(at, me);
   }
 
@@ -85,4 +85,4 @@ class ParameterCrew {
   std::atomic<std::uint64_t> arrived_{0};
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// What one push brought, once it is there in full.
-struct ParameterContribution {
-  ParameterRequest request;
-  ParameterBuffer values, indices;
+struct Contribution {
+  Request request;
+  Buffer values, indices;
   Span<float const> placed;                                                // in the worker's memory, in place of values
-  ParameterRows rows;                                                      // of a table, when it is one
+  RowGradients rows;                                                       // of a table, when it is one
 
   bool is_dense() const { return request.brings_values() && !of_rows(request.call); }
   bool is_rows() const { return request.brings_values() && of_rows(request.call); }
@@ -33,9 +33,9 @@ struct ParameterContribution {
 ///   worker 1   | 0 | 1 |                      with staleness 1, worker 0 may begin clock 3
 ///                      ^ now() == 2
 template <Consistency C>
-class ParameterRounds {
+class Rounds {
  public:
-  explicit ParameterRounds(int workers) : next_(size_of(workers)), serves_(size_of(workers), true) {}
+  explicit Rounds(int workers) : next_(size_of(workers)), serves_(size_of(workers), true) {}
 
   std::uint64_t now() const { return now_; }                               // rounds that were closed
 
@@ -57,7 +57,7 @@ class ParameterRounds {
   }
 
   /// Only when it may begin and is not late.
-  void add(Rank worker, std::uint64_t clock, ParameterContribution&& contribution) {
+  void add(Rank worker, std::uint64_t clock, Contribution&& contribution) {
     next_[size_of(worker)] = clock + 1;
     while (open_.size() <= clock - now_) open_.emplace_back();
     auto& round      = open_[clock - now_];
@@ -69,7 +69,7 @@ class ParameterRounds {
   void end(Rank worker) { serves_[size_of(worker)] = false; }
 
   /// Closes the next round when it is complete, and gives what it sums, in the order of workers.
-  bool close(std::vector<ParameterContribution>& contributions) {
+  bool close(std::vector<Contribution>& contributions) {
     auto const came = open_.empty() ? std::size_t{0} : open_.front().size();
     auto missing    = std::size_t{0};                                      // workers that may still bring something
     auto ahead      = false;                                               // or wait for the next round
@@ -95,15 +95,15 @@ class ParameterRounds {
   std::uint64_t now_ = 0;
   std::vector<std::uint64_t> next_;                                        // [worker], clock of its next push
   std::vector<bool> serves_;                                               // [worker]
-  std::deque<std::vector<ParameterContribution>> open_;                    // rounds now(), now() + 1, ..
+  std::deque<std::vector<Contribution>> open_;                             // rounds now(), now() + 1, ..
 };
 
 /// What workers reported about an epoch, and its sum once every worker that serves has.
-class ParameterReports {
+class Reports {
  public:
-  explicit ParameterReports(int workers) : workers_{static_cast<std::size_t>(workers)} {}
+  explicit Reports(int workers) : workers_{static_cast<std::size_t>(workers)} {}
 
-  void add(ParameterRequest const& request) {
+  void add(Request const& request) {
     auto& epoch = of(request.epoch);
     auto const w = static_cast<std::size_t>(request.worker);
     epoch.sums[w]     = request.sums;
@@ -155,4 +155,4 @@ class ParameterReports {
   std::deque<Epoch> epochs_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -23,11 +23,11 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// One server: holds a shard of the variables, and applies what workers push to it with an optimizer of its own.
 ///
-///   auto service = ParameterService{at, Synchronous{}, optim::Adam{}, shards, variables.values};
+///   auto service = Server{at, Synchronous{}, optim::Adam{}, shards, variables.values};
 ///   service.serve();                                      until every worker has left, or is lost
 ///
 /// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
@@ -39,14 +39,14 @@ namespace chorale {
 ///         endpoint itself cannot go on
 /// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
 template <Consistency C, optim::Optimizer O, Endpoint E>
-class ParameterService {
+class Server {
  public:
   /// at        of W workers, then servers; this rank is one of these
   /// initial   the flat buffer of all variables, equal on all ranks
-  ParameterService(E& at, C, O rule, ParameterShards const& shards, Span<float const> initial,
+  Server(E& at, C, O rule, ShardLayout const& shards, Span<float const> initial,
                    ParameterOptions options = {})
       : at_{&at}, options_{options},
-        shard_{std::move(rule), shards, server_of(at, shards), initial, detail::readable(at)},
+        shard_{std::move(rule), shards, server_of(at, shards), initial, readable(at)},
         rounds_{shards.workers()}, reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
     CHORALE_EXPECTS(C::spares < shards.workers(), "a round that " + std::to_string(C::spares) +
                                                       " workers may miss needs more than " +
@@ -54,8 +54,8 @@ class ParameterService {
     for (Rank w = 0; w < shards.workers(); ++w) sessions_.emplace_back();
     for (auto& session : sessions_) session.listen();
   }
-  ParameterService(ParameterService const&)            = delete;
-  ParameterService& operator=(ParameterService const&) = delete;
+  Server(Server const&)            = delete;
+  Server& operator=(Server const&) = delete;
 
   void serve() {
     serve([] { return true; });
@@ -72,24 +72,23 @@ class ParameterService {
         continue;
       }
       for (Rank w = 0; w < workers(); ++w)
-        if (of(w).stage != Stage::gone && detail::knows_lost(*at_, rank_of(w))) lose(w);
+        if (of(w).stage != Stage::gone && knows_lost(*at_, rank_of(w))) lose(w);
       if (serves()) idle_.rest_at(*at_);
     }
   }
 
   /// One change of related values: f(values, slots) is called by the thread that serves, between two messages, and is
   /// one version. From any thread.
-  void update(ParameterClosures::Closure f) { closures_.add(std::move(f)); }
+  void update(Closures::Closure f) { closures_.add(std::move(f)); }
 
   /// While nothing is served, or in an update.
-  ParameterShard<O>& shard() { return shard_; }
-  ParameterLedger const& ledger() const { return ledger_; }
+  Shard<O>& shard() { return shard_; }
+  ServerStatistics const& ledger() const { return ledger_; }
 
  private:
-  using Session = detail::ParameterSession<E>;
-  using Stage   = typename Session::Stage;
+  using Stage = typename Session<E>::Stage;
 
-  static int server_of(E const& at, ParameterShards const& shards) {
+  static int server_of(E const& at, ShardLayout const& shards) {
     CHORALE_EXPECTS(at.size() == shards.ranks() && at.rank() >= shards.rank_of(0),
                     "rank " + std::to_string(at.rank()) + " of " + std::to_string(at.size()) + " serves " +
                         std::to_string(shards.workers()) + " workers with " + std::to_string(shards.servers()) +
@@ -100,9 +99,9 @@ class ParameterService {
   Span<float> slot(std::uint64_t i) { return shard_.slots().subspan(i * shard_.size(), shard_.size()); }
   int workers() const { return shard_.shards().workers(); }
   Rank rank_of(int worker) const { return shard_.shards().rank_of_worker(worker); }
-  Session& of(Rank worker) { return sessions_[static_cast<std::size_t>(worker)]; }
+  Session<E>& of(Rank worker) { return sessions_[static_cast<std::size_t>(worker)]; }
   bool serves() const {
-    return std::ranges::any_of(sessions_, [](Session const& s) { return s.stage != Stage::gone; });
+    return std::ranges::any_of(sessions_, [](Session<E> const& s) { return s.stage != Stage::gone; });
   }
   std::uint64_t clock() const { return C::rounds ? rounds_.now() : clock_; }
 
@@ -118,7 +117,7 @@ class ParameterService {
     }
   }
 
-  bool step(Rank w, Session& s) {
+  bool step(Rank w, Session<E>& s) {
     switch (s.stage) {
       case Stage::request:
         if (!arrived(w, s)) return false;
@@ -142,7 +141,7 @@ class ParameterService {
       case Stage::answer: {
         auto const moved = s.out.advance(*at_, rank_of(w), options_.tag);
         if (!s.out.empty()) return moved;
-        if (s.request.call == ParameterCall::leave || s.reply.verdict == ParameterVerdict::refused) end(w);
+        if (s.request.call == Call::leave || s.reply.verdict == Verdict::refused) end(w);
         else s.listen();
         return true;
       }
@@ -151,12 +150,12 @@ class ParameterService {
     return false;
   }
 
-  bool arrived(Rank w, Session& s) {
+  bool arrived(Rank w, Session<E>& s) {
     s.in.advance(*at_, rank_of(w), options_.tag);
     return s.in.empty();
   }
 
-  void accept(Rank w, Session& s) {
+  void accept(Rank w, Session<E>& s) {
     auto const& r = s.request;
     s.reply       = {.sequence = r.sequence, .server = shard_.server()};
     auto wrong    = what_is_wrong(r, w, shard_.shards(), clock());
@@ -164,7 +163,7 @@ class ParameterService {
       wrong = "it is of start " + std::to_string(r.incarnation) + ", and start " + std::to_string(s.incarnation) +
               " was here";
     if (!wrong.empty()) return s.refuse(wrong);
-    if ((r.call == ParameterCall::pull_slot || r.call == ParameterCall::assign_slot) &&
+    if ((r.call == Call::pull_slot || r.call == Call::assign_slot) &&
         r.count >= static_cast<std::uint64_t>(O::slots))
       return s.refuse("it is about slot " + std::to_string(r.count) + " of an optimizer with " +
                       std::to_string(O::slots));
@@ -183,7 +182,7 @@ class ParameterService {
     if (rounds_.may_begin(s.clock) || !C::rounds) await_payload(s);
   }
 
-  void await_payload(Session& s) {
+  void await_payload(Session<E>& s) {
     if (s.request.brings_values() && s.incoming.values.empty() && !spare_.empty()) {
       s.incoming = std::move(spare_.back());
       spare_.pop_back();
@@ -192,7 +191,7 @@ class ParameterService {
   }
 
   /// What came is there in full. A worker that fails waits while its memory is read.
-  void complete(Rank w, Session& s) {
+  void complete(Rank w, Session<E>& s) {
     if constexpr (ReadsInPlace<E>) {
       if (s.request.place != 0) {
         auto const held = at_->hold(shard_.size() * sizeof(float));
@@ -202,7 +201,7 @@ class ParameterService {
     take(w, s);
   }
 
-  void take(Rank w, Session& s) {
+  void take(Rank w, Session<E>& s) {
     auto const& r        = s.request;
     auto const duplicate = s.is_duplicate();
     s.reply.duplicate    = duplicate ? 1 : 0;
@@ -218,31 +217,31 @@ class ParameterService {
     s.last = std::max(s.last, r.sequence);
     if (pushes(r.call) && duplicate) ++ledger_.duplicates;
     else if (pushes(r.call)) take_push(w, s);
-    if (r.call == ParameterCall::report && !duplicate) reports_.add(r);
-    if (r.call == ParameterCall::assign && !duplicate)
+    if (r.call == Call::report && !duplicate) reports_.add(r);
+    if (r.call == Call::assign && !duplicate)
       shard_.update([&](Span<float> values, Span<float>) {
         std::ranges::copy(s.incoming.values.floats(values.size()), values.begin());
       });
-    if (r.call == ParameterCall::assign_slot && !duplicate)
+    if (r.call == Call::assign_slot && !duplicate)
       std::ranges::copy(s.incoming.values.floats(shard_.size()), slot(r.count).begin());
-    if (r.call == ParameterCall::assign_step && !duplicate) shard_.now.step = static_cast<std::int64_t>(r.version);
-    if (r.call == ParameterCall::leave) {
+    if (r.call == Call::assign_step && !duplicate) shard_.now.step = static_cast<std::int64_t>(r.version);
+    if (r.call == Call::leave) {
       rounds_.end(w);
       close_rounds();
     }
   }
 
   /// A push that is there in full, for the first time.
-  void take_push(Rank w, Session& s) {
+  void take_push(Rank w, Session<E>& s) {
     auto& reply = s.reply;
-    if (s.request.fault != ParameterFault::none) {
+    if (s.request.fault != ServerFault::none) {
       auto const stops = options_.on_non_finite == NonFinite::stop;
       ++(stops ? ledger_.refused : ledger_.skipped);
-      reply.verdict = stops ? ParameterVerdict::not_finite : ParameterVerdict::skipped;
+      reply.verdict = stops ? Verdict::not_finite : Verdict::skipped;
       if (stops) return;
     } else if (C::rounds && rounds_.is_late(s.clock)) {
       ++ledger_.late;
-      reply.verdict = ParameterVerdict::late;
+      reply.verdict = Verdict::late;
     }
     if constexpr (C::rounds) {
       if (rounds_.is_late(s.clock)) return rounds_.drop(w, s.clock);
@@ -250,7 +249,7 @@ class ParameterService {
       s.incoming = {};
       close_rounds();
     } else {
-      auto one = std::vector<ParameterContribution>{};
+      auto one = std::vector<Contribution>{};
       one.push_back(std::move(s.incoming));
       update_.apply(one, clock_++, ledger_);
       s.incoming = std::move(one[0]);
@@ -258,7 +257,7 @@ class ParameterService {
   }
 
   void close_rounds() {
-    auto round = std::vector<ParameterContribution>{};
+    auto round = std::vector<Contribution>{};
     while (rounds_.close(round)) {
       update_.apply(round, rounds_.now() - 1, ledger_);
       for (auto& contribution : round) spare_.push_back(std::move(contribution));
@@ -266,48 +265,48 @@ class ParameterService {
     }
   }
 
-  bool may_answer(Rank w, Session const& s) {
-    if (s.reply.verdict == ParameterVerdict::refused || !update_.fault().empty()) return true;
+  bool may_answer(Rank w, Session<E> const& s) {
+    if (s.reply.verdict == Verdict::refused || !update_.fault().empty()) return true;
     switch (s.request.call) {
-      case ParameterCall::pull:
-      case ParameterCall::pull_rows: return !C::rounds || rounds_.may_pull(w);
-      case ParameterCall::push_and_pull:
-        return !C::rounds || s.reply.verdict == ParameterVerdict::not_finite || rounds_.may_pull(w);
-      case ParameterCall::total:
+      case Call::pull:
+      case Call::pull_rows: return !C::rounds || rounds_.may_pull(w);
+      case Call::push_and_pull:
+        return !C::rounds || s.reply.verdict == Verdict::not_finite || rounds_.may_pull(w);
+      case Call::total:
         return reports_.complete(s.request.epoch,
                                  [&](Rank rank) { return rank != w && of(rank).stage != Stage::gone; });
       default: return true;
     }
   }
 
-  void answer(Session& s) {
+  void answer(Session<E>& s) {
     auto const call = s.request.call;
     auto& reply     = s.reply;
     reply.version   = shard_.version();
     reply.clock     = clock();
     reply.sums[0]   = static_cast<double>(shard_.now.step);
-    if (reply.verdict != ParameterVerdict::refused && !update_.fault().empty()) {
-      reply.verdict = ParameterVerdict::not_finite;
+    if (reply.verdict != Verdict::refused && !update_.fault().empty()) {
+      reply.verdict = Verdict::not_finite;
       reply.say(update_.fault());
     }
     s.out.add(bytes_of(reply));
-    if (reply.verdict == ParameterVerdict::refused || reply.verdict == ParameterVerdict::not_finite) return;
+    if (reply.verdict == Verdict::refused || reply.verdict == Verdict::not_finite) return;
     switch (call) {
-      case ParameterCall::pull:
-      case ParameterCall::push_and_pull:
+      case Call::pull:
+      case Call::push_and_pull:
         ++ledger_.pulls;
         if (s.request.version == shard_.version()) ++ledger_.unchanged;
         else s.send_values(shard_.snapshot(), shard_.shards(), shard_.server());
         return;
-      case ParameterCall::pull_rows:
+      case Call::pull_rows:
         ++ledger_.pulls;
         return s.send_rows(shard_.values());
-      case ParameterCall::pull_slot: {
-        auto copy = std::make_shared<ParameterBuffer>();
+      case Call::pull_slot: {
+        auto copy = std::make_shared<Buffer>();
         std::ranges::copy(slot(s.request.count), copy->floats(shard_.size()).begin());
         return s.send_values(std::move(copy), shard_.shards(), shard_.server());
       }
-      case ParameterCall::total:
+      case Call::total:
         reply.sums = reports_.sum(s.request.epoch);
         return s.send_copies(reports_.reported(s.request.epoch), reports_.each(s.request.epoch));
       default: return;
@@ -332,16 +331,16 @@ class ParameterService {
 
   E* at_;
   ParameterOptions options_;
-  ParameterShard<O> shard_;
-  ParameterRounds<C> rounds_;
-  ParameterReports reports_;
-  ParameterUpdate<O> update_;
-  ParameterLedger ledger_;
+  Shard<O> shard_;
+  Rounds<C> rounds_;
+  Reports reports_;
+  Update<O> update_;
+  ServerStatistics ledger_;
   std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
-  std::vector<Session> sessions_;                                          // [worker]
-  std::vector<ParameterContribution> spare_;                               // their memory is used again
-  detail::Idle idle_;
-  ParameterClosures closures_;
+  std::vector<Session<E>> sessions_;                                       // [worker]
+  std::vector<Contribution> spare_;                                        // their memory is used again
+  Idle idle_;
+  Closures closures_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// One worker, as a server sees it: a request at a time, from its first byte to the last one of its answer.
 ///
@@ -28,13 +28,13 @@ namespace chorale::detail {
 ///
 /// keeps   what comes is put aside in full before anybody looks at it
 template <Endpoint E>
-struct ParameterSession {
+struct Session {
   enum class Stage { request, begins, payload, answers, answer, gone };
 
   Stage stage = Stage::request;
-  ParameterRequest request;
-  ParameterReply reply;
-  ParameterContribution incoming;
+  Request request;
+  Reply reply;
+  Contribution incoming;
   std::uint64_t clock       = 0;                                           // of the push that comes
   std::uint64_t last        = 0;                                           // sequence that came in full
   std::uint32_t incarnation = 0;
@@ -49,12 +49,12 @@ struct ParameterSession {
   }
 
   void refuse(std::string const& why) {
-    reply.verdict = ParameterVerdict::refused;
+    reply.verdict = Verdict::refused;
     reply.say(why);
     stage = Stage::answers;
   }
 
-  void await_payload(ParameterShards const& shards, int server) {
+  void await_payload(ShardLayout const& shards, int server) {
     auto const& r = request;
     if (of_rows(r.call)) in.add_cut(incoming.indices.bytes(r.count * r.index_bytes));
     if (r.sends_values() && of_rows(r.call))
@@ -86,7 +86,7 @@ struct ParameterSession {
   /// there, else empty.
   ///
   /// copied   they are looked at later
-  std::string find_placed(E& at, Rank worker, ParameterShards const& shards, int server, bool copied) {
+  std::string find_placed(E& at, Rank worker, ShardLayout const& shards, int server, bool copied) {
     auto const& r   = request;
     incoming.placed = {};
     if (r.place == 0 || !r.brings_values()) return {};
@@ -102,11 +102,11 @@ struct ParameterSession {
 
   /// Finds where the rows of the table are in the shard. Of those that are named by their place, others are other
   /// servers'. The reason when one is not here, else empty.
-  std::string find_rows(ParameterShards const& shards, int server) {
+  std::string find_rows(ShardLayout const& shards, int server) {
     auto const& r    = incoming.request;
     auto& rows       = incoming.rows;
     auto const bytes = incoming.indices.bytes(r.count * r.index_bytes);
-    auto found       = ParameterShards::Found{};
+    auto found       = ShardLayout::Found{};
     rows.width       = r.table.width;
     rows.rows.clear();
     rows.rows.reserve(r.count);
@@ -129,7 +129,7 @@ struct ParameterSession {
   // What goes behind the reply.
 
   /// keeps   the snapshot until all of it is sent
-  void send_values(std::shared_ptr<ParameterBuffer> snapshot, ParameterShards const& shards, int server) {
+  void send_values(std::shared_ptr<Buffer> snapshot, ShardLayout const& shards, int server) {
     reply.count       = shards.elements(server);
     sending_          = std::move(snapshot);
     auto const values = sending_->floats(reply.count);
@@ -170,8 +170,8 @@ struct ParameterSession {
     return index;
   }
 
-  std::shared_ptr<ParameterBuffer> sending_;
-  ParameterBuffer gathered_, halves_;
+  std::shared_ptr<Buffer> sending_;
+  Buffer gathered_, halves_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

@@ -18,15 +18,15 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// Host memory that only grows.
 ///
 /// lent   taken for as long as it suffices; outlives the buffer
-class ParameterBuffer {
+class Buffer {
  public:
-  ParameterBuffer() = default;
-  explicit ParameterBuffer(Bytes lent) : lent_{lent} {}
+  Buffer() = default;
+  explicit Buffer(Bytes lent) : lent_{lent} {}
 
   Span<float> floats(std::size_t n) { return {reinterpret_cast<float*>(grown(n * sizeof(float))), n}; }
   Bytes bytes(std::size_t n) { return {grown(n), n}; }
@@ -44,14 +44,14 @@ class ParameterBuffer {
 };
 
 /// A row of a table: where it begins in the shard, and its gradients, (width), when there are some.
-struct ParameterRow {
+struct RowGradient {
   std::size_t at;
   float const* gradients;
 };
 
 /// Rows that are applied as one.
-struct ParameterRows {
-  std::vector<ParameterRow> rows;
+struct RowGradients {
+  std::vector<RowGradient> rows;
   std::size_t width = 0;
 };
 
@@ -60,19 +60,19 @@ struct ParameterRows {
 /// keeps   every change is one version, whole: who reads a snapshot() sees one version, however long it takes
 /// cost    values, slots, and one more copy of the values while a snapshot of an older version is read
 template <optim::Optimizer O>
-class ParameterShard {
+class Shard {
  public:
-  using Snapshot = std::shared_ptr<ParameterBuffer>;
+  using Snapshot = std::shared_ptr<Buffer>;
 
   /// initial   the flat buffer of all variables
   /// memory    for values, as far as it suffices
   ///
   /// throws    BadArgument when the buffer is too small, or gradients are to be clipped by a norm that no server knows
-  ParameterShard(O rule, ParameterShards const& shards, int server, Span<float const> initial, Bytes memory = {})
+  Shard(O rule, ShardLayout const& shards, int server, Span<float const> initial, Bytes memory = {})
       : rule_{std::move(rule)}, shards_{shards}, server_{server}, size_{shards.elements(server)} {
     auto const bytes = (size_ * sizeof(float) + 63) / 64 * 64;
     for (; memory.size() >= bytes && buffers_.size() < 2; memory = memory.subspan(bytes))
-      buffers_.push_back(std::make_shared<ParameterBuffer>(memory.first(bytes)));
+      buffers_.push_back(std::make_shared<Buffer>(memory.first(bytes)));
     live_ = unread();
     shards.expect_in(initial.size());
     CHORALE_EXPECTS(rule_.global_clipnorm <= 0 || shards.servers() == 1,
@@ -85,7 +85,7 @@ class ParameterShard {
 
   std::size_t size() const { return size_; }                               // elements
   std::uint64_t version() const { return version_; }                       // changes so far
-  ParameterShards const& shards() const { return shards_; }
+  ShardLayout const& shards() const { return shards_; }
   int server() const { return server_; }
 
   Span<float const> values() const { return live_->floats(size_); }
@@ -123,7 +123,7 @@ class ParameterShard {
 
   /// Applies rows: others keep their values and slots, whatever the optimizer does to what has no gradient. Rows that
   /// are there twice are added up, in their order, into the first.
-  void apply(ParameterRows const& rows, float of_rows) {
+  void apply(RowGradients const& rows, float of_rows) {
     add_up(rows);
     auto const scale = scale_of(of_rows, [&] {
       auto squares = 0.0;
@@ -159,11 +159,11 @@ class ParameterShard {
   Snapshot unread() {
     for (auto const& buffer : buffers_)
       if (buffer.use_count() == 1) return buffer;
-    return buffers_.emplace_back(std::make_shared<ParameterBuffer>());
+    return buffers_.emplace_back(std::make_shared<Buffer>());
   }
 
   /// A row with its slot is contiguous: one update each, where it lies.
-  void apply_in_place(ParameterRows const& rows, float scale, Span<float> values, Span<float> slots) {
+  void apply_in_place(RowGradients const& rows, float scale, Span<float> values, Span<float> slots) {
     auto const width = rows.width;
     for (std::size_t k = 0; k < kept_.size(); ++k) {
       if (k + ahead < kept_.size()) prefetch(values.data() + kept_[k + ahead].at, width);
@@ -174,7 +174,7 @@ class ParameterShard {
   }
 
   /// Some rows at a time are brought together with their slots, updated, and put back.
-  void apply_gathered(ParameterRows const& rows, float scale, Span<float> values, Span<float> slots) {
+  void apply_gathered(RowGradients const& rows, float scale, Span<float> values, Span<float> slots) {
     constexpr auto parts = std::size_t{1} + O::slots;
     auto const width = rows.width, some = std::max<std::size_t>(1, 4'096 / width);
     for (std::size_t first = 0; first < kept_.size(); first += some) {
@@ -203,7 +203,7 @@ class ParameterShard {
   }
 
   /// Finds the rows to apply, each once: what comes twice is added up aside, in its order.
-  void add_up(ParameterRows const& rows) {
+  void add_up(RowGradients const& rows) {
     auto const width = rows.width;
     place_.resize(std::max(place_.size(), size_ / width + 1));             // rows do not overlap: a place each
     kept_.clear();
@@ -240,15 +240,15 @@ class ParameterShard {
   static constexpr std::size_t ahead = 12;                                 // rows
 
   O rule_;
-  ParameterShards shards_;
+  ShardLayout shards_;
   int server_;
   std::size_t size_;
   std::vector<Snapshot> buffers_;                                          // live_, what is read, and what may be taken
   Snapshot live_;
-  ParameterBuffer slots_, gathered_, sums_;
-  std::vector<ParameterRow> kept_, again_;                                 // of a push; at: which of the kept ones
+  Buffer slots_, gathered_, sums_;
+  std::vector<RowGradient> kept_, again_;                                  // of a push; at: which of the kept ones
   std::vector<std::uint32_t> place_;                                       // of a row in a push, from 1 on; 0: none
   std::uint64_t version_ = 0;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -27,6 +28,10 @@ struct ParameterOptions {
   PushedAs pushed_as        = PushedAs::f32;                               // a worker's; servers take both
 };
 
+}  // namespace chorale
+
+namespace chorale::parameter_server {
+
 /// A matrix in the flat buffer of the variables, of which single rows are pushed and pulled.
 struct RowTable {
   std::size_t offset = 0, rows = 0, width = 0;                             // elements to row 0; rows; elements of a row
@@ -43,7 +48,7 @@ struct RowTable {
 ///   a run of at least 64 KiB travels in segments of its own, from memory to memory; smaller ones together
 ///
 /// throws  BadArgument when there is no worker or server, or runs are empty, out of order or overlap
-class ParameterShards {
+class ShardLayout {
  public:
   /// Where a run of the flat buffer is.
   struct Home {
@@ -53,7 +58,7 @@ class ParameterShards {
   };
 
   /// replicas   of each worker, every one a rank
-  ParameterShards(int workers, std::vector<std::vector<Range>> runs, int replicas = 1)
+  ShardLayout(int workers, std::vector<std::vector<Range>> runs, int replicas = 1)
       : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, messages_(runs_.size()),
         elements_(runs_.size()) {
     CHORALE_EXPECTS(replicas >= 1, "each worker has " + std::to_string(replicas) + " replicas");
@@ -66,9 +71,9 @@ class ParameterShards {
       CHORALE_EXPECTS(homes_[i - 1].flat.end <= homes_[i].flat.begin,
                       "element " + std::to_string(homes_[i].flat.begin) + " is on servers " +
                           std::to_string(homes_[i - 1].server) + " and " + std::to_string(homes_[i].server));
-    mix(static_cast<std::size_t>(workers));
+    fingerprint_.add(static_cast<std::uint64_t>(workers));
     for (auto const& home : homes_)
-      for (auto const n : {home.flat.begin, home.flat.end, static_cast<std::size_t>(home.server)}) mix(n);
+      for (auto const n : {home.flat.begin, home.flat.end, static_cast<std::size_t>(home.server)}) fingerprint_.add(n);
   }
 
   int workers() const { return workers_; }
@@ -138,7 +143,7 @@ class ParameterShards {
   }
 
   /// Equal for equal shards and as many workers: compared with every message.
-  std::uint64_t fingerprint() const { return fingerprint_; }
+  std::uint64_t fingerprint() const { return fingerprint_.value(); }
 
  private:
   static constexpr std::size_t segment = std::size_t{128} << 10;           // elements of the largest message
@@ -173,16 +178,11 @@ class ParameterShards {
     elements_[s] = base;
   }
 
-  void mix(std::size_t number) {                                           // FNV-1a
-    for (int shift = 0; shift < 64; shift += 8)
-      fingerprint_ = (fingerprint_ ^ (number >> shift & 0xff)) * 0x100000001b3;
-  }
-
   int workers_, replicas_;
   std::vector<std::vector<Range>> runs_, messages_;                        // [server]
   std::vector<std::size_t> elements_;                                      // [server]
   std::vector<Home> homes_;
-  std::uint64_t fingerprint_ = 0xcbf29ce484222325;
+  Fnv1a<std::uint64_t> fingerprint_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

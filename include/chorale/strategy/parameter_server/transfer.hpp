@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// Messages to one rank, or from it, in order, a few of them under way at a time. Never blocks.
 ///
@@ -78,14 +78,14 @@ class Idle {
     if constexpr (requires { rest(at, longest); }) rest(at, longest);      // found where E is: in namespace chorale
     else patience_.pause();
   }
-  void busy() { patience_ = Patience{spins}; }
+  void busy() { patience_ = Backoff{spins}; }
 
  private:
   static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds{10};
 
   static constexpr int spins = 20;                                         // each asks the system about every rank
 
-  Patience patience_{spins};
+  Backoff patience_{spins};
 };
 
 /// True when the endpoint knows that a rank is gone, and goes on without it.
@@ -95,4 +95,4 @@ bool knows_lost(E& at, Rank rank) {
   else return false;
 }
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

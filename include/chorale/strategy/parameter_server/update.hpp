@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::parameter_server {
 
 /// What became of all that came to one server.
 ///
 /// keeps   pushes that came in full are applied, late, skipped, refused or duplicates: each is one of these
-struct ParameterLedger {
+struct ServerStatistics {
   std::uint64_t applied = 0, late = 0, skipped = 0, refused = 0, duplicates = 0;   // pushes
   std::uint64_t cut_off   = 0;                                             // pushes whose worker was lost meanwhile
   std::uint64_t updates   = 0;                                             // of the variables, by the optimizer
@@ -36,7 +36,7 @@ struct ParameterLedger {
 };
 
 /// Changes of a shard that wait for the thread that serves it.
-class ParameterClosures {
+class Closures {
  public:
   using Closure = std::function<void(Span<float> values, Span<float> slots)>;
 
@@ -72,16 +72,16 @@ class ParameterClosures {
 /// order   dense ones are added up in pairs, along a binary tree in the order of workers; rows that are there twice in
 ///         that order
 template <optim::Optimizer O>
-class ParameterUpdate {
+class Update {
  public:
-  ParameterUpdate(ParameterShard<O>& shard, NonFinite on_non_finite)
+  Update(Shard<O>& shard, NonFinite on_non_finite)
       : shard_{&shard}, on_non_finite_{on_non_finite} {}
 
   /// What must stop all workers: finite gradients whose sum is not. Empty: nothing.
   std::string const& fault() const { return fault_; }
 
   /// clock   before this update
-  void apply(std::vector<ParameterContribution>& all, std::uint64_t clock, ParameterLedger& ledger) {
+  void apply(std::vector<Contribution>& all, std::uint64_t clock, ServerStatistics& ledger) {
     auto& now = shard_->now;
     for (auto const& one : all) now.epoch = std::max(now.epoch, static_cast<int>(one.request.epoch));
     auto const finite = apply_dense(all);
@@ -96,14 +96,14 @@ class ParameterUpdate {
   }
 
  private:
-  static float rows_of(std::vector<ParameterContribution> const& all) {
+  static float rows_of(std::vector<Contribution> const& all) {
     auto rows = 0.0F;
     for (auto const& one : all) rows += one.request.rows;
     return rows;
   }
 
   /// False when the sum is not finite, and not to be applied.
-  bool apply_dense(std::vector<ParameterContribution>& all) {
+  bool apply_dense(std::vector<Contribution>& all) {
     updated_  = false;
     auto rows = 0.0F;
     if (all.size() == 1 && all[0].is_dense() && !all[0].placed.empty()) {
@@ -142,15 +142,15 @@ class ParameterUpdate {
   }
 
   /// Rows of one width are one update.
-  bool apply_rows(std::vector<ParameterContribution>& all) {
+  bool apply_rows(std::vector<Contribution>& all) {
     auto any = false;
     for (std::size_t first = 0; first < all.size(); ++first) {
-      auto const same = [&](ParameterContribution const& one) {
+      auto const same = [&](Contribution const& one) {
         return one.is_rows() && one.rows.width == all[first].rows.width;
       };
       auto const before = all.begin() + static_cast<std::ptrdiff_t>(first);
       if (!all[first].is_rows() || std::any_of(all.begin(), before, same)) continue;
-      auto together = std::vector<ParameterContribution*>{};
+      auto together = std::vector<Contribution*>{};
       for (auto& one : all)
         if (same(one)) together.push_back(&one);
       auto rows = 0.0F;
@@ -163,18 +163,18 @@ class ParameterUpdate {
     return any;
   }
 
-  void apply_joined(std::vector<ParameterContribution*> const& together, float of_rows) {
-    auto joined = ParameterRows{{}, together[0]->rows.width};
+  void apply_joined(std::vector<Contribution*> const& together, float of_rows) {
+    auto joined = RowGradients{{}, together[0]->rows.width};
     for (auto const* one : together)
       joined.rows.insert(joined.rows.end(), one->rows.rows.begin(), one->rows.rows.end());
     shard_->apply(joined, of_rows);
   }
 
-  ParameterShard<O>* shard_;
+  Shard<O>* shard_;
   NonFinite on_non_finite_;
   std::vector<Span<float>> dense_;                                         // of the pushes of one update
   bool updated_ = false;
   std::string fault_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::parameter_server

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace chorale::detail {
+namespace chorale::parameter_server {
 
 /// Memory of an endpoint that others read without a copy in between; empty when there is none.
 template <Endpoint E>
@@ -37,7 +37,7 @@ std::uint64_t place_of(E& at, Span<float const> gradients) {
 
 /// The gradients that a request names by their place: the flat buffer, or rows. Empty: they are not in that memory.
 template <Endpoint E>
-Span<float const> in_place(E& at, Rank worker, ParameterRequest const& r, ParameterShards const& shards) {
+Span<float const> in_place(E& at, Rank worker, Request const& r, ShardLayout const& shards) {
   if constexpr (ReadsInPlace<E>) {
     auto const memory = at.memory_of(worker);
     auto const first  = r.place - 1;
@@ -50,4 +50,4 @@ Span<float const> in_place(E& at, Rank worker, ParameterRequest const& r, Parame
   }
 }
 
-}  // namespace chorale::detail
+}  // namespace chorale::parameter_server

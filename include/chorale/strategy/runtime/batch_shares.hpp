@@ -14,7 +14,7 @@
 namespace chorale {
 
 /// How many rows a replica has computed, and in how many seconds.
-struct Speed {
+struct Throughput {
   double rows = 0, seconds = 0;
 };
 
@@ -22,14 +22,14 @@ struct Speed {
 ///
 /// keeps   shares are disjoint, in the order of ranks, and cover the batch; the same weights give the same shares
 ///         everywhere. Gradients are sums over rows, so a step's result depends on the shares only by rounding
-class Shares {
+class BatchShares {
  public:
-  Shares() = default;                                                      // even ones
+  BatchShares() = default;                                                 // even ones
 
   /// weights   of all replicas, by rank
   ///
   /// throws    BadArgument when one is not a number of 0 or more, or all are 0
-  explicit Shares(std::vector<double> const& weights) {
+  explicit BatchShares(std::vector<double> const& weights) {
     auto sum = 0.0;
     for (auto const w : weights) {
       CHORALE_EXPECTS(std::isfinite(w) && w >= 0, "a weight of a share is 0 or more, got " + std::to_string(w));
@@ -40,7 +40,7 @@ class Shares {
 
   /// In proportion to speed. One that had no rows, or is very slow, gets a tenth of an even share: it may become
   /// faster.
-  static Shares by(std::vector<Speed> const& speeds) {
+  static BatchShares by(std::vector<Throughput> const& speeds) {
     auto weights = std::vector<double>{};
     auto sum     = 0.0;
     for (auto const& speed : speeds) {
@@ -49,7 +49,7 @@ class Shares {
     }
     if (sum == 0) return {};
     for (auto& w : weights) w = std::max(w, 0.1 * sum / static_cast<double>(speeds.size()));
-    return Shares{weights};
+    return BatchShares{weights};
   }
 
   bool even() const { return ends_.empty(); }

@@ -19,11 +19,11 @@ namespace chorale {
 /// keeps   shares are views, disjoint, in order, and differ by at most one row, or one logical shard, unless they have
 ///         weights; some may be empty
 template <class Stream, class Batch>
-class Distributed {
+class DistributedBatches {
  public:
   /// replicas  in the whole job; local: the ranks of those that live here
   /// shards    logical shards that are dealt out whole; 0: rows are dealt out one by one
-  Distributed(Stream stream, int replicas, std::vector<Rank> local, int shards, Shares weights = {})
+  DistributedBatches(Stream stream, int replicas, std::vector<Rank> local, int shards, BatchShares weights = {})
       : stream_{std::move(stream)}, replicas_{replicas}, local_{std::move(local)}, shares_(local_.size()),
         shards_{shards}, weights_{std::move(weights)} {}
 
@@ -56,7 +56,7 @@ class Distributed {
     using difference_type   = std::ptrdiff_t;
     using iterator_category = std::input_iterator_tag;
 
-    explicit iterator(Distributed& from) : from_{&from}, at_{from.next()} {}
+    explicit iterator(DistributedBatches& from) : from_{&from}, at_{from.next()} {}
     PerReplica<Batch>& operator*() const { return *at_; }
     iterator& operator++() {
       at_ = from_->next();
@@ -66,7 +66,7 @@ class Distributed {
     bool operator==(std::default_sentinel_t) const { return at_ == nullptr; }
 
    private:
-    Distributed* from_;
+    DistributedBatches* from_;
     PerReplica<Batch>* at_;
   };
   iterator begin() { return iterator{*this}; }
@@ -79,7 +79,7 @@ class Distributed {
   Batch batch_;
   PerReplica<Batch> shares_;
   int shards_;
-  Shares weights_;
+  BatchShares weights_;
 };
 
 }  // namespace chorale

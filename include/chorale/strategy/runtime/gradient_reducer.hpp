@@ -19,7 +19,7 @@
 namespace chorale {
 
 /// Gradients that were reduced so far: while backward still computed, and in all.
-struct Traffic {
+struct ReduceStatistics {
   std::size_t early_bytes = 0, bytes = 0;
 };
 
@@ -35,7 +35,7 @@ inline constexpr bool joins = requires { requires Model::joins; };
 
 /// Forward, loss and backward; models without batch normalization need not know of Together.
 template <class Model, class Batch, class Ready>
-Sum<float> learn(Model& model, Batch const& batch, Ready&& ready, Together together) {
+Sum<float> compute_gradients(Model& model, Batch const& batch, Ready&& ready, Together together) {
   if constexpr (requires { model.value_and_gradient(batch, batch.first_row, ready, together); })
     return model.value_and_gradient(batch, batch.first_row, ready, together);
   else
@@ -65,24 +65,24 @@ struct ReducerOf<R, E> {
 /// The gradients of one model on their way: in buckets that leave during backward. Under a lossy algorithm header and
 /// trailer, which count rows and name faults, take a message of their own.
 template <class R, class E>
-class BucketLane {
+class BucketedGradients {
   static constexpr std::size_t skipped = lossy<R> ? plan::header : 0, left = lossy<R> ? plan::trailer : 0;
 
  public:
-  BucketLane(R const& reduce, E& at, Gradients const& gradients, Tag first)
+  BucketedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
       : at_{&at}, tag_{first}, end_{gradients.values.size() - left},
         reducer_{reduce, at, ends(gradients), gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {
-    return learn(model, batch, LooksAtEnd{}, together);
+    return compute_gradients(model, batch, LooksAtEnd{}, together);
   }
 
   /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
   ///         order, however many buckets are under way and whichever thread sends them
   template <class Model, class Batch, class AtEnd>
   Sum<float> compute_ahead(Model& model, Batch const& batch, AtEnd at_end, Together together) {
-    if (at_->size() == 1) return learn(model, batch, at_end, together);
+    if (at_->size() == 1) return compute_gradients(model, batch, at_end, together);
     CHORALE_EXPECTS(!begun_, "gradients of this model are on their way: all_reduce them before its next "
                              "value_and_gradient_ahead");
     reducer_.begin();
@@ -92,12 +92,12 @@ class BucketLane {
         if (end < Model::joins_below) return;
       reducer_.ready(std::min(end, end_) - skipped);
     };
-    return learn(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
+    return compute_gradients(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
   }
 
   bool under_way() const { return begun_; }                                // buckets may be on their way
 
-  void reduce(Gradients const& gradients, Traffic& traffic) {
+  void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     if (at_->size() == 1) return;
     if (!std::exchange(begun_, false)) reducer_.begin();
     reducer_.finish();
@@ -172,9 +172,9 @@ class ShardSums {
 
 /// The gradients of one model under Reproducible.
 template <class R, class E>
-class ShardLane {
+class ShardedGradients {
  public:
-  ShardLane(R const& reduce, E& at, Gradients const&, Tag first)
+  ShardedGradients(R const& reduce, E& at, Gradients const&, Tag first)
       : reduce_{reduce}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {}
 
   template <class Model, class Batch>
@@ -183,7 +183,7 @@ class ShardLane {
                   "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
     return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
-      return learn(to, shard, LooksAtEnd{}, together);
+      return compute_gradients(to, shard, LooksAtEnd{}, together);
     });
   }
   template <class Model, class Batch>
@@ -193,7 +193,7 @@ class ShardLane {
 
   static bool under_way() { return false; }
 
-  void reduce(Gradients const& gradients, Traffic& traffic) {
+  void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
     traffic.bytes += gradients.values.size_bytes();
   }
@@ -213,11 +213,11 @@ concept sharded = requires { R::logical_shards; };
 
 template <class R, class E>
 struct LaneOf {
-  using type = BucketLane<R, E>;
+  using type = BucketedGradients<R, E>;
 };
 template <sharded R, class E>
 struct LaneOf<R, E> {
-  using type = ShardLane<R, E>;
+  using type = ShardedGradients<R, E>;
 };
 
 }  // namespace detail

@@ -35,11 +35,11 @@ struct HostOf<S, E> {
 
 template <class D, class E>
 struct TeamOf {
-  using type = Team<D>;
+  using type = ReplicaThreads<D>;
 };
 template <class D, RunsItsRanks E>
 struct TeamOf<D, E> {
-  using type = TurnTeam<D>;
+  using type = InterleavedReplicas<D>;
 };
 
 /// A step of a network needs more of a stack than what virtual ranks have for an all-reduce.

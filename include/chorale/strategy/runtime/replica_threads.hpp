@@ -44,19 +44,19 @@ inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
 /// keeps   the threads live as long as the team; between runs they sleep
 /// cost    a run starts and ends with one atomic each way; it allocates nothing
 template <class D>
-class Team {
+class ReplicaThreads {
  public:
-  explicit Team(std::vector<D> devices) : devices_{std::move(devices)}, failures_(devices_.size()) {
+  explicit ReplicaThreads(std::vector<D> devices) : devices_{std::move(devices)}, failures_(devices_.size()) {
     if constexpr (requires { D::connect(devices_); }) D::connect(devices_);
     for (std::size_t i = 1; i < devices_.size(); ++i)
       threads_.emplace_back("replica " + std::to_string(i), [this, i] { serve(i); });
   }
-  ~Team() {
+  ~ReplicaThreads() {
     ending_ = true;
     announce();
   }
-  Team(Team const&)            = delete;
-  Team& operator=(Team const&) = delete;
+  ReplicaThreads(ReplicaThreads const&)            = delete;
+  ReplicaThreads& operator=(ReplicaThreads const&) = delete;
 
   std::size_t size() const { return devices_.size(); }
   D const& device(std::size_t i) const { return devices_[i]; }
@@ -120,9 +120,9 @@ class Team {
 
 /// Replicas that are no threads: the transport runs them in turns, all by the first device.
 template <class D>
-class TurnTeam {
+class InterleavedReplicas {
  public:
-  explicit TurnTeam(std::vector<D> devices) : devices_{std::move(devices)} {}
+  explicit InterleavedReplicas(std::vector<D> devices) : devices_{std::move(devices)} {}
 
   std::size_t size() const { return devices_.size(); }
   D const& device(std::size_t i) const { return devices_[i]; }

@@ -257,9 +257,9 @@ class Kernels<Cuda>::ToPlain {
 };
 
 /// y = x as the runtime keeps activations; nobody asks for the gradient by a batch.
-class Kernels<Cuda>::Rounded {
+class Kernels<Cuda>::ToActivations {
  public:
-  Rounded(runtime& rt, layout const& in) : in_{in}, out_{in} { out_.of = rt.activations; }
+  ToActivations(runtime& rt, layout const& in) : in_{in}, out_{in} { out_.of = rt.activations; }
 
   layout out() const { return out_; }
   std::size_t workspace() const { return 0; }

@@ -43,7 +43,7 @@ struct Kernels<Cuda> : cuda::Loops {
   class Sum;
   class ToRows;
   class ToPlain;
-  class Rounded;
+  class ToActivations;
   class Step;
 };
 

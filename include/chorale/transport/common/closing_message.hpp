@@ -19,18 +19,18 @@ namespace chorale::detail {
 /// The operations after which a rank ends, as it tells the others: the payload of a goodbye. See docs/55-wire.md.
 ///
 /// sequence   of the last one; 0 for none
-/// history    Announced::history of that
+/// history    LoggedOperation::history of that
 /// last       at most 16 of them, in their order
-struct Farewell {
+struct ClosingMessage {
   static constexpr std::uint64_t most = 16;
 
   std::uint64_t sequence = 0;
   std::uint32_t history  = 0;
   std::vector<wire::Header> last{};
 
-  static Farewell after(Announcements const& announced) {
+  static ClosingMessage after(OperationLog const& announced) {
     auto const end = announced.last();
-    auto said      = Farewell{end, announced.at(end).history, {}};
+    auto said      = ClosingMessage{end, announced.at(end).history, {}};
     for (auto i = end - std::min(end, most) + 1; i <= end; ++i) describe(said.last.emplace_back(), announced.at(i));
     return said;
   }
@@ -49,10 +49,10 @@ struct Farewell {
   }
 
   /// Takes any bytes; nothing unless they are exactly one farewell.
-  static std::optional<Farewell> parse(ConstBytes in) {
+  static std::optional<ClosingMessage> parse(ConstBytes in) {
     if (in.size() < fixed_bytes || (in.size() - fixed_bytes) % wire::header_bytes != 0) return std::nullopt;
     auto from     = wire::Reader{in};
-    auto said     = Farewell{};
+    auto said     = ClosingMessage{};
     said.sequence = from.number<std::uint64_t>();
     said.history  = from.number<std::uint32_t>();
     for (auto rest = in.subspan(fixed_bytes); !rest.empty(); rest = rest.subspan(wire::header_bytes)) {
@@ -64,7 +64,7 @@ struct Farewell {
   }
 
   /// The first of the last operations that is another one than ours of its number.
-  std::optional<LinkFault> first_difference(Ends ends, Announcements const& announced) const {
+  std::optional<ConnectionFault> first_difference(Ends ends, OperationLog const& announced) const {
     for (auto const& theirs : last) {
       auto const& ours = announced.at(theirs.sequence);
       if (ours.sequence != 0 && ours.fingerprint != theirs.fingerprint) return mismatch(ends, theirs, ours);
@@ -73,7 +73,7 @@ struct Farewell {
   }
 
   /// Why this rank, which ends, too, has not called the same operations, if that is so.
-  std::optional<LinkFault> difference(Ends ends, Announcements const& announced) const {
+  std::optional<ConnectionFault> difference(Ends ends, OperationLog const& announced) const {
     auto const& ours = announced.at(announced.last());
     if (sequence == ours.sequence && history == ours.history) return std::nullopt;
     if (auto found = first_difference(ends, announced)) return found;
@@ -81,7 +81,7 @@ struct Farewell {
       return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(number) +
              (number == 0 ? "" : ", " + text);
     };
-    return LinkFault{Fault::collective_mismatch,
+    return ConnectionFault{Fault::collective_mismatch,
                      after(ends.peer, sequence, last.empty() ? "" : text_of(last.back())) + ", and " +
                          after(ends.me, ours.sequence, ours.operation.text()) +
                          (sequence == ours.sequence ? "; earlier ones were not the same" : "")};

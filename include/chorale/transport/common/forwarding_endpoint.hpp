@@ -20,11 +20,11 @@ namespace chorale {
 /// keeps   what the inner endpoint can do, this one can: announcements, access in place, an arena. Collectives of its
 ///         own and the layers of a Layered are not passed on, because nothing in between would see their messages
 template <Endpoint E>
-class WrappedEndpoint {
+class ForwardingEndpoint {
  public:
   using pending = typename E::pending;
 
-  explicit WrappedEndpoint(E at) : at_{std::move(at)} {}
+  explicit ForwardingEndpoint(E at) : at_{std::move(at)} {}
 
   Rank rank() const { return at_.rank(); }
   int  size() const { return at_.size(); }
@@ -32,10 +32,10 @@ class WrappedEndpoint {
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(peer, tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(peer, tag, in); }
 
-  pending expose(Tag tag, Bytes mine) requires SharedMemoryEndpoint<E> { return at_.expose(tag, mine); }
-  Bytes peer(Rank rank, Tag tag) requires SharedMemoryEndpoint<E> { return at_.peer(rank, tag); }
-  pending leave(Tag tag) requires SharedMemoryEndpoint<E> { return at_.leave(tag); }
-  auto hold(std::size_t bytes) requires SharedMemoryEndpoint<E> { return at_.hold(bytes); }
+  pending expose(Tag tag, Bytes mine) requires DirectAccessEndpoint<E> { return at_.expose(tag, mine); }
+  Bytes peer(Rank rank, Tag tag) requires DirectAccessEndpoint<E> { return at_.peer(rank, tag); }
+  pending leave(Tag tag) requires DirectAccessEndpoint<E> { return at_.leave(tag); }
+  auto hold(std::size_t bytes) requires DirectAccessEndpoint<E> { return at_.hold(bytes); }
   Bytes memory() requires requires(E& at) { at.memory(); } { return at_.memory(); }
 
   void announce(Operation const& operation) { chorale::announce(at_, operation); }
@@ -52,7 +52,7 @@ class WrappedEndpoint {
 
   void wake_all() requires RunsItsRanks<E> { at_.wake_all(); }
   auto now() const requires RunsItsRanks<E> { return at_.now(); }
-  template <std::derived_from<WrappedEndpoint> D, class Body>
+  template <std::derived_from<ForwardingEndpoint> D, class Body>
   static std::vector<std::exception_ptr> run(std::vector<D>& all, Body body) requires RunsItsRanks<E> {
     auto inner = std::vector<E>{};
     for (auto const& one : all) inner.push_back(one.at_);

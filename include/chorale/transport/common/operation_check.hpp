@@ -16,7 +16,7 @@
 namespace chorale::detail {
 
 /// Why a connection between two ranks is of no use any more; a part of a sentence.
-struct LinkFault {
+struct ConnectionFault {
   Fault fault;
   std::string reason;
 };
@@ -30,9 +30,9 @@ struct Ends {
 };
 
 /// A message that a rank waits for.
-struct Wanted {
+struct PostedReceive {
   Tag tag{};
-  Announced announced{};
+  LoggedOperation announced{};
   Bytes left{};                                                            // memory that is not yet filled
   std::size_t size    = 0;                                                 // of all of it
   std::uint64_t order = 0;                                                 // of all that were waited for
@@ -40,7 +40,7 @@ struct Wanted {
 };
 
 /// Puts an operation into the header of a frame.
-inline void describe(wire::Header& head, Announced const& what) {
+inline void describe(wire::Header& head, LoggedOperation const& what) {
   head.sequence    = what.sequence;
   head.fingerprint = what.fingerprint;
   head.collective  = what.operation.collective;
@@ -63,7 +63,7 @@ inline std::string text_of(wire::Header const& head) {
 ///
 /// head   of the peer, for its operation
 /// ours   another operation; sequence 0 for none
-inline LinkFault mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOperation const& ours) {
   constexpr auto with_counts = [](Operation const& o) {
     return o.arguments != 0 || o.collective == Collective::all_gather || o.collective == Collective::reduce_scatter ||
            o.collective == Collective::all_to_all;
@@ -82,26 +82,26 @@ inline LinkFault mismatch(Ends ends, wire::Header const& head, Announced const& 
               (same_text ? with_counts(ours.operation) ? ", at another line or with other counts" : ", at another line"
                          : "") +
               ", and " + named(ours.sequence, ends.me, ours.operation.text()) +
-              (one_bound ? ", or more than " + std::to_string(Announcements::remembered) +
+              (one_bound ? ", or more than " + std::to_string(OperationLog::remembered) +
                                " operations are under way at once"
                          : "")};
 }
 
-/// throws  LinkFault that says what the peer is in and what this rank is in. See mismatch()
-[[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, Announced const& ours) {
+/// throws  ConnectionFault that says what the peer is in and what this rank is in. See mismatch()
+[[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, LoggedOperation const& ours) {
   throw mismatch(ends, head, ours);
 }
 
-/// throws  LinkFault unless the message is the one that is wanted
+/// throws  ConnectionFault unless the message is the one that is wanted
 ///
 /// size    bytes of the message, as far as they are known; with `more`, more are to come
-inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& head, std::size_t size, bool more) {
+inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header const& head, std::size_t size, bool more) {
   auto const& expected = wanted.announced;
   if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
     throw_mismatch(ends, head, expected);
   auto const counted = head.sequence == 0 && head.count != wanted.size;    // then the count is that of its bytes
   if (counted || (more ? size >= wanted.size : size != wanted.size))
-    throw LinkFault{Fault::collective_mismatch,
+    throw ConnectionFault{Fault::collective_mismatch,
                     "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
                         std::to_string(counted ? head.count : size) + " bytes where rank " + std::to_string(ends.me) +
                         " expected " + std::to_string(wanted.size) + " bytes, tag " +
@@ -111,7 +111,7 @@ inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& hea
 /// A loss as the error that it is.
 ///
 /// me    the rank that throws
-[[noreturn]] inline void throw_loss(Rank me, Loss const& loss) {
+[[noreturn]] inline void throw_peer_loss(Rank me, Loss const& loss) {
   switch (loss.fault) {
     case Fault::collective_mismatch:
       throw Disagreement{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
@@ -125,10 +125,11 @@ inline void expect_same(Ends ends, Wanted const& wanted, wire::Header const& hea
     case Fault::evicted:
       throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
     case Fault::join_timeout:
-      throw PeerLost{me, loss, "start what is missing, a longer Limits::join, or, where both run, a way between the two: "
-                               "ranks call each other."};
+      throw PeerLost{me, loss,
+                     "start what is missing, a longer Timeouts::join, or, where both run, a way between the two: "
+                     "ranks call each other."};
     case Fault::peer_stalled:
-      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
+      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Timeouts."};
     default: throw PeerLost{me, loss};
   }
 }

@@ -14,7 +14,7 @@ namespace chorale::detail {
 /// An operation and its place in the order of all, from 1; 0 is no announced operation.
 ///
 /// history   a hash of the fingerprints of all operations up to this one
-struct Announced {
+struct LoggedOperation {
   std::uint64_t sequence    = 0;
   std::uint32_t fingerprint = 0;
   std::uint32_t history     = 0;
@@ -25,11 +25,11 @@ struct Announced {
 ///
 /// keeps   any number of different tags; nothing is allocated after the constructor. One thread adds
 /// cost    add() and of() look at the tags that share a bucket: 1 in 1024 of those remembered
-class Announcements {
+class OperationLog {
  public:
   static constexpr std::uint64_t remembered = 1024;                        // operations
 
-  Announcements() : entries_(remembered) {}
+  OperationLog() : entries_(remembered) {}
 
   std::uint64_t last() const { return last_; }
 
@@ -44,21 +44,21 @@ class Announcements {
   }
 
   /// The last one with this tag. Sequence 0 where it was not announced, or 1024 others came after it.
-  Announced const& of(Tag tag) const {
+  LoggedOperation const& of(Tag tag) const {
     for (auto i = newest_[bucket(tag)]; is_remembered(i); i = entry(i).older)
       if (entry(i).announced.operation.tag == tag) return entry(i).announced;
     return none_;
   }
 
   /// Sequence 0 where it was not announced, or is forgotten.
-  Announced const& at(std::uint64_t sequence) const {
+  LoggedOperation const& at(std::uint64_t sequence) const {
     return is_remembered(sequence) ? entry(sequence).announced : none_;
   }
 
  private:
   /// older   the next one in the same bucket, of another tag; it may be forgotten
   struct Entry {
-    Announced announced;
+    LoggedOperation announced;
     std::uint64_t older = 0;
   };
 
@@ -81,7 +81,7 @@ class Announcements {
   }
 
   std::uint64_t last_ = 0;
-  Announced none_;
+  LoggedOperation none_;
   std::vector<Entry> entries_;                                             // [sequence % remembered]
   std::array<std::uint64_t, 1024> newest_{};                               // [bucket] a sequence
 };

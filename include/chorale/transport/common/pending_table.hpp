@@ -22,7 +22,7 @@ struct Ticket {
 ///         are as many places as operations at a time
 /// cost    one look at each place to find a free one
 template <class Item>
-class InFlight {
+class PendingTable {
  public:
   /// A free place; those whose operation is done are made free when there is no other.
   ///
@@ -98,10 +98,10 @@ class InFlight {
 ///
 /// Driver  done(Ticket) and wait(Ticket); does not move while operations are in flight
 template <class Driver>
-class DrivenPending {
+class TablePending {
  public:
-  DrivenPending() = default;
-  DrivenPending(Driver& driver, Ticket ticket) : driver_{&driver}, ticket_{ticket} {}
+  TablePending() = default;
+  TablePending(Driver& driver, Ticket ticket) : driver_{&driver}, ticket_{ticket} {}
 
   bool done() { return driver_ == nullptr || driver_->done(ticket_); }
   void wait() {

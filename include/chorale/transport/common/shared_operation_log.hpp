@@ -44,7 +44,7 @@ struct Known {
 /// remembered   operations; older ones are neither compared nor told
 /// keeps        nothing is allocated, but for a sub-group that is new
 template <std::uint64_t remembered>
-class AnnouncementLog {
+class SharedOperationLog {
  public:
 
   /// For the rank's own thread, as label_of() is.
@@ -176,8 +176,8 @@ class AnnouncementLog {
 /// log    of that rank, and of the rank that says so
 /// raw    a message that was not announced
 template <std::uint64_t N>
-std::string text_of(Rank rank, Label const& label, AnnouncementLog<N> const& log, AnnouncementLog<N> const& witness,
-                    Operation const& raw) {
+std::string text_of(Rank rank, Label const& label, SharedOperationLog<N> const& log,
+                    SharedOperationLog<N> const& witness, Operation const& raw) {
   auto const who = "rank " + std::to_string(rank);
   if (label.number == 0) return who + " is in no announced operation: " + raw.text();
   auto const known = log.find(label);

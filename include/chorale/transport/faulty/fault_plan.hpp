@@ -16,7 +16,7 @@
 namespace chorale {
 
 /// What can happen to a message between ranks.
-enum class Mishap {
+enum class InjectedFault {
   delay,                                                              // it leaves later, and those behind it too
   drop,                                                               // it never arrives, nor what follows with its tag
   flip,                                                               // one of its bits is another one
@@ -24,48 +24,48 @@ enum class Mishap {
   cut                                                                 // its sender can no longer talk to anybody
 };
 
-/// A mishap that is certain.
-struct Planned {
+/// A fault that is certain.
+struct ScheduledFault {
   Rank rank;                                                          // of the sender
   std::uint64_t message;                                              // its first is 0
-  Mishap what;
+  InjectedFault what;
 };
 
-/// A mishap that took place.
-struct Happened {
+/// A fault that took place.
+struct FaultRecord {
   std::uint64_t message;
   Rank peer;                                                          // the receiver
-  Mishap what;
+  InjectedFault what;
 
-  friend constexpr bool operator==(Happened const&, Happened const&) = default;
+  friend constexpr bool operator==(FaultRecord const&, FaultRecord const&) = default;
 };
 
-/// How likely each mishap is for a message; at most one befalls it, so they add up to at most 1.
-struct Chances {
+/// How likely each fault is for a message; at most one befalls it, so they add up to at most 1.
+struct FaultRates {
   float delay = 0, drop = 0, flip = 0, duplicate = 0, cut = 0;
 };
 
-/// Which messages of which ranks suffer what: those planned, and others from a seed.
+/// Which messages of which ranks suffer what: scheduled ones, and random ones from a seed.
 ///
 /// longest   the bound of a delay
 /// order     a function of (seed, rank, number of the message): the same in every run
-struct Mishaps {
+struct FaultPlan {
   Seed seed = 1;
-  Chances chances{};
-  std::vector<Planned> planned{};
+  FaultRates rates{};
+  std::vector<ScheduledFault> scheduled{};
   std::chrono::nanoseconds longest = std::chrono::milliseconds{1};
 
   void check() const {
     auto sum = 0.0F;
     for (auto const [chance, what] : by_kind()) {
-      CHORALE_EXPECTS(chance >= 0, "the chance of a mishap is " + std::to_string(chance));
+      CHORALE_EXPECTS(chance >= 0, "the chance of a fault is " + std::to_string(chance));
       sum += chance;
     }
-    CHORALE_EXPECTS(sum <= 1, "the chances of all mishaps add up to " + std::to_string(sum));
+    CHORALE_EXPECTS(sum <= 1, "the rates of all faults add up to " + std::to_string(sum));
   }
 
-  std::optional<Mishap> of(Rank rank, std::uint64_t message) const {
-    for (auto const& plan : planned)
+  std::optional<InjectedFault> of(Rank rank, std::uint64_t message) const {
+    for (auto const& plan : scheduled)
       if (plan.rank == rank && plan.message == message) return plan.what;
     auto left = random(rank).uniform(3 * message);
     for (auto const [chance, what] : by_kind()) {
@@ -87,12 +87,15 @@ struct Mishaps {
  private:
   struct Chance {
     float chance;
-    Mishap what;
+    InjectedFault what;
   };
 
   std::array<Chance, 5> by_kind() const {
-    return {{{chances.delay, Mishap::delay}, {chances.drop, Mishap::drop}, {chances.flip, Mishap::flip},
-             {chances.duplicate, Mishap::duplicate}, {chances.cut, Mishap::cut}}};
+    return {{{rates.delay, InjectedFault::delay},
+             {rates.drop, InjectedFault::drop},
+             {rates.flip, InjectedFault::flip},
+             {rates.duplicate, InjectedFault::duplicate},
+             {rates.cut, InjectedFault::cut}}};
   }
 
   Random random(Rank rank) const { return {seed, static_cast<std::uint64_t>(rank)}; }

@@ -36,12 +36,12 @@ class LayeredState {
 
   /// peer    in the near group
   template <class Begin>
-  DrivenPending<LayeredState> start_near(Rank peer, Tag tag, Begin begin) {
+  TablePending<LayeredState> start_near(Rank peer, Tag tag, Begin begin) {
     auto const in_group = node() * near.size() + peer;
     return start(in_group, tag, Pending{std::in_place_index<0>, in_near([&] { return begin(near); })});
   }
   template <class Begin>
-  DrivenPending<LayeredState> start_far(Rank peer, Tag tag, Begin begin) {
+  TablePending<LayeredState> start_far(Rank peer, Tag tag, Begin begin) {
     return start(peer, tag, Pending{std::in_place_index<1>, in_far([&] { return begin(far); })});
   }
 
@@ -53,7 +53,7 @@ class LayeredState {
   }
 
   void wait(Ticket ticket) {
-    auto patience = Patience{200};                                    // perhaps the ranks share cores
+    auto patience = Backoff{200};                                          // perhaps the ranks share cores
     auto deadline = Deadline::never();
     while (!done(ticket)) {
       if (!move_on(1 - under_way_[ticket].pending.index())) return wait_alone(ticket);
@@ -111,7 +111,7 @@ class LayeredState {
     bool done() { return state->poll(*this); }
   };
 
-  DrivenPending<LayeredState> start(Rank peer, Tag tag, Pending pending) {
+  TablePending<LayeredState> start(Rank peer, Tag tag, Pending pending) {
     auto const ticket  = under_way_.take();
     under_way_[ticket] = {std::move(pending), peer, tag, this};
     return {*this, ticket};
@@ -175,7 +175,7 @@ class LayeredState {
   }
 
   std::chrono::nanoseconds timeout_;
-  InFlight<Item> under_way_;
+  PendingTable<Item> under_way_;
 };
 
 }  // namespace chorale::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/futex.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
@@ -12,7 +13,6 @@
 
 #include <gsl/util>
 
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,16 +30,16 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::local {
 
 /// What the ranks of one LocalTransport share: one idea, of which LocalEndpoint is a rank's view.
 ///
 /// A rank that throws takes its buffers with it, while another may be copying from them. So a rank touches foreign
 /// memory only while it holds, and whoever is about to throw first waits until nobody else does.
-struct LocalHub {
+struct SharedState {
   static constexpr unsigned slots = 64;                               // messages per pair; windows per rank
   static constexpr std::uint64_t remembered = 256;                    // operations
-  using Log = detail::AnnouncementLog<remembered>;
+  using Log = detail::SharedOperationLog<remembered>;
 
   struct Message {
     std::uint64_t    order;                                           // of all messages from this rank to that
@@ -125,7 +125,7 @@ struct LocalHub {
     std::atomic<bool> ended{false};
   };
 
-  LocalHub(int n, std::chrono::nanoseconds limit, Failures policy = Failures::together)
+  SharedState(int n, std::chrono::nanoseconds limit, FailureScope policy = FailureScope::group)
       : size{n}, timeout{limit}, failures{policy},
         shares_cores{static_cast<unsigned>(n) > std::thread::hardware_concurrency()},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
@@ -154,12 +154,12 @@ struct LocalHub {
 
   /// What a rank would throw in an operation with that peer.
   Loss& loss(Rank me, Rank peer) { return is_apart() ? lane(peer, me).loss : all; }
-  bool is_apart() const { return failures == Failures::apart; }
+  bool is_apart() const { return failures == FailureScope::peer; }
 
   /// While it lives, no rank that fails gives up its memory.
   class Hold {
    public:
-    Hold(LocalHub& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
+    Hold(SharedState& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
       holds_.store(true, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);            // the processor's fence is the failing rank's
       if (!hub.loss(rank, peer).failed.load(std::memory_order_acquire)) return;
@@ -248,8 +248,8 @@ struct LocalHub {
     auto const& mine = member(me).announced;
     auto const raw   = Operation{.count = bytes, .tag = tag};
     give_up(me, peer, {.fault = Fault::collective_mismatch, .rank = peer,
-                       .reason = text_of(peer, theirs, member(peer).announced, mine, raw) + ", and " +
-                                 text_of(me, ours, mine, mine, raw)}, ours);
+                       .reason = detail::text_of(peer, theirs, member(peer).announced, mine, raw) + ", and " +
+                                 detail::text_of(me, ours, mine, mine, raw)}, ours);
   }
 
   /// Is this rank in a circle that nobody in it can open? Each of them has looked for what it can take since the circle
@@ -285,14 +285,14 @@ struct LocalHub {
   [[noreturn]] void throw_lost(Rank me, Rank peer) {
     quiesce(me);
     auto const& found = loss(me, peer).what;
-    if (found.fault == Fault::collective_mismatch) detail::throw_loss(me, found);
+    if (found.fault == Fault::collective_mismatch) detail::throw_peer_loss(me, found);
     throw PeerLost{me, found};
   }
 
   /// For a wait of a rank; `rings` when it is rung for what it waits for. A rank that is rung sleeps soon: a core that
   /// it yields, another program may keep for milliseconds, but a thread that is woken has it back at once.
-  Patience patience(bool rings) const {
-    return Patience{spins(), !rings ? Patience::many_yields : shares_cores ? rests : 0};
+  Backoff patience(bool rings) const {
+    return Backoff{spins(), !rings ? Backoff::many_yields : shares_cores ? rests : 0};
   }
 
   /// Tells a rank that something moved, if it wants to know.
@@ -301,7 +301,7 @@ struct LocalHub {
     auto const wakes = m.dozing.load() != 0;
     if (!wakes && !m.listens.load()) return;
     m.bell.fetch_add(1);
-    if (wakes || m.sleeps.load()) syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    if (wakes || m.sleeps.load()) futex_wake<FutexScope::process>(m.bell);
   }
 
   /// Wakes the ranks in doze() that may wait for what `me` has written to a window. Costs no fence: doze() has it.
@@ -311,7 +311,7 @@ struct LocalHub {
       auto& m = member(rank);
       if (rank == me || m.dozing.load(std::memory_order_relaxed) == 0) continue;
       m.bell.fetch_add(1);
-      syscall(SYS_futex, &m.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+      futex_wake<FutexScope::process>(m.bell);
     }
   }
 
@@ -340,7 +340,7 @@ struct LocalHub {
     auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
     if (fenced) fence_all();                                          // whoever moves something after it rings
     else detail::full_fence();
-    if (!done()) wait_on(m.bell, rung, until.at - std::chrono::steady_clock::now());
+    if (!done()) futex_wait<FutexScope::process>(m.bell, rung, until.at - std::chrono::steady_clock::now());
   }
 
   void quiesce(Rank me) {
@@ -352,7 +352,7 @@ struct LocalHub {
 
   int const size;
   std::chrono::nanoseconds const timeout;
-  Failures const failures;
+  FailureScope const failures;
   bool const shares_cores;                                            // there are more ranks
   std::vector<Member> members;
   std::vector<Lane> lanes;
@@ -394,15 +394,9 @@ struct LocalHub {
 
   static void sleep(Member& m, std::chrono::nanoseconds longest) {
     m.sleeps.store(true);
-    wait_on(m.bell, m.heard, longest);
+    futex_wait<FutexScope::process>(m.bell, m.heard, longest);
     m.sleeps.store(false);
-  }
-
-  static void wait_on(std::atomic<std::uint32_t>& bell, std::uint32_t rung, std::chrono::nanoseconds longest) {
-    auto const ns   = std::max<std::chrono::nanoseconds::rep>(longest.count(), 1);
-    auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
-    syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, rung, &time, nullptr, 0);
   }
 };
 
-}  // namespace chorale
+}  // namespace chorale::local

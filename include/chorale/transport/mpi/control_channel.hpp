@@ -23,34 +23,34 @@
 
 #if __has_include(<mpi.h>)
 
-namespace chorale::detail {
+namespace chorale::mpi {
 
 /// A communicator of its own, over which ranks say why they stop, and those that have waited for a while in which
 /// operation they are: so also ranks find that they differ which wait for different messages.
 ///
 /// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
-class MpiVoice {
+class ControlChannel {
  public:
   /// stop    called once, when nothing goes on
-  explicit MpiVoice(std::function<void()> stop) : stop_{std::move(stop)} {
+  explicit ControlChannel(std::function<void()> stop) : stop_{std::move(stop)} {
     expect_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(control_, &rank);
     MPI_Comm_size(control_, &size);
     positions_.resize(static_cast<std::size_t>(size));
   }
-  ~MpiVoice() {
+  ~ControlChannel() {
     int over = 0;
     MPI_Finalized(&over);
     if (!over) MPI_Comm_free(&control_);
   }
-  MpiVoice(MpiVoice const&)            = delete;
-  MpiVoice& operator=(MpiVoice const&) = delete;
+  ControlChannel(ControlChannel const&)            = delete;
+  ControlChannel& operator=(ControlChannel const&) = delete;
 
   int rank = 0, size = 0;
   std::uint64_t step = 0;
 
-  Announcements const& announced() const { return announced_; }
+  detail::OperationLog const& announced() const { return announced_; }
 
   void announce(Operation const& operation) {
     throw_if_lost();
@@ -59,7 +59,7 @@ class MpiVoice {
     if (announced_.last() % 64 == 0) listen();                        // what others said does not pile up
   }
 
-  wire::Header header_of(Announced const& announced) const {
+  wire::Header header_of(detail::LoggedOperation const& announced) const {
     auto const& o = announced.operation;
     return {.from = rank, .sequence = announced.sequence, .collective = o.collective, .op = o.op, .element = o.element,
             .tag = o.tag, .count = o.count, .fingerprint = announced.fingerprint,
@@ -67,13 +67,13 @@ class MpiVoice {
   }
 
   void throw_if_lost() const {
-    if (lost_) throw_loss(rank, *lost_);
+    if (lost_) detail::throw_peer_loss(rank, *lost_);
   }
 
   /// Nothing goes on, and all others are told why.
-  [[noreturn]] void lose(Rank culprit, LinkFault const& fault, std::string operation) {
+  [[noreturn]] void lose(Rank culprit, detail::ConnectionFault const& fault, std::string operation) {
     if (!lost_) tell({fault.fault, culprit, {}, std::move(operation), announced_.last(), step, fault.reason});
-    throw_loss(rank, *lost_);
+    detail::throw_peer_loss(rank, *lost_);
   }
 
   /// The same, and no error yet. After another loss it says nothing: the first cause counts.
@@ -83,7 +83,7 @@ class MpiVoice {
   }
 
   /// Tells that rank in which operation this one is.
-  void say_position(Rank peer) {
+  void send_position(Rank peer) {
     if (announced_.last() == 0) return;
     wire::write(header_of(announced_.at(announced_.last())), said_[said_next_++ % said_.size()]);
     say(peer, position, said_[(said_next_ - 1) % said_.size()]);
@@ -133,7 +133,7 @@ class MpiVoice {
       lost_->reason = "the others went on without it: " + lost_->reason;
     }
     stop_();
-    throw_loss(rank, *lost_);
+    detail::throw_peer_loss(rank, *lost_);
   }
 
   void hear_position(Rank peer, ConstBytes word) {
@@ -150,15 +150,15 @@ class MpiVoice {
     auto const& ours   = announced_.at(theirs.sequence);
     if (theirs.sequence == 0 || ours.sequence != theirs.sequence || ours.fingerprint == theirs.fingerprint) return;
     try {
-      throw_mismatch({rank, peer}, theirs, ours);
-    } catch (LinkFault const& fault) {
+      detail::throw_mismatch({rank, peer}, theirs, ours);
+    } catch (detail::ConnectionFault const& fault) {
       lose(peer, fault, ours.operation.text());
     }
   }
 
   std::function<void()> stop_;
   MPI_Comm control_ = MPI_COMM_NULL;
-  Announcements announced_;
+  detail::OperationLog announced_;
   std::vector<wire::Header> positions_;                               // [rank] where each said it was; 0: nothing said
   bool heard_positions_ = false;
   std::array<wire::HeaderBytes, 64> said_{};                          // where this rank was; on their way
@@ -167,6 +167,6 @@ class MpiVoice {
   std::optional<Loss> lost_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::mpi
 
 #endif

@@ -12,7 +12,7 @@
 #if __has_include(<mpi.h>)
 #include <mpi.h>
 
-namespace chorale::detail {
+namespace chorale::mpi {
 
 /// throws  Error with MPI's own words when a call that has no peer did not succeed
 inline void expect_mpi(int code, std::string const& call) {
@@ -24,7 +24,7 @@ inline void expect_mpi(int code, std::string const& call) {
 }
 
 /// Starts MPI unless the program has, and then ends it when the program does.
-inline void start_mpi() {
+inline void initialize_mpi() {
   struct AtExit {
     ~AtExit() {
       int over = 0;
@@ -45,6 +45,6 @@ inline void start_mpi() {
                 "MPI_Init_thread with MPI_THREAD_SERIALIZED, or connect() in main()'s thread."};
 }
 
-}  // namespace chorale::detail
+}  // namespace chorale::mpi
 
 #endif

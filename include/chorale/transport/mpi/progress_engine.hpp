@@ -25,7 +25,7 @@
 
 #if __has_include(<mpi.h>)
 
-namespace chorale::detail {
+namespace chorale::mpi {
 
 /// The communicator of one MpiEndpoint's messages, and what is under way on it.
 ///
@@ -33,11 +33,11 @@ namespace chorale::detail {
 ///
 /// The header is that of docs/55-wire.md: it says which operation the message belongs to, and how long it is. Pieces go
 /// straight from memory to memory.
-class MpiState {
+class ProgressEngine {
  public:
-  using Pending = DrivenPending<MpiState>;
+  using Pending = TablePending<ProgressEngine>;
 
-  MpiState(std::size_t piece, std::chrono::nanoseconds timeout) : piece_{piece}, timeout_{timeout} {
+  ProgressEngine(std::size_t piece, std::chrono::nanoseconds timeout) : piece_{piece}, timeout_{timeout} {
     expect_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(data, MPI_ERRORS_RETURN);
     int* highest = nullptr;
@@ -47,15 +47,15 @@ class MpiState {
     count_cores();
   }
 
-  ~MpiState() {
+  ~ProgressEngine() {
     int over = 0;
     MPI_Finalized(&over);
     if (over) return;
     cancel_receives();
     MPI_Comm_free(&data);
   }
-  MpiState(MpiState const&)            = delete;
-  MpiState& operator=(MpiState const&) = delete;
+  ProgressEngine(ProgressEngine const&)            = delete;
+  ProgressEngine& operator=(ProgressEngine const&) = delete;
 
   Pending send(Rank peer, Tag tag, ConstBytes out) {
     auto const ticket = take(Kind::send, peer, tag, {const_cast<std::byte*>(out.data()), out.size()});
@@ -84,7 +84,7 @@ class MpiState {
   }
 
   void wait(Ticket ticket) {
-    auto patience = Patience{spins_};
+    auto patience = Backoff{spins_};
     auto deadline = Deadline::never(), ask = Deadline::never();
     while (!done(ticket)) {
       patience.pause();
@@ -95,14 +95,14 @@ class MpiState {
         ask      = Deadline::after(std::min<std::chrono::nanoseconds>(timeout_ / 2, std::chrono::milliseconds{50}));
       }
       if (ask.passed()) {
-        voice.say_position(under_way_[ticket].peer);
+        voice.send_position(under_way_[ticket].peer);
         ask = Deadline::never();
       }
       if (deadline.passed()) give_up(under_way_[ticket]);
     }
   }
 
-  MpiVoice voice{[this] { cancel_receives(); }};                      // first: it knows who this rank is
+  ControlChannel voice{[this] { cancel_receives(); }};                     // first: it knows who this rank is
   MPI_Comm data = MPI_COMM_NULL;
 
  private:
@@ -111,10 +111,10 @@ class MpiState {
   static constexpr std::size_t carried = 2048 - wire::header_bytes;   // bytes that come with the header: sent eagerly
 
   struct Item {
-    MpiState* state = nullptr;
+    ProgressEngine* state = nullptr;
     Kind kind       = Kind::send;
     Rank peer       = 0;
-    Wanted message{};                                                 // `left` is all of it; of a send, only read
+    detail::PostedReceive message{};                                       // `left` is all of it; of a send, only read
     std::size_t next = 0;                                             // the first piece that is not complete
     std::vector<std::byte>   first{};                                 // header, and what comes with it
     std::vector<MPI_Request> requests{};                              // one a piece
@@ -195,14 +195,14 @@ class MpiState {
     auto const parsed = wire::parse(came, std::numeric_limits<std::uint64_t>::max());
     auto const& head  = parsed.header;
     if (parsed.result != wire::Parse::ok || bytes != wire::header_bytes + std::min(carried, head.length))
-      throw LinkFault{Fault::frame_corrupt, "a message from it does not begin like one"};
-    if (head.tag != item.message.tag) throw_mismatch({voice.rank, item.peer}, head, item.message.announced);
-    expect_same({voice.rank, item.peer}, item.message, head, head.length, false);
+      throw detail::ConnectionFault{Fault::frame_corrupt, "a message from it does not begin like one"};
+    if (head.tag != item.message.tag) detail::throw_mismatch({voice.rank, item.peer}, head, item.message.announced);
+    detail::expect_same({voice.rank, item.peer}, item.message, head, head.length, false);
     if (bytes != wire::header_bytes)
       std::memcpy(item.message.left.data(), came.data() + wire::header_bytes, bytes - wire::header_bytes);
   }
 
-  static LinkFault other_pieces() {
+  static detail::ConnectionFault other_pieces() {
     return {Fault::collective_mismatch, "a message came in other pieces than expected: MpiTransport::piece differs"};
   }
 
@@ -215,7 +215,7 @@ class MpiState {
       try {
         expect_mpi(code, "MPI");
       } catch (Error const& error) {
-        throw LinkFault{Fault::peer_lost, error.what()};
+        throw detail::ConnectionFault{Fault::peer_lost, error.what()};
       }
     });
   }
@@ -224,7 +224,7 @@ class MpiState {
   void guarded(Item const& item, F f) {
     try {
       f();
-    } catch (LinkFault const& fault) {
+    } catch (detail::ConnectionFault const& fault) {
       voice.lose(item.peer, fault, text_of(item));
     }
   }
@@ -268,9 +268,9 @@ class MpiState {
   std::uint32_t tags_ = 32'768;
   int spins_          = 2'000;
   unsigned looks_     = 0;                                            // in vain
-  InFlight<Item> under_way_;
+  PendingTable<Item> under_way_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::mpi
 
 #endif

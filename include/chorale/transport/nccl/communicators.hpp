@@ -23,7 +23,7 @@
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
 #include <nccl.h>
 
-namespace chorale::detail {
+namespace chorale::nccl {
 
 template <class T>
 inline constexpr auto nccl_type = ncclNumTypes;                       // of a type that NCCL has not
@@ -54,10 +54,10 @@ inline void expect_nccl(ncclResult_t code, std::string const& call) {
 ///
 /// keeps   no call blocks: each is asked again and again whether it is done, until the deadline. Each rank's thread
 ///         uses only its own
-class NcclComms {
+class Communicators {
  public:
   /// devices   [i] of the rank local[i]
-  NcclComms(int ranks, std::vector<Rank> local, std::vector<Cuda> devices, ncclUniqueId const& id,
+  Communicators(int ranks, std::vector<Rank> local, std::vector<Cuda> devices, ncclUniqueId const& id,
             std::chrono::nanoseconds timeout)
       : local_{std::move(local)}, devices_{std::move(devices)}, timeout_{timeout}, comms_(local_.size(), nullptr) {
     try {
@@ -68,9 +68,9 @@ class NcclComms {
       throw;
     }
   }
-  ~NcclComms() { end(); }
-  NcclComms(NcclComms const&)            = delete;
-  NcclComms& operator=(NcclComms const&) = delete;
+  ~Communicators() { end(); }
+  Communicators(Communicators const&)            = delete;
+  Communicators& operator=(Communicators const&) = delete;
 
   ncclComm_t  comm(std::size_t i) const { return comms_[i]; }
   Cuda const& device(std::size_t i) const { return devices_[i]; }
@@ -78,7 +78,7 @@ class NcclComms {
   /// Returns when NCCL has taken the call in, so that it is in its queue. After an error the rank has no communicator.
   void await(std::size_t i, ncclResult_t code, std::string const& call) {
     expect_alive(i);
-    auto patience       = Patience{};
+    auto patience       = Backoff{};
     auto const deadline = Deadline::after(timeout_);
     while (code == ncclInProgress) {
       patience.pause();
@@ -89,7 +89,7 @@ class NcclComms {
 
   /// Returns when the queue has come to the mark.
   void await(std::size_t i, cuda::Event const& mark, std::string const& call) {
-    auto patience       = Patience{};
+    auto patience       = Backoff{};
     auto const deadline = Deadline::after(timeout_);
     auto code           = ncclSuccess;
     while (!mark.done()) {
@@ -151,7 +151,7 @@ class NcclComms {
       if (comm != nullptr && !aborted_) static_cast<void>(ncclCommFinalize(comm));
     for (auto& comm : comms_) {
       if (comm == nullptr) continue;
-      auto patience = Patience{};
+      auto patience = Backoff{};
       auto code     = aborted_ ? ncclInternalError : ncclInProgress;
       for (; code == ncclInProgress && !deadline.passed(); patience.pause())
         if (ncclCommGetAsyncError(comm, &code) != ncclSuccess) code = ncclInternalError;
@@ -167,6 +167,6 @@ class NcclComms {
   std::atomic<bool> aborted_{false};
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::nccl
 
 #endif

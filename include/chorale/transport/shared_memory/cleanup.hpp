@@ -23,13 +23,15 @@ inline bool is_of_dead_job(int file) {
   struct stat about {};
   if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != ::geteuid() || about.st_nlink == 0)
     return false;
-  auto prefix    = HostPrefix{};
+  auto prefix    = shared_memory::SegmentPrefix{};
   auto const got = ::pread(file, &prefix, sizeof prefix, 0);
   if (got != static_cast<ssize_t>(sizeof prefix)) return about.st_size == 0;       // ended before it wrote anything
   if (prefix.magic == 0 && prefix.world == 0) return true;                          // the same, and nobody is in it
-  if (prefix.magic != 0 && prefix.magic != host_magic) return false;
-  if (prefix.process_ids != namespace_of_processes()) return false;                 // numbers of another container
-  return std::ranges::all_of(prefix.processes, [](auto const& process) { return life_of(process) == HostLife::ended; });
+  if (prefix.magic != 0 && prefix.magic != shared_memory::segment_magic) return false;
+  if (prefix.process_ids != shared_memory::namespace_of_processes()) return false;  // numbers of another container
+  return std::ranges::all_of(prefix.processes, [](auto const& process) {
+    return shared_memory::life_of(process) == shared_memory::ProcessLife::ended;
+  });
 }
 
 }  // namespace detail
@@ -46,7 +48,8 @@ inline void remove_dead_jobs(std::string const& current) {
   for (auto at = std::filesystem::directory_iterator{"/dev/shm", error}; !error && at != end(at); at.increment(error)) {
     auto const name = at->path().filename().string();
     if (!name.starts_with(ours) || name.substr(ours.size()) == current) continue;
-    auto const file = HostDescriptor{::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    auto const file =
+        FileDescriptor{::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
     if (file.number() < 0 || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) continue;
     if (detail::is_of_dead_job(file.number())) ::unlink(at->path().c_str());
   }

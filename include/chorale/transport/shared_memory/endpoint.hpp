@@ -30,13 +30,13 @@ namespace chorale {
 ///         operations are in flight: they, and memory(), need only that one of the process lives
 /// cost    a message is copied twice, once by each end and at the same time; once when it lies in memory()
 /// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the limits; Disagreement
-///         when messages differ in operation or size. Then from every operation of every rank; with Failures::apart
+///         when messages differ in operation or size. Then from every operation of every rank; with FailureScope::peer
 ///         from those with that rank, and a rank also fails when its last endpoint is destroyed
-class HostEndpoint {
+class SharedMemoryEndpoint {
  public:
   class pending;
 
-  HostEndpoint(std::shared_ptr<HostGroup> group, HostRank& rank)
+  SharedMemoryEndpoint(std::shared_ptr<shared_memory::LocalRanks> group, shared_memory::ProgressEngine& rank)
       : here_{std::make_shared<Presence const>(std::move(group), rank)} {}
 
   Rank rank() const { return seat().rank(); }
@@ -85,7 +85,7 @@ class HostEndpoint {
   }
 
   /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
-  [[nodiscard]] HostHub::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
+  [[nodiscard]] shared_memory::Segment::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
 
   /// Nothing can be received from that rank any more, or from any. Does not throw.
   bool lost(Rank peer) const {
@@ -107,8 +107,8 @@ class HostEndpoint {
   }
   void begin_step(std::uint64_t step) { seat().begin_step(step); }
 
-  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
-  /// and says why.
+  /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
+  /// rank and the reason.
   ///
   /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
   void fail(std::string const& why) { seat().fail(why); }
@@ -116,23 +116,24 @@ class HostEndpoint {
  private:
   /// Others learn that the rank has left when its last copy of this goes.
   struct Presence {
-    Presence(std::shared_ptr<HostGroup> all, HostRank& mine) : group{std::move(all)}, rank{mine} {}
+    Presence(std::shared_ptr<shared_memory::LocalRanks> all, shared_memory::ProgressEngine& mine)
+        : group{std::move(all)}, rank{mine} {}
     ~Presence() {
       auto const& hub = rank.seat.hub();
       auto const me   = rank.seat.rank();
       if (hub.is_apart())
-        hub.part_from_all(me, hub.last_words(me, Fault::peer_lost, "it had ended and left the group"));
+        hub.part_from_all(me, hub.report_exit(me, Fault::peer_lost, "it had ended and left the group"));
       rank.seat.leave();
     }
     Presence(Presence const&)            = delete;
     Presence& operator=(Presence const&) = delete;
 
-    std::shared_ptr<HostGroup> const group;
-    HostRank& rank;
+    std::shared_ptr<shared_memory::LocalRanks> const group;
+    shared_memory::ProgressEngine& rank;
   };
 
-  HostSeat&      seat() const { return here_->rank.seat; }
-  HostHub const& hub() const { return seat().hub(); }
+  shared_memory::RankState&      seat() const { return here_->rank.seat; }
+  shared_memory::Segment const& hub() const { return seat().hub(); }
 
   void expect_rank(Rank peer) const {
     CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
@@ -144,7 +145,7 @@ class HostEndpoint {
 };
 
 /// A message, or a meeting of all ranks at an exposed tag, that is under way.
-class HostEndpoint::pending {
+class SharedMemoryEndpoint::pending {
  public:
   pending() = default;
 
@@ -181,17 +182,17 @@ class HostEndpoint::pending {
     return true;
   }
 
-  friend HostEndpoint;
+  friend SharedMemoryEndpoint;
   enum class Kind { done, send, recv, send_room, recv_room, expose, leave };
 
   static constexpr std::array names = {"",       "send", "recv", "send (63 messages under way)",
                                        "recv (64 receives under way)", "expose", "leave"};
 
-  pending(Kind kind, HostRank& rank, Rank peer, Tag tag, HostTicket ticket = {})
+  pending(Kind kind, shared_memory::ProgressEngine& rank, Rank peer, Tag tag, shared_memory::SlotTicket ticket = {})
       : kind_{kind}, tag_{tag}, peer_{peer}, ticket_{ticket}, rank_{&rank} {}
 
-  HostSeat&      seat() const { return rank_->seat; }
-  HostHub const& hub() const { return seat().hub(); }
+  shared_memory::RankState&      seat() const { return rank_->seat; }
+  shared_memory::Segment const& hub() const { return seat().hub(); }
 
   bool is_meeting() const { return kind_ == Kind::expose || kind_ == Kind::leave; }
 
@@ -232,7 +233,7 @@ class HostEndpoint::pending {
     return true;
   }
 
-  void open(HostWindow& mine) {
+  void open(shared_memory::SegmentWindow& mine) {
     auto const about = seat().announced(tag_);
     mine.tag         = static_cast<std::uint32_t>(tag_);
     mine.place       = bytes_.empty() ? hub().file.layout.arena_of(seat().rank())
@@ -249,13 +250,13 @@ class HostEndpoint::pending {
   [[noreturn]] void refuse_window() const {
     throw BadArgument{"rank " + std::to_string(seat().rank()) + " waits to expose memory under tag " +
                           std::to_string(static_cast<std::uint32_t>(tag_)) +
-                          (window_ < host_slots ? ", while a tag that is equal modulo 64 is exposed."
+                          (window_ < shared_memory::segment_slots ? ", while a tag that is equal modulo 64 is exposed."
                                                 : ", while more than 63 other operations have memory exposed."),
                       "to finish those that were started before."};
   }
 
   /// throws  Disagreement when a peer exposed something else in our place
-  void compare(HostWindow const& theirs) {
+  void compare(shared_memory::SegmentWindow const& theirs) {
     auto const& mine = hub().file.window(seat().rank(), window_);
     auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(seat().rank());
     if (theirs.sequence != mine.sequence || theirs.fingerprint != mine.fingerprint)
@@ -276,12 +277,12 @@ class HostEndpoint::pending {
   std::size_t window_ = 0;                                            // of a meeting
   std::uint64_t order_ = 0;                                           // of what is to be exposed in this window
   Rank missing_   = 0;                                                // of a meeting: the first that may be missing
-  HostTicket ticket_;                                                 // of a meeting: only its turn
-  HostRank* rank_ = nullptr;
+  shared_memory::SlotTicket ticket_;                                       // of a meeting: only its turn
+  shared_memory::ProgressEngine* rank_ = nullptr;
   Bytes bytes_;                                                       // to be exposed
 };
 
-inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
+inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
   auto const use = here_->rank.use();
   hub().check(rank());
@@ -294,7 +295,7 @@ inline HostEndpoint::pending HostEndpoint::send(Rank peer, Tag tag, ConstBytes o
   return {pending::Kind::send, here, peer, tag, ticket};
 }
 
-inline HostEndpoint::pending HostEndpoint::recv(Rank peer, Tag tag, Bytes in) {
+inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
   auto const use = here_->rank.use();
   auto& here  = here_->rank;
@@ -303,8 +304,9 @@ inline HostEndpoint::pending HostEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   return {pending::Kind::recv, here, peer, tag, inbox.expect(tag, in)};
 }
 
-inline HostEndpoint::pending HostEndpoint::expose(Tag tag, Bytes mine) {
-  CHORALE_EXPECTS(!hub().is_apart(), "access in place needs all ranks, and SharedMemoryTransport has Failures::apart");
+inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::expose(Tag tag, Bytes mine) {
+  CHORALE_EXPECTS(!hub().is_apart(),
+                  "access in place needs all ranks, and SharedMemoryTransport has FailureScope::peer");
   expect_in_arena(mine);
   auto const use = here_->rank.use();
   auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
@@ -315,11 +317,11 @@ inline HostEndpoint::pending HostEndpoint::expose(Tag tag, Bytes mine) {
   return exposed;
 }
 
-inline HostEndpoint::pending HostEndpoint::leave(Tag tag) {
+inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::leave(Tag tag) {
   auto const use    = here_->rank.use();
   auto const window = seat().window(tag);
   auto& turn        = hub().file.window(rank(), window).turn;
-  auto const ticket = HostTicket{0, turn.load(std::memory_order_relaxed) + 1};
+  auto const ticket = shared_memory::SlotTicket{0, turn.load(std::memory_order_relaxed) + 1};
   turn.store(ticket.turn, std::memory_order_release);
   hub().ring_others(rank());
   auto left    = pending{pending::Kind::leave, here_->rank, rank(), tag, ticket};
@@ -327,8 +329,8 @@ inline HostEndpoint::pending HostEndpoint::leave(Tag tag) {
   return left;
 }
 
-inline void HostEndpoint::meet(Tag tag) {
-  CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has Failures::apart");
+inline void SharedMemoryEndpoint::meet(Tag tag) {
+  CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has FailureScope::peer");
   auto const use   = here_->rank.use();
   auto& here       = here_->rank;
   auto const turn  = ++here.meetings;
@@ -357,7 +359,7 @@ inline void HostEndpoint::meet(Tag tag) {
   seat().has_moved();
 }
 
-inline void HostEndpoint::expect_in_arena(ConstBytes bytes) const {
+inline void SharedMemoryEndpoint::expect_in_arena(ConstBytes bytes) const {
   auto const address = [](auto const* p) { return reinterpret_cast<std::uintptr_t>(p); };
   auto const arena   = memory();
   auto const begin = address(arena.data()), first = address(bytes.data());
@@ -369,6 +371,6 @@ inline void HostEndpoint::expect_in_arena(ConstBytes bytes) const {
                     "SharedMemoryTransport{.arena = bytes}, and to keep what is exposed in endpoint.memory()."};
 }
 
-static_assert(SharedMemoryEndpoint<HostEndpoint> && ReadsInPlace<HostEndpoint>);
+static_assert(DirectAccessEndpoint<SharedMemoryEndpoint> && ReadsInPlace<SharedMemoryEndpoint>);
 
 }  // namespace chorale

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/shared_memory/process.hpp>
@@ -21,25 +22,25 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// A thread that says that this process lives, and finds out whether the others do.
 ///
 ///   ended     the kernel says so, at once
-///   stopped   its beats stand still: a warning after limits.warn_silent, a verdict after limits.dead
+///   stopped   its beats stand still: a warning after timeouts.warn_silent, a verdict after timeouts.dead
 ///
-/// keeps   beats and looks four times per limits.heartbeat: a process is declared dead no earlier than limits.dead
+/// keeps   beats and looks four times per timeouts.heartbeat: a process is declared dead no earlier than timeouts.dead
 ///         after it stopped, and no later than three quarters of a heartbeat after that, when threads run as they
 ///         are woken. One that left is not missed. A watcher that was itself stopped begins anew: the others may
 ///         have been, too
 /// throws  OutOfDescriptors, when it is made
-class HostWatcher {
+class FailureDetector {
  public:
-  explicit HostWatcher(HostHub const& hub)
-      : hub_{hub}, tick_{std::max<std::chrono::nanoseconds>(hub.limits.heartbeat / 4, std::chrono::milliseconds{1})},
+  explicit FailureDetector(Segment const& hub)
+      : hub_{hub}, tick_{std::max<std::chrono::nanoseconds>(hub.timeouts.heartbeat / 4, std::chrono::milliseconds{1})},
         stop_{::eventfd(0, EFD_CLOEXEC)} {
     auto const who = "rank " + std::to_string(hub.local.front());
-    if (stop_.number() < 0) detail::throw_no_descriptors(who, errno);
+    if (stop_.number() < 0) throw_no_descriptors(who, errno);
     for (Rank rank = 0; rank < hub.size; ++rank) {
       auto const& process = hub.processes[static_cast<std::size_t>(rank)];
       if (std::ranges::find(hub.local, rank) == hub.local.end())
@@ -47,20 +48,20 @@ class HostWatcher {
     }
     if (!others_.empty()) thread_ = NamedThread{"chorale watch", [this] { run(); }};
   }
-  ~HostWatcher() {
+  ~FailureDetector() {
     auto const one = std::uint64_t{1};
     [[maybe_unused]] auto const written = ::write(stop_.number(), &one, sizeof one);
   }
-  HostWatcher(HostWatcher const&)            = delete;
-  HostWatcher& operator=(HostWatcher const&) = delete;
+  FailureDetector(FailureDetector const&)            = delete;
+  FailureDetector& operator=(FailureDetector const&) = delete;
 
  private:
   using Time = std::chrono::steady_clock::time_point;
 
   struct Other {
     Rank rank;
-    HostProcess process;
-    HostDescriptor end;                                               // readable when it has ended
+    Process process;
+    FileDescriptor end;                                                    // readable when it has ended
     bool has_ended;
     std::uint64_t beats;                                              // at the last look
     Time since;                                                       // when they were seen to change
@@ -74,7 +75,7 @@ class HostWatcher {
     while (watched[0].revents == 0) {
       for (Rank const rank : hub_.local) hub_.member(rank).beats.fetch_add(1, std::memory_order_relaxed);
       auto const now      = std::chrono::steady_clock::now();
-      auto const overslept = now - last > tick_ + hub_.limits.dead / 2;
+      auto const overslept = now - last > tick_ + hub_.timeouts.dead / 2;
       last                 = now;
       for (std::size_t i = 0; i < others_.size(); ++i) {
         auto& other = others_[i];
@@ -88,7 +89,7 @@ class HostWatcher {
   }
 
   void look_at(Other& other, Time now) {
-    if (!other.has_ended && other.end.number() < 0) other.has_ended = life_of(other.process) == HostLife::ended;
+    if (!other.has_ended && other.end.number() < 0) other.has_ended = life_of(other.process) == ProcessLife::ended;
     if (other.has_ended)
       return accuse(other, Fault::peer_lost, "its process " + std::to_string(other.process.process) + " ended");
     auto const beats = hub_.member(other.rank).beats.load(std::memory_order_relaxed);
@@ -98,21 +99,21 @@ class HostWatcher {
       other.warned = false;
     }
     auto const silent = now - other.since - tick_;                    // that much is the pause between two beats
-    if (silent >= hub_.limits.dead)
+    if (silent >= hub_.timeouts.dead)
       return accuse(other, Fault::peer_stalled,
                     "its process " + std::to_string(other.process.process) + " is there, but silent for " +
-                        detail::seconds_text(hub_.limits.dead));
-    if (silent < hub_.limits.warn_silent || other.warned) return;
+                        seconds_text(hub_.timeouts.dead));
+    if (silent < hub_.timeouts.warn_silent || other.warned) return;
     other.warned = true;
-    detail::tell("rank " + std::to_string(hub_.local.front()) + ": waiting " +
-                 detail::seconds_text(hub_.limits.warn_silent) + " for a heartbeat of rank " +
+    log_line("rank " + std::to_string(hub_.local.front()) + ": waiting " +
+                 seconds_text(hub_.timeouts.warn_silent) + " for a heartbeat of rank " +
                  std::to_string(other.rank) + ", last in step " +
                  std::to_string(hub_.member(other.rank).step.load(std::memory_order_relaxed)));
   }
 
   void accuse(Other const& other, Fault fault, std::string reason) {
-    auto const loss = hub_.last_words(other.rank, fault, std::move(reason));
-    if (!hub_.is_apart()) return hub_.accuse(hub_.local.front(), HostHub::Witness::watcher, loss);
+    auto const loss = hub_.report_exit(other.rank, fault, std::move(reason));
+    if (!hub_.is_apart()) return hub_.accuse(hub_.local.front(), Segment::Witness::watcher, loss);
     for (Rank const rank : hub_.local) hub_.part(rank, loss);
   }
 
@@ -123,11 +124,11 @@ class HostWatcher {
     return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count());
   }
 
-  HostHub const& hub_;
+  Segment const& hub_;
   std::chrono::nanoseconds const tick_;
-  HostDescriptor const stop_;
+  FileDescriptor const stop_;
   std::vector<Other> others_;                                         // the thread's, once it runs
   NamedThread thread_;                                                // last: it ends before the rest goes
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_descriptor.hpp>
 #include <chorale/transport/shared_memory/segment_layout.hpp>
 
 #include <fcntl.h>
@@ -21,39 +22,20 @@
 #include <string>
 #include <utility>
 
-namespace chorale {
-
-/// A file descriptor that is closed on destruction; -1 is none.
-class HostDescriptor {
- public:
-  explicit HostDescriptor(int number = -1) : number_{number} {}
-  HostDescriptor(HostDescriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
-  HostDescriptor& operator=(HostDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~HostDescriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
+namespace chorale::shared_memory {
 
 /// A file of this many bytes in this process's memory, until it is destroyed.
-class HostMapping {
+class Mapping {
  public:
-  HostMapping(int file, std::size_t bytes)
+  Mapping(int file, std::size_t bytes)
       : base_{::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)}, bytes_{bytes} {
     if (base_ == MAP_FAILED)
       throw OutOfMemory{std::to_string(bytes) + " bytes of shared memory could not be mapped: " + std::strerror(errno) +
                         "."};
   }
-  HostMapping(HostMapping&& other) noexcept : base_{std::exchange(other.base_, MAP_FAILED)}, bytes_{other.bytes_} {}
-  HostMapping& operator=(HostMapping&&) = delete;
-  ~HostMapping() {
+  Mapping(Mapping&& other) noexcept : base_{std::exchange(other.base_, MAP_FAILED)}, bytes_{other.bytes_} {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping() {
     if (base_ != MAP_FAILED) ::munmap(base_, bytes_);
   }
 
@@ -63,8 +45,6 @@ class HostMapping {
   void* base_;
   std::size_t bytes_;
 };
-
-namespace detail {
 
 inline bool is_no_descriptor(int error) { return error == EMFILE || error == ENFILE; }
 
@@ -88,7 +68,7 @@ inline std::string no_descriptors_text(int error) {
 /// waited for it yet. Nothing, with errno, if the host does not say: this process may have no file descriptor left.
 inline std::optional<std::uint64_t> started_at(std::int32_t process) {
   auto const path = "/proc/" + std::to_string(process) + "/stat";
-  auto const file = HostDescriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  auto const file = FileDescriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   auto text       = std::array<char, 1'024>{};
   auto const n    = file.number() < 0 ? -1 : ::read(file.number(), text.data(), text.size());
   if (n < 0 && errno != ENOENT && errno != ESRCH) return std::nullopt;
@@ -106,24 +86,22 @@ inline std::optional<std::uint64_t> started_at(std::int32_t process) {
   return ticks;
 }
 
-}  // namespace detail
-
 /// throws  OutOfDescriptors
-inline HostProcess this_process(std::string const& who) {
+inline Process this_process(std::string const& who) {
   auto const id      = static_cast<std::int32_t>(::getpid());
-  auto const started = detail::started_at(id);
-  if (!started) detail::throw_no_descriptors(who, errno);
+  auto const started = started_at(id);
+  if (!started) throw_no_descriptors(who, errno);
   return {id, *started};
 }
 
 /// What this process knows of another one. `unknown` if it cannot look, for lack of file descriptors.
-enum class HostLife { lives, ended, unknown };
+enum class ProcessLife { lives, ended, unknown };
 
-inline HostLife life_of(HostProcess const& process) {
-  if (process.process == 0) return HostLife::ended;
-  auto const started = detail::started_at(process.process);
-  if (!started) return HostLife::unknown;
-  return *started == process.started ? HostLife::lives : HostLife::ended;
+inline ProcessLife life_of(Process const& process) {
+  if (process.process == 0) return ProcessLife::ended;
+  auto const started = started_at(process.process);
+  if (!started) return ProcessLife::unknown;
+  return *started == process.started ? ProcessLife::lives : ProcessLife::ended;
 }
 
 /// The namespace in which this process's number means something; 0 when the host does not tell.
@@ -136,12 +114,12 @@ inline std::uint64_t namespace_of_processes() {
 ///
 /// who     the rank that watches, such as "rank 2"
 /// throws  OutOfDescriptors
-inline HostDescriptor watch_process(HostProcess const& process, std::string const& who) {
-  auto watched = HostDescriptor{static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0))};
-  if (watched.number() < 0 && detail::is_no_descriptor(errno)) detail::throw_no_descriptors(who, errno);
+inline FileDescriptor watch_process(Process const& process, std::string const& who) {
+  auto watched = FileDescriptor{static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0))};
+  if (watched.number() < 0 && is_no_descriptor(errno)) throw_no_descriptors(who, errno);
   auto const life = life_of(process);
-  if (life == HostLife::unknown) detail::throw_no_descriptors(who, errno);
-  return life == HostLife::lives ? std::move(watched) : HostDescriptor{};   // and not another one of that number
+  if (life == ProcessLife::unknown) throw_no_descriptors(who, errno);
+  return life == ProcessLife::lives ? std::move(watched) : FileDescriptor{};  // and not another one of that number
 }
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -19,18 +19,18 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// All that is under way at one rank. Whichever operation is asked, all of them make progress.
-struct HostRank {
-  HostRank(HostHub const& hub, Rank rank) : seat{hub, rank} {
+struct ProgressEngine {
+  ProgressEngine(Segment const& hub, Rank rank) : seat{hub, rank} {
     for (Rank peer = 0; peer < hub.size; ++peer) {
       outboxes.emplace_back(seat, peer);
       inboxes.emplace_back(seat, peer);
     }
   }
-  HostRank(HostRank const&)            = delete;                      // the boxes point at the seat
-  HostRank& operator=(HostRank const&) = delete;
+  ProgressEngine(ProgressEngine const&)            = delete;               // the boxes point at the seat
+  ProgressEngine& operator=(ProgressEngine const&) = delete;
 
   /// A call by the thread that has this rank.
   ///
@@ -38,13 +38,13 @@ struct HostRank {
   auto use() {
     return owner.use(seat.rank(), [this] {
       return std::ranges::none_of(in_use, [](bool used) { return used; }) &&
-             std::ranges::all_of(outboxes, [](HostOutbox& box) { return box.is_idle(); }) &&
-             std::ranges::none_of(inboxes, [](HostInbox const& box) { return box.is_waiting(); });
+             std::ranges::all_of(outboxes, [](SendQueue& box) { return box.is_idle(); }) &&
+             std::ranges::none_of(inboxes, [](ReceiveQueue const& box) { return box.is_waiting(); });
     });
   }
 
-  HostOutbox& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
-  HostInbox&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
+  SendQueue& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
+  ReceiveQueue&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
 
   /// One segment of every message that can go on; now and then also a look at lanes that nobody waits for.
   void progress() {
@@ -92,11 +92,11 @@ struct HostRank {
   }
 
   OwnerThread owner;
-  HostSeat seat;
-  std::vector<HostOutbox> outboxes;                                   // [peer]
-  std::vector<HostInbox> inboxes;                                     // [peer]
-  std::array<bool, 2 * host_slots> in_use{};                          // windows that peers may still need
-  std::array<std::uint64_t, 2 * host_slots> asked{}, opened{};        // how often each was; in one order on all ranks
+  RankState seat;
+  std::vector<SendQueue> outboxes;                                         // [peer]
+  std::vector<ReceiveQueue> inboxes;                                       // [peer]
+  std::array<bool, 2 * segment_slots> in_use{};                            // windows that peers may still need
+  std::array<std::uint64_t, 2 * segment_slots> asked{}, opened{};          // how often each was; in one order
   std::uint64_t meetings = 0;                                         // of all ranks, so far
   unsigned half          = 0;                                         // of its copies: the one that was used last
   std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
@@ -105,25 +105,25 @@ struct HostRank {
 };
 
 /// The ranks of one process.
-struct HostGroup {
+struct LocalRanks {
   /// throws  OutOfDescriptors, which the other ranks are told
-  explicit HostGroup(std::unique_ptr<HostHub> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
-    for (Rank const rank : hub->local) ranks.push_back(std::make_unique<HostRank>(*hub, rank));
+  explicit LocalRanks(std::unique_ptr<Segment> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
+    for (Rank const rank : hub->local) ranks.push_back(std::make_unique<ProgressEngine>(*hub, rank));
   }
 
-  std::unique_ptr<HostHub> const hub;
-  std::vector<std::unique_ptr<HostRank>> ranks;                       // as in hub->local
-  HostWatcher watcher;
+  std::unique_ptr<Segment> const hub;
+  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // as in hub->local
+  FailureDetector watcher;
 
  private:
-  static HostWatcher watcher_of(HostHub const& hub) {
+  static FailureDetector watcher_of(Segment const& hub) {
     try {
-      return HostWatcher{hub};
+      return FailureDetector{hub};
     } catch (OutOfDescriptors const&) {
-      HostSeat{hub, hub.local.front()}.fail("it has " + detail::no_descriptors_text(EMFILE));
+      RankState{hub, hub.local.front()}.fail("it has " + no_descriptors_text(EMFILE));
       throw;
     }
   }
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/operation_log.hpp>
 #include <chorale/transport/operation.hpp>
@@ -18,34 +19,34 @@
 #include <tuple>
 #include <utility>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// What a message belongs to. Number 0: to no announced operation.
-struct HostAnnounced {
+struct AnnouncedOperations {
   std::uint64_t sequence    = 0;
   std::uint32_t fingerprint = 0;
 
-  friend constexpr bool operator==(HostAnnounced, HostAnnounced) = default;
+  friend constexpr bool operator==(AnnouncedOperations, AnnouncedOperations) = default;
 };
 
 /// One rank's place in the group: what it announced, how it waits, and how it says that it cannot go on.
-class HostSeat {
+class RankState {
  public:
-  HostSeat(HostHub const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
+  RankState(Segment const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
 
-  HostHub const& hub() const { return hub_; }
+  Segment const& hub() const { return hub_; }
   Rank rank() const { return rank_; }
 
   void announce(Operation const& operation) {
     announced_.add(operation);
     auto const& last = announced_.at(last_announced());
-    member_.operations[last.sequence % HostMember::remembered].set(last.sequence, last.fingerprint, operation);
+    member_.operations[last.sequence % SegmentMember::remembered].set(last.sequence, last.fingerprint, operation);
     member_.history.store(last.history, std::memory_order_relaxed);
     member_.sequence.store(last.sequence, std::memory_order_release);
   }
   std::uint64_t last_announced() const { return announced_.last(); }
 
-  HostAnnounced announced(Tag tag) const {
+  AnnouncedOperations announced(Tag tag) const {
     auto const& found = announced_.of(tag);
     return {found.sequence, found.fingerprint};
   }
@@ -53,17 +54,18 @@ class HostSeat {
   /// Which window the memory under this tag has. Operations do not share one unless 64 others are between them.
   std::size_t window(Tag tag) const {
     auto const sequence = announced_.of(tag).sequence;
-    return sequence == 0 ? static_cast<std::uint32_t>(tag) % host_slots : host_slots + sequence % host_slots;
+    return sequence == 0 ? static_cast<std::uint32_t>(tag) % segment_slots : segment_slots + sequence % segment_slots;
   }
 
   /// To be called while an operation waits for that rank, which may be in another one, and wait, too.
   ///
   /// throws  Disagreement when that rank has announced another operation under the number of ours
-  void expect_same(Rank peer, Tag tag, HostAnnounced ours) {
+  void expect_same(Rank peer, Tag tag, AnnouncedOperations ours) {
     if (ours.sequence == 0 || hub_.is_apart()) return;
-    auto const mark = hub_.member(peer).operations[ours.sequence % HostMember::remembered].mark.load(
+    auto const mark = hub_.member(peer).operations[ours.sequence % SegmentMember::remembered].mark.load(
         std::memory_order_acquire);
-    if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) || mark == HostOperation::mark_of(ours.sequence, ours.fingerprint))
+    if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) ||
+        mark == SegmentOperation::mark_of(ours.sequence, ours.fingerprint))
       return;
     mismatch(peer, tag, {ours.sequence, static_cast<std::uint32_t>(mark)}, ours);
   }
@@ -81,7 +83,7 @@ class HostSeat {
     auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
     auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
     if (theirs == ours && same_all) return;
-    for (auto i = ours - std::min<std::uint64_t>(ours, HostMember::remembered) + 1; i <= ours; ++i)
+    for (auto i = ours - std::min<std::uint64_t>(ours, SegmentMember::remembered) + 1; i <= ours; ++i)
       expect_same(peer, announced_.at(i).operation.tag, {i, announced_.at(i).fingerprint});
     auto const after = [&](Rank rank, std::uint64_t last) {
       return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(last) +
@@ -98,14 +100,14 @@ class HostSeat {
   std::uint64_t moves() const { return member_.moved.load(std::memory_order_relaxed); }
 
   /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
-  [[noreturn]] void mismatch(Rank peer, Tag tag, HostAnnounced theirs, HostAnnounced ours) {
+  [[noreturn]] void mismatch(Rank peer, Tag tag, AnnouncedOperations theirs, AnnouncedOperations ours) {
     auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
     auto const is_same  = theirs.sequence == ours.sequence && ours.sequence != 0 &&
                           operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
     auto const one_bound = (theirs.sequence == 0) != (ours.sequence == 0);
     disagree(peer, ours.sequence, they + (is_same ? ", with other counts" : "") + ", where " + we +
                                       (one_bound ? ", or more than " +
-                                                       std::to_string(detail::Announcements::remembered) +
+                                                       std::to_string(detail::OperationLog::remembered) +
                                                        " operations are under way at once"
                                                  : ""));
   }
@@ -127,7 +129,7 @@ class HostSeat {
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
     auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
     if (hub_.is_apart()) return hub_.part_from_all(rank_, mine);
-    hub_.accuse(rank_, HostHub::Witness::rank, mine);
+    hub_.accuse(rank_, Segment::Witness::rank, mine);
     hub_.quiesce(rank_, [](Rank) { return false; });
   }
 
@@ -138,7 +140,7 @@ class HostSeat {
   template <class Done, class Whom>
   void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
     if (done()) return;
-    auto patience    = Patience{hub_.spins};
+    auto patience    = Backoff{hub_.spins};
     auto vain        = Vain{};
     auto moved       = moves();
     auto const going = [&] { return moves() != moved; };                    // a piece of a long message: more may follow
@@ -179,14 +181,14 @@ class HostSeat {
     if (seen != vain.seen) vain = {seen, now, false};
     auto const quiet = now - vain.since;
     auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
-    if (quiet >= hub_.limits.stuck * (waits ? 2 : 1))
+    if (quiet >= hub_.timeouts.stuck * (waits ? 2 : 1))
       give_up(tag, what, Fault::peer_stalled, culprit,
-              "its process lives, but it has moved nothing for " + detail::seconds_text(hub_.limits.stuck) +
+              "its process lives, but it has moved nothing for " + seconds_text(hub_.timeouts.stuck) +
                   (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
-    if (quiet < hub_.limits.warn_stuck || vain.warned) return;
+    if (quiet < hub_.timeouts.warn_stuck || vain.warned) return;
     vain.warned = true;
-    detail::tell("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
-                 detail::seconds_text(hub_.limits.warn_stuck) + " for rank " + std::to_string(culprit) +
+    log_line("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
+                 seconds_text(hub_.timeouts.warn_stuck) + " for rank " + std::to_string(culprit) +
                  ", which lives, in " + described_wait(tag, what));
   }
 
@@ -214,7 +216,7 @@ class HostSeat {
       hub_.part(rank_, accusation);
       hub_.check_apart(rank_, accusation.rank);
     }
-    hub_.accuse(rank_, HostHub::Witness::rank, accusation);
+    hub_.accuse(rank_, Segment::Witness::rank, accusation);
     hub_.throw_verdict(rank_);
   }
 
@@ -229,7 +231,7 @@ class HostSeat {
     return what + std::string{", tag "} + std::to_string(static_cast<std::uint32_t>(tag));
   }
 
-  std::string described(Rank rank, Tag tag, HostAnnounced about) const {
+  std::string described(Rank rank, Tag tag, AnnouncedOperations about) const {
     auto const who = "rank " + std::to_string(rank);
     if (about.sequence == 0)
       return who + " is in no announced operation, tag " + std::to_string(static_cast<std::uint32_t>(tag));
@@ -237,14 +239,14 @@ class HostSeat {
   }
 
   std::string operation_text(Rank rank, std::uint64_t sequence) const {
-    auto const& operation = hub_.member(rank).operations[sequence % HostMember::remembered];
+    auto const& operation = hub_.member(rank).operations[sequence % SegmentMember::remembered];
     return operation.sequence == sequence ? operation.text() : "which it has forgotten";
   }
 
-  HostHub const& hub_;
+  Segment const& hub_;
   Rank const rank_;
-  HostMember& member_;
-  detail::Announcements announced_;
+  SegmentMember& member_;
+  detail::OperationLog announced_;
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -15,20 +15,20 @@
 #include <cstring>
 #include <string>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// The receiver's end of a lane: what has arrived and is not wanted yet, and what is wanted and has not arrived yet.
 ///
 /// keeps   a message stays where it is until somebody receives it, and until its operation is announced here, too
-class HostInbox {
+class ReceiveQueue {
  public:
-  HostInbox(HostSeat& seat, Rank from)
+  ReceiveQueue(RankState& seat, Rank from)
       : seat_{seat}, file_{seat.hub().file}, me_{seat.rank()}, from_{from}, lane_{file_.lane(from, me_)} {}
 
   bool has_room() const { return ~busy_ != 0; }
 
   /// Only when it has room.
-  HostTicket expect(Tag tag, Bytes in) {
+  SlotTicket expect(Tag tag, Bytes in) {
     auto const i = static_cast<unsigned>(std::countr_one(busy_));
     busy_ |= bit(i);
     receives_[i] = {tag, seat_.announced(tag), in, 0, receives_[i].turn + 1};
@@ -37,7 +37,7 @@ class HostInbox {
     return {i, receives_[i].turn};
   }
 
-  bool is_done(HostTicket ticket) const {
+  bool is_done(SlotTicket ticket) const {
     return receives_[ticket.slot].turn != ticket.turn || (busy_ & bit(ticket.slot)) == 0;
   }
 
@@ -47,9 +47,9 @@ class HostInbox {
   ///
   /// throws  Disagreement when a message that has arrived belongs to another operation, or has another size
   bool look() {
-    while (arrived_.size < host_slots && next_slot().turn.load(std::memory_order_acquire) == messages_ + 1) {
+    while (arrived_.size < segment_slots && next_slot().turn.load(std::memory_order_acquire) == messages_ + 1) {
       arrived_.push(next_);
-      next_ = next_slot().next % host_slots;
+      next_ = next_slot().next % segment_slots;
       ++messages_;
       changed_ = true;
     }
@@ -70,7 +70,7 @@ class HostInbox {
  private:
   struct Receive {
     Tag tag;
-    HostAnnounced about;
+    AnnouncedOperations about;
     Bytes rest;                                                       // still to be filled
     unsigned slot;                                                    // of its message, once it is there
     std::uint64_t turn;
@@ -78,7 +78,7 @@ class HostInbox {
 
   /// Numbers below 64 in the order in which they came; any of them may leave.
   struct Line {
-    std::array<std::uint8_t, host_slots> numbers{};
+    std::array<std::uint8_t, segment_slots> numbers{};
     std::size_t size = 0;
 
     void push(unsigned number) { numbers[size++] = static_cast<std::uint8_t>(number); }
@@ -90,7 +90,7 @@ class HostInbox {
 
   static std::uint64_t bit(unsigned i) { return std::uint64_t{1} << i; }
 
-  HostSlot& next_slot() const { return file_.slot(from_, me_, next_); }
+  SegmentSlot& next_slot() const { return file_.slot(from_, me_, next_); }
 
   /// Takes every message that somebody wants.
   bool match() {
@@ -98,7 +98,7 @@ class HostInbox {
     changed_   = false;
     for (auto a = std::size_t{0}; a < arrived_.size;) {
       auto const& slot  = file_.slot(from_, me_, arrived_.numbers[a]);
-      auto const theirs = HostAnnounced{slot.sequence, slot.fingerprint};
+      auto const theirs = AnnouncedOperations{slot.sequence, slot.fingerprint};
       auto const tag    = Tag{slot.tag};
       auto const early  = theirs.sequence > seat_.last_announced();
       if (theirs.sequence != 0 && !early && seat_.announced(tag) != theirs)
@@ -117,7 +117,7 @@ class HostInbox {
   }
 
   /// The first receive of this tag, as a place in the line; its end when there is none.
-  std::size_t find_wanted(Tag tag, HostAnnounced theirs) {
+  std::size_t find_wanted(Tag tag, AnnouncedOperations theirs) {
     for (auto w = std::size_t{0}; w < wanted_.size; ++w) {
       auto const& receive = receives_[wanted_.numbers[w]];
       if (receive.tag != tag) continue;
@@ -140,13 +140,13 @@ class HostInbox {
     receive.slot = at;
     if (slot.place != 0) {
       auto const bytes = file_.in_arena(from_, slot.place, size);
-      auto const hold  = HostHub::Hold{seat_.hub(), me_, from_};
+      auto const hold  = Segment::Hold{seat_.hub(), me_, from_};
       copy(receive, bytes);
     } else {
-      copy(receive, {HostFile::inside(slot), std::min(size, file_.layout.inside())});
+      copy(receive, {SegmentMemory::inside(slot), std::min(size, file_.layout.inside())});
     }
     if (receive.rest.empty()) return finish(i);
-    lane_.grants[granted_ % host_slots] = static_cast<std::uint8_t>(at);
+    lane_.grants[granted_ % segment_slots] = static_cast<std::uint8_t>(at);
     streams_.push(i);
     lane_.granted.store(++granted_, std::memory_order_release);
     seat_.hub().ring(from_);
@@ -183,17 +183,17 @@ class HostInbox {
     else seat_.hub().ring(from_);
   }
 
-  HostSeat& seat_;
-  HostFile const file_;
+  RankState& seat_;
+  SegmentMemory const file_;
   Rank const me_, from_;
-  HostLane& lane_;
+  SegmentChannel& lane_;
   unsigned next_ = 0;                                                 // the slot of the next message
   bool changed_  = false;                                             // since the last match()
   std::uint64_t messages_ = 0;                                        // that have arrived
   std::uint64_t freed_ = 0, drained_ = 0, granted_ = 0;               // as in the lane
   std::uint64_t busy_ = 0;                                            // bit i: receive i is under way
-  std::array<Receive, host_slots> receives_{};
+  std::array<Receive, segment_slots> receives_{};
   Line arrived_, wanted_, streams_;                                   // slots; receives; receives, as granted
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -3,7 +3,9 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/futex.hpp>
 #include <chorale/core/host.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/shared_memory/cleanup.hpp>
 #include <chorale/transport/shared_memory/process.hpp>
@@ -27,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// How the ranks of one process become part of a job's file. Everything here is done under the file's lock, except
 /// waiting.
@@ -41,21 +43,21 @@ namespace chorale {
 ///                    write down this process ─▶ the last one unlinks the file: it lives as long as it is mapped
 ///
 /// A rank with another model is written down, too, and refused together with all others. Those that wait see it at once,
-/// and stay up to limits.handshake, so that a rank that comes later still finds the file and the reason in it.
-class HostJoin {
+/// and stay up to timeouts.handshake, so that a rank that comes later still finds the file and the reason in it.
+class Rendezvous {
  public:
-  HostJoin(HostJob const& job, Group const& group)
-      : job_{job}, group_{group}, deadline_{Deadline::after(job.limits.join)} {}
+  Rendezvous(JobDescription const& job, Group const& group)
+      : job_{job}, group_{group}, deadline_{Deadline::after(job.timeouts.join)} {}
 
   /// throws  Disagreement when this process is of another job than those that came before, or claims a taken rank;
   ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough, and
   ///         PeerLost on those that wait; OutOfDescriptors
-  std::unique_ptr<HostHub> join() {
+  std::unique_ptr<Segment> join() {
     enter();
     if (other_model_) end_with_all();
     auto const layout = job_.layout(group_.size(), prefix_.plan);
-    auto mapping      = or_leave([&] { return HostMapping{file_->number(), layout.bytes()}; });
-    auto const mapped = HostFile{mapping.base(), layout};
+    auto mapping      = or_leave([&] { return Mapping{file_->number(), layout.bytes()}; });
+    auto const mapped = SegmentMemory{mapping.base(), layout};
     or_leave([&] {
       populate(mapped);
       sign();
@@ -63,7 +65,7 @@ class HostJoin {
     });
     file_->unlock();
     await(mapped);
-    return std::make_unique<HostHub>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
+    return std::make_unique<Segment>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
   }
 
   /// waiting for 1 of 4: rank 3
@@ -83,8 +85,8 @@ class HostJoin {
       if (!file_->is_linked()) continue;                              // of a job that has just begun, or was stale
       prefix_ = file_->prefix();
       if (prefix_.magic == 0) return make();
-      if (prefix_.magic != host_magic)
-        throw BadFile{HostJobFile::path_of(job_.name) + " is not the shared memory of a job.",
+      if (prefix_.magic != segment_magic)
+        throw BadFile{SegmentFile::path_of(job_.name) + " is not the shared memory of a job.",
                       "another name for this job."};
       if (is_anybody_alive()) return agree();
       file_->unlink();
@@ -95,19 +97,19 @@ class HostJoin {
   void lock(Deadline const& until) {
     while (!file_->try_lock()) {
       if (until.passed())
-        throw_timeout("another process held the lock of " + HostJobFile::path_of(job_.name) + " all the time", 0);
+        throw_timeout("another process held the lock of " + SegmentFile::path_of(job_.name) + " all the time", 0);
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
   }
 
   void make() {
     remove_dead_jobs(job_.name);
-    prefix_             = HostPrefix{};
-    prefix_.version     = host_wire_version;
+    prefix_             = SegmentPrefix{};
+    prefix_.version     = segment_wire_version;
     prefix_.world       = group_.size();
     prefix_.process_ids = namespace_of_processes();
     prefix_.incarnation = job_.incarnation;
-    prefix_.apart       = job_.failures == Failures::apart ? 1 : 0;
+    prefix_.apart       = job_.failures == FailureScope::peer ? 1 : 0;
     prefix_.arena       = job_.arena;
     prefix_.ring        = job_.ring;
     prefix_.plan        = job_.plan.size();
@@ -117,7 +119,7 @@ class HostJoin {
       file_->unlink();
       throw;
     }
-    prefix_.magic = host_magic;
+    prefix_.magic = segment_magic;
   }
 
   /// Throws unless what the first rank wrote down is what this one would have.
@@ -128,8 +130,8 @@ class HostJoin {
       other_model_ = "rank " + std::to_string(group_.local().front()) + " of " + misfit->reason;
       return;
     }
-    if (prefix_.version == host_wire_version)                         // else its place is unknown
-      file_->refuse(HostJobFile::Concerns::newcomer, misfit->reason);
+    if (prefix_.version == segment_wire_version)                           // else its place is unknown
+      file_->refuse(SegmentFile::Concerns::newcomer, misfit->reason);
     throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
   }
 
@@ -148,11 +150,11 @@ class HostJoin {
 
   /// For a rank with another model than those before it: it is refused together with them.
   void end_with_all() {
-    auto const mapping = or_leave([&] { return HostMapping{file_->number(), HostLayout{}.members()}; });
-    auto const mapped  = HostFile{mapping.base(), HostLayout{}};
+    auto const mapping = or_leave([&] { return Mapping{file_->number(), SegmentLayout{}.members()}; });
+    auto const mapped  = SegmentMemory{mapping.base(), SegmentLayout{}};
     or_leave([&] {
       sign();                                                         // before: a rank that is taken concerns no other
-      file_->refuse(HostJobFile::Concerns::everyone, *other_model_);
+      file_->refuse(SegmentFile::Concerns::everyone, *other_model_);
       if (is_everybody_here()) complete(mapped);
     });
     file_->unlock();
@@ -160,7 +162,7 @@ class HostJoin {
   }
 
   /// throws  OutOfMemory, which those that wait are told
-  void populate(HostFile const& mapped) {
+  void populate(SegmentMemory const& mapped) {
     for (Rank const rank : group_.local()) {
       try {
         file_->populate(mapped, rank);
@@ -182,7 +184,7 @@ class HostJoin {
         auto const both = "rank " + std::to_string(rank) + " of job " + job_.name + " is process " +
                           std::to_string(process.process) + ", and process " + std::to_string(me.process) +
                           " claims it, too";
-        file_->refuse(HostJobFile::Concerns::newcomer, both);
+        file_->refuse(SegmentFile::Concerns::newcomer, both);
         throw Disagreement{Fault::duplicate_rank, both + ".", "another rank for one of them."};
       }
       process = me;
@@ -191,34 +193,34 @@ class HostJoin {
     signed_ = true;
   }
 
-  void complete(HostFile const& mapped) {
+  void complete(SegmentMemory const& mapped) {
     file_->unlink();
     auto& verdict = mapped.verdict();
     verdict.complete.store(is_for_all(verdict.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
                            std::memory_order_release);
-    detail::futex_wake(verdict.complete);
+    futex_wake<FutexScope::shared>(verdict.complete);
   }
 
   /// Waits, without the lock, until the last one has come.
   ///
   /// throws  Disagreement when all were refused
-  void await(HostFile const& mapped) {
+  void await(SegmentMemory const& mapped) {
     auto& verdict  = mapped.verdict();
     auto next_line = Deadline::after(std::chrono::seconds{10});
     auto told      = std::uint32_t{0};
     auto until     = deadline_;
     while (verdict.complete.load(std::memory_order_acquire) == 0) {
-      detail::futex_wait(verdict.complete, 0, std::chrono::milliseconds{20});
+      futex_wait<FutexScope::shared>(verdict.complete, 0, std::chrono::milliseconds{20});
       if (auto const refused = verdict.refused.load(std::memory_order_acquire); refused != told) {
         told = refused;
-        if (is_for_all(refused)) until = Deadline::after(job_.limits.handshake);
-        else detail::tell("refused: " + verdict.refusal.text());
+        if (is_for_all(refused)) until = Deadline::after(job_.timeouts.handshake);
+        else log_line("refused: " + verdict.refusal.text());
       }
       if (next_line.passed()) {
         lock();
         prefix_ = file_->prefix();
         file_->unlock();
-        detail::tell(name() + ": " + waiting_text(missing(), group_.size()));
+        log_line(name() + ": " + waiting_text(missing(), group_.size()));
         next_line = Deadline::after(std::chrono::seconds{10});
       }
       // A rank with another model has mapped only the verdict, and no account of a rank.
@@ -237,17 +239,17 @@ class HostJoin {
   /// True if the refusal with this number concerns all ranks: they can never become one job.
   static bool is_for_all(std::uint32_t refused) { return refused % 2 != 0; }
 
-  [[noreturn]] void end_refused(HostVerdict const& verdict) {
+  [[noreturn]] void end_refused(SegmentVerdict const& verdict) {
     auto const why = verdict.refusal.text();
     if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else nobody looks at the file any more
-      lock(Deadline::after(job_.limits.handshake));
+      lock(Deadline::after(job_.timeouts.handshake));
       leave();
     }
-    throw Disagreement{Fault::model_mismatch, why + ".", HostJob::same_model};
+    throw Disagreement{Fault::model_mismatch, why + ".", JobDescription::same_model};
   }
 
   /// A rank could not join: see populate().
-  void hear_loss(HostFile const& mapped, std::uint32_t account) {
+  void hear_loss(SegmentMemory const& mapped, std::uint32_t account) {
     auto const by = static_cast<Rank>((account - 1) / 2);
     CHORALE_ENSURES(by < group_.size(), "the verdict names rank " + std::to_string(by) + " of " +
                                             std::to_string(group_.size()));
@@ -257,13 +259,13 @@ class HostJoin {
     throw PeerLost{group_.local().front(), loss};
   }
 
-  void give_up(HostFile const& mapped) {
+  void give_up(SegmentMemory const& mapped) {
     lock();
     prefix_ = file_->prefix();
     if (mapped.verdict().complete.load(std::memory_order_acquire) != 0) return file_->unlock();
     auto const absent = missing();
     leave();
-    throw_timeout("it did not come within " + detail::seconds_text(job_.limits.join) + "; " +
+    throw_timeout("it did not come within " + seconds_text(job_.timeouts.join) + "; " +
                       waiting_text(absent, group_.size()),
                   absent.empty() ? 0 : absent.front());
   }
@@ -282,7 +284,7 @@ class HostJoin {
   [[noreturn]] void throw_timeout(std::string reason, Rank culprit) const {
     throw PeerLost{group_.local().front(),
                    Loss{.fault = Fault::join_timeout, .rank = culprit, .reason = std::move(reason)},
-                   "are all ranks started on this host, with the same name? A slower start needs more Limits::join."};
+                   "are all ranks started on this host, with the same name? A slower start needs more Timeouts::join."};
   }
 
   std::vector<Rank> missing() const {
@@ -300,20 +302,20 @@ class HostJoin {
   }
 
   /// throws  OutOfDescriptors when this process cannot look: others must not be taken for dead for that
-  bool lives(HostProcess const& process) const {
+  bool lives(Process const& process) const {
     auto const life = life_of(process);
-    if (life == HostLife::unknown) detail::throw_no_descriptors(name(), errno);
-    return life == HostLife::lives;
+    if (life == ProcessLife::unknown) throw_no_descriptors(name(), errno);
+    return life == ProcessLife::lives;
   }
-  static bool may_live(HostProcess const& process) { return life_of(process) != HostLife::ended; }
+  static bool may_live(Process const& process) { return life_of(process) != ProcessLife::ended; }
 
-  HostJob const& job_;
+  JobDescription const& job_;
   Group const& group_;
   Deadline const deadline_;
-  std::optional<HostJobFile> file_;                                   // locked by join(), but for await()
-  HostPrefix prefix_;
+  std::optional<SegmentFile> file_;                                        // locked by join(), but for await()
+  SegmentPrefix prefix_;
   bool signed_ = false;                                               // this process is in the file
   std::optional<std::string> other_model_;                            // why neither it nor the others can go on
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/futex.hpp>
 #include <chorale/core/host.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
@@ -28,46 +29,21 @@
 #include <utility>
 #include <vector>
 
-namespace chorale {
-namespace detail {
-
-/// Sleeps while `word` is `value`, until it is woken or the time is over; the word may be in shared memory.
-inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::milliseconds limit) {
-  auto const seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
-  auto const timeout = timespec{seconds.count(), std::chrono::nanoseconds{limit - seconds}.count()};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
-}
-inline void futex_wake(std::atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-/// One line on the standard error stream, whole also when other processes write there.
-inline void tell(std::string const& line) {
-  auto const text = "chorale: " + line + "\n";
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
-
-/// 1500 ms, 60 s
-inline std::string seconds_text(std::chrono::nanoseconds time) {
-  auto const ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1'000 == 0 ? std::to_string(ms / 1'000) + " s" : std::to_string(ms) + " ms";
-}
-
-}  // namespace detail
+namespace chorale::shared_memory {
 
 /// What the endpoints of one process share: the mapped file, and how ranks wake and fail one another.
-struct HostHub {
+struct Segment {
   enum class Witness : std::uint32_t { rank, watcher };
 
-  HostHub(HostMapping mapped, HostLayout layout, HostJob const& job, std::vector<Rank> ranks,
-          std::array<HostProcess, max_host_ranks> const& all)
-      : mapping{std::move(mapped)}, file{mapping.base(), layout}, limits{job.limits}, failures{job.failures},
+  Segment(Mapping mapped, SegmentLayout layout, JobDescription const& job, std::vector<Rank> ranks,
+          std::array<Process, max_segment_ranks> const& all)
+      : mapping{std::move(mapped)}, file{mapping.base(), layout}, timeouts{job.timeouts}, failures{job.failures},
         size{layout.world},
         shares_cores{static_cast<unsigned>(size) > std::thread::hardware_concurrency()},
         spins{shares_cores ? 20 : 2'000},
         local{std::move(ranks)}, processes{all}, host{host_name()} {}
 
-  HostMember& member(Rank rank) const { return file.member(rank); }
+  SegmentMember& member(Rank rank) const { return file.member(rank); }
 
   /// Wakes a rank that may sleep until what the caller has just stored, with release.
   void ring(Rank rank) const {
@@ -93,7 +69,7 @@ struct HostHub {
     mine.asleep.store(waiting, std::memory_order_relaxed);
     detail::full_fence();
     auto const over = done();
-    if (!over) detail::futex_wait(mine.bell, rung, std::chrono::milliseconds{100});
+    if (!over) futex_wait<FutexScope::shared>(mine.bell, rung, std::chrono::milliseconds{100});
     mine.asleep.store(0, std::memory_order_relaxed);
     return over;
   }
@@ -106,7 +82,7 @@ struct HostHub {
     auto& mine = member(me);
     if (mine.listens.exchange(1) == 0) return true;                   // nobody has rung so far
     auto const deadline = Deadline::after(longest);
-    auto patience       = Patience{spins, shares_cores ? rests : Patience::many_yields};
+    auto patience       = Backoff{spins, shares_cores ? rests : Backoff::many_yields};
     for (;;) {
       auto const rung = mine.bell.load(std::memory_order_acquire);
       if (std::exchange(heard, rung) != rung || lost()) return true;
@@ -116,7 +92,7 @@ struct HostHub {
     }
   }
 
-  bool is_apart() const { return failures == Failures::apart; }
+  bool is_apart() const { return failures == FailureScope::peer; }
 
   /// Where failures are apart: is there nothing that one of them can have of the other any more?
   bool lost(Rank me, Rank peer) const {
@@ -142,7 +118,7 @@ struct HostHub {
 
   /// A rank has nothing to do with any other one any more. Returns when none of them touches its memory, as quiesce().
   void part_from_all(Rank me, Loss const& loss) const {
-    auto missed = std::bitset<max_host_ranks>{};
+    auto missed = std::bitset<max_segment_ranks>{};
     for (Rank peer = 0; peer < size; ++peer) {
       missed[static_cast<std::size_t>(peer)] = lost(me, peer);
       file.lane(peer, me).by_receiver.set(loss);
@@ -199,7 +175,7 @@ struct HostHub {
       throw Disagreement{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
                          "the same calls, with the same sizes and in the same order, on every rank."};
     if (loss.fault == Fault::peer_stalled)
-      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Limits."};
+      throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Timeouts."};
     throw PeerLost{me, loss};
   }
 
@@ -217,7 +193,7 @@ struct HostHub {
   /// While it lives, no rank that fails gives up its memory.
   class Hold {
    public:
-    Hold(HostHub const& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
+    Hold(Segment const& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
       holds_.store(1, std::memory_order_relaxed);
       detail::full_fence();
       try {
@@ -237,23 +213,23 @@ struct HostHub {
   };
 
   /// What a rank was doing when it was last heard of. Only of a rank that does nothing any more.
-  Loss last_words(Rank rank, Fault fault, std::string reason) const {
+  Loss report_exit(Rank rank, Fault fault, std::string reason) const {
     auto const& lost      = member(rank);
     auto const sequence   = lost.sequence.load(std::memory_order_relaxed);
-    auto const& operation = lost.operations[sequence % HostMember::remembered];
+    auto const& operation = lost.operations[sequence % SegmentMember::remembered];
     return {fault, rank, host, sequence == 0 ? "" : operation.text(), sequence,
             lost.step.load(std::memory_order_relaxed), std::move(reason)};
   }
 
-  HostMapping const mapping;
-  HostFile const file;
-  Limits const limits;
-  Failures const failures;
+  Mapping const mapping;
+  SegmentMemory const file;
+  Timeouts const timeouts;
+  FailureScope const failures;
   int const size;
   bool const shares_cores;                                            // more ranks than cores: asking takes a file
   int const spins;                                                    // few then
   std::vector<Rank> const local;
-  std::array<HostProcess, max_host_ranks> const processes;            // [rank]
+  std::array<Process, max_segment_ranks> const processes;                  // [rank]
   std::string const host;
 
  private:
@@ -265,15 +241,15 @@ struct HostHub {
     auto const asleep = other.asleep.load(std::memory_order_relaxed) != 0;
     if (!asleep && other.listens.load(std::memory_order_relaxed) == 0) return;
     other.bell.fetch_add(1);
-    if (asleep || other.asleep.load() != 0) detail::futex_wake(other.bell);
+    if (asleep || other.asleep.load() != 0) futex_wake<FutexScope::shared>(other.bell);
   }
 
-  static void sleep_until_rung(HostMember& mine, std::uint32_t rung, std::chrono::nanoseconds longest) {
+  static void sleep_until_rung(SegmentMember& mine, std::uint32_t rung, std::chrono::nanoseconds longest) {
     mine.asleep.store(listening);
     if (mine.bell.load() == rung)
-      detail::futex_wait(mine.bell, rung, std::chrono::ceil<std::chrono::milliseconds>(longest));
+      futex_wait<FutexScope::shared>(mine.bell, rung, longest);
     mine.asleep.store(0, std::memory_order_relaxed);
   }
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

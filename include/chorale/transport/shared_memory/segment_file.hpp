@@ -28,22 +28,22 @@
 #include <string_view>
 #include <vector>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// The file of a job on disk, as one of its processes sees it before all have joined.
 ///
 /// keeps   mode 0600, and of this user: one that somebody else put there is refused
-class HostJobFile {
+class SegmentFile {
  public:
   static std::string path_of(std::string const& name) { return "/dev/shm/chorale-" + name; }
 
   /// name    of the job; empty for a file that has none, for ranks of one process
   /// who     the rank that opens it, for errors
-  explicit HostJobFile(std::string const& name, std::string who = "this process")
+  explicit SegmentFile(std::string const& name, std::string who = "this process")
       : who_{std::move(who)}, path_{name.empty() ? "" : path_of(name)},
         file_{name.empty() ? ::memfd_create("chorale", MFD_CLOEXEC)
                            : ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR)} {
-    if (number() < 0 && detail::is_no_descriptor(errno)) detail::throw_no_descriptors(who_, errno);
+    if (number() < 0 && is_no_descriptor(errno)) throw_no_descriptors(who_, errno);
     if (number() < 0) throw_errno("cannot be opened");
     if (auto const about = status(); about.st_uid != ::geteuid() || (!path_.empty() && (about.st_mode & 077) != 0))
       throw BadFile{path_ + " belongs to user " + std::to_string(about.st_uid) + " with mode " +
@@ -61,26 +61,26 @@ class HostJobFile {
   }
 
   /// All zeros when the file is not whole.
-  HostPrefix prefix() const {
-    auto prefix = HostPrefix{};
+  SegmentPrefix prefix() const {
+    auto prefix = SegmentPrefix{};
     if (::pread(number(), &prefix, sizeof prefix, 0) != static_cast<ssize_t>(sizeof prefix)) return {};
     return prefix;
   }
-  void write(HostPrefix const& prefix) const { put(0, &prefix, sizeof prefix); }
+  void write(SegmentPrefix const& prefix) const { put(0, &prefix, sizeof prefix); }
 
   /// Makes an empty file whole. The magic number comes last, so that one that is not is seen.
-  void make(HostPrefix prefix, HostLayout const& layout, std::string const& plan) const {
+  void make(SegmentPrefix prefix, SegmentLayout const& layout, std::string const& plan) const {
     if (::ftruncate(number(), 0) != 0 || ::ftruncate(number(), static_cast<off_t>(layout.bytes())) != 0)
       throw_errno("cannot have " + std::to_string(layout.bytes()) + " bytes");
     reserve(0, layout.lanes());
     put(layout.plan_text(), plan.data(), plan.size());
     write(prefix);
-    prefix.magic = host_magic;
+    prefix.magic = segment_magic;
     write(prefix);
   }
 
   /// What the first rank said the model is.
-  std::string plan(HostLayout const& layout) const {
+  std::string plan(SegmentLayout const& layout) const {
     auto const begin = static_cast<off_t>(layout.plan_text());
     auto const size  = std::min(static_cast<off_t>(layout.plan), std::max(status().st_size - begin, off_t{0}));
     auto text        = std::string(static_cast<std::size_t>(size), '\0');
@@ -93,26 +93,26 @@ class HostJobFile {
   /// everyone    it concerns them, too: odd numbers say so. It stays: what comes later is not written down
   enum class Concerns : std::uint32_t { newcomer, everyone };
   void refuse(Concerns whom, std::string const& why) const {
-    auto const verdict = HostLayout{}.verdict();
-    auto text          = HostText<refusal_bytes>{};
+    auto const verdict = SegmentLayout{}.verdict();
+    auto text          = SegmentText<refusal_bytes>{};
     auto number_so_far = std::uint32_t{0};
-    auto const at      = verdict + offsetof(HostVerdict, refused);
+    auto const at      = verdict + offsetof(SegmentVerdict, refused);
     text.set(why);
     if (::pread(number(), &number_so_far, sizeof number_so_far, static_cast<off_t>(at)) != sizeof number_so_far)
       throw_errno("cannot be read");
     if (number_so_far % 2 != 0) return;
-    put(verdict + offsetof(HostVerdict, refusal), &text, sizeof text);
+    put(verdict + offsetof(SegmentVerdict, refusal), &text, sizeof text);
     auto const next = (number_so_far / 2 + 1) * 2 + static_cast<std::uint32_t>(whom);
     put(at, &next, sizeof next);
   }
 
   /// Lets the host find memory for what this rank writes; where it is written first, it is near.
-  void populate(HostFile const& mapped, Rank rank) const {
+  void populate(SegmentMemory const& mapped, Rank rank) const {
     auto const& layout = mapped.layout;
     auto const arena   = mapped.arena(rank);
     if (!arena.empty()) ::madvise(arena.data(), arena.size(), MADV_HUGEPAGE);      // a hint: not every host has them
     populate(mapped, layout.lane(rank, 0), layout.ranks() * layout.lane());
-    populate(mapped, layout.arena_of(rank), HostLayout::pages(layout.arena));
+    populate(mapped, layout.arena_of(rank), SegmentLayout::pages(layout.arena));
   }
 
  private:
@@ -127,7 +127,7 @@ class HostJobFile {
       throw_errno("cannot be written");
   }
 
-  void populate(HostFile const& mapped, std::size_t offset, std::size_t bytes) const {
+  void populate(SegmentMemory const& mapped, std::size_t offset, std::size_t bytes) const {
     constexpr int populate_write = 23;                                // MADV_POPULATE_WRITE, from Linux 5.14 on
     if (bytes == 0 || ::madvise(mapped.base + offset, bytes, populate_write) == 0) return;
     if (errno != EINVAL) throw_no_memory(bytes, errno);
@@ -155,31 +155,31 @@ class HostJobFile {
   }
 
   std::string who_, path_;
-  HostDescriptor file_;
+  FileDescriptor file_;
 };
 
 /// What all processes of a job must agree on, and what they bring.
-struct HostJob {
+struct JobDescription {
   std::string name, plan;
   std::uint32_t incarnation;
   std::size_t arena, ring;                                            // bytes per rank; per lane
-  Limits limits;
-  Failures failures;
+  Timeouts timeouts;
+  FailureScope failures;
 
-  HostLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
+  SegmentLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
 
   /// Why this job is not the one of the file; nothing when it is.
   struct Misfit {
     Fault fault;
     std::string reason, what_to_try;
   };
-  std::optional<Misfit> misfit(HostPrefix const& theirs, int world, HostJobFile const& file) const {
+  std::optional<Misfit> misfit(SegmentPrefix const& theirs, int world, SegmentFile const& file) const {
     using std::to_string;
     auto const both = [&](std::string const& what, std::uint64_t a, std::uint64_t b) {
       return "job " + name + " was begun with " + what + " " + to_string(a) + ", and this process has " + to_string(b);
     };
-    if (theirs.version != host_wire_version)
-      return Misfit{Fault::version_mismatch, both("wire version", theirs.version, host_wire_version),
+    if (theirs.version != segment_wire_version)
+      return Misfit{Fault::version_mismatch, both("wire version", theirs.version, segment_wire_version),
                     "one version of this library on every rank."};
     if (theirs.process_ids != namespace_of_processes())
       return Misfit{Fault::world_mismatch, both("process numbers of namespace", theirs.process_ids,
@@ -201,7 +201,7 @@ struct HostJob {
                     same_model};
     if (auto m = other("bytes of arena:", theirs.arena, arena)) return m;
     if (auto m = other("bytes of ring:", theirs.ring, ring)) return m;
-    return other("failures apart:", theirs.apart, failures == Failures::apart);
+    return other("failures apart:", theirs.apart, failures == FailureScope::peer);
   }
 
   static constexpr char const* same_model = "the same model, loss, optimizer and options on every rank.";
@@ -218,4 +218,4 @@ struct HostJob {
   }
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -17,28 +17,28 @@
 #include <string_view>
 #include <type_traits>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// What the ranks of a SharedMemoryTransport share: one file, mapped by each process at an address of its own.
 ///
-///   HostPrefix   the job, and the process of every rank: what a newcomer reads before it maps anything
-///   HostVerdict  the first cause of a failure
-///   HostMember   [P]      where each rank stands, what it exposes and what it announced
-///   lanes        [P * P]  messages from one rank to another: a HostLane, 64 slots, a stage
+///   SegmentPrefix   the job, and the process of every rank: what a newcomer reads before it maps anything
+///   SegmentVerdict  the first cause of a failure
+///   SegmentMember   [P]      where each rank stands, what it exposes and what it announced
+///   lanes        [P * P]  messages from one rank to another: a SegmentChannel, 64 slots, a stage
 ///   arenas       [P]      memory that the ranks use in place of their own, and behind each what meet() goes with
 ///   the plan of the first rank, as text
 ///
 /// keeps   every number in it is checked before it is used as an index or a size: a process that is ill cannot take
 ///         another with it
-inline constexpr std::uint64_t host_magic = 0x316d6873726f6863;       // "chorshm1"
-inline constexpr std::uint32_t host_wire_version = 3;
-inline constexpr int max_host_ranks              = 256;
-inline constexpr unsigned host_slots = 64;                            // messages per lane; half of a rank's windows
+inline constexpr std::uint64_t segment_magic = 0x316d6873726f6863;         // "chorshm1"
+inline constexpr std::uint32_t segment_wire_version = 3;
+inline constexpr int max_segment_ranks              = 256;
+inline constexpr unsigned segment_slots             = 64;  // messages per lane; half of a rank's windows
 inline constexpr std::size_t refusal_bytes       = 1'024;
 
 /// A text in the file: cut to n - 1 characters, and read as printable() has it.
 template <std::size_t n>
-struct HostText {
+struct SegmentText {
   std::array<char, n> characters;
 
   void set(std::string_view text) {
@@ -52,30 +52,30 @@ struct HostText {
 };
 
 /// The process of one rank. One that has the number of a process that ended started at another time.
-struct HostProcess {
+struct Process {
   std::int32_t  process = 0;                                          // 0: nobody has joined yet
   std::uint64_t started = 0;                                          // ticks since the host started
 };
 
 /// Read and written only under the file's lock. The first four, and where `processes` is, never change with versions.
-struct HostPrefix {
+struct SegmentPrefix {
   std::uint64_t magic       = 0;                                      // 0 until the file is whole
   std::uint32_t version     = 0;
   std::int32_t  world       = 0;                                      // ranks
   std::uint64_t process_ids = 0;                                      // the namespace in which they are numbers
-  std::array<HostProcess, max_host_ranks> processes = {};
+  std::array<Process, max_segment_ranks> processes = {};
   std::uint32_t incarnation = 0;
-  std::uint32_t apart       = 0;                                      // 1: Failures::apart
+  std::uint32_t apart       = 0;                                           // 1: FailureScope::peer
   std::uint64_t arena = 0, ring = 0, plan = 0;                        // bytes: per rank, per lane, in all
 };
 
 /// A rank's account of why nobody can go on. Written once, before the verdict points at it.
-struct HostAccount {
+struct SegmentReport {
   std::int32_t  fault, rank;
   std::uint64_t sequence, step;
-  HostText<64>  host;
-  HostText<256> operation;
-  HostText<768> reason;
+  SegmentText<64>  host;
+  SegmentText<256> operation;
+  SegmentText<768> reason;
 
   void set(Loss const& loss) {
     fault    = static_cast<std::int32_t>(loss.fault);
@@ -92,9 +92,9 @@ struct HostAccount {
 };
 
 /// Why a rank has nothing to do with another one any more, where failures are apart. One process writes it, once.
-struct HostParting {
+struct SegmentPeerLoss {
   std::atomic<std::uint32_t> state;                                   // 0, 1 while it is written, 2
-  HostAccount account;
+  SegmentReport account;
 
   bool is_over() const { return state.load(std::memory_order_acquire) == 2; }
 
@@ -110,13 +110,13 @@ struct HostParting {
 /// An operation as the rank that announced it describes it, for other ranks: to compare, and for their errors.
 ///
 /// mark   the lower half of the sequence, then the fingerprint; written last
-struct HostOperation {
+struct SegmentOperation {
   std::atomic<std::uint64_t> mark;
   std::uint64_t sequence, count;
   std::uint32_t tag, line, arguments;
   std::int32_t  root;
   std::uint8_t  collective, op, element;
-  HostText<53>  file;
+  SegmentText<53>  file;
 
   static constexpr std::uint64_t mark_of(std::uint64_t number, std::uint32_t fingerprint) {
     return number << 32 | fingerprint;
@@ -147,7 +147,7 @@ struct HostOperation {
 };
 
 /// One tag that a rank exposes: turn 2n - 1 while it is the n-th of this slot, 2n once the rank has left.
-struct alignas(64) HostWindow {
+struct alignas(64) SegmentWindow {
   std::atomic<std::uint64_t> turn;
   std::uint64_t sequence, place, size;                                // place: offset in the file
   std::uint32_t tag, fingerprint;
@@ -157,7 +157,7 @@ struct alignas(64) HostWindow {
 ///
 /// keeps   about[t % 2] is that of meeting t. It is written again for meeting t + 2, when all ranks have come to t + 1,
 ///         and so have read it
-struct HostMeetings {
+struct SegmentMeetings {
   struct About {
     std::uint64_t sequence;
     std::uint32_t fingerprint, tag;
@@ -167,7 +167,7 @@ struct HostMeetings {
   std::array<About, 2> about;
 };
 
-struct HostMember {
+struct SegmentMember {
   static constexpr std::size_t remembered = 128;                      // operations; more than a lane holds messages
 
   alignas(64) std::atomic<std::uint64_t> sequence;                    // these six: written by the rank's thread
@@ -179,42 +179,42 @@ struct HostMember {
   alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
   std::atomic<std::uint32_t> asleep, listens;                         // only then; it counts what moves, asleep or not
   alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
-  HostMeetings meetings;
-  std::array<HostWindow, 2 * host_slots> windows;                     // by tag; by operation
-  std::array<HostOperation, remembered> operations;
-  std::array<HostAccount, 2> accounts;                                // of the rank's thread; of the one that watches
+  SegmentMeetings meetings;
+  std::array<SegmentWindow, 2 * segment_slots> windows;                    // by tag; by operation
+  std::array<SegmentOperation, remembered> operations;
+  std::array<SegmentReport, 2> accounts;  // of the rank's thread; of the one that watches
 };
 
-struct HostVerdict {
+struct SegmentVerdict {
   alignas(64) std::atomic<std::uint32_t> account;                     // 0 while all is well; 1 + 2 * rank + which
   alignas(64) std::atomic<std::uint32_t> complete;                    // all ranks have come; 2: and were refused
   std::atomic<std::uint32_t> refused;                                 // a rank came that can never fit; why:
-  HostText<refusal_bytes> refusal;
+  SegmentText<refusal_bytes> refusal;
 };
 
 /// One message: the sender fills a slot, the receiver frees it. What fits lies behind the header.
-struct alignas(64) HostSlot {
+struct alignas(64) SegmentSlot {
   std::atomic<std::uint64_t> turn;                                    // n: this is the n-th message of the lane
   std::uint64_t sequence, size, place;                                // place: in the sender's arena, or 0
   std::uint32_t tag, fingerprint, next;                               // next: the slot of message n + 1
 };
 
 /// From one rank to another. Each line of the cache has one writer.
-struct HostLane {
+struct SegmentChannel {
   alignas(64) std::atomic<std::uint64_t> freed;                       // receiver: bit i flips when it frees slot i
   std::atomic<std::uint64_t> drained, granted;                        // segments; messages that may pass the stage
-  std::array<std::uint8_t, host_slots> grants;                        // message k passes from slot grants[k % 64]
+  std::array<std::uint8_t, segment_slots> grants;                          // message k passes from slot grants[k % 64]
   alignas(64) std::atomic<std::uint64_t> filled;                      // sender: segments
-  HostParting by_receiver, by_sender;                                 // the receiver has lost the sender: who says so
+  SegmentPeerLoss by_receiver, by_sender;                                  // the receiver lost the sender; reported by
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
-static_assert(std::is_trivially_copyable_v<HostPrefix> && std::is_standard_layout_v<HostMember>);
+static_assert(std::is_trivially_copyable_v<SegmentPrefix> && std::is_standard_layout_v<SegmentMember>);
 
 /// Where everything is. A function of four numbers that all ranks agree on.
-struct HostLayout {
+struct SegmentLayout {
   static constexpr std::size_t page = 4'096, segments = 8;            // segments: of one lane's stage
-  static constexpr std::size_t copies = 256 << 10;                    // bytes of a rank, for HostEndpoint::copies()
+  static constexpr std::size_t copies = 256 << 10;  // bytes of a rank, for SharedMemoryEndpoint::copies()
 
   int world;
   std::size_t ring, arena, plan;                                      // bytes: per lane, per rank, in all
@@ -222,15 +222,15 @@ struct HostLayout {
   static constexpr std::size_t pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
 
   constexpr std::size_t ranks() const { return static_cast<std::size_t>(world); }
-  constexpr std::size_t inside() const { return ring / 2 / host_slots; }        // bytes of a message in its slot
+  constexpr std::size_t inside() const { return ring / 2 / segment_slots; }  // bytes of a message in its slot
   constexpr std::size_t segment() const { return ring / 2 / segments; }
-  constexpr std::size_t slot() const { return sizeof(HostSlot) + inside(); }
-  constexpr std::size_t stage() const { return sizeof(HostLane) + host_slots * slot(); }        // within a lane
+  constexpr std::size_t slot() const { return sizeof(SegmentSlot) + inside(); }
+  constexpr std::size_t stage() const { return sizeof(SegmentChannel) + segment_slots * slot(); }  // within a lane
   constexpr std::size_t lane() const { return pages(stage() + segments * segment()); }
 
-  constexpr std::size_t verdict() const { return pages(sizeof(HostPrefix)); }
-  constexpr std::size_t members() const { return verdict() + pages(sizeof(HostVerdict)); }
-  constexpr std::size_t lanes() const { return members() + pages(ranks() * sizeof(HostMember)); }
+  constexpr std::size_t verdict() const { return pages(sizeof(SegmentPrefix)); }
+  constexpr std::size_t members() const { return verdict() + pages(sizeof(SegmentVerdict)); }
+  constexpr std::size_t lanes() const { return members() + pages(ranks() * sizeof(SegmentMember)); }
   constexpr std::size_t arenas() const { return lanes() + ranks() * ranks() * lane(); }
   constexpr std::size_t plan_text() const { return arenas() + ranks() * (pages(arena) + copies); }
   constexpr std::size_t bytes() const { return plan_text() + pages(plan); }
@@ -244,26 +244,26 @@ struct HostLayout {
 };
 
 /// The file in this process's memory. Does not own the mapping.
-struct HostFile {
+struct SegmentMemory {
   std::byte* base   = nullptr;
-  HostLayout layout = {};
+  SegmentLayout layout = {};
 
-  HostVerdict& verdict() const { return at<HostVerdict>(layout.verdict()); }
-  HostMember&  member(Rank rank) const {
-    return at<HostMember>(layout.members() + static_cast<std::size_t>(rank) * sizeof(HostMember));
+  SegmentVerdict& verdict() const { return at<SegmentVerdict>(layout.verdict()); }
+  SegmentMember&  member(Rank rank) const {
+    return at<SegmentMember>(layout.members() + static_cast<std::size_t>(rank) * sizeof(SegmentMember));
   }
-  HostWindow& window(Rank rank, std::size_t i) const { return member(rank).windows[i]; }
-  HostLane&  lane(Rank from, Rank to) const { return at<HostLane>(layout.lane(from, to)); }
-  HostSlot&  slot(Rank from, Rank to, std::size_t i) const {
-    return at<HostSlot>(layout.lane(from, to) + sizeof(HostLane) + i % host_slots * layout.slot());
+  SegmentWindow& window(Rank rank, std::size_t i) const { return member(rank).windows[i]; }
+  SegmentChannel&  lane(Rank from, Rank to) const { return at<SegmentChannel>(layout.lane(from, to)); }
+  SegmentSlot&  slot(Rank from, Rank to, std::size_t i) const {
+    return at<SegmentSlot>(layout.lane(from, to) + sizeof(SegmentChannel) + i % segment_slots * layout.slot());
   }
-  static std::byte* inside(HostSlot& slot) { return reinterpret_cast<std::byte*>(&slot + 1); }
+  static std::byte* inside(SegmentSlot& slot) { return reinterpret_cast<std::byte*>(&slot + 1); }
   std::byte* stage(Rank from, Rank to, std::size_t i) const {
-    return base + layout.lane(from, to) + layout.stage() + i % HostLayout::segments * layout.segment();
+    return base + layout.lane(from, to) + layout.stage() + i % SegmentLayout::segments * layout.segment();
   }
   Bytes arena(Rank rank) const { return {base + layout.arena_of(rank), layout.arena}; }
   Bytes copies(Rank rank) const {
-    return {base + layout.arena_of(rank) + HostLayout::pages(layout.arena), HostLayout::copies};
+    return {base + layout.arena_of(rank) + SegmentLayout::pages(layout.arena), SegmentLayout::copies};
   }
 
   /// Bytes of a rank's arena as another process named them. Throws Error when they are not in it.
@@ -281,4 +281,4 @@ struct HostFile {
   }
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -14,10 +14,10 @@
 #include <cstring>
 #include <string>
 
-namespace chorale {
+namespace chorale::shared_memory {
 
 /// A message of one rank to or from another: its slot, and which of those that were in this slot.
-struct HostTicket {
+struct SlotTicket {
   unsigned slot      = 0;
   std::uint64_t turn = 0;
 };
@@ -29,9 +29,9 @@ struct HostTicket {
 ///   large          its begin is copied into the slot; the     done when the rest is on the stage
 ///                  rest passes the stage, in segments, once
 ///                  the receiver has said that it wants it
-class HostOutbox {
+class SendQueue {
  public:
-  HostOutbox(HostSeat& seat, Rank to)
+  SendQueue(RankState& seat, Rank to)
       : seat_{seat}, file_{seat.hub().file}, me_{seat.rank()}, to_{to}, lane_{file_.lane(me_, to)},
         arena_{file_.arena(me_)} {}
 
@@ -41,7 +41,7 @@ class HostOutbox {
   }
 
   /// Only when it has room.
-  HostTicket post(Tag tag, ConstBytes out) {
+  SlotTicket post(Tag tag, ConstBytes out) {
     auto const at       = next_;
     auto& slot          = file_.slot(me_, to_, at);
     auto const about    = seat_.announced(tag);
@@ -55,7 +55,7 @@ class HostOutbox {
     slot.size        = out.size();
     slot.place       = in_place ? static_cast<std::uint64_t>(out.data() - file_.base) : 0;
     slot.next        = next_;
-    if (copied != 0) std::memcpy(HostFile::inside(slot), out.data(), copied);
+    if (copied != 0) std::memcpy(SegmentMemory::inside(slot), out.data(), copied);
     slot.turn.store(++turn_, std::memory_order_release);
     seat_.hub().ring(to_);
     filled_ ^= bit(at);
@@ -65,7 +65,7 @@ class HostOutbox {
     return {at, turn_};
   }
 
-  bool is_done(HostTicket ticket) {
+  bool is_done(SlotTicket ticket) {
     auto const mine = bit(ticket.slot);
     if (sends_[ticket.slot].turn != ticket.turn) return true;
     if ((in_place_ & mine) != 0 && ((filled_ ^ lane_.freed.load(std::memory_order_acquire)) & mine) == 0)
@@ -84,9 +84,9 @@ class HostOutbox {
   /// Copies one segment to the stage, if the receiver wants one and there is room; true when it did.
   bool feed() {
     if (lane_.granted.load(std::memory_order_acquire) == passed_) return false;
-    if (segments_ - lane_.drained.load(std::memory_order_acquire) >= HostLayout::segments) return false;
-    auto const at = unsigned{lane_.grants[passed_ % host_slots]};
-    CHORALE_ENSURES(at < host_slots && (streaming_ & bit(at)) != 0,
+    if (segments_ - lane_.drained.load(std::memory_order_acquire) >= SegmentLayout::segments) return false;
+    auto const at = unsigned{lane_.grants[passed_ % segment_slots]};
+    CHORALE_ENSURES(at < segment_slots && (streaming_ & bit(at)) != 0,
                     "rank " + std::to_string(to_) + " wants message slot " + std::to_string(at) + ", which is empty");
     auto& rest   = sends_[at].rest;
     auto const n = std::min(rest.size(), file_.layout.segment());
@@ -117,10 +117,10 @@ class HostOutbox {
   /// The lowest ones are taken first: they are in the caches of both.
   void find_free() { free_ = ~(filled_ ^ lane_.freed.load(std::memory_order_acquire)) & ~bit(next_); }
 
-  HostSeat& seat_;
-  HostFile const file_;
+  RankState& seat_;
+  SegmentMemory const file_;
   Rank const me_, to_;
-  HostLane& lane_;
+  SegmentChannel& lane_;
   Bytes const arena_;
   unsigned next_        = 0;                                          // the slot that the receiver looks at; free
   std::uint64_t turn_   = 0;                                          // messages sent
@@ -128,7 +128,7 @@ class HostOutbox {
   std::uint64_t filled_ = 0;                                          // bit i flips when slot i is filled
   std::uint64_t in_place_ = 0, streaming_ = 0;                        // bit i: slot i's message is not done yet
   std::uint64_t segments_ = 0, passed_ = 0;                           // put on the stage; messages that passed it
-  std::array<Send, host_slots> sends_{};
+  std::array<Send, segment_slots> sends_{};
 };
 
-}  // namespace chorale
+}  // namespace chorale::shared_memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a SimulatedWorld does with messages. It is included at the end of simulator.hpp.
+// What a Simulator does with messages. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
@@ -11,7 +11,7 @@
 
 namespace chorale {
 
-inline simulation::Handle SimulatedWorld::send(Rank me, Rank peer, Tag tag, ConstBytes out) {
+inline simulation::Handle Simulator::send(Rank me, Rank peer, Tag tag, ConstBytes out) {
   enter(me);
   charge(me, options_.model.overhead);
   auto message = Message{.from = me, .to = peer, .tag = tag, .about = member(me).announced.label_of(tag, peer),
@@ -34,7 +34,7 @@ inline simulation::Handle SimulatedWorld::send(Rank me, Rank peer, Tag tag, Cons
   return handle;
 }
 
-inline simulation::Handle SimulatedWorld::receive(Rank me, Rank peer, Tag tag, Bytes in) {
+inline simulation::Handle Simulator::receive(Rank me, Rank peer, Tag tag, Bytes in) {
   enter(me);
   auto& way = channel(me, peer, tag);
   while (!way.arrived.empty() && messages_[way.arrived.first].cancelled) is_taken(way.arrived.pop(messages_));
@@ -53,7 +53,7 @@ inline simulation::Handle SimulatedWorld::receive(Rank me, Rank peer, Tag tag, B
   return handle;
 }
 
-inline bool SimulatedWorld::is_sent(Rank me, simulation::Handle h) {
+inline bool Simulator::is_sent(Rank me, simulation::Handle h) {
   auto& rank = enter(me);
   if (messages_.is_over(h)) return true;
   auto& message = messages_[h.index];
@@ -63,7 +63,7 @@ inline bool SimulatedWorld::is_sent(Rank me, simulation::Handle h) {
   return true;
 }
 
-inline bool SimulatedWorld::is_received(Rank me, Rank peer, simulation::Handle h) {
+inline bool Simulator::is_received(Rank me, Rank peer, simulation::Handle h) {
   auto& rank = enter(me);
   if (receives_.is_over(h)) {                                              // it was given back when the peer was lost
     expect_not_lost(me, peer);
@@ -74,23 +74,23 @@ inline bool SimulatedWorld::is_received(Rank me, Rank peer, simulation::Handle h
   auto const n = received.in.size();
   receives_.give_back(h.index);
   rank.looks = 0;
-  charge(me, options_.model.overhead + CostModel::time_of(n, options_.model.fold_bytes_per_second));
+  charge(me, options_.model.overhead + NetworkModel::time_of(n, options_.model.fold_bytes_per_second));
   return true;
 }
 
-inline void SimulatedWorld::wait_sent(Rank me, simulation::Handle h) {
+inline void Simulator::wait_sent(Rank me, simulation::Handle h) {
   for (enter(me).looks = 0; !is_sent(me, h);) {                            // a wait is no look
     if (auto const left = messages_[h.index].left; left >= VirtualTime{}) sleep_until(me, left);
     else block(me, simulation::WaitsFor::sent, h);
   }
 }
 
-inline void SimulatedWorld::wait_received(Rank me, Rank peer, simulation::Handle h) {
+inline void Simulator::wait_received(Rank me, Rank peer, simulation::Handle h) {
   for (enter(me).looks = 0; !is_received(me, peer, h);) block(me, simulation::WaitsFor::message, h);
 }
 
 /// From the first call on, whatever moves is counted for this rank.
-inline bool SimulatedWorld::wait_any(Rank me, VirtualTime longest) {
+inline bool Simulator::wait_any(Rank me, VirtualTime longest) {
   auto& rank = enter(me);
   if (!std::exchange(rank.listens, true))
     for (std::uint32_t i = 0; i < messages_.size(); ++i)
@@ -108,7 +108,7 @@ inline bool SimulatedWorld::wait_any(Rank me, VirtualTime longest) {
   return std::exchange(rank.heard, rank.moves) != rank.moves;
 }
 
-inline simulation::Channel& SimulatedWorld::channel(Rank to, Rank from, Tag tag) {
+inline simulation::Channel& Simulator::channel(Rank to, Rank from, Tag tag) {
   auto& rank     = member(to);
   auto const key = static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(tag);
   if (rank.last_key == key) return *rank.last_channel;
@@ -122,14 +122,14 @@ inline simulation::Channel& SimulatedWorld::channel(Rank to, Rank from, Tag tag)
 }
 
 /// From now on the message is no longer where the sender has it.
-inline void SimulatedWorld::capture(Message& message) const {
+inline void Simulator::capture(Message& message) const {
   if (message.captured) return;
   if (options_.payload == SimulatedPayload::bytes && !message.cancelled)
     message.copy.assign(message.data, message.data + message.size);
   message.captured = true;
 }
 
-inline void SimulatedWorld::corrupt(Message& message) {
+inline void Simulator::corrupt(Message& message) {
   capture(message);
   message.intact = false;
   if (message.copy.empty()) return;
@@ -138,7 +138,7 @@ inline void SimulatedWorld::corrupt(Message& message) {
 }
 
 /// The message reaches the first line of its path.
-inline void SimulatedWorld::depart(std::uint32_t index) {
+inline void Simulator::depart(std::uint32_t index) {
   auto& message = messages_[index];
   if (message.cancelled) return is_taken(index);
   auto const from = message.from, to = message.to;
@@ -177,7 +177,7 @@ inline void SimulatedWorld::depart(std::uint32_t index) {
   push(arrives + late, What::arrive, twin);
 }
 
-inline bool SimulatedWorld::is_lost_on_its_way(std::uint32_t index) {
+inline bool Simulator::is_lost_on_its_way(std::uint32_t index) {
   auto& message      = messages_[index];
   auto const& faults = options_.faults;
   auto const dropped = message.tried == 0 ? message.has_fault && message.fault == SimulatedFault::drop
@@ -196,7 +196,7 @@ inline bool SimulatedWorld::is_lost_on_its_way(std::uint32_t index) {
   return true;
 }
 
-inline void SimulatedWorld::arrive(std::uint32_t index) {
+inline void Simulator::arrive(std::uint32_t index) {
   auto const& message = messages_[index];
   add_to_trace(2, static_cast<std::uint64_t>(message.from), static_cast<std::uint64_t>(message.to), message.size);
   auto const& to = member(message.to);
@@ -206,7 +206,7 @@ inline void SimulatedWorld::arrive(std::uint32_t index) {
   else accept(index);
 }
 
-inline void SimulatedWorld::judge(std::uint32_t index) {
+inline void Simulator::judge(std::uint32_t index) {
   auto& message = messages_[index];
   auto& way     = *message.channel;
   switch (options_.judge({message.sequence, way.expected, message.intact})) {
@@ -231,7 +231,7 @@ inline void SimulatedWorld::judge(std::uint32_t index) {
   }
 }
 
-inline void SimulatedWorld::accept(std::uint32_t index) {
+inline void Simulator::accept(std::uint32_t index) {
   auto& way = *messages_[index].channel;
   if (way.posted.empty()) return way.arrived.push(messages_, index);
   auto const to      = messages_[index].to;
@@ -242,7 +242,7 @@ inline void SimulatedWorld::accept(std::uint32_t index) {
   if (is_waiting(to) && rank.waits_for == simulation::WaitsFor::message && rank.handle.index == receive) make_ready(to);
 }
 
-inline void SimulatedWorld::match(std::uint32_t index, std::uint32_t receive_index) {
+inline void Simulator::match(std::uint32_t index, std::uint32_t receive_index) {
   auto& message = messages_[index];
   auto& receive = receives_[receive_index];
   if (message.size != receive.in.size() || !message.about.agrees_with(receive.about)) {
@@ -256,7 +256,7 @@ inline void SimulatedWorld::match(std::uint32_t index, std::uint32_t receive_ind
 }
 
 /// The record of a message is free; who waits until it may reuse the memory goes on.
-inline void SimulatedWorld::is_taken(std::uint32_t index) {
+inline void Simulator::is_taken(std::uint32_t index) {
   auto const& message = messages_[index];
   auto const from     = message.from;
   auto const& sender  = member(from);
@@ -268,7 +268,7 @@ inline void SimulatedWorld::is_taken(std::uint32_t index) {
     make_ready(from);
 }
 
-inline void SimulatedWorld::disagree(Message const& message, simulation::Receive const& receive) {
+inline void Simulator::disagree(Message const& message, simulation::Receive const& receive) {
   auto const from = message.from, to = message.to;
   auto const& ours = member(to).announced;
   auto const raw   = Operation{.count = message.size, .tag = message.tag};
@@ -282,7 +282,7 @@ inline void SimulatedWorld::disagree(Message const& message, simulation::Receive
 }
 
 /// What a rank finds wrong with a peer, in the operation of `label`.
-inline void SimulatedWorld::disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason) {
+inline void Simulator::disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason) {
   auto const known = label.number == 0 ? std::nullopt : member(me).announced.find(label);
   lose({.fault = Fault::collective_mismatch, .rank = peer, .operation = known ? known->operation.text() : "",
         .sequence = label.number, .step = member(me).step, .reason = reason},
@@ -290,7 +290,7 @@ inline void SimulatedWorld::disagree(Rank me, Rank peer, detail::Label const& la
 }
 
 /// part   the ranks that take part; null: all
-inline void SimulatedWorld::announce(Rank me, Operation const& operation, SubGroup const* part) {
+inline void Simulator::announce(Rank me, Operation const& operation, SubGroup const* part) {
   auto const& ours  = enter(me).announced;
   auto const label  = member(me).announced.add(operation, part);
   auto& first       = part == nullptr ? firsts_[label.number % firsts_.size()]

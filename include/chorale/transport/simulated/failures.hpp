@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a SimulatedWorld fail, and who is told. It is included at the end of simulator.hpp.
+// How the ranks of a Simulator fail, and who is told. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
@@ -7,12 +7,12 @@
 namespace chorale {
 
 /// What the seed, or the plan, does to this message and its sender.
-inline void SimulatedWorld::suffer(Rank me, Rank peer, std::uint64_t number, Message& message) {
-  if (result_.happened.size() >= static_cast<std::size_t>(options_.faults.most)) return;
+inline void Simulator::suffer(Rank me, Rank peer, std::uint64_t number, Message& message) {
+  if (result_.injected.size() >= static_cast<std::size_t>(options_.faults.most)) return;
   auto const what = options_.faults.of(me, number);
   if (!what || me == peer) return;
   auto const event = SimulatedEvent{*what, me, number, peer};
-  result_.happened.push_back(event);
+  result_.injected.push_back(event);
   add_to_trace(4, static_cast<std::uint64_t>(me), static_cast<std::uint64_t>(*what), number);
   switch (*what) {
     case SimulatedFault::kill:
@@ -32,7 +32,7 @@ inline void SimulatedWorld::suffer(Rank me, Rank peer, std::uint64_t number, Mes
   }
 }
 
-inline void SimulatedWorld::freeze(Rank me, std::uint64_t number) {
+inline void Simulator::freeze(Rank me, std::uint64_t number) {
   auto const& faults  = options_.faults;
   auto const duration = faults.part_of(faults.pause, me, number);
   if (duration > faults.dead)
@@ -43,7 +43,7 @@ inline void SimulatedWorld::freeze(Rank me, std::uint64_t number) {
   enter(me);
 }
 
-inline void SimulatedWorld::die(Rank me, std::uint64_t number, SimulatedFault what) {
+inline void Simulator::die(Rank me, std::uint64_t number, SimulatedFault what) {
   auto const at = "its process ended at message " + std::to_string(number);
   member(me).killed = true;
   let_go(me, Gone::soon);
@@ -60,7 +60,7 @@ inline void SimulatedWorld::die(Rank me, std::uint64_t number, SimulatedFault wh
 }
 
 /// From now on, and for a while, nothing passes between two parts of the ranks.
-inline void SimulatedWorld::part(SimulatedEvent const& event) {
+inline void Simulator::part(SimulatedEvent const& event) {
   if (parted_ && now_ < parted_->until) return;
   auto const& faults  = options_.faults;
   auto const duration = faults.part_of(faults.pause, event.rank, event.message);
@@ -73,26 +73,26 @@ inline void SimulatedWorld::part(SimulatedEvent const& event) {
           mine, Concerns::other_side);
 }
 
-inline bool SimulatedWorld::are_parted(Rank a, Rank b) const {
+inline bool Simulator::are_parted(Rank a, Rank b) const {
   return parted_ && now_ < parted_->until &&
          options_.faults.part_of_rank(a, parted_->event) != options_.faults.part_of_rank(b, parted_->event);
 }
 
-inline bool SimulatedWorld::is_cut(Rank a, Rank b) const {
+inline bool Simulator::is_cut(Rank a, Rank b) const {
   return std::any_of(cut_.begin(), cut_.end(), [&](auto const& pair) {
     return pair == std::pair{a, b} || pair == std::pair{b, a};
   });
 }
 
-inline void SimulatedWorld::later(VirtualTime after, Loss loss, Rank witness, Concerns whom) {
+inline void Simulator::later(VirtualTime after, Loss loss, Rank witness, Concerns whom) {
   silences_.push_back({std::move(loss), witness, whom});
   push(now_ + after, What::silence, static_cast<std::uint32_t>(silences_.size()) - 1);
 }
 
 /// Tells all ranks that the witness can reach; who has been told of a loss before keeps that one.
-inline void SimulatedWorld::lose(Loss const& loss, Rank witness, Concerns whom) {
+inline void Simulator::lose(Loss const& loss, Rank witness, Concerns whom) {
   add_to_trace(5, static_cast<std::uint64_t>(loss.rank), static_cast<std::uint64_t>(loss.fault), 0);
-  if (options_.failures == Failures::apart && whom != Concerns::all) return lose_apart(loss, witness, whom);
+  if (options_.failures == FailureScope::peer && whom != Concerns::all) return lose_apart(loss, witness, whom);
   auto const first = static_cast<int>(told_.size());
   told_.push_back(loss);
   auto evicted = loss;
@@ -111,7 +111,7 @@ inline void SimulatedWorld::lose(Loss const& loss, Rank witness, Concerns whom) 
 }
 
 /// Tells those whom it concerns, each about the ranks that are lost to it; across a partition, when that ends.
-inline void SimulatedWorld::lose_apart(Loss loss, Rank witness, Concerns whom) {
+inline void Simulator::lose_apart(Loss loss, Rank witness, Concerns whom) {
   if (whom == Concerns::witness) return part(witness, loss.rank, loss);
   if (whom == Concerns::its_peers && parted_ && now_ < parted_->until)
     later(parted_->until - now_, loss, witness, whom);
@@ -129,7 +129,7 @@ inline void SimulatedWorld::lose_apart(Loss loss, Rank witness, Concerns whom) {
 }
 
 /// Two ranks have nothing to do with each other any more.
-inline void SimulatedWorld::part(Rank me, Rank peer, Loss const& loss) {
+inline void Simulator::part(Rank me, Rank peer, Loss const& loss) {
   auto evicted = loss;
   evicted.rank = me;
   if (loss.fault != Fault::collective_mismatch) {
@@ -140,7 +140,7 @@ inline void SimulatedWorld::part(Rank me, Rank peer, Loss const& loss) {
   part_one(peer, me, std::move(evicted));
 }
 
-inline void SimulatedWorld::part_one(Rank me, Rank peer, Loss loss) {
+inline void Simulator::part_one(Rank me, Rank peer, Loss loss) {
   auto& one = member(me);
   if (one.verdict >= 0 || one.killed || !one.parted.emplace(peer, static_cast<int>(told_.size())).second) return;
   told_.push_back(std::move(loss));
@@ -151,7 +151,7 @@ inline void SimulatedWorld::part_one(Rank me, Rank peer, Loss loss) {
 }
 
 /// Nothing will touch the memory of this rank any more, or nothing of that peer. What has left it travels on.
-inline void SimulatedWorld::let_go(Rank me, Gone memory, Rank peer) {
+inline void Simulator::let_go(Rank me, Gone memory, Rank peer) {
   for (std::uint32_t i = 0; i < messages_.size(); ++i) {
     auto& message = messages_[i];
     if (!message.used || message.from != me || message.captured || (peer >= 0 && message.to != peer)) continue;
@@ -164,9 +164,9 @@ inline void SimulatedWorld::let_go(Rank me, Gone memory, Rank peer) {
 }
 
 /// This rank has waited for as long as it may.
-inline void SimulatedWorld::give_up(Rank me) {
+inline void Simulator::give_up(Rank me) {
   auto const peer     = awaited(me);
-  auto const is_apart = options_.failures == Failures::apart && peer >= 0;
+  auto const is_apart = options_.failures == FailureScope::peer && peer >= 0;
   lose({.fault = Fault::peer_stalled, .rank = is_apart ? peer : blame(me), .operation = operation_of(me),
         .sequence = member(me).announced.count(), .step = member(me).step,
         .reason = wait_of(me) + ", after " +
@@ -175,7 +175,7 @@ inline void SimulatedWorld::give_up(Rank me) {
 }
 
 /// Whom a rank that waits waits for; -1 when there is no one.
-inline Rank SimulatedWorld::awaited(Rank me) {
+inline Rank Simulator::awaited(Rank me) {
   auto const& rank = member(me);
   if (rank.status != simulation::Status::waiting) return -1;
   if (is_any(rank.waits_for)) {
@@ -189,7 +189,7 @@ inline Rank SimulatedWorld::awaited(Rank me) {
 }
 
 /// The end of the chain of waits from here: who waits for nobody, or the first rank of a circle.
-inline Rank SimulatedWorld::blame(Rank me) {
+inline Rank Simulator::blame(Rank me) {
   auto at = me;
   for (int i = 0; i < size(); ++i, at = awaited(at))
     if (awaited(at) < 0) return at;
@@ -198,7 +198,7 @@ inline Rank SimulatedWorld::blame(Rank me) {
   return smallest == me && awaited(me) != me ? awaited(me) : smallest;
 }
 
-inline std::string SimulatedWorld::wait_of(Rank me) {
+inline std::string Simulator::wait_of(Rank me) {
   auto const& rank = member(me);
   auto const who   = "rank " + std::to_string(me);
   if (is_any(rank.waits_for)) return who + " looks, and nothing comes";
@@ -209,13 +209,13 @@ inline std::string SimulatedWorld::wait_of(Rank me) {
          std::to_string(static_cast<std::uint32_t>(tag)) + ", " + std::to_string(bytes) + " bytes";
 }
 
-inline std::string SimulatedWorld::operation_of(Rank me) {
+inline std::string Simulator::operation_of(Rank me) {
   auto const last = member(me).announced.last();
   return last ? last->operation.text() : "";
 }
 
 /// Nothing is under way, and all that live wait.
-inline void SimulatedWorld::end_by_deadlock() {
+inline void Simulator::end_by_deadlock() {
   auto text    = std::string{};
   auto waiting = 0;
   auto witness = -1;

@@ -49,10 +49,10 @@ struct SimulatedEvent {
   friend constexpr bool operator==(SimulatedEvent const&, SimulatedEvent const&) = default;
 };
 
-/// Which messages meet which faults: those planned, and others from a seed.
+/// Which messages meet which faults: scheduled ones, and random ones from a seed.
 ///
-/// chances   of each fault at each message; together at most 1
-/// planned   peer is not looked at
+/// rates   of each fault at each message; together at most 1
+/// scheduled peer is not looked at
 /// most      faults from the seed in one run
 /// longest   the bound of a delay, and of how late a message is that is overtaken
 /// pause     the bound of a freeze, of a partition and of the time until a restart
@@ -62,8 +62,8 @@ struct SimulatedEvent {
 /// order     a function of seed, rank, number of the message and of the try: the same in every run
 struct SimulatedFaults {
   Seed seed = 1;
-  std::array<float, simulated_faults> chances{};                           // [SimulatedFault]
-  std::vector<SimulatedEvent> planned{};
+  std::array<float, simulated_faults> rates{};                             // [SimulatedFault]
+  std::vector<SimulatedEvent> scheduled{};
   int most            = 1'000'000;
   VirtualTime longest = std::chrono::milliseconds{1};
   VirtualTime pause   = std::chrono::seconds{10};
@@ -74,23 +74,23 @@ struct SimulatedFaults {
   /// All faults, each with that chance.
   static SimulatedFaults all(Seed seed, float chance) {
     auto faults = SimulatedFaults{.seed = seed};
-    faults.chances.fill(chance);
+    faults.rates.fill(chance);
     return faults;
   }
 
   bool any() const {
-    for (auto const chance : chances)
+    for (auto const chance : rates)
       if (chance > 0) return true;
-    return !planned.empty();
+    return !scheduled.empty();
   }
 
   void check() const {
     auto sum = 0.0F;
-    for (auto const chance : chances) {
+    for (auto const chance : rates) {
       CHORALE_EXPECTS(chance >= 0, "the chance of a fault is " + std::to_string(chance));
       sum += chance;
     }
-    CHORALE_EXPECTS(sum <= 1.0001F, "the chances of all faults add up to " + std::to_string(sum));
+    CHORALE_EXPECTS(sum <= 1.0001F, "the rates of all faults add up to " + std::to_string(sum));
     CHORALE_EXPECTS(tries >= 1 && tries <= 20 && resend.count() > 0 && dead.count() > 0,
                     "a simulation sends a message " + std::to_string(tries) + " times, first again after " +
                         std::to_string(resend.count()) + " ps; 1 to 20 times make sense, and times above zero");
@@ -98,19 +98,19 @@ struct SimulatedFaults {
   }
 
   std::optional<SimulatedFault> of(Rank rank, std::uint64_t message) const {
-    for (auto const& plan : planned)
+    for (auto const& plan : scheduled)
       if (plan.rank == rank && plan.message == message) return plan.what;
     auto left = draw(rank, message, 0);
     for (std::size_t i = 0; i < simulated_faults; ++i) {
-      if (left < chances[i]) return static_cast<SimulatedFault>(i);
-      left -= chances[i];
+      if (left < rates[i]) return static_cast<SimulatedFault>(i);
+      left -= rates[i];
     }
     return {};
   }
 
   /// Whether a message that was lost is lost again.
   bool drops_again(Rank rank, std::uint64_t message, int tried) const {
-    return draw(rank, message, static_cast<std::uint64_t>(tried)) < chances[0];
+    return draw(rank, message, static_cast<std::uint64_t>(tried)) < rates[0];
   }
 
   /// Part of `whole` that this message gets: how late it is, for example.

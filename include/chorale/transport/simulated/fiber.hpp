@@ -125,12 +125,12 @@ class StackMemory {
 /// cost    a stack, of which pages are taken when they are touched, with a page below it that may not be; 50 ns to
 ///         resume and pause on x86-64, 1 us elsewhere, by ucontext
 /// throws  Error when there is no memory for a stack
-class Fibre {
+class Fiber {
  public:
-  Fibre() = default;
-  Fibre(Fibre const&)            = delete;
-  Fibre& operator=(Fibre const&) = delete;
-  ~Fibre() { release(); }
+  Fiber() = default;
+  Fiber(Fiber const&)            = delete;
+  Fiber& operator=(Fiber const&) = delete;
+  ~Fiber() { release(); }
 
   /// body    runs from the first resume() on. The stack of an earlier one is used again
   void start(std::function<void()> body, std::size_t stack_bytes) {
@@ -141,7 +141,7 @@ class Fibre {
     if (__asan_unpoison_memory_region != nullptr)                       // of the fibre that had it before
       __asan_unpoison_memory_region(stack_.bottom(), stack_.size());
     auto const shift = reinterpret_cast<std::uintptr_t>(this) / 64 % 31 * 128;   // else all use one set of a cache
-    detail::prepare_stack(inside_, stack_.bottom(), stack_.size() - shift, &Fibre::entry);
+    detail::prepare_stack(inside_, stack_.bottom(), stack_.size() - shift, &Fiber::entry);
     if (__tsan_create_fiber != nullptr) tsan_inside_ = __tsan_create_fiber(0);
   }
 
@@ -202,7 +202,7 @@ class Fibre {
     std::memcpy(here, before.data(), sizeof before);
   }
 
-  static inline thread_local Fibre* current_ = nullptr;
+  static inline thread_local Fiber* current_ = nullptr;
 
   std::function<void()> body_;
   bool over_ = true;

@@ -44,9 +44,9 @@ class SimulatedEndpoint;
 struct SimulatedTransport {
   using endpoint = SimulatedEndpoint;
 
-  CostModel model{};
+  NetworkModel model{};
   SimulatedFaults faults{};
-  Failures failures                = Failures::together;
+  FailureScope failures                = FailureScope::group;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
   SimulatedPayload payload         = SimulatedPayload::bytes;
   std::chrono::nanoseconds compute{0};

@@ -31,7 +31,7 @@ struct SimulatedEnd {
 struct SimulatedRun {
   VirtualTime time{};                                                      // when the last rank ended
   std::vector<SimulatedEnd> ranks;
-  std::vector<SimulatedEvent> happened;                                    // faults, in the order of time
+  std::vector<SimulatedEvent> injected;                                    // faults, in the order of time
   std::string deadlock;                                                    // who waits for whom, when all did
   std::uint64_t trace = 0;                                                 // a hash of all events: equal in equal runs
 
@@ -150,7 +150,7 @@ constexpr bool is_any(WaitsFor what) { return what == WaitsFor::anything || what
 
 /// One virtual rank.
 struct Member {
-  Fibre fibre;
+  Fiber fiber;
   Status status = Status::over;
   WaitsFor waits_for{};
   Handle handle{};                                                         // of what it waits for
@@ -165,7 +165,7 @@ struct Member {
   std::unordered_map<Rank, int> parted;                                    // the same about single ranks
   std::uint64_t sent = 0, draws = 0, step = 0;
   std::size_t bytes = 0;
-  detail::AnnouncementLog<32> announced;
+  detail::SharedOperationLog<32> announced;
   std::unordered_map<std::uint64_t, Channel> channels;                     // [from << 32 | tag]
   std::size_t sweep_at = 64;                                               // channels
   std::uint64_t last_key = ~std::uint64_t{0};

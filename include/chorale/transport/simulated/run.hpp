@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a SimulatedWorld goes from one event to the next. It is included at the end of simulator.hpp.
+// How a Simulator goes from one event to the next. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
@@ -8,7 +8,7 @@
 
 namespace chorale {
 
-inline SimulatedRun SimulatedWorld::run(std::function<void(Rank)> body) {
+inline SimulatedRun Simulator::run(std::function<void(Rank)> body) {
   CHORALE_EXPECTS(detail::this_thread == nullptr || thread_.load(std::memory_order_relaxed) != detail::this_thread,
                   "a simulation is started by one of its own ranks");
   auto const use  = owner_.use(0, [this] { return alive_ == 0; });
@@ -25,13 +25,13 @@ inline SimulatedRun SimulatedWorld::run(std::function<void(Rank)> body) {
   alive_ = size();
   while (alive_ > 0) {
     if (!ready_.empty() && !queue_.has_more_now()) {
-      if (ready_.size() > 4) member(ready_[4]).fibre.prefetch();
+      if (ready_.size() > 4) member(ready_[4]).fiber.prefetch();
       running_ = ready_.front();
       ready_.pop_front();
       auto& rank  = member(running_);
       rank.clock  = std::max(rank.clock, now_);
       rank.status = simulation::Status::running;
-      rank.fibre.resume();
+      rank.fiber.resume();
       running_ = -1;
     } else if (!ready_.empty() || queue_.size() > deadlines_) {
       next_event();
@@ -46,15 +46,15 @@ inline SimulatedRun SimulatedWorld::run(std::function<void(Rank)> body) {
   return std::move(result_);
 }
 
-inline void SimulatedWorld::start(Rank me) {
+inline void Simulator::start(Rank me) {
   auto& rank  = member(me);
   rank.status = simulation::Status::ready;
   rank.looks  = 0;
-  rank.fibre.start([this, me] { run_body(me); }, options_.stack_bytes);
+  rank.fiber.start([this, me] { run_body(me); }, options_.stack_bytes);
   ready_.push_back(me);
 }
 
-inline void SimulatedWorld::run_body(Rank me) {
+inline void Simulator::run_body(Rank me) {
   auto& rank      = member(me);
   auto end        = SimulatedEnd{};
   auto const sent = rank.sent, bytes = static_cast<std::uint64_t>(rank.bytes);
@@ -86,7 +86,7 @@ inline void SimulatedWorld::run_body(Rank me) {
   --alive_;
 }
 
-inline void SimulatedWorld::next_event() {
+inline void Simulator::next_event() {
   auto const event = queue_.pop();
   auto const index = event.what.index;
   auto const me    = static_cast<Rank>(index);
@@ -128,7 +128,7 @@ inline void SimulatedWorld::next_event() {
 }
 
 /// Lets the oldest message of a channel arrive, whichever is chosen.
-inline void SimulatedWorld::next_choice() {
+inline void Simulator::next_choice() {
   auto firsts = std::vector<std::size_t>{};                                // places in on_their_way_
   for (std::size_t i = 0; i < on_their_way_.size(); ++i) {
     auto const same = [&](std::size_t k) {

@@ -40,9 +40,9 @@ namespace chorale {
 ///
 /// keeps   used by one thread
 /// order   events of equal times in the order in which they came to be: all of it is a function of program and options
-class SimulatedWorld {
+class Simulator {
  public:
-  SimulatedWorld(SimulatedTransport options, int ranks)
+  Simulator(SimulatedTransport options, int ranks)
       : options_{std::move(options)}, timeout_{options_.timeout}, lines_{checked(options_), ranks},
         members_(static_cast<std::size_t>(ranks)), faulty_{options_.faults.any()} {}
 
@@ -106,7 +106,7 @@ class SimulatedWorld {
     VirtualTime until;
   };
 
-  static CostModel const& checked(SimulatedTransport const& options) {
+  static NetworkModel const& checked(SimulatedTransport const& options) {
     options.model.check();
     options.faults.check();
     CHORALE_EXPECTS(options.timeout.count() > 0 && options.stack_bytes >= (std::size_t{16} << 10),
@@ -156,7 +156,7 @@ class SimulatedWorld {
   [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).verdict); }
   [[noreturn]] void throw_told(Rank me, int verdict) {
     auto const& told = told_[static_cast<std::size_t>(verdict)];
-    if (told.fault == Fault::collective_mismatch) detail::throw_loss(me, told);
+    if (told.fault == Fault::collective_mismatch) detail::throw_peer_loss(me, told);
     throw PeerLost{me, told};
   }
 
@@ -200,7 +200,7 @@ class SimulatedWorld {
   }
 
   void leave(simulation::Member& rank) {
-    rank.fibre.pause();
+    rank.fiber.pause();
     rank.clock = std::max(rank.clock, now_);
   }
 
@@ -285,7 +285,7 @@ class SimulatedWorld {
 
   SimulatedTransport options_;
   VirtualTime timeout_;
-  SimulatedLines lines_;
+  NetworkLines lines_;
   std::vector<simulation::Member> members_;
   bool faulty_;
   VirtualTime now_{};

@@ -51,11 +51,11 @@ class SimulatedPart {
 };
 
 /// A simulated rank with near() and far(), as HierarchicalAllReduce wants it: rank r is number r % n of host r / n.
-class SimulatedLayers : public SimulatedEndpoint {
+class TwoLevelEndpoint : public SimulatedEndpoint {
  public:
-  /// per_host   n; CostModel::ranks_per_host, or what divides it
+  /// per_host   n; NetworkModel::ranks_per_host, or what divides it
   /// throws     BadArgument when the last host would have fewer ranks than the others
-  SimulatedLayers(SimulatedEndpoint const& at, int per_host)
+  TwoLevelEndpoint(SimulatedEndpoint const& at, int per_host)
       : SimulatedEndpoint{at}, near_{at, first_of(at, per_host), 1, per_host},
         far_{at, at.rank() % per_host, per_host, at.size() / per_host} {}
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The loss that all ranks tell, of those that some of them saw.
 ///
@@ -21,9 +21,9 @@ namespace chorale::detail {
 /// ends with one Loss of every rank that lives, and takes the least by (step, operation, who sent it).
 ///
 /// keeps   of each rank, what it said first counts
-class FirstCause {
+class AbortConsensus {
  public:
-  FirstCause(Rank me, int size)
+  AbortConsensus(Rank me, int size)
       : me_{me}, said_(static_cast<std::size_t>(size)), silent_(static_cast<std::size_t>(size)) {}
 
   bool begun() const { return begun_; }
@@ -73,4 +73,4 @@ class FirstCause {
   std::vector<bool> silent_;                                               // [rank]: dead, or gone
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

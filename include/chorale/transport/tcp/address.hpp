@@ -93,7 +93,7 @@ inline std::vector<std::string> free_loopback_addresses(int n) {
   for (int const socket : sockets)                                         // only now: no two are the same
     if (socket >= 0) ::close(socket);
   if (addresses.size() != static_cast<std::size_t>(n)) {
-    detail::throw_no_socket(error);
+    tcp::throw_no_socket(error);
   }
   return addresses;
 }

@@ -18,12 +18,12 @@
 #include <string>
 #include <utility>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// Calls another rank until it answers, or says that the two do not fit.
 ///
 /// keeps   after each failure it waits twice as long, from 10 ms to 1 s; names are looked up anew each time
-class TcpDial {
+class Connector {
  public:
   using Socket = asio::ip::tcp::socket;
 
@@ -32,14 +32,14 @@ class TcpDial {
     Rank peer;
     TcpAddress address;
     std::optional<Secret> secret;
-    Limits limits;
-    std::function<void(wire::Identity const&, Connected)> admit;
+    Timeouts timeouts;
+    std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(wire::Refusal const&)> refused;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
     std::function<void()> failed{};                                        // if set, there is one call and no retry
   };
 
-  TcpDial(asio::io_context& io, Host host)
+  Connector(asio::io_context& io, Host host)
       : host_{std::move(host)}, io_{io}, resolver_{io}, socket_{io}, timer_{io} {}
 
   /// Why the last call failed. Empty before the first.
@@ -66,14 +66,14 @@ class TcpDial {
   }
 
  private:
-  using Call = Shaking<wire::Dialer>;
+  using Call = HandshakeSession<wire::Initiator>;
 
   void connect(asio::ip::tcp::endpoint const& at) {
     auto error = boost::system::error_code{};
     socket_    = Socket{io_};
     if (socket_.open(at.protocol(), error)) return fail(error);
-    ForkedSockets::add(socket_.native_handle());
-    timer_.expires_after(host_.limits.handshake);                          // some networks never answer
+    ForkGuard::add(socket_.native_handle());
+    timer_.expires_after(host_.timeouts.handshake);                        // some networks never answer
     timer_.async_wait([this, call = calls_](auto stopped) {
       auto ignored = boost::system::error_code{};
       if (!stopped && call == calls_) socket_.close(ignored);
@@ -88,8 +88,9 @@ class TcpDial {
 
   void greet() {
     auto const* secret = host_.secret ? &*host_.secret : nullptr;
-    call_ = std::make_shared<Call>(std::move(socket_), wire::Dialer{host_.identity, host_.peer, secret}, host_.limits,
-                                   [this](Call& call, std::string const& broken) { on_change(call, broken); });
+    call_ =
+        std::make_shared<Call>(std::move(socket_), wire::Initiator{host_.identity, host_.peer, secret}, host_.timeouts,
+                               [this](Call& call, std::string const& broken) { on_change(call, broken); });
     socket_ = Socket{io_};
     call_->start();
   }
@@ -138,4 +139,4 @@ class TcpDial {
   std::string problem_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

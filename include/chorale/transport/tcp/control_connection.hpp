@@ -22,13 +22,13 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The connection over which two ranks tell each other that they live, and why they stop.
 ///
 /// keeps   bounded: one frame that comes in, at most 64 KiB, and what is to go out, as long as the caller leaves out
 ///         heartbeats while it is not idle
-class ControlLink : public std::enable_shared_from_this<ControlLink> {
+class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
  public:
   using Socket = asio::ip::tcp::socket;
 
@@ -36,24 +36,24 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   struct Host {
     std::function<void(wire::Header const&, ConstBytes)> heard;            // a frame and its payload
-    std::function<void(LinkFault const&)> lost;
+    std::function<void(detail::ConnectionFault const&)> lost;
   };
 
   /// with    sealed when it has a key
-  ControlLink(Connected with, Ends ends, std::uint32_t incarnation, Host host)
+  ControlConnection(AuthenticatedSocket with, detail::Ends ends, std::uint32_t incarnation, Host host)
       : socket_{std::move(with.socket)}, ends_{ends}, incarnation_{incarnation}, host_{std::move(host)},
         in_(wire::header_bytes + most_payload + wire::Sealed::tag_bytes) {
     if (with.key) sealed_.emplace(with.key->session, with.key->end);
   }
 
-  Ends const& ends() const { return ends_; }
+  detail::Ends const& ends() const { return ends_; }
 
   void start() { read(); }
 
   bool is_idle() const { return going_.empty() && next_.empty(); }
 
   /// about   an operation for the frame's header; default: none
-  void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload, Announced const& about = {}) {
+  void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload, detail::LoggedOperation const& about = {}) {
     if (!socket_.is_open()) return;
     auto header        = wire::Header{};
     header.type        = type;
@@ -137,13 +137,13 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   void corrupt() { lose({Fault::frame_corrupt, "a frame of its control connection is damaged"}); }
 
-  void lose(LinkFault const& fault) {
+  void lose(detail::ConnectionFault const& fault) {
     auto const host = std::exchange(host_, {});
     if (host.lost) host.lost(fault);
   }
 
   Socket socket_;
-  Ends ends_;
+  detail::Ends ends_;
   std::uint32_t incarnation_;                                              // of this rank
   Host host_;                                                              // empty once it is closed
   std::optional<wire::Sealed> sealed_;
@@ -152,4 +152,4 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   std::vector<std::byte> going_, next_;                                    // on its way; to follow
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -21,23 +21,23 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The watching thread of a rank: lets the others in, tells them that this one lives, and finds out why one does not.
 ///
 /// keeps   one thread, and one connection to each rank; never touches the memory of a message. However many faults
-///         there are, TcpStanding gets one verdict, the same on all ranks that live
-class TcpControl {
+///         there are, ThreadSharedState gets one verdict, the same on all ranks that live
+class ControlThread {
  public:
   /// Listens, so that port 0 becomes one. No thread runs yet.
-  TcpControl(TcpSetup setup, bool insecure_network, TcpStanding& standing)
+  ControlThread(Setup setup, bool insecure_network, ThreadSharedState& standing)
       : setup_{std::move(setup)}, standing_{standing},
         listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
                   insecure_network, setup_.me()} {}
 
-  ~TcpControl() { leave(); }
-  TcpControl(TcpControl const&)            = delete;
-  TcpControl& operator=(TcpControl const&) = delete;
+  ~ControlThread() { leave(); }
+  ControlThread(ControlThread const&)            = delete;
+  ControlThread& operator=(ControlThread const&) = delete;
 
   std::uint16_t port() const { return listener_.port(); }
 
@@ -60,7 +60,7 @@ class TcpControl {
   }
 
   /// The data connection of each other rank. Only when all are there.
-  std::vector<DataLine> take_lines() {
+  std::vector<DataSocket> take_lines() {
     auto const lock = std::scoped_lock{mutex_};
     return std::move(lines_);
   }
@@ -69,9 +69,9 @@ class TcpControl {
   /// failures are apart.
   ///
   /// fate    ended: what that rank had sent may still be received
-  void report(Rank rank, LinkFault fault, Fate fate) {
+  void report(Rank rank, detail::ConnectionFault fault, PeerState fate) {
     asio::post(io_, [this, rank, fault = std::move(fault), fate] { conference_->suspect(rank, fault, fate); });
-    if (setup_.failures == Failures::together) standing_.wait_until_settled();
+    if (setup_.failures == FailureScope::group) standing_.wait_until_settled();
   }
 
   /// This rank cannot go on. Returns when there is a verdict.
@@ -80,7 +80,7 @@ class TcpControl {
     standing_.wait_until_settled();
   }
 
-  /// Says goodbye, and compares how all ranks end: TcpStanding is then closed, or there is a verdict.
+  /// Says goodbye, and compares how all ranks end: ThreadSharedState is then closed, or there is a verdict.
   void close() {
     asio::post(io_, [this] { conference_->close(); });
   }
@@ -106,7 +106,7 @@ class TcpControl {
   }
 
   void begin() {
-    join_timer_.expires_after(setup_.limits.join);
+    join_timer_.expires_after(setup_.timeouts.join);
     join_timer_.async_wait([this](auto stopped) {
       if (!stopped) give_up_joining();
     });
@@ -115,9 +115,9 @@ class TcpControl {
     join_->start();
   }
 
-  TcpJoin::Host join_host() {
-    auto host     = TcpJoin::Host{};
-    host.control  = [this](Rank rank, std::uint32_t incarnation, Connected with) {
+  MeshBuilder::Host join_host() {
+    auto host     = MeshBuilder::Host{};
+    host.control  = [this](Rank rank, std::uint32_t incarnation, AuthenticatedSocket with) {
       conference_->add(rank, incarnation, std::move(with));
     };
     host.complete   = [this] { finish_joining(); };
@@ -129,8 +129,8 @@ class TcpControl {
     return host;
   }
 
-  TcpConference::Host conference_host() {
-    auto host       = TcpConference::Host{};
+  Membership::Host conference_host() {
+    auto host       = Membership::Host{};
     host.agreed     = [this](Rank rank) { join_->plans_agree(rank); };
     host.settled    = [this](Loss loss) { settle(std::move(loss)); };
     host.say        = [this](std::string const& line) { say(line); };
@@ -156,7 +156,7 @@ class TcpControl {
   void give_up_joining() {
     if (join_->complete()) return;
     auto text = std::array<char, 32>{};
-    std::snprintf(text.data(), text.size(), "%.1f s", std::chrono::duration<double>(setup_.limits.join).count());
+    std::snprintf(text.data(), text.size(), "%.1f s", std::chrono::duration<double>(setup_.timeouts.join).count());
     conference_->detect(join_->first_missing(), Fault::join_timeout,
                         "after " + std::string{text.data()} + " rank " + std::to_string(setup_.me()) +
                             " still misses " + join_->missing());
@@ -194,18 +194,18 @@ class TcpControl {
   }
 
   asio::io_context io_{1};                                                 // before all that uses it
-  TcpSetup setup_;
-  TcpStanding& standing_;
-  TcpListener listener_;
-  std::optional<TcpJoin> join_;
-  std::optional<TcpConference> conference_;
+  Setup setup_;
+  ThreadSharedState& standing_;
+  Listener listener_;
+  std::optional<MeshBuilder> join_;
+  std::optional<Membership> conference_;
   asio::steady_timer join_timer_{io_}, report_timer_{io_};
   bool left_ = false;
 
   std::mutex mutex_;                                                       // of what follows
   int starved_ = 0;                                                        // an errno
-  std::vector<DataLine> lines_;
+  std::vector<DataSocket> lines_;
   NamedThread thread_;                                                     // last: ends before all else goes
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

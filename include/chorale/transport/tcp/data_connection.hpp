@@ -20,26 +20,26 @@
 #include <optional>
 #include <utility>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The data connection to another rank, and all messages on it.
 ///
 /// broken   where failures are apart: a fault of this direction is told, and it is not used any more
 template <wire::Protection P>
-struct TcpLink {
-  Descriptor socket{};
-  TcpOutbox<P> outbox{};
-  TcpInbox<P>  inbox{};
+struct DataConnection {
+  FileDescriptor socket{};
+  SendQueue<P> outbox{};
+  ReceiveQueue<P>  inbox{};
   std::optional<P> protection{};
   std::uint8_t minor = wire::version.minor;                                // of the wire: what both ends speak
   bool out_broken = false, in_broken = false;
   bool said_goodbye = false;
 
   /// ends    but for the minor, which the line has
-  void open(Ends ends, DataLine line) {
+  void open(detail::Ends ends, DataSocket line) {
     ends.minor = minor = line.minor;
     socket = std::move(line.socket);
-    inbox  = TcpInbox<P>{ends};
+    inbox  = ReceiveQueue<P>{ends};
     if constexpr (P::tag_bytes != 0) protection.emplace(line.key->session, line.key->end);
     else protection.emplace();
   }
@@ -48,8 +48,8 @@ struct TcpLink {
   ///
   /// ends    of this rank, with its own incarnation
   /// last    the operation that this rank announced last
-  void say_goodbye(Ends ends, Announced const& last) {
-    if (!socket.open() || !outbox.empty() || std::exchange(said_goodbye, true)) return;
+  void say_goodbye(detail::Ends ends, detail::LoggedOperation const& last) {
+    if (!socket.is_open() || !outbox.empty() || std::exchange(said_goodbye, true)) return;
     auto head        = wire::Header{};
     head.type        = wire::FrameType::goodbye;
     head.incarnation = ends.incarnation;
@@ -65,16 +65,16 @@ struct TcpLink {
     auto packet = msghdr{};
     packet.msg_iov    = parts.data();
     packet.msg_iovlen = parts.size();
-    ::sendmsg(socket.get(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::sendmsg(socket.number(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   // Closing a socket with unread bytes in it would throw away what the peer has not got yet.
   void hang_up() {
-    if (!socket.open()) return;
+    if (!socket.is_open()) return;
     auto bytes = std::array<std::byte, 4096>{};
-    ::shutdown(socket.get(), SHUT_WR);
-    while (::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {}
+    ::shutdown(socket.number(), SHUT_WR);
+    while (::recv(socket.number(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {}
   }
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

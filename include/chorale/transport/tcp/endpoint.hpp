@@ -29,14 +29,14 @@ namespace chorale {
 /// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is
 ///         silent or stands still for too long, or what it sent is damaged; Disagreement when ranks are in different
 ///         operations. The first cause is the same on all ranks that live, and comes out of every operation from then
-///         on. With Failures::apart it comes out of those with that rank, which is told, and no other; what it had sent
-///         before it ended is still received
+///         on. With FailureScope::peer it comes out of operations with that rank, which is told, and of no other; what
+///         the rank had sent before it ended is still received
 template <wire::Protection P>
 class BasicTcpEndpoint {
  public:
   class pending;
 
-  explicit BasicTcpEndpoint(std::unique_ptr<detail::TcpNode<P>> node) : node_{std::move(node)} {}
+  explicit BasicTcpEndpoint(std::unique_ptr<tcp::ProgressEngine<P>> node) : node_{std::move(node)} {}
 
   Rank rank() const { return node_->rank(); }
   int  size() const { return node_->size(); }
@@ -53,8 +53,8 @@ class BasicTcpEndpoint {
   /// See chorale::begin_step().
   void begin_step(std::uint64_t step) { node_->begin_step(step); }
 
-  /// Ends every wait of every rank, with Failures::apart every wait for this one, with a PeerLost that names this rank
-  /// and says why. Its own operations throw the same.
+  /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
+  /// rank and the reason. Its own operations throw the same.
   void fail(std::string const& why) { node_->fail(why); }
 
   /// See chorale::close().
@@ -82,7 +82,7 @@ class BasicTcpEndpoint {
                                                     std::to_string(size()));
   }
 
-  std::unique_ptr<detail::TcpNode<P>> node_;
+  std::unique_ptr<tcp::ProgressEngine<P>> node_;
 };
 
 /// A message that is under way.
@@ -111,11 +111,11 @@ class BasicTcpEndpoint<P>::pending {
   friend BasicTcpEndpoint;
   enum class Kind { done, send, recv, send_to_self, recv_from_self };
 
-  pending(Kind kind, detail::TcpNode<P>& node, Rank peer, int place, std::uint64_t turn)
+  pending(Kind kind, tcp::ProgressEngine<P>& node, Rank peer, int place, std::uint64_t turn)
       : kind_{kind}, peer_{peer}, place_{place}, turn_{turn}, node_{&node} {}
 
-  detail::Way way() const {
-    return kind_ == Kind::send || kind_ == Kind::send_to_self ? detail::Way::out : detail::Way::in;
+  tcp::Direction way() const {
+    return kind_ == Kind::send || kind_ == Kind::send_to_self ? tcp::Direction::out : tcp::Direction::in;
   }
 
   /// The number of the one that it is of, while it is not over; 0 for none.
@@ -139,7 +139,7 @@ class BasicTcpEndpoint<P>::pending {
   Rank peer_ = 0;
   int place_ = 0;
   std::uint64_t turn_ = 0;                                                 // of the place; of a send: its number
-  detail::TcpNode<P>* node_ = nullptr;
+  tcp::ProgressEngine<P>* node_ = nullptr;
 };
 
 template <wire::Protection P>

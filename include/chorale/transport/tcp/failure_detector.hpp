@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// How far a rank is, and whether its working thread waits for others.
 struct RankProgress {
@@ -37,7 +37,7 @@ struct RankProgress {
 ///
 /// keeps   time in which this process itself stood still does not count. A heartbeat that may be under way is allowed
 ///         for: a fault comes `dead` after a rank stopped, not before
-class TcpWatch {
+class FailureDetector {
  public:
   using Clock = std::chrono::steady_clock;
   using Time  = Clock::time_point;
@@ -47,15 +47,15 @@ class TcpWatch {
     std::string reason;
   };
 
-  TcpWatch(Limits const& limits, Failures failures, Rank me, int size, Time now)
-      : limits_{limits}, failures_{failures}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now},
+  FailureDetector(Timeouts const& timeouts, FailureScope failures, Rank me, int size, Time now)
+      : timeouts_{timeouts}, failures_{failures}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now},
         moved_at_{now} {}
 
   /// How often to check.
   ///
   /// per_heartbeat   checks in the time from one heartbeat to the next
   std::chrono::nanoseconds tick(int per_heartbeat) {
-    return tick_ = std::max<std::chrono::nanoseconds>(limits_.heartbeat / per_heartbeat, shortest);
+    return tick_ = std::max<std::chrono::nanoseconds>(timeouts_.heartbeat / per_heartbeat, shortest);
   }
 
   void begin(Rank rank, Time now) { peer(rank) = {.watched = true, .heard = now, .moved = now}; }
@@ -85,8 +85,8 @@ class TcpWatch {
     for (Rank rank = 0; rank < size(); ++rank) {
       auto& p           = peer(rank);
       auto const silent = now - p.heard;
-      if (!p.watched || rank == me_ || silent < limits_.warn_silent) continue;
-      if (silent >= limits_.dead + std::min<std::chrono::nanoseconds>(limits_.heartbeat, quarter))
+      if (!p.watched || rank == me_ || silent < timeouts_.warn_silent) continue;
+      if (silent >= timeouts_.dead + std::min<std::chrono::nanoseconds>(timeouts_.heartbeat, quarter))
         return Verdict{rank, "no sign of life for " + seconds(silent)};
       if (!std::exchange(p.warned, true)) warn(line(mine, rank, silent, now));
     }
@@ -120,7 +120,7 @@ class TcpWatch {
 
   template <class Warn>
   std::optional<Verdict> check_progress(RankProgress const& mine, Rank for_, Time now, Warn warn) {
-    auto const apart = failures_ == Failures::apart;
+    auto const apart = failures_ == FailureScope::peer;
     if (!mine.waits || !mine.same_place(mine_) || (apart && for_ != awaited_)) {
       moved_at_ = now;
       warned_   = false;
@@ -128,9 +128,9 @@ class TcpWatch {
     mine_            = mine;
     awaited_         = for_;
     auto const stood = now - moved_at_;
-    if (stood < limits_.warn_stuck) return std::nullopt;
+    if (stood < timeouts_.warn_stuck) return std::nullopt;
     auto const culprit = apart ? awaited(now) : furthest_behind(now);
-    if (culprit && stood >= limits_.stuck)
+    if (culprit && stood >= timeouts_.stuck)
       return Verdict{*culprit, "it is alive, but " + std::string{peer(*culprit).at.waits ? "waits too, and " : ""} +
                                    "nothing has moved for " + seconds(stood) + "; its last step is " +
                                    std::to_string(peer(*culprit).at.step) + ", its last operation " +
@@ -142,7 +142,7 @@ class TcpWatch {
   /// About as long as this rank.
   bool stands_still(Rank rank, Time now) {
     auto const stood  = now - moved_at_;
-    auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * limits_.heartbeat, stood / 2);
+    auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * timeouts_.heartbeat, stood / 2);
     return rank != me_ && peer(rank).watched && now - peer(rank).moved >= enough;
   }
 
@@ -161,7 +161,7 @@ class TcpWatch {
   /// Who is waited for, if that is whom to blame. One that waits, too, gets twice the time: it may soon blame another.
   std::optional<Rank> awaited(Time now) {
     if (awaited_ < 0 || !stands_still(awaited_, now) || peer(awaited_).at.polls) return std::nullopt;
-    if (peer(awaited_).at.waits && now - moved_at_ < 2 * limits_.stuck) return std::nullopt;
+    if (peer(awaited_).at.waits && now - moved_at_ < 2 * timeouts_.stuck) return std::nullopt;
     return awaited_;
   }
 
@@ -179,8 +179,8 @@ class TcpWatch {
     return text;
   }
 
-  Limits limits_;
-  Failures failures_;
+  Timeouts timeouts_;
+  FailureScope failures_;
   Rank me_;
   std::vector<Peer> peers_;                                                // [rank]
   std::chrono::nanoseconds tick_ = shortest;                               // until the next check
@@ -190,4 +190,4 @@ class TcpWatch {
   bool warned_  = false;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -10,17 +10,17 @@
 #include <mutex>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The sockets of this process that a child made by fork() must not keep. While a child holds a copy of a connection,
-/// the kernel does not close it when the parent is killed, and the other end waits for `Limits::dead` in vain.
+/// the kernel does not close it when the parent is killed, and the other end waits for `Timeouts::dead` in vain.
 ///
 /// A child that calls exec() loses them by FD_CLOEXEC. In one that does not, pthread_atfork() puts /dev/null in their
 /// place, so that the numbers stay taken and what the child does with its copies of endpoints reaches nobody.
 ///
 /// keeps   an entry is a descriptor and the inode of its socket: when the descriptor was closed and is another file by
 ///         then, the child keeps that. A child of clone(), vfork() or _Fork() is not seen
-class ForkedSockets {
+class ForkGuard {
  public:
   static void add(int socket) {
     ::fcntl(socket, F_SETFD, FD_CLOEXEC);
@@ -34,7 +34,7 @@ class ForkedSockets {
   }
 
  private:
-  ForkedSockets() {
+  ForkGuard() {
     ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                      [] {
                        instance().replace();
@@ -42,8 +42,8 @@ class ForkedSockets {
                      });
   }
 
-  static ForkedSockets& instance() {
-    static auto& only = *new ForkedSockets{};                              // a child may be forked while statics end
+  static ForkGuard& instance() {
+    static auto& only = *new ForkGuard{};                                  // a child may be forked while statics end
     return only;
   }
 
@@ -65,4 +65,4 @@ class ForkedSockets {
   std::vector<ino_t> inodes_;                                              // [descriptor]; 0: none
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -22,10 +22,10 @@
 #include <string>
 #include <utility>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// A connection whose handshake is over.
-struct Connected {
+struct AuthenticatedSocket {
   asio::ip::tcp::socket socket;
   asio::ip::tcp::endpoint remote;
   std::optional<wire::EndKey> key;                                         // where both ends have proved a secret
@@ -34,24 +34,24 @@ struct Connected {
 
 /// One end of a handshake over a socket, within a time limit.
 ///
-/// Side    wire::Dialer or wire::Acceptor
+/// Side    wire::Initiator or wire::Responder
 /// keeps   takes no byte from the socket that belongs to what follows. Lives while it has something to wait for;
 ///         allocates once, whatever the other end sends
 template <class Side>
-class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
+class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Side>> {
  public:
   using Socket = asio::ip::tcp::socket;
 
-  /// broken  empty when the side's state is another than talking, else why the connection is of no use. An Acceptor
+  /// broken  empty when the side's state is another than talking, else why the connection is of no use. An Responder
   ///         that refuses has not said so yet: see tell_refusal()
-  using Ended = std::function<void(Shaking&, std::string const& broken)>;
+  using Ended = std::function<void(HandshakeSession&, std::string const& broken)>;
 
-  Shaking(Socket socket, Side side, Limits const& limits, Ended ended)
+  HandshakeSession(Socket socket, Side side, Timeouts const& timeouts, Ended ended)
       : socket_{std::move(socket)}, side_{std::move(side)}, timer_{socket_.get_executor()}, ended_{std::move(ended)} {
     auto ignored  = boost::system::error_code{};
     remote_       = socket_.remote_endpoint(ignored);
-    prepare(socket_.native_handle(), remote_.address().is_loopback(), limits.dead);
-    limit_ = limits.handshake;
+    prepare(socket_.native_handle(), remote_.address().is_loopback(), timeouts.dead);
+    limit_ = timeouts.handshake;
   }
 
   Side&   side() { return side_; }
@@ -66,11 +66,11 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
     go_on();
   }
 
-  /// Sends the refusal of an Acceptor, which waits for this call.
+  /// Sends the refusal of an Responder, which waits for this call.
   void tell_refusal() { flush(); }
 
   /// After side() was told to accept or to refuse: sends that, and takes the socket out.
-  Connected finish(wire::End end) {
+  AuthenticatedSocket finish(wire::End end) {
     flush();
     timer_.cancel();
     ended_   = nullptr;
@@ -89,7 +89,7 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
  private:
   void go_on() {
     auto const refused = side_.state() == Side::State::refused;
-    if (refused && std::same_as<Side, wire::Acceptor>) return end({});
+    if (refused && std::same_as<Side, wire::Responder>) return end({});
     lingers_ = refused && !side_.to_send().empty();
     if (!flush()) return end(errno_text(errno));
     if (lingers_) return linger();
@@ -100,8 +100,8 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
     });
   }
 
-  /// A Dialer that refuses ends when the other end has closed the connection: that may ask before whether the two fit,
-  /// see TcpDoubt, and the process of this one ends soon.
+  /// An Initiator that refuses ends when the other end has closed the connection: the other end may still ask whether
+  /// the two fit (see IdentityProbe), and this process ends soon.
   void linger() {
     socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
       auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
@@ -151,4 +151,4 @@ class Shaking : public std::enable_shared_from_this<Shaking<Side>> {
   asio::ip::tcp::endpoint remote_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

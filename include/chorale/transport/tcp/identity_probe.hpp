@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// Finds out whether a rank that was refused is that rank, or a stranger who claims to be it.
 ///
@@ -25,15 +25,15 @@ namespace chorale::detail {
 /// address. The refusal waits because the process of a rank that is refused ends, and could not be asked any more.
 ///
 /// keeps   one question to a rank at a time, and one connection for each connection of a stranger at most
-class TcpDoubt {
+class IdentityProbe {
  public:
   struct Host {
-    std::function<TcpDial::Host(Rank)> call_to;                            // for control
+    std::function<Connector::Host(Rank)> call_to;                          // for control
     std::function<bool(Rank)> is_expected;                                 // it should call, and has not
     std::function<void(Rank, wire::Refusal const&)> impossible;            // that rank can never be of this job
   };
 
-  TcpDoubt(asio::io_context& io, int ranks, Host host)
+  IdentityProbe(asio::io_context& io, int ranks, Host host)
       : io_{io}, host_{std::move(host)}, questions_(static_cast<std::size_t>(ranks)) {}
 
   /// then    is called when the answer is there, or will never be
@@ -43,20 +43,20 @@ class TcpDoubt {
     auto& [dial, waiting] = questions_[static_cast<std::size_t>(claimed)];
     waiting.push_back(std::move(then));
     if (waiting.size() > 1) return;
-    if (!dial) dial = std::make_unique<TcpDial>(io_, question_to(claimed));
+    if (!dial) dial = std::make_unique<Connector>(io_, question_to(claimed));
     dial->start();
   }
 
  private:
   struct Question {
-    std::unique_ptr<TcpDial> dial;
+    std::unique_ptr<Connector> dial;
     std::vector<std::function<void()>> waiting;
   };
 
-  TcpDial::Host question_to(Rank rank) {
+  Connector::Host question_to(Rank rank) {
     auto to                 = host_.call_to(rank);
     to.identity.incarnation = wire::only_asks;
-    to.admit                = [this, rank](auto const&, Connected) { answer(rank); };
+    to.admit                = [this, rank](auto const&, AuthenticatedSocket) { answer(rank); };
     to.failed               = [this, rank] { answer(rank); };
     to.starved              = [this, rank](int) { answer(rank); };
     to.refused              = [this, rank](wire::Refusal const& no) {
@@ -75,4 +75,4 @@ class TcpDoubt {
   std::vector<Question> questions_;                                        // [rank]
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

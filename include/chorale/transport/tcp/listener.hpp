@@ -22,7 +22,7 @@
 #include <string>
 #include <utility>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// Lets through one line per source and 10 s.
 class LogLimiter {
@@ -46,7 +46,7 @@ class LogLimiter {
 ///
 /// keeps   at most 64 who are nobody: then the one that is here for the longest has to go. It never waits for anyone,
 ///         and what they send changes nothing but their own state, before they have proved that they are of the job
-class TcpListener {
+class Listener {
  public:
   using Socket   = asio::ip::tcp::socket;
   using Endpoint = asio::ip::tcp::endpoint;
@@ -54,16 +54,16 @@ class TcpListener {
   struct Host {
     wire::Identity identity;
     std::optional<Secret> secret;
-    Limits limits;
+    Timeouts timeouts;
     std::function<std::optional<wire::Refusal>(wire::Identity const&, Endpoint const&)> judge;
-    std::function<void(Rank, std::function<void()>)> doubt{};              // see TcpDoubt::ask(); none: nobody is asked
-    std::function<void(wire::Identity const&, Connected)> admit;
+    std::function<void(Rank, std::function<void()>)> doubt{};  // see IdentityProbe::ask(); none: nobody is asked
+    std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(std::string const&)> log;
     std::function<void(int)> starved;                                      // of descriptors; called with the errno
   };
 
   /// throws  BadArgument when the address cannot be listened on, or strangers could reach it and there is no secret
-  TcpListener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
+  Listener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
       : acceptor_{io}, pause_{io} {
     auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
     auto error     = boost::system::error_code{};
@@ -71,7 +71,7 @@ class TcpListener {
                                                          asio::ip::tcp::resolver::passive, error);
     if (error || found.empty()) throw BadArgument{who + ": " + error.message() + ".", "an address of this host."};
     auto const at = found.begin()->endpoint();
-    expect_safe(at.address(), has_secret, insecure_network);
+    detail::expect_safe(at.address(), has_secret, insecure_network);
     if (acceptor_.open(at.protocol(), error)) throw_no_socket(error.value());
     acceptor_.set_option(asio::socket_base::reuse_address{true}, error);
     if (!error) acceptor_.bind(at, error);
@@ -79,7 +79,7 @@ class TcpListener {
     if (error)
       throw BadArgument{who + ": " + error.message() + ".",
                         "an address of this host, with a port that no other program or rank uses."};
-    ForkedSockets::add(acceptor_.native_handle());
+    ForkGuard::add(acceptor_.native_handle());
   }
 
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
@@ -90,7 +90,7 @@ class TcpListener {
   }
 
  private:
-  using Guest = Shaking<wire::Acceptor>;
+  using Guest = HandshakeSession<wire::Responder>;
 
   static constexpr std::size_t most_guests = 64;
 
@@ -120,7 +120,7 @@ class TcpListener {
     if (guests_.size() == most_guests) dismiss(guests_.front());
     auto const* secret = host_.secret ? &*host_.secret : nullptr;
     auto const guest   = std::make_shared<Guest>(
-        std::move(socket), wire::Acceptor{host_.identity, secret}, host_.limits,
+        std::move(socket), wire::Responder{host_.identity, secret}, host_.timeouts,
         [this](Guest& who, std::string const& broken) { on_change(who, broken); });
     guests_.push_back(guest);
     guest->start();
@@ -165,7 +165,7 @@ class TcpListener {
 
   void say(Guest const& guest, std::string const& reason) {
     if (limiter_.allows(guest.remote().address().to_string()))
-      host_.log("a connection from " + text(guest.remote()) + " was refused: " + reason);
+      host_.log("a connection from " + detail::text(guest.remote()) + " was refused: " + reason);
   }
 
   void dismiss(std::shared_ptr<Guest> const& guest) {
@@ -181,4 +181,4 @@ class TcpListener {
   std::list<std::shared_ptr<Guest>> guests_;                               // the oldest first
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -25,17 +25,17 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// What a rank says to the others and hears from them over their control connections: plans, heartbeats, causes.
 ///
 ///   rank 2 sees that rank 3 is gone ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all that live
 ///   have sent theirs, at most 200 ms, and takes the least: the verdict
 ///
-/// Where failures are apart, and all ranks have been there, each loss concerns two ranks only: see TcpPartings.
+/// Where failures are apart, and all ranks have been there, each loss concerns two ranks only: see PeerLossPolicy.
 ///
 /// keeps   on one thread, that of the io_context
-class TcpConference {
+class Membership {
  public:
   struct Host {
     std::function<void(Rank)> agreed;                                      // its plan is ours
@@ -44,10 +44,10 @@ class TcpConference {
     std::function<void(std::string const&)> say;
   };
 
-  TcpConference(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
+  Membership(asio::io_context& io, Setup const& setup, ThreadSharedState& standing, Host host)
       : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
         cause_{setup.me(), setup.size()},
-        watch_{setup.limits, setup.failures, setup.me(), setup.size(), Clock::now()},
+        watch_{setup.timeouts, setup.failures, setup.me(), setup.size(), Clock::now()},
         positions_{standing, setup.me(), setup.size(), positions_host()},
         partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
 
@@ -56,17 +56,17 @@ class TcpConference {
   bool has_cause() const { return cause_.begun(); }
 
   /// All ranks have been there: now failures may be apart.
-  void joined() { apart_ = setup_.failures == Failures::apart; }
+  void joined() { apart_ = setup_.failures == FailureScope::peer; }
 
   /// incarnation   of that rank
-  void add(Rank rank, std::uint32_t incarnation, Connected with) {
-    auto host  = ControlLink::Host{};
+  void add(Rank rank, std::uint32_t incarnation, AuthenticatedSocket with) {
+    auto host  = ControlConnection::Host{};
     host.heard = [this, rank](wire::Header const& head, ConstBytes payload) { hear(rank, head, payload); };
-    host.lost  = [this, rank](LinkFault const& fault) { lose(rank, fault); };
+    host.lost  = [this, rank](detail::ConnectionFault const& fault) { lose(rank, fault); };
     auto& m    = member(rank);
     if (m.link) m.link->close();
-    auto const ends = Ends{setup_.me(), rank, incarnation, with.minor};
-    m = {std::make_shared<ControlLink>(std::move(with), ends,
+    auto const ends = detail::Ends{setup_.me(), rank, incarnation, with.minor};
+    m = {std::make_shared<ControlConnection>(std::move(with), ends,
                                        setup_.identity.incarnation, std::move(host)),
          false};
     watch_.begin(rank, Clock::now());
@@ -78,8 +78,8 @@ class TcpConference {
 
   /// The working thread could not use its connection to that rank.
   ///
-  /// fate    see TcpPartings
-  void suspect(Rank rank, LinkFault const& fault, Fate fate) {
+  /// fate    see PeerLossPolicy
+  void suspect(Rank rank, detail::ConnectionFault const& fault, PeerState fate) {
     if (apart_) return partings_.suspect(rank, fault, fate);
     if (fault.fault != Fault::peer_lost) return detect(rank, fault.fault, fault.reason);
     if (!member(rank).link) return detect_lost(rank, fault);
@@ -95,7 +95,7 @@ class TcpConference {
     if (cause_.begun() || standing_.settled()) return;
     if (apart_ && rank != setup_.me()) return partings_.part(rank, fault, reason);
     my_fault_ = rank == setup_.me();
-    cause_.hear(setup_.me(), FirstCause::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
+    cause_.hear(setup_.me(), AbortConsensus::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
     spread();
   }
 
@@ -103,7 +103,7 @@ class TcpConference {
   void say_goodbye(bool waits = false) {
     if (cause_.begun() || std::exchange(said_goodbye_, true)) return;
     auto const farewell = positions_.farewell().write();
-    to_all([&](ControlLink& link) { link.send(wire::FrameType::goodbye, waits ? waits_flag : 0, farewell); });
+    to_all([&](ControlConnection& link) { link.send(wire::FrameType::goodbye, waits ? waits_flag : 0, farewell); });
   }
 
   /// The working thread calls no more operations, and waits until no rank does.
@@ -129,7 +129,7 @@ class TcpConference {
   static inline std::string const has_ended = "it had ended and left the group";
 
   struct Member {
-    std::shared_ptr<ControlLink> link;                                     // none: not there yet, or gone
+    std::shared_ptr<ControlConnection> link;                               // none: not there yet, or gone
     bool left = false;                                                     // it said goodbye
   };
 
@@ -142,23 +142,23 @@ class TcpConference {
   }
 
   /// Its connection is of no use any more, perhaps because it ended as it should.
-  void detect_lost(Rank rank, LinkFault const& fault) {
+  void detect_lost(Rank rank, detail::ConnectionFault const& fault) {
     auto const another = positions_.left_in_another(rank);
     if (another) detect(rank, another->fault, another->reason);
     else detect(rank, fault.fault, member(rank).left ? has_ended : fault.reason);
   }
 
-  TcpPositions::Host positions_host() {
-    auto host    = TcpPositions::Host{};
-    host.differs = [this](Rank rank, LinkFault const& fault) { detect(rank, fault.fault, fault.reason); };
-    host.tell    = [this](Rank rank, Announced const& at) {
+  PositionCheck::Host positions_host() {
+    auto host    = PositionCheck::Host{};
+    host.differs = [this](Rank rank, detail::ConnectionFault const& fault) { detect(rank, fault.fault, fault.reason); };
+    host.tell    = [this](Rank rank, detail::LoggedOperation const& at) {
       if (auto& link = member(rank).link) link->send(wire::FrameType::position, 0, {}, at);
     };
     return host;
   }
 
-  TcpPartings::Host partings_host() {
-    auto host   = TcpPartings::Host{};
+  PeerLossPolicy::Host partings_host() {
+    auto host   = PeerLossPolicy::Host{};
     host.forget = [this](Rank rank) { watch_.end(rank); };
     host.hears  = [this](Rank rank) { return member(rank).link != nullptr; };
     host.name   = [this](Rank rank) { return host_of(rank); };
@@ -187,7 +187,7 @@ class TcpConference {
     if (ticks_++ % ticks_per_beat == 0) {
       auto const polls = standing_.polls.load(std::memory_order_relaxed);
       polled_          = std::exchange(polls_, polls) != polls || standing_.rests.load(std::memory_order_relaxed);
-      to_all([this](ControlLink& link) {
+      to_all([this](ControlConnection& link) {
         if (link.is_idle()) beat(link);
       });
     }
@@ -214,7 +214,7 @@ class TcpConference {
     return static_cast<std::uint8_t>((waits_ ? waits_flag : 0) | (polled_ ? polls_flag : 0));
   }
 
-  void beat(ControlLink& link) {
+  void beat(ControlConnection& link) {
     auto const at   = position();
     auto bytes      = std::array<std::byte, wire::HeartbeatPayload::max_bytes>{};
     auto const size = wire::HeartbeatPayload{at.sequence, at.step, at.moved, name_}.write(bytes);
@@ -247,7 +247,7 @@ class TcpConference {
     }
   }
 
-  void lose(Rank rank, LinkFault const& fault) {
+  void lose(Rank rank, detail::ConnectionFault const& fault) {
     auto& m = member(rank);
     m.link  = nullptr;
     watch_.end(rank);
@@ -281,8 +281,8 @@ class TcpConference {
     for (Rank rank = 0; rank < setup_.size(); ++rank)
       if (rank != setup_.me() && (apart_ || (!member(rank).link && (!for_all || never_joins(rank, cause)))))
         cause_.expect_nothing_of(rank);
-    to_all([this](ControlLink& link) { send_cause(link); });
-    after(abort_timer_, for_all ? setup_.limits.handshake : for_aborts, [this] { settle(cause_.least()); });
+    to_all([this](ControlConnection& link) { send_cause(link); });
+    after(abort_timer_, for_all ? setup_.timeouts.handshake : for_aborts, [this] { settle(cause_.least()); });
     settle_if_complete();
   }
 
@@ -298,11 +298,11 @@ class TcpConference {
            f == Fault::not_authentic;
   }
 
-  void send_cause(ControlLink& link) {
+  void send_cause(ControlConnection& link) {
     if (cause_.has(setup_.me())) send_abort(link, cause_.of(setup_.me()));
   }
 
-  static void send_abort(ControlLink& link, Loss const& loss) {
+  static void send_abort(ControlConnection& link, Loss const& loss) {
     auto bytes      = std::array<std::byte, wire::AbortPayload::max_bytes>{};
     auto const size = wire::AbortPayload{loss}.write(bytes);
     link.send(wire::FrameType::abort, 0, ConstBytes{bytes}.first(size));
@@ -324,14 +324,14 @@ class TcpConference {
     host_.settled(std::move(loss));
   }
 
-  TcpSetup const& setup_;
-  TcpStanding& standing_;
+  Setup const& setup_;
+  ThreadSharedState& standing_;
   Host host_;
   std::vector<Member> members_;                                            // [rank]
-  FirstCause cause_;
-  TcpWatch watch_;
-  TcpPositions positions_;
-  TcpPartings partings_;
+  AbortConsensus cause_;
+  FailureDetector watch_;
+  PositionCheck positions_;
+  PeerLossPolicy partings_;
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
   std::string name_ = host_name().substr(0, wire::max_host_bytes);
   std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
@@ -340,4 +340,4 @@ class TcpConference {
   bool said_goodbye_ = false;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -28,12 +28,12 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// Lets the one who connects the ranks of this process wait for all of them, or for the first that cannot join.
-class Arrivals {
+class JoinLatch {
  public:
-  explicit Arrivals(int ranks) : missing_{ranks} {}
+  explicit JoinLatch(int ranks) : missing_{ranks} {}
 
   void one_more() {
     auto const lock = std::scoped_lock{mutex_};
@@ -59,26 +59,26 @@ class Arrivals {
 };
 
 /// What a rank is told about its job, and how it is to behave in it.
-struct TcpSetup {
+struct Setup {
   std::vector<TcpAddress> addresses;                                       // [rank]
   wire::Identity identity;                                                 // of this rank; the plan is compared later
   std::vector<std::string> plan;                                           // at most wire::max_plan_bytes
   std::optional<Secret> secret;
   bool sealed = false;                                                     // frames are; then there is a secret
-  Limits limits;
-  Failures failures = Failures::together;
-  Links links;
+  Timeouts timeouts;
+  FailureScope failures = FailureScope::group;
+  Topology topology;
   std::chrono::nanoseconds report_every{};                                 // while ranks are missing
   std::function<void(std::string const&)> log;
-  std::shared_ptr<Arrivals> arrivals;
+  std::shared_ptr<JoinLatch> arrivals;
 
   Rank me() const { return identity.rank; }
   int  size() const { return identity.world; }
 };
 
 /// The data connection to another rank; not open where the two have none.
-struct DataLine {
-  Descriptor socket{};
+struct DataSocket {
+  FileDescriptor socket{};
   std::optional<wire::EndKey> key{};
   std::uint8_t minor = wire::version.minor;
 };
@@ -92,33 +92,33 @@ struct DataLine {
 ///
 /// keeps   on one thread, that of the io_context; what it tells is told there. After all ranks are there it goes on
 ///         listening, only to refuse
-class TcpJoin {
+class MeshBuilder {
  public:
   using Socket = asio::ip::tcp::socket;
 
   struct Host {
-    std::function<void(Rank, std::uint32_t, Connected)> control;           // channel 0 to that rank; its incarnation
+    std::function<void(Rank, std::uint32_t, AuthenticatedSocket)> control;  // channel 0 to that rank; its incarnation
     std::function<void()> complete;                                        // all channels are
     std::function<void(Rank, Fault, std::string const&)> impossible;       // a part of a sentence
     std::function<void(int)> starved;                                      // of descriptors; the errno
   };
 
-  TcpJoin(asio::io_context& io, TcpListener& listener, TcpSetup const& setup, Host host)
+  MeshBuilder(asio::io_context& io, Listener& listener, Setup const& setup, Host host)
       : io_{io}, listener_{listener}, setup_{setup}, host_{std::move(host)},
         members_(static_cast<std::size_t>(setup.size())), doubt_{io, setup.size(), doubt_host()} {
     for (Rank rank = 0; rank < setup.size(); ++rank)
-      member(rank).linked = setup.links.connects(setup.me(), rank, setup.size());
+      member(rank).linked = setup.topology.connects(setup.me(), rank, setup.size());
   }
 
   void start() {
-    auto to = TcpListener::Host{};
+    auto to = Listener::Host{};
     to.identity = setup_.identity;
     to.secret   = setup_.secret;
-    to.limits   = setup_.limits;
+    to.timeouts   = setup_.timeouts;
     to.log      = [this](std::string const& line) { setup_.log(name(setup_.me()) + ": " + line); };
     to.judge    = [this](auto const& who, auto const& from) { return judge(who, from); };
     to.doubt    = [this](Rank claimed, std::function<void()> then) { doubt_.ask(claimed, std::move(then)); };
-    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
+    to.admit    = [this](auto const& who, AuthenticatedSocket with) { admit(who, std::move(with)); };
     to.starved  = [this](int error) { host_.starved(error); };
     listener_.start(std::move(to));
     for (Rank rank = 0; rank < setup_.me(); ++rank) dial(rank, control);
@@ -162,11 +162,11 @@ class TcpJoin {
   }
 
   /// The sockets of channel 1, of all ranks that have one. Only once it is complete.
-  std::vector<DataLine> take_data() {
-    auto lines = std::vector<DataLine>{};
+  std::vector<DataSocket> take_data() {
+    auto lines = std::vector<DataSocket>{};
     for (auto& m : members_) {
       auto& line = m.channels[data].line;
-      lines.push_back(line ? DataLine{Descriptor{line->socket.release()}, line->key, line->minor} : DataLine{});
+      lines.push_back(line ? DataSocket{FileDescriptor{line->socket.release()}, line->key, line->minor} : DataSocket{});
       line.reset();
     }
     return lines;
@@ -180,8 +180,8 @@ class TcpJoin {
   struct Channel {
     bool here = false;
     asio::ip::tcp::endpoint from{};
-    std::optional<Connected> line{};                                       // of data, until it is taken
-    std::unique_ptr<TcpDial> dial{};
+    std::optional<AuthenticatedSocket> line{};                             // of data, until it is taken
+    std::unique_ptr<Connector> dial{};
   };
   struct Member {
     std::array<Channel, kinds> channels{};
@@ -205,19 +205,19 @@ class TcpJoin {
 
   void dial(Rank rank, std::size_t channel) {
     auto& dial = member(rank).channels[channel].dial;
-    if (!dial) dial = std::make_unique<TcpDial>(io_, call_to(rank, channel));
+    if (!dial) dial = std::make_unique<Connector>(io_, call_to(rank, channel));
     dial->start();
   }
 
-  TcpDial::Host call_to(Rank rank, std::size_t channel) {
-    auto to     = TcpDial::Host{};
+  Connector::Host call_to(Rank rank, std::size_t channel) {
+    auto to     = Connector::Host{};
     to.identity = setup_.identity;
     to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
     to.peer     = rank;
     to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
     to.secret   = setup_.secret;
-    to.limits   = setup_.limits;
-    to.admit    = [this](auto const& who, Connected with) { admit(who, std::move(with)); };
+    to.timeouts   = setup_.timeouts;
+    to.admit    = [this](auto const& who, AuthenticatedSocket with) { admit(who, std::move(with)); };
     to.refused  = [this, rank](wire::Refusal const& refusal) {
       host_.impossible(rank, refusal.fault, refusal.reason);
     };
@@ -225,8 +225,8 @@ class TcpJoin {
     return to;
   }
 
-  TcpDoubt::Host doubt_host() {
-    auto host        = TcpDoubt::Host{};
+  IdentityProbe::Host doubt_host() {
+    auto host        = IdentityProbe::Host{};
     host.call_to     = [this](Rank rank) { return call_to(rank, control); };
     host.is_expected = [this](Rank rank) {
       return !complete_ && rank > setup_.me() && !member(rank).channels[control].here;
@@ -254,7 +254,8 @@ class TcpJoin {
     auto& channel = member(who.rank).channels[who.channel % kinds];
     if (!channel.here || (!complete_ && channel.line && has_ended(channel.line->socket))) return std::nullopt;
     return wire::Refusal{Fault::duplicate_rank, "two processes claim to be " + them + ": the first called " + me +
-                                                    " from " + text(channel.from) + ", the second from " + text(from)};
+                                                    " from " + detail::text(channel.from) + ", the second from " +
+                                                    detail::text(from)};
   }
 
   static bool has_ended(Socket& socket) {
@@ -263,7 +264,7 @@ class TcpJoin {
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
   }
 
-  void admit(wire::Identity const& who, Connected with) {
+  void admit(wire::Identity const& who, AuthenticatedSocket with) {
     auto& channel = member(who.rank).channels[who.channel % kinds];
     channel.here  = true;
     channel.from  = with.remote;
@@ -286,12 +287,12 @@ class TcpJoin {
   }
 
   asio::io_context& io_;
-  TcpListener& listener_;
-  TcpSetup const& setup_;
+  Listener& listener_;
+  Setup const& setup_;
   Host host_;
   std::vector<Member> members_;                                            // [rank]
-  TcpDoubt doubt_;                                                         // about those that are refused
+  IdentityProbe doubt_;                                                    // about those that are refused
   bool complete_ = false;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

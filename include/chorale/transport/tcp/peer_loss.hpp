@@ -16,16 +16,16 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
-/// How a rank loses others one by one, where failures are apart. See TcpConference, which does it for all at once.
+/// How a rank loses others one by one, where failures are apart. See Membership, which does it for all at once.
 ///
-///   here ──its connections end──▶ ended ──all that it had sent is received, or after Limits::dead──▶ lost
+///   here ──its connections end──▶ ended ──all that it had sent is received, or after Timeouts::dead──▶ lost
 ///     └───────────silent, stuck, damaged, or it said that it cannot go on──────────────────────────────▲
 ///
 /// keeps   on one thread, that of the io_context. Only the lost rank is told, so that it does not wait in vain when it
 ///         lives; each of the two ranks then throws a PeerLost that names the other
-class TcpPartings {
+class PeerLossPolicy {
  public:
   struct Host {
     std::function<void(Rank)> forget;                                      // it is not to be watched any more
@@ -34,50 +34,52 @@ class TcpPartings {
     std::function<std::string(Rank)> name;                                 // of its host
   };
 
-  TcpPartings(asio::io_context& io, TcpSetup const& setup, TcpStanding& standing, Host host)
+  PeerLossPolicy(asio::io_context& io, Setup const& setup, ThreadSharedState& standing, Host host)
       : io_{io}, setup_{setup}, standing_{standing}, host_{std::move(host)},
         drained_(static_cast<std::size_t>(setup.size())) {}
 
   /// Nothing more is to come from that rank.
   void end(Rank rank, std::string const& reason) {
-    settle(rank, drained_[static_cast<std::size_t>(rank)] ? Fate::lost : Fate::ended, Fault::peer_lost, reason);
+    settle(rank, drained_[static_cast<std::size_t>(rank)] ? PeerState::lost : PeerState::closed, Fault::peer_lost,
+           reason);
   }
 
   /// This rank has nothing more to do with that one.
   void part(Rank rank, Fault fault, std::string const& reason) {
-    if (standing_.fate(rank) == Fate::lost) return;
-    auto const known = standing_.fate(rank) == Fate::ended;
-    settle(rank, Fate::lost, fault, reason);
-    if (!known) host_.tell(rank, FirstCause::as_sent(standing_.loss_of(rank)));
+    if (standing_.fate(rank) == PeerState::lost) return;
+    auto const known = standing_.fate(rank) == PeerState::closed;
+    settle(rank, PeerState::lost, fault, reason);
+    if (!known) host_.tell(rank, AbortConsensus::as_sent(standing_.loss_of(rank)));
   }
 
   /// The working thread could not use its connection to that rank.
   ///
   /// fate    ended: what that rank had sent may still be there
-  void suspect(Rank rank, LinkFault const& fault, Fate fate) {
+  void suspect(Rank rank, detail::ConnectionFault const& fault, PeerState fate) {
     auto const give_up = [this, rank, fault, fate] {
-      if (fate == Fate::ended) end(rank, fault.reason);
+      if (fate == PeerState::closed) end(rank, fault.reason);
       else part(rank, fault.fault, fault.reason);
     };
-    if (fate == Fate::lost) drained_[static_cast<std::size_t>(rank)] = true;
-    if (fault.fault != Fault::peer_lost || !host_.hears(rank) || standing_.fate(rank) != Fate::here) give_up();
+    if (fate == PeerState::lost) drained_[static_cast<std::size_t>(rank)] = true;
+    if (fault.fault != Fault::peer_lost || !host_.hears(rank) || standing_.fate(rank) != PeerState::alive) give_up();
     else later(for_evidence, give_up);
   }
 
   /// That rank says that it cannot go on, or not with this one.
   void hear(Rank rank, Loss const& loss) {
     auto const about_me = loss.rank == setup_.me() && loss.fault != Fault::collective_mismatch;
-    settle(rank, Fate::lost, about_me ? Fault::evicted : loss.fault,
+    settle(rank, PeerState::lost, about_me ? Fault::evicted : loss.fault,
            about_me ? "it went on without rank " + std::to_string(setup_.me()) + ": " + loss.reason : loss.reason);
   }
 
  private:
   static constexpr auto for_evidence = std::chrono::milliseconds{50};      // what that rank says, or its end
 
-  void settle(Rank rank, Fate fate, Fault fault, std::string const& reason) {
+  void settle(Rank rank, PeerState fate, Fault fault, std::string const& reason) {
     host_.forget(rank);
     standing_.decide(rank, fate, standing_.loss(fault, rank, host_.name(rank), reason));
-    if (fate == Fate::ended) later(setup_.limits.dead, [this, rank] { standing_.decide(rank, Fate::lost, {}); });
+    if (fate == PeerState::closed)
+      later(setup_.timeouts.dead, [this, rank] { standing_.decide(rank, PeerState::lost, {}); });
   }
 
   template <class F>
@@ -89,10 +91,10 @@ class TcpPartings {
   }
 
   asio::io_context& io_;
-  TcpSetup const& setup_;
-  TcpStanding& standing_;
+  Setup const& setup_;
+  ThreadSharedState& standing_;
   Host host_;
   std::vector<bool> drained_;                                              // [rank]: all that it had sent is received
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

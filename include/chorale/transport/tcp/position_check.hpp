@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The operations in which other ranks wait, and after which they say goodbye, compared with those of this rank. So
 /// also ranks find that they differ which wait for different messages, or for none.
@@ -26,14 +26,14 @@ namespace chorale::detail {
 ///
 /// keeps   on one thread, the watching one. Of ranks that go on, two are compared when one waits for the other: what
 ///         others do need not concern them
-class TcpPositions {
+class PositionCheck {
  public:
   struct Host {
-    std::function<void(Rank, LinkFault const&)> differs;                   // that rank is in another operation
-    std::function<void(Rank, Announced const&)> tell;                      // a position of this rank
+    std::function<void(Rank, detail::ConnectionFault const&)> differs;     // that rank is in another operation
+    std::function<void(Rank, detail::LoggedOperation const&)> tell;        // a position of this rank
   };
 
-  TcpPositions(TcpStanding& standing, Rank me, int size, Host host)
+  PositionCheck(ThreadSharedState& standing, Rank me, int size, Host host)
       : standing_{standing}, me_{me}, host_{std::move(host)}, peers_(static_cast<std::size_t>(size)) {}
 
   /// One look at this rank: when nothing has moved since the last one, the awaited rank is told where it waits, once.
@@ -54,31 +54,31 @@ class TcpPositions {
   }
 
   void hear_goodbye(Rank rank, ConstBytes payload) {
-    peer(rank).farewell = Farewell::parse(payload);
+    peer(rank).farewell = detail::ClosingMessage::parse(payload);
     compare_ends();
   }
 
   /// A rank that has ended was in another operation than this one, in one of its last.
-  std::optional<LinkFault> left_in_another(Rank rank) const {
+  std::optional<detail::ConnectionFault> left_in_another(Rank rank) const {
     auto const& said = peers_[static_cast<std::size_t>(rank)].farewell;
-    return standing_.with_announced([&](Announcements const& ours) {
+    return standing_.with_announced([&](detail::OperationLog const& ours) {
       return said ? said->first_difference({me_, rank}, ours) : std::nullopt;
     });
   }
 
-  /// This rank ends, and waits for all others to do so. Then TcpStanding is closed, or one of them differs.
+  /// This rank ends, and waits for all others to do so. Then ThreadSharedState is closed, or one of them differs.
   void end() {
     ends_ = true;
     compare_ends();
   }
 
   /// What this rank says when it ends.
-  Farewell farewell() const { return standing_.with_announced(Farewell::after); }
+  detail::ClosingMessage farewell() const { return standing_.with_announced(detail::ClosingMessage::after); }
 
  private:
   struct Peer {
     wire::Header position{};                                               // where it waits; sequence 0: not known
-    std::optional<Farewell> farewell{};                                    // of a rank that has ended
+    std::optional<detail::ClosingMessage> farewell{};                      // of a rank that has ended
     std::uint64_t told = 0;                                                // the last position that it was told
   };
 
@@ -90,8 +90,8 @@ class TcpPositions {
       if (rank != me_) f(rank, peer(rank));
   }
 
-  Announced announced_at(std::uint64_t number) const {
-    return standing_.with_announced([&](Announcements const& announced) { return announced.at(number); });
+  detail::LoggedOperation announced_at(std::uint64_t number) const {
+    return standing_.with_announced([&](detail::OperationLog const& announced) { return announced.at(number); });
   }
 
   /// A position in an operation that this rank has not announced yet is kept until then.
@@ -110,7 +110,7 @@ class TcpPositions {
     if (!ends_) return;
     auto all = true;
     each_other([&](Rank rank, Peer const& p) {
-      auto const fault = standing_.with_announced([&](Announcements const& ours) {
+      auto const fault = standing_.with_announced([&](detail::OperationLog const& ours) {
         return p.farewell ? p.farewell->difference({me_, rank}, ours) : std::nullopt;
       });
       if (fault) host_.differs(rank, *fault);
@@ -119,7 +119,7 @@ class TcpPositions {
     if (all) standing_.close();
   }
 
-  TcpStanding& standing_;
+  ThreadSharedState& standing_;
   Rank me_;
   Host host_;
   std::vector<Peer> peers_;                                                // [rank]
@@ -127,4 +127,4 @@ class TcpPositions {
   bool ends_ = false;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

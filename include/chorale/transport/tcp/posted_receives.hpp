@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The messages from one peer that a rank waits for, at most 1024.
 ///
 /// keeps   memory for 64; for more it is allocated when they are first wanted, and kept
 /// order   of those with one tag, the one that was wanted first is filled first
-class WantedList {
+class PostedReceives {
  public:
   static constexpr int none = -1;
 
@@ -30,11 +30,11 @@ class WantedList {
   bool full() const { return count_ == most; }
   int places() const { return static_cast<int>(places_.size()); }
 
-  Wanted&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
-  Wanted const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
+  detail::PostedReceive&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
+  detail::PostedReceive const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
 
   /// Only when it is not full.
-  int post(Announced const& announced, Tag tag, Bytes into) {
+  int post(detail::LoggedOperation const& announced, Tag tag, Bytes into) {
     auto const place = free_place();
     auto& wanted     = (*this)[place];
     wanted = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
@@ -76,7 +76,7 @@ class WantedList {
     return static_cast<int>(64 * (posted_.size() - 1));
   }
 
-  std::vector<Wanted> places_ = std::vector<Wanted>(64);
+  std::vector<detail::PostedReceive> places_ = std::vector<detail::PostedReceive>(64);
   std::vector<std::uint64_t> posted_ = {0};                                // a bit for each place
   std::uint64_t orders_ = 0;                                               // all posts so far
   int count_ = 0;
@@ -85,7 +85,7 @@ class WantedList {
 /// Messages that came while others were waited for, so that those could overtake them.
 ///
 /// keeps   at most 64 MiB, of peers that have passed the handshake
-class AsideList {
+class UnexpectedMessages {
  public:
   static constexpr std::size_t most = 64 << 20;                            // bytes
 
@@ -120,11 +120,11 @@ class AsideList {
 
   /// Fills the wanted message with the oldest of its tag, if there is one; that must be whole.
   ///
-  /// throws  LinkFault when it is another
-  bool give_to(Wanted& wanted, Ends ends) {
+  /// throws  ConnectionFault when it is another
+  bool give_to(detail::PostedReceive& wanted, detail::Ends ends) {
     for (auto message = messages_.begin(); message != messages_.end(); ++message) {
       if (message->head.tag != wanted.tag) continue;
-      expect_same(ends, wanted, message->head, message->bytes.size(), false);
+      detail::expect_same(ends, wanted, message->head, message->bytes.size(), false);
       if (!message->bytes.empty()) std::memcpy(wanted.left.data(), message->bytes.data(), message->bytes.size());
       bytes_ -= message->bytes.size();
       messages_.erase(message);
@@ -144,4 +144,4 @@ class AsideList {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

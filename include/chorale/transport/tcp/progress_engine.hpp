@@ -28,16 +28,16 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// What an operation with another rank is for.
-enum class Way { out, in };
+enum class Direction { out, in };
 
 /// One rank's connections, as its working thread uses them.
 template <wire::Protection P>
-class TcpNode {
+class ProgressEngine {
  public:
-  TcpNode(TcpSetup setup, bool insecure_network, int ranks_here)
+  ProgressEngine(Setup setup, bool insecure_network, int ranks_here)
       : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
         spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
         self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), standing_{setup.size(), setup.failures},
@@ -45,13 +45,13 @@ class TcpNode {
     polled_.reserve(links_.size() + 1);
   }
 
-  ~TcpNode() {
+  ~ProgressEngine() {
     if (!standing_.settled()) say_goodbye();
     control_.leave();
     for (auto& link : links_) link.hang_up();
   }
-  TcpNode(TcpNode const&)            = delete;
-  TcpNode& operator=(TcpNode const&) = delete;
+  ProgressEngine(ProgressEngine const&)            = delete;
+  ProgressEngine& operator=(ProgressEngine const&) = delete;
 
   std::uint16_t port() const { return control_.port(); }
   void start(std::vector<TcpAddress> addresses) { control_.start(std::move(addresses)); }
@@ -64,7 +64,7 @@ class TcpNode {
     auto lines = control_.take_lines();
     for (Rank peer = 0; peer < size(); ++peer) {
       auto& line = lines[static_cast<std::size_t>(peer)];
-      if (!line.socket.open()) continue;
+      if (!line.socket.is_open()) continue;
       link(peer).open({rank_, peer, incarnation_}, std::move(line));
       linked_.push_back(peer);
     }
@@ -95,11 +95,11 @@ class TcpNode {
   }
 
   /// Also where failures are apart, and it is that rank that is lost.
-  void check(Rank peer, Way way) const {
+  void check(Rank peer, Direction way) const {
     check();
     auto const fate = standing_.fate(peer);
-    if (fate == Fate::lost || (fate == Fate::ended && way == Way::out)) {
-      throw_loss(rank_, standing_.loss_of(peer));
+    if (fate == PeerState::lost || (fate == PeerState::closed && way == Direction::out)) {
+      detail::throw_peer_loss(rank_, standing_.loss_of(peer));
     }
   }
 
@@ -108,15 +108,16 @@ class TcpNode {
     if (standing_.settled()) return true;
     auto const& l   = links_[static_cast<std::size_t>(peer)];
     auto const fate = standing_.fate(peer);
-    return fate == Fate::lost || (fate == Fate::ended && (l.in_broken || !l.inbox.has_more(l.socket.get())));
+    return fate == PeerState::lost ||
+           (fate == PeerState::closed && (l.in_broken || !l.inbox.has_more(l.socket.number())));
   }
 
   /// The number of the message for is_sent().
   std::uint64_t send(Rank peer, Tag tag, ConstBytes out) {
     auto const& announced = announced_.of(tag);
     auto& l               = link_with(peer);
-    check(peer, Way::out);
-    wait_until(peer, Way::out, announced.sequence, [&] { return !l.outbox.full(); });
+    check(peer, Direction::out);
+    wait_until(peer, Direction::out, announced.sequence, [&] { return !l.outbox.full(); });
     auto head        = wire::Header{};
     head.incarnation = incarnation_;
     head.from        = rank_;
@@ -134,28 +135,28 @@ class TcpNode {
   int recv(Rank peer, Tag tag, Bytes in) {
     auto const& announced = announced_.of(tag);
     auto& l               = link_with(peer);
-    check(peer, Way::in);
-    wait_until(peer, Way::in, announced.sequence, [&] { return !l.inbox.full(); });
-    auto place = WantedList::none;
-    guarded(peer, l.in_broken, Fate::lost, [&] { place = l.inbox.post(announced, tag, in); });
-    if (place == WantedList::none) wait_until(peer, Way::in, 0, [] { return false; });   // for the loss
+    check(peer, Direction::in);
+    wait_until(peer, Direction::in, announced.sequence, [&] { return !l.inbox.full(); });
+    auto place = PostedReceives::none;
+    guarded(peer, l.in_broken, PeerState::lost, [&] { place = l.inbox.post(announced, tag, in); });
+    if (place == PostedReceives::none) wait_until(peer, Direction::in, 0, [] { return false; });  // for the loss
     return place;
   }
 
   int send_to_self(Tag tag, ConstBytes out) {
     check();
-    wait_until(rank_, Way::out, 0, [&] { return !self_.sends.full(); });
+    wait_until(rank_, Direction::out, 0, [&] { return !self_.sends.full(); });
     return self_.sends.post(announced_.of(tag), tag, {const_cast<std::byte*>(out.data()), out.size()});
   }
   int recv_from_self(Tag tag, Bytes in) {
     check();
-    wait_until(rank_, Way::in, 0, [&] { return !self_.recvs.full(); });
+    wait_until(rank_, Direction::in, 0, [&] { return !self_.recvs.full(); });
     return self_.recvs.post(announced_.of(tag), tag, in);
   }
 
-  TcpOutbox<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
-  TcpInbox<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
-  ToSelf const&       self() const { return self_; }
+  SendQueue<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
+  ReceiveQueue<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
+  SelfConnection const&       self() const { return self_; }
 
   /// Gives sockets what they take, and takes what they have; true when something moved.
   bool progress() {
@@ -165,7 +166,7 @@ class TcpNode {
       if (!l.outbox.empty()) flush(peer, l);
       if (l.inbox.wants()) receive(peer, l);
     }
-    if (!self_.recvs.empty()) guarded(rank_, self_broken_, Fate::lost, [&] { moves_ += self_.meet() ? 1 : 0; });
+    if (!self_.recvs.empty()) guarded(rank_, self_broken_, PeerState::lost, [&] { moves_ += self_.meet() ? 1 : 0; });
     return moves_ != before;
   }
 
@@ -173,11 +174,11 @@ class TcpNode {
   ///
   /// operation   the number of the one that it is of; 0 for none
   template <class Over>
-  bool look(Rank peer, Way way, std::uint64_t operation, Over over) {
+  bool look(Rank peer, Direction way, std::uint64_t operation, Over over) {
     check();
     if (over()) return true;
     check(peer, way);
-    if (standing_.failures == Failures::apart) standing_.add_poll();
+    if (standing_.failures == FailureScope::peer) standing_.add_poll();
     else standing_.add_look(peer, operation);
     progress();
     return over();
@@ -186,12 +187,12 @@ class TcpNode {
   /// operation   as in look()
   /// throws  PeerLost, Disagreement
   template <class Over>
-  void wait_until(Rank peer, Way way, std::uint64_t operation, Over over) {
-    auto patience = Patience{spins_};
+  void wait_until(Rank peer, Direction way, std::uint64_t operation, Over over) {
+    auto patience = Backoff{spins_};
     for (check(); !over(); check()) {
       check(peer, way);
       standing_.add_look(peer, operation);
-      if (progress()) patience = Patience{spins_};
+      if (progress()) patience = Backoff{spins_};
       else if (patience.asleep()) sleep(standing_.sleeps, longest_sleep);
       else patience.pause();
     }
@@ -200,14 +201,14 @@ class TcpNode {
   /// Says that this rank calls no more operations, and returns when all ranks have said so.
   void close() {
     check();
-    if (standing_.failures == Failures::apart || size() == 1) return;
+    if (standing_.failures == FailureScope::peer || size() == 1) return;
     for (Rank const peer : linked_) {
       auto const& outbox = link(peer).outbox;
-      if (!outbox.empty()) wait_until(peer, Way::out, outbox.operation(), [&] { return outbox.empty(); });
+      if (!outbox.empty()) wait_until(peer, Direction::out, outbox.operation(), [&] { return outbox.empty(); });
     }
     say_goodbye();
     control_.close();
-    wait_until((rank_ + 1) % size(), Way::in, 0, [&] { return standing_.closed(); });
+    wait_until((rank_ + 1) % size(), Direction::in, 0, [&] { return standing_.closed(); });
   }
 
   /// Until something has moved since the last call, a rank is lost, or the time is over: then false.
@@ -228,7 +229,7 @@ class TcpNode {
   }
 
  private:
-  using Link = TcpLink<P>;
+  using Link = DataConnection<P>;
 
   static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may be put aside
   static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
@@ -246,20 +247,21 @@ class TcpNode {
   }
 
   Link& link_with(Rank peer) {
-    CHORALE_EXPECTS(link(peer).socket.open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
-                                                  " have no connection for data: TcpTransport::links leaves it out. "
-                                                  "Use Links::all_pairs(), or links_of<..>() of all schedules");
+    CHORALE_EXPECTS(link(peer).socket.is_open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
+                                                  " have no connection for data: TcpTransport::topology leaves it out. "
+                                                  "Use Topology::all_pairs(), or topology_of<..>() of all schedules");
     return link(peer);
   }
 
   void flush(Rank peer, Link& l) {
-    if (l.out_broken || standing_.fate(peer) != Fate::here) return;
-    guarded(peer, l.out_broken, Fate::ended, [&] { moved(peer, l.outbox.flush(l.socket.get(), *l.protection)); });
+    if (l.out_broken || standing_.fate(peer) != PeerState::alive) return;
+    guarded(peer, l.out_broken, PeerState::closed,
+            [&] { moved(peer, l.outbox.flush(l.socket.number(), *l.protection)); });
   }
   void receive(Rank peer, Link& l) {
-    if (l.in_broken || standing_.fate(peer) == Fate::lost) return;
-    guarded(peer, l.in_broken, Fate::lost,
-            [&] { moved(peer, l.inbox.receive(l.socket.get(), announced_, *l.protection)); });
+    if (l.in_broken || standing_.fate(peer) == PeerState::lost) return;
+    guarded(peer, l.in_broken, PeerState::lost,
+            [&] { moved(peer, l.inbox.receive(l.socket.number(), announced_, *l.protection)); });
   }
   void moved(Rank peer, std::size_t bytes) {
     if (bytes == 0) return;
@@ -269,17 +271,17 @@ class TcpNode {
 
   /// Where failures are apart, a fault is only told; what it means comes as the fate of that rank.
   template <class F>
-  void guarded(Rank peer, bool& broken, Fate fate, F f) {
-    auto fault = std::optional<LinkFault>{};
+  void guarded(Rank peer, bool& broken, PeerState fate, F f) {
+    auto fault = std::optional<detail::ConnectionFault>{};
     try {
       f();
-    } catch (LinkFault& found) {
+    } catch (detail::ConnectionFault& found) {
       fault = std::move(found);
     }
     if (!fault) return;
     broken = true;
     control_.report(peer, std::move(*fault), fate);
-    if (standing_.failures == Failures::together) standing_.throw_verdict(rank_);
+    if (standing_.failures == FailureScope::group) standing_.throw_verdict(rank_);
   }
 
   bool has_new_fates() {
@@ -295,9 +297,9 @@ class TcpNode {
     for (Rank const peer : linked_) {
       auto const& l     = link(peer);
       auto const fate   = standing_.fate(peer);
-      auto const events = (l.outbox.empty() || l.out_broken || fate != Fate::here ? 0 : POLLOUT) |
-                          (l.inbox.can_read() && !l.in_broken && fate != Fate::lost ? POLLIN : 0);
-      if (events != 0) polled_.push_back({l.socket.get(), static_cast<short>(events), 0});
+      auto const events = (l.outbox.empty() || l.out_broken || fate != PeerState::alive ? 0 : POLLOUT) |
+                          (l.inbox.can_read() && !l.in_broken && fate != PeerState::lost ? POLLIN : 0);
+      if (events != 0) polled_.push_back({l.socket.number(), static_cast<short>(events), 0});
     }
     auto const ns   = std::max<std::chrono::nanoseconds>(longest, std::chrono::nanoseconds{1}).count();
     auto const time = timespec{ns / 1'000'000'000, ns % 1'000'000'000};
@@ -311,15 +313,15 @@ class TcpNode {
   Rank rank_;
   std::uint32_t incarnation_;
   int spins_;
-  ToSelf self_;
+  SelfConnection self_;
   std::vector<Link> links_;                                                // [rank]
   std::vector<Rank> linked_;                                               // with whom there is a connection
   std::vector<pollfd> polled_;
   std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
   bool self_broken_ = false;
-  TcpStanding standing_;
-  Announcements const& announced_ = standing_.announced();
-  TcpControl control_;                                                     // last: its thread uses standing_
+  ThreadSharedState standing_;
+  detail::OperationLog const& announced_ = standing_.announced();
+  ControlThread control_;                                                  // last: its thread uses standing_
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// The messages from another rank to this one, from the socket straight into the memory that waits for them.
 ///
@@ -34,10 +34,10 @@ namespace chorale::detail {
 ///         several frames as far as its first one tells. Nothing is allocated but for what is put aside
 /// order   of one tag, the message sent first is received first
 template <wire::Protection P>
-class TcpInbox {
+class ReceiveQueue {
  public:
-  TcpInbox() = default;
-  explicit TcpInbox(Ends ends) : ends_{ends}, staged_(staging) {}
+  ReceiveQueue() = default;
+  explicit ReceiveQueue(detail::Ends ends) : ends_{ends}, staged_(staging) {}
 
   bool wants() const { return !wanted_.empty(); }
   bool full() const { return wanted_.full(); }
@@ -49,18 +49,18 @@ class TcpInbox {
 
   /// The place that the message has. Only when there is room.
   ///
-  /// throws  LinkFault when a message that was put aside is another than expected
-  int post(Announced const& announced, Tag tag, Bytes into) {
+  /// throws  ConnectionFault when a message that was put aside is another than expected
+  int post(detail::LoggedOperation const& announced, Tag tag, Bytes into) {
     auto const place = wanted_.post(announced, tag, into);
-    if (taker_ == aside && aside_.is_coming(tag)) take_over(place);
-    else if (aside_.give_to(wanted_[place], ends_)) wanted_.finish(place);
+    if (destination_ == unexpected && unexpected_.is_coming(tag)) take_over(place);
+    else if (unexpected_.give_to(wanted_[place], ends_)) wanted_.finish(place);
     return place;
   }
 
   /// Takes what has come, for as long as something is waited for; the number of bytes.
   ///
-  /// throws  LinkFault
-  std::size_t receive(int socket, Announcements const& announced, P& protection) {
+  /// throws  ConnectionFault
+  std::size_t receive(int socket, detail::OperationLog const& announced, P& protection) {
     auto moved = std::size_t{0};
     while (wants()) {
       if (!head_ && !read_head(socket, moved)) break;
@@ -68,7 +68,7 @@ class TcpInbox {
         if (!end_frame(socket, protection, {}, moved)) break;
         throw_left(announced);
       }
-      if (taker_ == nobody && !find_taker(announced)) break;
+      if (destination_ == nobody && !find_taker(announced)) break;
       if (!has_taker()) break;
       if (frame_left_ != 0 && !read_payload(socket, moved)) break;
       if (!end_frame(socket, protection, payload(), moved)) break;
@@ -93,8 +93,8 @@ class TcpInbox {
 
  private:
   static constexpr std::size_t staging   = 33 << 10;                       // bytes: 32 KiB with a header take one call
-  static constexpr int looks_before_aside = 64;
-  static constexpr int nobody = -2, aside = -1;
+  static constexpr int looks_before_unexpected = 64;
+  static constexpr int nobody = -2, unexpected = -1;
 
   /// False when not as many bytes have come.
   bool stage(int socket, std::size_t bytes, std::size_t& moved) {
@@ -127,11 +127,11 @@ class TcpInbox {
   }
 
   /// The peer sends no more, and something is waited for: perhaps because its last operation is another one than ours.
-  [[noreturn]] void throw_left(Announcements const& announced) const {
+  [[noreturn]] void throw_left(detail::OperationLog const& announced) const {
     auto const& ours = announced.at(head_->sequence);
     if (head_->sequence != 0 && ours.sequence == head_->sequence && ours.fingerprint != head_->fingerprint)
-      throw_mismatch(ends_, *head_, ours);
-    throw LinkFault{Fault::peer_lost, "it had ended and left the group"};
+      detail::throw_mismatch(ends_, *head_, ours);
+    throw detail::ConnectionFault{Fault::peer_lost, "it had ended and left the group"};
   }
 
   static std::string what_is(wire::Parsed const& parsed) {
@@ -145,7 +145,9 @@ class TcpInbox {
     }
   }
 
-  [[noreturn]] static void corrupt(std::string reason) { throw LinkFault{Fault::frame_corrupt, std::move(reason)}; }
+  [[noreturn]] static void corrupt(std::string reason) {
+    throw detail::ConnectionFault{Fault::frame_corrupt, std::move(reason)};
+  }
 
   void expect_ours(wire::Header const& head) const {
     if (head.minor != ends_.minor)
@@ -158,36 +160,37 @@ class TcpInbox {
               std::to_string(head.incarnation) + ", to rank " + std::to_string(head.to));
     auto const more = (head.flags & more_follows) != 0;
     if (more && head.length == 0) corrupt("a frame from it is empty and not the last of its message");
-    if (taker_ == nobody) return;
+    if (destination_ == nobody) return;
     if (head.tag != first_.tag || head.sequence != first_.sequence || head.fingerprint != first_.fingerprint)
       corrupt("a frame from it is not the next one of the message before it");
-    if (taker_ == aside) return;
-    auto const left = wanted_[taker_].left.size();
-    auto const size = wanted_[taker_].size - left + head.length;
-    if (more ? head.length >= left : head.length != left) expect_same(ends_, wanted_[taker_], head, size, more);
+    if (destination_ == unexpected) return;
+    auto const left = wanted_[destination_].left.size();
+    auto const size = wanted_[destination_].size - left + head.length;
+    if (more ? head.length >= left : head.length != left)
+      detail::expect_same(ends_, wanted_[destination_], head, size, more);
   }
 
   /// False when nothing has come.
   static bool arrived(::ssize_t n) {
     if (n > 0) return true;
-    if (n == 0) throw LinkFault{Fault::peer_lost, "it closed the connection"};
+    if (n == 0) throw detail::ConnectionFault{Fault::peer_lost, "it closed the connection"};
     throw_unless_later(errno);
     return false;
   }
 
   /// Decides whose the message is that begins with head_. False while that is not known.
-  bool find_taker(Announcements const& announced) {
+  bool find_taker(detail::OperationLog const& announced) {
     auto const& head = *head_;
     auto const& ours = announced.at(head.sequence);
     if (head.sequence != 0 && ours.sequence == head.sequence && ours.fingerprint != head.fingerprint)
-      throw_mismatch(ends_, head, ours);
-    if (auto const place = wanted_.oldest(head.tag); place != WantedList::none) {
-      expect_same(ends_, wanted_[place], head, head.length, (head.flags & more_follows) != 0);
-      taker_ = place;
+      detail::throw_mismatch(ends_, head, ours);
+    if (auto const place = wanted_.oldest(head.tag); place != PostedReceives::none) {
+      detail::expect_same(ends_, wanted_[place], head, head.length, (head.flags & more_follows) != 0);
+      destination_ = place;
     } else {
-      if (++looks_ < looks_before_aside || !aside_.has_room_for(head.length)) return false;
-      aside_.begin(head);
-      taker_ = aside;
+      if (++looks_ < looks_before_unexpected || !unexpected_.has_room_for(head.length)) return false;
+      unexpected_.begin(head);
+      destination_ = unexpected;
     }
     first_ = head;
     looks_ = 0;
@@ -196,19 +199,19 @@ class TcpInbox {
 
   /// Is there memory for the frame that head_ begins?
   bool has_taker() const {
-    return taker_ == aside ? grown_ || aside_.has_room_for(frame_left_) : taker_ != nobody;
+    return destination_ == unexpected ? grown_ || unexpected_.has_room_for(frame_left_) : destination_ != nobody;
   }
 
   /// A message that was put aside, and is still coming, goes on to the memory that now waits for it.
   void take_over(int place) {
     auto& wanted    = wanted_[place];
     auto const more = !head_ || (head_->flags & more_follows) != 0;
-    auto const got  = aside_.take_last();
+    auto const got  = unexpected_.take_last();
     auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes that have come
-    expect_same(ends_, wanted, first_, here + frame_left_, more);
+    detail::expect_same(ends_, wanted, first_, here + frame_left_, more);
     std::ranges::copy(ConstBytes{got}.first(here), wanted.left.begin());
     wanted.left = wanted.left.subspan(here);
-    taker_      = place;
+    destination_      = place;
   }
 
   /// False when the frame is not complete yet.
@@ -239,14 +242,14 @@ class TcpInbox {
 
   /// Where the rest of the frame goes.
   Bytes memory() {
-    if (taker_ != aside) return wanted_[taker_].left.first(frame_left_);
-    return std::exchange(grown_, true) ? aside_.last(frame_left_) : aside_.grow(frame_left_);
+    if (destination_ != unexpected) return wanted_[destination_].left.first(frame_left_);
+    return std::exchange(grown_, true) ? unexpected_.last(frame_left_) : unexpected_.grow(frame_left_);
   }
 
   Bytes filled(Bytes into, std::size_t bytes) {
     if constexpr (P::tag_bytes == 0) crc_ = crc32c(into.first(bytes), crc_);   // just written: still in the cache
     frame_left_ -= bytes;
-    if (taker_ != aside) wanted_[taker_].left = wanted_[taker_].left.subspan(bytes);
+    if (destination_ != unexpected) wanted_[destination_].left = wanted_[destination_].left.subspan(bytes);
     return into.subspan(bytes);
   }
 
@@ -254,7 +257,7 @@ class TcpInbox {
   Bytes payload() {
     auto const size = static_cast<std::size_t>(head_->length);
     if (size == 0) return {};
-    return taker_ == aside ? aside_.last(size) : Bytes{wanted_[taker_].left.data() - size, size};
+    return destination_ == unexpected ? unexpected_.last(size) : Bytes{wanted_[destination_].left.data() - size, size};
   }
 
   /// False when its tag is not there yet.
@@ -277,14 +280,14 @@ class TcpInbox {
     head_.reset();
     grown_ = false;
     if (more) return;
-    if (taker_ == aside) aside_.end();
-    else wanted_.finish(taker_);
-    taker_ = nobody;
+    if (destination_ == unexpected) unexpected_.end();
+    else wanted_.finish(destination_);
+    destination_ = nobody;
   }
 
-  Ends ends_;
-  WantedList wanted_;
-  AsideList  aside_;
+  detail::Ends ends_;
+  PostedReceives wanted_;
+  UnexpectedMessages  unexpected_;
   std::vector<std::byte> staged_;                                          // read but not looked at: [begin_, end_)
   std::size_t begin_ = 0, end_ = 0;
   std::optional<wire::Header> head_;                                       // of the frame that comes now
@@ -293,7 +296,7 @@ class TcpInbox {
   std::size_t frame_left_ = 0;                                             // bytes of its payload
   std::uint32_t crc_      = 0;                                             // of those that came
   bool grown_ = false;                                                     // what is put aside has room for this frame
-  int taker_ = nobody, looks_ = 0;                                         // a place; how often a taker was not found
+  int destination_ = nobody, looks_ = 0;                                   // a place; how often a taker was not found
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -27,23 +27,23 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// Who meets where. A member is a process; the first one is where all know it to be.
-struct MeetingSetup {
+struct RendezvousOptions {
   TcpAddress at{};
   int me = 0, members = 1, each = 1;                                       // each: ranks of a member
   std::array<std::byte, 16> job{};
   std::uint32_t incarnation = 0;
   std::optional<Secret> secret{};
   bool insecure_network = false;
-  Limits limits{};
+  Timeouts timeouts{};
   std::chrono::nanoseconds report_every = std::chrono::seconds{10};
   std::function<void(std::string const&)> log = [](std::string const&) {};
 };
 
 /// What the first member sees of another one.
-struct SeenMember {
+struct ObservedPeer {
   asio::ip::address from, reached;                                         // its own, and where it has found the first
 };
 
@@ -51,7 +51,7 @@ struct SeenMember {
 ///
 /// others    [member - 1]
 /// returns   [member]: a number
-inline std::vector<std::string> hosts_of(std::vector<SeenMember> const& others) {
+inline std::vector<std::string> hosts_of(std::vector<ObservedPeer> const& others) {
   auto const plain = [](asio::ip::address const& at) {
     if (!at.is_v6() || !at.to_v6().is_v4_mapped()) return at;
     return asio::ip::address{asio::ip::make_address_v4(asio::ip::v4_mapped, at.to_v6())};
@@ -76,15 +76,15 @@ inline std::vector<std::string> hosts_of(std::vector<SeenMember> const& others) 
 /// The MAC has the key of the connection; without a secret it is 0.
 ///
 /// keeps   what strangers send changes nothing; a member that has gone away may come again
-class TcpMeeting {
+class Rendezvous {
  public:
-  explicit TcpMeeting(MeetingSetup setup) : setup_{std::move(setup)} {
+  explicit Rendezvous(RendezvousOptions setup) : setup_{std::move(setup)} {
     others_.resize(static_cast<std::size_t>(setup_.members - 1));
   }
 
   /// [member]: its host, a number
   ///
-  /// throws  PeerLost when not all come within limits.join; Disagreement when they are of other jobs, or have another
+  /// throws  PeerLost when not all come within timeouts.join; Disagreement when they are of other jobs, or have another
   ///         secret; BadArgument when the first member cannot listen there
   std::vector<std::string> hosts() {
     if (setup_.members == 1) return {setup_.at.host};
@@ -94,7 +94,7 @@ class TcpMeeting {
  private:
   using Clock = std::chrono::steady_clock;
   struct Other {
-    Connected connection;
+    AuthenticatedSocket connection;
     int visit;                                                             // an earlier one of it may have gone
     std::vector<std::byte> told{};
   };
@@ -113,7 +113,7 @@ class TcpMeeting {
   /// Until `done`, or the time to join is over; says every while what `missing` says.
   template <class Done, class Missing>
   bool run_until(Done done, Missing missing) {
-    auto const end = Clock::now() + setup_.limits.join;
+    auto const end = Clock::now() + setup_.timeouts.join;
     auto report    = Clock::now() + setup_.report_every;
     while (!done()) {
       if (Clock::now() >= end) return false;
@@ -130,13 +130,13 @@ class TcpMeeting {
   // The first member.
 
   std::vector<std::string> wait_for_all() {
-    auto listener = TcpListener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0};
-    auto host     = TcpListener::Host{};
+    auto listener = Listener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0};
+    auto host     = Listener::Host{};
     host.identity = identity();
     host.secret   = setup_.secret;
-    host.limits   = setup_.limits;
+    host.timeouts   = setup_.timeouts;
     host.judge    = [this](wire::Identity const& who, auto const&) { return judge(who); };
-    host.admit    = [this](wire::Identity const& who, Connected with) { admit(who.rank, std::move(with)); };
+    host.admit    = [this](wire::Identity const& who, AuthenticatedSocket with) { admit(who.rank, std::move(with)); };
     host.log      = setup_.log;
     host.starved  = [](int error) { throw_no_socket(error); };
     listener.start(std::move(host));
@@ -145,7 +145,7 @@ class TcpMeeting {
       throw PeerLost{first_missing() * setup_.each, missing() + ", " + place() + ", within " + seconds_text() + ".",
                      "look at how they ended."};
     }
-    auto seen = std::vector<SeenMember>{};
+    auto seen = std::vector<ObservedPeer>{};
     for (auto const& other : others_)
       seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
     auto const hosts = hosts_of(seen);
@@ -175,7 +175,7 @@ class TcpMeeting {
     return std::nullopt;
   }
 
-  void admit(int member, Connected with) {
+  void admit(int member, AuthenticatedSocket with) {
     auto& other      = others_[static_cast<std::size_t>(member - 1)];
     auto const visit = ++visits_;
     other.emplace(Other{std::move(with), visit});
@@ -197,7 +197,7 @@ class TcpMeeting {
            (n > 8 ? ", .." : "");
   }
   std::string seconds_text() const {
-    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(setup_.limits.join).count()) + " s";
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(setup_.timeouts.join).count()) + " s";
   }
 
   void tell(std::string const& text) {
@@ -228,16 +228,16 @@ class TcpMeeting {
   // All others.
 
   std::vector<std::string> call_first() {
-    auto call     = TcpDial::Host{};
+    auto call     = Connector::Host{};
     call.identity = identity();
     call.peer     = 0;
     call.address  = setup_.at;
     call.secret   = setup_.secret;
-    call.limits   = setup_.limits;
-    call.admit    = [this](wire::Identity const&, Connected with) { listen_to(std::move(with)); };
+    call.timeouts   = setup_.timeouts;
+    call.admit    = [this](wire::Identity const&, AuthenticatedSocket with) { listen_to(std::move(with)); };
     call.refused  = [this](wire::Refusal const& no) { throw Disagreement{no.fault, place() + ": " + no.reason + "."}; };
     call.starved  = [](int error) { throw_no_socket(error); };
-    auto dial     = TcpDial{io_, std::move(call)};
+    auto dial     = Connector{io_, std::move(call)};
     dial.start();
     auto const waits = [&] { return first_ ? std::string{"the others"} : "for the first: " + dial.problem(); };
     if (!run_until([&] { return told_.has_value(); }, waits))
@@ -257,7 +257,7 @@ class TcpMeeting {
     return hosts;
   }
 
-  void listen_to(Connected with) {
+  void listen_to(AuthenticatedSocket with) {
     first_.emplace(std::move(with));
     heard_.resize(sizeof(std::uint32_t));
     asio::async_read(first_->socket, asio::buffer(heard_), [this](auto error, auto) {
@@ -275,13 +275,13 @@ class TcpMeeting {
     told_ = std::move(text);
   }
 
-  MeetingSetup setup_;
+  RendezvousOptions setup_;
   asio::io_context io_;
   std::vector<std::optional<Other>> others_;                               // [member - 1], of the first member
   int visits_ = 0;
-  std::optional<Connected> first_;                                         // of all others
+  std::optional<AuthenticatedSocket> first_;                               // of all others
   std::vector<std::byte> heard_;
   std::optional<std::string> told_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

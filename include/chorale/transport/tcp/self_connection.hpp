@@ -8,28 +8,28 @@
 
 #include <cstring>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// What a rank sends to itself: one copy, when both sides are there.
-class ToSelf {
+class SelfConnection {
  public:
-  explicit ToSelf(Rank me) : ends_{me, me, 0} {}
+  explicit SelfConnection(Rank me) : ends_{me, me, 0} {}
 
-  WantedList sends, recvs;                                                 // of the first, `left` is only read
+  PostedReceives sends, recvs;                                             // of the first, `left` is only read
 
-  /// throws  LinkFault
+  /// throws  ConnectionFault
   bool meet() {
     auto any = false;
     for (int place = 0; place < recvs.places(); ++place) {
       if (recvs.is_over(place, recvs[place].turn)) continue;
       auto& in       = recvs[recvs.oldest(recvs[place].tag)];
       auto const out = sends.oldest(in.tag);
-      if (out == WantedList::none) continue;
+      if (out == PostedReceives::none) continue;
       auto head        = wire::Header{};
       head.sequence    = sends[out].announced.sequence;
       head.fingerprint = sends[out].announced.fingerprint;
       head.count       = sends[out].size;
-      expect_same(ends_, in, head, sends[out].size, false);
+      detail::expect_same(ends_, in, head, sends[out].size, false);
       if (in.size != 0) std::memcpy(in.left.data(), sends[out].left.data(), in.size);
       sends.finish(out);
       recvs.finish(recvs.oldest(in.tag));
@@ -39,7 +39,7 @@ class ToSelf {
   }
 
  private:
-  Ends ends_;
+  detail::Ends ends_;
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

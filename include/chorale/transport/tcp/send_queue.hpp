@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 inline constexpr unsigned messages_per_link  = 64;                         // under way between two ranks, each way
 inline constexpr std::size_t frame_payload   = 256 << 10;                  // bytes; still in the cache when it is sent
@@ -28,8 +28,9 @@ inline constexpr std::uint8_t more_follows   = 1;                          // fl
 /// The error of a socket, after a call that failed. No fault: try again later.
 inline void throw_unless_later(int error) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return;
-  if (error == ETIMEDOUT) throw LinkFault{Fault::peer_stalled, "what was sent to it was not acknowledged in time"};
-  throw LinkFault{Fault::peer_lost, "the connection to it broke: " + errno_text(error)};
+  if (error == ETIMEDOUT)
+    throw detail::ConnectionFault{Fault::peer_stalled, "what was sent to it was not acknowledged in time"};
+  throw detail::ConnectionFault{Fault::peer_lost, "the connection to it broke: " + errno_text(error)};
 }
 
 /// The messages from one rank to another, in the order of send(), on their way into a socket.
@@ -38,9 +39,9 @@ inline void throw_unless_later(int error) {
 ///
 /// keeps   never blocks, allocates nothing after the constructor; at most 64 messages
 template <wire::Protection P>
-class TcpOutbox {
+class SendQueue {
  public:
-  TcpOutbox() : room_(P::tag_bytes == 0 ? 0 : frame_payload) {}
+  SendQueue() : room_(P::tag_bytes == 0 ? 0 : frame_payload) {}
 
   bool empty() const { return sent_ == posted_; }
   bool full() const { return posted_ - sent_ == messages_per_link; }
@@ -59,7 +60,7 @@ class TcpOutbox {
 
   /// Gives the socket what it takes; the number of bytes.
   ///
-  /// throws  LinkFault
+  /// throws  ConnectionFault
   std::size_t flush(int socket, P& protection) {
     auto moved = std::size_t{0};
     while (!empty()) {
@@ -121,4 +122,4 @@ class TcpOutbox {
   std::vector<std::byte> room_;                                            // for a payload that is sealed
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

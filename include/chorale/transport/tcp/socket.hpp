@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_descriptor.hpp>
 #include <chorale/transport/tcp/fork_guard.hpp>
 
 #include <fcntl.h>
@@ -18,30 +19,7 @@
 #include <system_error>
 #include <utility>
 
-namespace chorale {
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_{number} {}
-  Descriptor(Descriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-
-  int  get() const { return number_; }
-  bool open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
-
-namespace detail {
+namespace chorale::tcp {
 
 inline std::string errno_text(int error) {
   return error == EMFILE   ? "EMFILE: this process has too many open files"
@@ -54,7 +32,7 @@ inline std::string errno_text(int error) {
   if (error == EMFILE || error == ENFILE)
     throw OutOfDescriptors{"cannot open a socket: " + errno_text(error) + ".",
                            "a higher limit (ulimit -n); a rank needs two sockets for each other rank, one where "
-                           "TcpTransport::links has none for data."};
+                           "TcpTransport::topology has none for data."};
   throw Error{"cannot open a socket: " + errno_text(error) + "."};
 }
 
@@ -65,7 +43,7 @@ inline void set_option(int socket, int level, int name, int value) {
 /// What every connection between ranks has: small messages leave at once, a dead host is noticed by the kernel too, and
 /// no child keeps it.
 ///
-/// dead    as in Limits. The kernel's own verdicts come later: after 11 s of silence, or when what was sent is not
+/// dead    as in Timeouts. The kernel's own verdicts come later: after 11 s of silence, or when what was sent is not
 ///         acknowledged for 10 s or twice `dead`
 /// source  on loopback, pacing by BBR halves the speed, and reno is always allowed; on other links the host's choice
 inline void prepare(int socket, bool loopback, std::chrono::nanoseconds dead) {
@@ -78,12 +56,11 @@ inline void prepare(int socket, bool loopback, std::chrono::nanoseconds dead) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);                       // seconds
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(unacknowledged.count()));
-  ForkedSockets::add(socket);
+  ForkGuard::add(socket);
   ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
   auto const reno = std::string_view{"reno"};
   if (loopback)
     ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, reno.data(), static_cast<socklen_t>(reno.size()));
 }
 
-}  // namespace detail
-}  // namespace chorale
+}  // namespace chorale::tcp

@@ -22,22 +22,22 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::detail {
+namespace chorale::tcp {
 
 /// What another rank is to this one, where failures are apart: ended, what it had sent may still be received.
-enum class Fate : std::uint8_t { here, ended, lost };
+enum class PeerState : std::uint8_t { alive, closed, lost };
 
 /// What the two threads of a rank tell each other: the working one where it stands, the watching one the verdict, and
 /// where failures are apart, the fate of each other rank.
-class TcpStanding {
+class ThreadSharedState {
  public:
   /// throws  OutOfDescriptors
-  TcpStanding(int size, Failures policy)
+  ThreadSharedState(int size, FailureScope policy)
       : failures{policy}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, peers_(static_cast<std::size_t>(size)) {
-    if (!wake_.open()) throw_no_socket(errno);
+    if (!wake_.is_open()) throw_no_socket(errno);
   }
 
-  Failures const failures;
+  FailureScope const failures;
 
   // Written by the working thread only.
   std::atomic<std::uint64_t> step{0}, sequence{0};
@@ -70,7 +70,7 @@ class TcpStanding {
   }
 
   /// For the working thread, which alone changes it.
-  Announcements const& announced() const { return announced_; }
+  detail::OperationLog const& announced() const { return announced_; }
 
   /// For the watching thread: calls f with what is announced.
   template <class F>
@@ -114,9 +114,11 @@ class TcpStanding {
   }
 
   /// The verdict as an error. Only once it is settled.
-  [[noreturn]] void throw_verdict(Rank me) const { throw_loss(me, verdict_); }
+  [[noreturn]] void throw_verdict(Rank me) const { detail::throw_peer_loss(me, verdict_); }
 
-  Fate fate(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire); }
+  PeerState fate(Rank peer) const {
+    return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire);
+  }
 
   /// Once it is not here any more.
   Loss const& loss_of(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].loss; }
@@ -125,28 +127,28 @@ class TcpStanding {
   std::uint64_t fates() const { return fates_.load(std::memory_order_acquire); }
 
   /// Only by the watching thread.
-  void decide(Rank rank, Fate fate, Loss loss) {
+  void decide(Rank rank, PeerState fate, Loss loss) {
     auto& peer       = peers_[static_cast<std::size_t>(rank)];
     auto const known = peer.fate.load(std::memory_order_relaxed);
     if (fate <= known) return;
-    if (known == Fate::here) peer.loss = std::move(loss);
+    if (known == PeerState::alive) peer.loss = std::move(loss);
     peer.fate.store(fate, std::memory_order_release);
     fates_.fetch_add(1, std::memory_order_release);
     ring();
   }
 
-  int wake() const { return wake_.get(); }                                 // readable once there is something new
+  int wake() const { return wake_.number(); }                              // readable once there is something new
 
   /// Something new was seen: not readable until there is more.
   void silence() {
     auto rung = std::uint64_t{0};
-    [[maybe_unused]] auto const n = ::read(wake_.get(), &rung, sizeof(rung));
+    [[maybe_unused]] auto const n = ::read(wake_.number(), &rung, sizeof(rung));
   }
 
  private:
   struct Peer {
     std::atomic<std::uint64_t> moved{0};                                   // bytes, both ways
-    std::atomic<Fate> fate{Fate::here};
+    std::atomic<PeerState> fate{PeerState::alive};
     Loss loss{};                                                           // constant once it is not here
   };
 
@@ -156,17 +158,17 @@ class TcpStanding {
 
   void ring() {
     auto const one = std::uint64_t{1};
-    [[maybe_unused]] auto const woken = ::write(wake_.get(), &one, sizeof(one));
+    [[maybe_unused]] auto const woken = ::write(wake_.number(), &one, sizeof(one));
   }
 
-  Descriptor wake_;
+  FileDescriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Announcements announced_;                                                // written under the mutex
+  detail::OperationLog announced_;                                         // written under the mutex
   std::atomic<bool> settled_{false}, closed_{false};
   Loss verdict_;                                                           // constant once settled
   std::vector<Peer> peers_;                                                // [rank]
   std::atomic<std::uint64_t> fates_{0};
 };
 
-}  // namespace chorale::detail
+}  // namespace chorale::tcp

@@ -92,18 +92,18 @@ class Sealed {
   }
 
   /// The frames of one direction.
-  class Way {
+  class Direction {
    public:
-    Way(ConstBytes key, int seals, std::uint64_t bytes_per_key)
+    Direction(ConstBytes key, int seals, std::uint64_t bytes_per_key)
         : cipher_{EVP_CIPHER_CTX_new()}, seals_{seals}, bytes_per_key_{bytes_per_key} {
       CHORALE_ENSURES(cipher_ && EVP_CipherInit_ex(cipher_.get(), EVP_aes_128_gcm(), nullptr, nullptr, nullptr, seals),
                       "AES-GCM cannot start");
       std::ranges::copy(key, key_.begin());
       CHORALE_ENSURES(use_key(), "AES-GCM does not take its key");
     }
-    Way(Way&&) noexcept            = default;
-    Way& operator=(Way&&) noexcept = default;
-    ~Way() { OPENSSL_cleanse(key_.data(), key_.size()); }
+    Direction(Direction&&) noexcept            = default;
+    Direction& operator=(Direction&&) noexcept = default;
+    ~Direction() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
     /// The next frame, with a number that this key has not seen.
     bool begin(ConstBytes header, std::size_t size) {
@@ -158,7 +158,7 @@ class Sealed {
     std::array<std::byte, key_bytes> key_{};
   };
 
-  Way out_, in_;
+  Direction out_, in_;
   bool opens_ = true;
 };
 

@@ -20,7 +20,7 @@ namespace chorale::wire {
 
 /// The side that connects.
 ///
-///   Dialer                                                Acceptor
+///   Initiator                                                Responder
 ///     ClientHello {who, for whom, nonce}          ──────▶
 ///                                                 ◀──────   ServerHello {nonce, proof}
 ///     ClientAuth  {proof}                         ──────▶
@@ -29,12 +29,12 @@ namespace chorale::wire {
 /// A proof is an HMAC-SHA256 with the secret of all that was said so far, under a label of its own. Without a secret
 /// the same messages go, and nothing is proved. Of all bytes docs/55-wire.md tells what they are for.
 ///
-/// secret  must live as long as the Dialer; none, nullptr: then the other side must have none, too
+/// secret  must live as long as the Initiator; none, nullptr: then the other side must have none, too
 /// nonce   for tests only: a number that is used twice ends the protection against replay
 /// keeps   accepted: with a secret, the other end has it, and it is this connection's; and the two fit together
-class Dialer : public Handshake {
+class Initiator : public Handshake {
  public:
-  Dialer(Identity const& me, Rank peer, Secret const* secret, Nonce const& nonce = fresh_nonce())
+  Initiator(Identity const& me, Rank peer, Secret const* secret, Nonce const& nonce = fresh_nonce())
       : Handshake{me, peer, secret, Message::server_hello}, to_{peer} {
     auto hello = begin(Message::client_hello);
     detail::write(hello, me, peer);
@@ -74,13 +74,13 @@ class Dialer : public Handshake {
   Rank to_;
 };
 
-/// The side that listens. See Dialer.
+/// The side that listens. See Initiator.
 ///
 /// keeps   asking: the peer has the secret, if there is one, is of this job and fits. Whether its rank is free, and its
 ///         incarnation not one that was given up, the caller knows: accept() or refuse()
-class Acceptor : public Handshake {
+class Responder : public Handshake {
  public:
-  explicit Acceptor(Identity const& me, Secret const* secret, Nonce const& nonce = fresh_nonce())
+  explicit Responder(Identity const& me, Secret const* secret, Nonce const& nonce = fresh_nonce())
       : Handshake{me, std::nullopt, secret, Message::client_hello}, nonce_{nonce} {}
 
   /// Takes bytes of the other end until the handshake is over or waits for the caller, and returns how many.

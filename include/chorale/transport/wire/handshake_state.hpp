@@ -35,7 +35,7 @@ class Handshake {
  public:
   enum class State {
     talking,                                                               // send to_send(), and feed()
-    asking,                                                                // Acceptor only: accept() or refuse()
+    asking,                                                                // Responder only: accept() or refuse()
     accepted,                                                              // frames may follow
     refused                                                                // see fault() and reason()
   };

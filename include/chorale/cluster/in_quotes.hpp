@@ -13,7 +13,7 @@
 namespace chorale {
 
 /// A text from outside in quotes, fit for one line of an error: its first 80 characters, and only those that are shown.
-inline std::string shown(std::string_view text) {
+inline std::string in_quotes(std::string_view text) {
   constexpr std::size_t limit = 80;
   return "\"" + printable(text.substr(0, limit)) + (text.size() > limit ? "...\"" : "\"");
 }

@@ -19,15 +19,15 @@ constexpr auto& in_5    = layout_of<Partitioned<FixedShards<5>>, one_huge, 5>;
 
 constexpr std::size_t elements_moved(auto const& from, auto const& to) {
   auto sum = std::size_t{0};
-  for (auto const& move : moves(from, to)) sum += elements(move.part, huge);
+  for (auto const& move : resharding_copies(from, to)) sum += elements(move.part, huge);
   return sum;
 }
 
 // 40 PB go from 3 servers to 5 in 7 moves, computed by the compiler.
-static_assert(moves(in_3, in_5).size() == 7 && elements_moved(in_3, in_5) == huge.elements());
-static_assert(moves(in_3, in_5)[1].part.along == Range{200'000'000'000'000, 333'333'333'333'334});
-static_assert(moves(in_3, in_5)[1] == Move{0, 1, {0, {200'000'000'000'000, 333'333'333'333'334}, 0, 1}});
-static_assert(within(in_3.pieces[1], moves(in_3, in_5)[2].part).along == Range{0, 66'666'666'666'666});
+static_assert(resharding_copies(in_3, in_5).size() == 7 && elements_moved(in_3, in_5) == huge.elements());
+static_assert(resharding_copies(in_3, in_5)[1].part.along == Range{200'000'000'000'000, 333'333'333'333'334});
+static_assert(resharding_copies(in_3, in_5)[1] == Move{0, 1, {0, {200'000'000'000'000, 333'333'333'333'334}, 0, 1}});
+static_assert(within(in_3.pieces[1], resharding_copies(in_3, in_5)[2].part).along == Range{0, 66'666'666'666'666});
 
 /// What pieces hold, in their order.
 using Held = std::vector<std::vector<std::uint32_t>>;
@@ -68,7 +68,7 @@ Held gathered(Layout<> const& layout, Held const& held) {
 Held moved(Layout<> const& from, Layout<> const& to, Held const& old) {
   auto now = Held{};
   for (auto const& piece : to.pieces) now.emplace_back(elements(piece, to.variable_of(piece)));
-  for (auto const& move : moves(from, to)) {
+  for (auto const& move : resharding_copies(from, to)) {
     auto const& shape = from.variable_of(move.part);
     auto const &a = from.pieces[move.from], &b = to.pieces[move.to];
     auto rows = std::vector<std::uint32_t>(elements(move.part, shape));
@@ -127,7 +127,7 @@ TEST_CASE("moves are in order, cover every element once, and are at most the pie
     auto const shapes = random_shapes(which);
     auto const from   = lay_out(Partitioned<FixedShards<3>>{}, shapes, 4);
     auto const to     = lay_out(Partitioned<MaxSize<40>, GreedyByBytes>{}, shapes, 3);
-    auto const all    = moves(from, to);
+    auto const all    = resharding_copies(from, to);
     CHECK(all.size() <= from.pieces.size() + to.pieces.size());
     auto next = std::vector<std::size_t>(shapes.size());
     for (auto const& move : all) {
@@ -143,7 +143,7 @@ TEST_CASE("moves are in order, cover every element once, and are at most the pie
 
 TEST_CASE("layouts of other variables have no moves", "[placement]") {
   auto const a = std::vector<VariableShape>{{"a", {4}}}, b = std::vector<VariableShape>{{"a", {5}}};
-  CHECK_THROWS_WITH(moves(lay_out(RoundRobin{}, a, 2), lay_out(RoundRobin{}, b, 2)),
+  CHECK_THROWS_WITH(resharding_copies(lay_out(RoundRobin{}, a, 2), lay_out(RoundRobin{}, b, 2)),
                     Catch::Contains("two layouts of other variables: 1 and 1"));
-  CHECK(moves(lay_out(RoundRobin{}, a, 2), lay_out(RoundRobin{}, a, 3)).size() == 1);
+  CHECK(resharding_copies(lay_out(RoundRobin{}, a, 2), lay_out(RoundRobin{}, a, 3)).size() == 1);
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace chorale {
+
+/// Owns a file descriptor of the system: a file, a socket, a process. Closed on destruction; -1 is none.
+///
+/// keeps   moves only, so that a descriptor is closed once
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_{number} {}
+  FileDescriptor(FileDescriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~FileDescriptor() {
+    if (is_open()) ::close(number_);
+  }
+
+  int  number() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+
+  /// Closes now. Returns what close(2) returns: -1 with errno when data could not be written.
+  int close() { return ::close(std::exchange(number_, -1)); }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace chorale

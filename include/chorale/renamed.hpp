@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/reduce/compressed.hpp>
+#include <chorale/reduce/topology.hpp>
+#include <chorale/strategy/runtime/batch_shares.hpp>
+#include <chorale/trainer/evaluator.hpp>
+#include <chorale/transport/network_model.hpp>
+#include <chorale/transport/timeouts.hpp>
+#include <chorale/transport/topology.hpp>
+
+#include <utility>
+
+/// Names of the release before this one, for programs that still have them: each gives a warning that says the new name.
+/// They go with the next release. docs/80-decisions.md lists all that were renamed, also those that can have no alias.
+namespace chorale {
+
+using Limits [[deprecated("chorale: Limits is now Timeouts, and the member limits is timeouts")]] = Timeouts;
+using Failures [[deprecated("chorale: Failures is now FailureScope: together is group, apart is peer")]] = FailureScope;
+using Links [[deprecated("chorale: Links is now Topology, and the member links is topology")]] = Topology;
+using CostModel [[deprecated("chorale: CostModel is now NetworkModel")]] = NetworkModel;
+using Shares [[deprecated("chorale: Shares is now BatchShares")]] = BatchShares;
+using Followed [[deprecated("chorale: Followed is now CheckpointScores")]] = CheckpointScores;
+
+template <class... T>
+using Wire [[deprecated("chorale: Wire is now Compressed")]] = Compressed<T...>;
+
+/// Links of several algorithms.
+template <class... R>
+[[deprecated("chorale: links_of is now topology_of")]] Topology links_of() {
+  return topology_of<R...>();
+}
+
+/// Evaluates each checkpoint of a run.
+template <class... Arguments>
+[[deprecated("chorale: follow is now evaluate_checkpoints")]] auto follow(Arguments&&... arguments) {
+  return evaluate_checkpoints(std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace chorale
