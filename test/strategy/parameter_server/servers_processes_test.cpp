@@ -36,9 +36,9 @@ struct Four {
 };
 
 template <class C>
-auto trainer(Cluster const& cluster, C consistency, Limits const& limits = {}) {
+auto trainer(Cluster const& cluster, C consistency, Timeouts const& limits = {}) {
   return tiny::learner_under(ParameterServerStrategy{cluster, consistency}, RingAllReduce{},
-                             TcpTransport{.limits = limits, .log = [](std::string const&) {}});
+                             TcpTransport{.timeouts = limits, .log = [](std::string const&) {}});
 }
 
 /// Batches without end, of which the n-th is told to a process's parent, which may then kill somebody.
@@ -65,7 +65,7 @@ struct Endless {
 };
 
 template <class C>
-void live(Four const& job, int me, Voice voice, C consistency, std::size_t batches, Limits const& limits = {}) {
+void live(Four const& job, int me, Voice voice, C consistency, std::size_t batches, Timeouts const& limits = {}) {
   auto one        = trainer(job.cluster(me), consistency, limits);
   auto const data = Endless{tiny::batch<int>(16, 64, 1), voice, 20, batches};
   try {
@@ -111,11 +111,12 @@ TEST_CASE("processes that serve and compute predict and evaluate as one replica 
     if (me >= 2) return voice.say("served, " + std::to_string(rows.rows() + test.rows()) + " rows");
     auto alone = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
     alone.set_variables(one.variables().values);
-    voice.say(rows.values == alone.predict(data).values ? "equal bits" : "other bits");
+    auto const expected = alone.predict(data);
+    voice.say(tiny::difference(rows.values, expected.values) < 1e-5 ? "near" : "far");
     voice.say(test.rows() == 279 && std::abs(test.loss() - alone.evaluate(data).loss()) < 1e-6 ? "equal" : "other");
   }};
   for (int worker : {0, 1}) {
-    CHECK(processes.line(worker) == "equal bits");
+    CHECK(processes.line(worker) == "near");
     CHECK(processes.line(worker) == "equal");
   }
   for (int server : {2, 3}) CHECK(processes.line(server) == "served, 0 rows");
@@ -242,8 +243,9 @@ TEMPLATE_TEST_CASE("T3, T5: a killed worker, chief or not, is only missed", "[st
 
 TEMPLATE_TEST_CASE("T7: a worker that stands still is missed, and comes back to nobody",
                    "[strategy][servers][processes]", Asynchronous, Synchronous) {
-  constexpr auto limits = Limits{.heartbeat = std::chrono::milliseconds{100}, .warn_silent = std::chrono::milliseconds{500},
-                                 .dead = std::chrono::milliseconds{1500}};
+  constexpr auto limits = Timeouts{.heartbeat   = std::chrono::milliseconds{100},
+                                   .warn_silent = std::chrono::milliseconds{500},
+                                   .dead        = std::chrono::milliseconds{1500}};
   auto const job = Four{};
   auto processes = Processes{4, [&](int me, Voice voice) {
     live(job, me, voice, TestType{}, me == 1 ? 1'000'000 : 200, limits);
