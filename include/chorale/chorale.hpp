@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md is the picture.
-/// Transports between processes are headers of their own: <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
+/// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md has the picture.
+/// Transports between processes have their own headers: <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
 
 #include <chorale/config.hpp>
 

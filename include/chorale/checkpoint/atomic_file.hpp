@@ -17,19 +17,19 @@
 
 namespace chorale {
 
-/// A new version of a file, written aside: a reader finds the old bytes or all of the new ones, never a part.
+/// A new version of a file that replaces the old one in one step: a reader finds all of one of them, never a part.
 ///
 ///   auto file = AtomicFile{path};   file.write(header);   file.write(data);   file.commit();
 ///
-/// keeps   `path` is untouched until commit(); without commit(), or after a kill, the bytes are gone: they have no name
-///         before. Where there are no files without names (NFS, no /proc), and for the moment of renaming, it is
-///         "<path>.partial-<process>-<n>", which nobody reads, and which a kill may leave
-///         A symbolic link stays one: its target is replaced, in the folder where that is
-/// throws  BadFile when there is no room, no right or no folder, and when `path` is something else than a regular file:
-///         a device, a FIFO, a folder; `path` is as it was, and nothing lies beside it
+/// keeps   `path` is untouched until commit(); without commit(), or after a kill, the new bytes are gone: they have no
+///         name before. Where there are no files without names (NFS, no /proc), and during the rename, their name is
+///         "<path>.partial-<process>-<n>", which no reader opens, and which a kill may leave
+///         A symbolic link stays one: its target is replaced, in the target's folder
+/// throws  BadFile when there is no room, no permission or no folder, and when `path` is not a regular file but a
+///         device, a FIFO or a folder; `path` is as it was, and nothing is left beside it
 class AtomicFile {
  public:
-  /// named   from the beginning, also where that need not be
+  /// named   the new bytes have a name from the beginning, also where they need none
   explicit AtomicFile(std::filesystem::path const& path, bool named = false) : path_{output_file(path)} {
     if (!named && ::access(open_files, X_OK) == 0)
       file_ = ::open(folder().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
@@ -55,9 +55,9 @@ class AtomicFile {
     }
   }
 
-  /// Makes the new bytes the file.
+  /// Replaces the file by the new bytes.
   ///
-  /// keeps   when it returns, they survive a power cut
+  /// keeps   when commit() returns, the new bytes survive a power cut
   /// order   bytes to the disk, then the name, then the folder's entry to the disk
   void commit() {
     sync_file();
@@ -77,7 +77,7 @@ class AtomicFile {
  private:
   static constexpr char const* open_files = "/proc/self/fd/";
 
-  /// Has `make` give the bytes a name that nothing has yet.
+  /// Calls make(name) with one name after another, until one is not taken.
   template <class Make>
   void name_it(std::string const& what, Make const& make) {
     for (int n = 0; aside_.empty(); ++n) {

@@ -10,13 +10,13 @@
 
 namespace chorale {
 
-/// A checkpoint could not be written. Those that were there are as before, and what was begun is gone.
+/// A checkpoint could not be written. Existing checkpoints are unchanged, and the unfinished one is removed.
 class CheckpointFailed : public FileFault {
  public:
   /// number    the system's errno; EIO where it has none
   /// path      of the folder that was to be written
   /// what      a sentence without a full stop, with the system's reason
-  /// need      bytes, with what is kept free beside them; 0: not known
+  /// need      bytes, with the reserve to be kept free; 0: not known
   /// free      bytes that may be used there; 0 where the system does not say
   CheckpointFailed(int number, std::string path, std::string const& what, std::uint64_t need, std::uint64_t free)
       : FileFault{path + ": not saved: " + what + ". It needs " + std::to_string(need) + " bytes; " +
@@ -35,13 +35,13 @@ class CheckpointFailed : public FileFault {
   std::uint64_t need_, free_;
 };
 
-/// There are checkpoints, but none that may be used. Training from the start would be a silent loss, so it is an error.
-/// A program that gets one ends with exit code 5.
+/// There are checkpoints, but none can be used. Training from the start would be a silent loss, so it is an error.
+/// A program that fails with it ends with exit code 5.
 struct NoValidCheckpoint : FileFault {
   using FileFault::FileFault;
 };
 
-/// What an error says, for a line of a log: without the library's name, and without what to try.
+/// Returns an error's text for a line of a log: without the library's name, and without what to try.
 inline std::string first_line(std::exception const& error) {
   auto text = std::string{error.what()};
   if (text.starts_with("chorale: ")) text.erase(0, 9);

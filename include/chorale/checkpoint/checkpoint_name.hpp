@@ -26,17 +26,17 @@ inline std::optional<std::uint64_t> step_of(std::string_view name) {
   return step;
 }
 
-/// Where a job writes before it commits: "ckpt-000812.tmp.mnist-17". No reader looks there.
+/// Folder that a job writes before it commits: "ckpt-000812.tmp.mnist-17". No reader opens it.
 inline std::string unfinished_name(std::uint64_t step, std::string_view job) {
   return checkpoint_name(step) + ".tmp." + std::string{job};
 }
 
-/// Where a job puts what it is about to remove: "ckpt-000700.old.mnist-17". No reader looks there.
+/// Name of a checkpoint that a job is about to remove: "ckpt-000700.old.mnist-17". No reader opens it.
 inline std::string removed_name(std::uint64_t step, std::string_view job) {
   return checkpoint_name(step) + ".old." + std::string{job};
 }
 
-/// Is it a name that unfinished_name() or removed_name() makes for this job?
+/// True if unfinished_name() or removed_name() makes the name for this job.
 inline bool is_left_over(std::string_view name, std::string_view job) {
   auto const dot = name.find('.');
   if (dot == name.npos) return false;
@@ -45,7 +45,7 @@ inline bool is_left_over(std::string_view name, std::string_view job) {
          rest.substr(5) == job;
 }
 
-/// May a job be called that? 1 to 64 of A-Z a-z 0-9 - _ . and no dot in front.
+/// True if a job may have this name: 1 to 64 of A-Z a-z 0-9 - _ . and no dot in front.
 inline bool is_job_name(std::string_view job) {
   return !job.empty() && job.size() <= 64 && job.front() != '.' &&
          job.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == job.npos;

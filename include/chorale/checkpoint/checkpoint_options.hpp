@@ -11,16 +11,16 @@
 
 namespace chorale {
 
-/// When a checkpoint cannot be written, the disk is full for example.
+/// What happens when a checkpoint cannot be written, because the disk is full for example.
 enum class OnSaveError { go_on, stop };                    // go_on: a line in the log, and training continues
 
-/// When the newest checkpoint is damaged.
+/// What happens when the newest checkpoint is damaged.
 enum class OnDamage { fall_back, stop };                   // fall_back: a line in the log, and the one before it
 
-/// Who writes: the caller of save(), or a thread, from a copy.
+/// Which thread writes: that of save(), or another one, from a copy.
 enum class Saving { now, behind };
 
-/// With Saving::behind, when the last one is still being written.
+/// What save() does with Saving::behind, when the last checkpoint is still being written.
 enum class WhenBusy { wait, skip };
 
 /// Where checkpoints go and what happens when that fails.
@@ -33,7 +33,7 @@ struct CheckpointOptions {
   Saving saving            = Saving::now;
   WhenBusy when_busy       = WhenBusy::wait;
   std::uint64_t block      = Manifest::default_block;      // bytes under one checksum
-  std::function<void(std::string const&)> log =            // with Saving::behind, called by that thread, too
+  std::function<void(std::string const&)> log =            // with Saving::behind, the other thread calls it, too
       [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
 };
 

@@ -17,12 +17,12 @@
 
 namespace chorale {
 
-/// All that training needs to go on as if nothing had happened. The bytes belong to the caller.
+/// All that training needs to continue as if it had not been interrupted. The bytes belong to the caller.
 ///
-/// at         step, epoch, batch, seed, world, strategy, plan; files, block and job are filled in by who saves
+/// at         step, epoch, batch, seed, world, strategy, plan; files, block and job are filled in by the save
 /// variables  under their names, whole: no trace of replicas or shards
 /// optimizer  its slots, "dense/kernel/m"
-/// state      everything else that a step leaves behind: residuals of compression, counters, positions of streams
+/// state      everything else that steps change: residuals of compression, counters, positions of streams
 struct CheckpointState {
   Manifest at{};
   std::vector<NamedTensor> variables{}, optimizer{}, state{};
@@ -37,7 +37,7 @@ struct CheckpointState {
 
 inline constexpr auto all_sections = std::array{Section::variables, Section::optimizer, Section::state};
 
-/// The tensors that part i of n writes: whole ones, neighbours, so that all parts have about as many bytes.
+/// Returns the tensors that part i of n writes: whole, consecutive ones, so that all parts are of about equal size.
 ///
 /// keeps   each tensor is in exactly one part, whatever n; a part may be empty
 inline std::vector<NamedTensor> part_of(std::vector<NamedTensor> const& tensors, FilePart part) {
@@ -53,7 +53,7 @@ inline std::vector<NamedTensor> part_of(std::vector<NamedTensor> const& tensors,
   return mine;
 }
 
-/// A copy of a state, of one moment: training may go on while it is written. Its memory is used again.
+/// A copy of a state at one moment: training may continue while it is written. Its memory is reused.
 class Snapshot {
  public:
   CheckpointState const& take(CheckpointState const& state) {

@@ -20,10 +20,11 @@
 
 namespace chorale {
 
-/// The points of a file of tensors, and of the manifest.
+/// Fault points of a file of tensors, and of the manifest.
 struct FilePoints {
   static constexpr std::string_view half = "ckpt.file.half", written = "ckpt.file.written", synced = "ckpt.file.synced";
 };
+/// Names of the points at which a test ends the process while it writes a manifest.
 struct ManifestPoints {
   static constexpr std::string_view half = "ckpt.manifest.half", written = "ckpt.manifest.written",
                                     synced = "ckpt.manifest.synced";
@@ -36,7 +37,7 @@ struct ManifestPoints {
 template <FaultPoints Faults = NoFaults, class Points = FilePoints>
 class ChecksummedFile {
  public:
-  /// size    that it will have
+  /// size    that the file will have
   ChecksummedFile(Directory const& folder, std::string name, std::uint64_t size, std::uint64_t block,
                   Faults faults = {})
       : name_{std::move(name)}, file_{folder.create(name_)}, size_{size}, block_{block}, faults_{std::move(faults)} {}
@@ -53,7 +54,7 @@ class ChecksummedFile {
     }
   }
 
-  /// Brings it to the disk and closes it.
+  /// Syncs the file to the disk and closes it.
   ///
   /// returns  the checksums
   std::vector<std::uint32_t> finish() {
@@ -80,7 +81,7 @@ class ChecksummedFile {
     }
   }
 
-  /// A hint: fsync() does it all, and says whether it went well.
+  /// Starts writing the last block to the disk. It is a hint: finish() syncs everything, and reports errors.
   void begin_to_sync() const {
     ::sync_file_range(file_.number(), static_cast<off_t>(written_ - block_), static_cast<off_t>(block_),
                       SYNC_FILE_RANGE_WRITE);

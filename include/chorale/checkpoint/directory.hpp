@@ -28,7 +28,7 @@ namespace chorale {
   throw std::system_error{number, std::generic_category(), what};
 }
 
-/// A folder that stays the same one when its path is renamed or replaced. Names are looked up inside it only: no
+/// An open folder, which stays the same when its path is renamed or replaced. Names are looked up inside it only: no
 /// symbolic link is followed, so nothing outside is ever read, written or removed.
 ///
 /// throws  std::system_error from everything that the system refuses; its text begins with the name
@@ -41,9 +41,9 @@ class Directory {
   int number() const { return folder_.number(); }
   std::string const& path() const { return path_; }
 
-  /// All but "." and "..", ascending.
+  /// Returns the names in the folder but "." and "..", ascending.
   std::vector<std::string> names() const {
-    auto const again = ::openat(number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);    // a position of its own
+    auto const again = ::openat(number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);    // with its own position
     if (again < 0) system_fault("it cannot be listed");
     auto const list = std::unique_ptr<DIR, int (*)(DIR*)>{::fdopendir(again), ::closedir};
     if (!list) {
@@ -75,7 +75,7 @@ class Directory {
     return ::fstatat(number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
   }
 
-  /// The bytes of a file; nothing when there is none, or when it is something else.
+  /// Size of a file in bytes; nothing when there is none, or it is not a regular file.
   std::optional<std::uint64_t> size_of(std::string const& name) const {
     struct stat status {};
     if (::fstatat(number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) return {};
@@ -86,20 +86,20 @@ class Directory {
     if (::renameat(number(), from.c_str(), number(), to.c_str()) != 0) system_fault(from + ": cannot become " + to);
   }
 
-  /// Two names change places in one step; false where the file system cannot do that.
+  /// Exchanges two names in one step; false where the file system cannot do that.
   bool exchange(std::string const& one, std::string const& other) const {
     if (::renameat2(number(), one.c_str(), number(), other.c_str(), RENAME_EXCHANGE) == 0) return true;
     if (errno != EINVAL && errno != ENOSYS) system_fault(one + ": cannot take the place of " + other);
     return false;
   }
 
-  /// Brings the names in it to the disk.
+  /// Syncs the names in the folder to the disk.
   void sync() const {
     if (::fsync(number()) != 0 && errno != EINVAL)         // EINVAL: this file system has nothing to sync there
       system_fault("the names in it did not reach the disk");
   }
 
-  /// Takes it for this process; the system gives it back when the process ends, however it ends.
+  /// Locks the folder for this process, false if another has it; the system unlocks it when the process ends.
   bool lock() const { return ::flock(number(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
   void remove_file(std::string const& name) const {

@@ -32,7 +32,7 @@ inline constexpr auto dtype_rows = std::array<DtypeRow, 22>{{
 
 }  // namespace detail
 
-/// As it is spelt in a file: "F32".
+/// Name of a type in a file: "F32".
 constexpr std::string_view name_of(Dtype dtype) { return detail::dtype_rows[static_cast<std::size_t>(dtype)].name; }
 
 constexpr unsigned bits_of(Dtype dtype) { return detail::dtype_rows[static_cast<std::size_t>(dtype)].bits; }

@@ -19,7 +19,7 @@
 
 namespace chorale {
 
-/// How a save ended: `begun` when a thread still writes, `skipped` when it still wrote the last one.
+/// How a save ended: `begun` when a thread still writes it, `skipped` when the last one was still being written.
 enum class Saved { yes, begun, skipped, failed };
 
 /// The checkpoints of a run, for the one rank that writes all of them.
@@ -28,7 +28,7 @@ enum class Saved { yes, begun, skipped, failed };
 ///   if (auto last = checkpoints.restore()) last->copy(Section::variables, slots);
 ///   checkpoints.save(state);
 ///
-/// keeps   once one was saved there is always one that is whole, whenever the process dies
+/// keeps   after the first save there is always a whole checkpoint, whenever the process dies
 /// order   one save at a time, in the order of the calls. Not for several threads at once
 template <FaultPoints Faults = NoFaults>
 class Checkpoints {
@@ -38,7 +38,7 @@ class Checkpoints {
   Checkpoints(Checkpoints const&)            = delete;
   Checkpoints& operator=(Checkpoints const&) = delete;
 
-  /// Waits for what is being written. That it failed is a line in the log here.
+  /// Waits for the save in progress. Its failure is only logged here.
   ~Checkpoints() {
     try {
       thread_.reset();
@@ -46,7 +46,7 @@ class Checkpoints {
     } catch (std::exception const& error) {
       try {
         if (options_.log) options_.log(first_line(error));
-      } catch (...) {                                      // nobody is left to tell
+      } catch (...) {                                      // the log has failed, too
       }
     }
   }
@@ -59,8 +59,8 @@ class Checkpoints {
 
   /// Writes a checkpoint of step `state.at.step`, or has a thread write it from a copy.
   ///
-  /// keeps   the memory of `state` is not looked at after this returns
-  /// cost    Saving::now: twice the disk's time for fsync and the bytes; behind: one copy in memory
+  /// keeps   the memory of `state` is not read after save() returns
+  /// cost    Saving::now: twice the disk's time for fsync and the bytes; Saving::behind: one copy in memory
   /// throws  CheckpointFailed with OnSaveError::stop; with Saving::behind from the next call of save() or finish().
   ///         BadArgument for tensors that make no file
   Saved save(CheckpointState const& state) {
@@ -89,7 +89,7 @@ class Checkpoints {
     return Saved::begun;
   }
 
-  /// Waits until nothing is being written, and says how the last save ended.
+  /// Waits for the save in progress, and reports its failure as save() does.
   ///
   /// throws  as save()
   void finish() {
@@ -97,7 +97,7 @@ class Checkpoints {
     settle();
   }
 
-  /// How many saves could not be written.
+  /// Number of saves that have failed.
   int failures() const { return failures_; }
 
   CheckpointOptions const& options() const { return options_; }
@@ -114,7 +114,7 @@ class Checkpoints {
     }
   }
 
-  /// Throws, or logs and counts, what the last save left; false when there was something.
+  /// Counts the failure of the last save, and throws or logs it; true if there was none.
   bool settle() {
     auto const trouble = std::exchange(trouble_, nullptr);
     if (!trouble) return true;

@@ -17,7 +17,7 @@
 
 namespace chorale {
 
-/// What a checkpoint holds: each is a file, or several of them when several ranks wrote.
+/// Sections of a checkpoint: each is one file, or several files when several ranks wrote.
 enum class Section { variables, optimizer, state };
 
 inline constexpr auto section_names = std::array<std::string_view, 3>{"variables", "optimizer", "state"};
@@ -31,7 +31,7 @@ struct FilePart {
   friend bool operator==(FilePart, FilePart) = default;
 };
 
-/// One file of a checkpoint: which, how long, and the CRC-32C of each block.
+/// One file of a checkpoint: its section and part, its size, and the CRC-32C of each block.
 struct ManifestFile {
   Section section = Section::variables;
   FilePart part{};
@@ -49,12 +49,12 @@ struct ManifestFile {
   friend bool operator==(ManifestFile const&, ManifestFile const&) = default;
 };
 
-/// What is written last into a checkpoint: what it is of, and what each of its files must be.
+/// Manifest of a checkpoint, written last: the position in training, and the size and checksums of each file.
 ///
-/// batch       of `epoch`, the next one to be seen: with the seed that is all that a dataset needs to go on
+/// batch       the next one of `epoch`: with the seed that is all that a dataset needs to continue
 /// strategy    as a text for people; a checkpoint of another strategy or world loads all the same
-/// plan        hash of the model's plan, or any text; compared by who loads
-/// job         who wrote it; see CheckpointOptions::job
+/// plan        hash of the model's plan, or any text; compared when the checkpoint is loaded
+/// job         the job that wrote it; see CheckpointOptions::job
 /// source      JSON with exactly these keys in this order, then the CRC-32C of everything before it
 struct Manifest {
   std::uint64_t step = 0, epoch = 0, batch = 0, seed = 0;
@@ -67,7 +67,7 @@ struct Manifest {
   static constexpr std::uint64_t default_block = 4U << 20, max_block = 1U << 30;
   static constexpr std::size_t max_bytes = 64U << 20, max_files = 65'536, max_text = 4096;
 
-  /// throws  BadArgument when a text is too long or not printable ASCII, or a file is there twice or not at all
+  /// throws  BadArgument when a text is too long or not printable ASCII, or a file occurs twice or is missing
   std::string write() const {
     auto text = std::string{"{\n"};
     auto const line = [&](char const* key, std::string const& value) {
@@ -98,7 +98,7 @@ struct Manifest {
   }
 
   /// where     for messages: the path of the file
-  /// throws    BadFile with the byte, when it is anything that write() would not have written but for white space
+  /// throws    BadFile with the byte, when the text differs from what write() writes in more than white space
   static Manifest parse(std::string_view all, std::string const& where) {
     auto text = ManifestText{all, where, max_bytes};
     auto m    = Manifest{};
@@ -165,7 +165,7 @@ struct Manifest {
     return file;
   }
 
-  /// What a name says, as far as it can be a name at all: the caller compares name() with it.
+  /// Guesses section and part from a name; the caller checks that name() gives the same name.
   static ManifestFile named(std::string_view name) {
     auto file = ManifestFile{};
     for (std::size_t i = 0; i < section_names.size(); ++i)
@@ -183,7 +183,7 @@ struct Manifest {
     return file;
   }
 
-  /// What is wrong with it, as the rest of a sentence; empty when nothing is.
+  /// Describes what is wrong with the manifest, as the rest of a sentence; empty when nothing is.
   std::string complaint() const {
     if (world == 0) return "has a world of 0 ranks";
     if (block == 0 || block > max_block)

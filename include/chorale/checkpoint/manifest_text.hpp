@@ -15,10 +15,10 @@
 
 namespace chorale {
 
-/// Reads the JSON of a manifest from front to back: the caller says what must come next. No recursion, and nothing is
+/// Reads the JSON of a manifest from front to back: the caller names what must come next. No recursion, and nothing is
 /// allocated but the texts that are asked for.
 ///
-/// throws  BadFile with the byte where something else stands; from the constructor when the text is too long, or its
+/// throws  BadFile with the byte where the text differs; from the constructor when the text is too long, or its
 ///         last line is not the checksum of all lines before it
 class ManifestText {
  public:
@@ -39,7 +39,7 @@ class ManifestText {
     ++at_;
   }
 
-  /// Does it come next, after white space?
+  /// Skips white space; true if `wanted` comes next.
   bool next_is(char wanted) {
     while (at_ < all_.size() && std::string_view{" \n\t\r"}.find(all_[at_]) != std::string_view::npos) ++at_;
     return at_ < all_.size() && all_[at_] == wanted;
@@ -79,7 +79,7 @@ class ManifestText {
     expect(']');
   }
 
-  /// A whole number below 2^64, without a sign and without zeros in front.
+  /// Reads a whole number below 2^64, without a sign and without leading zeros.
   std::uint64_t number() {
     next_is('0');                                          // steps over white space
     auto const begin = at_;
@@ -99,7 +99,7 @@ class ManifestText {
     return n;
   }
 
-  /// After the last value, with the comma before the checksum that was read first.
+  /// Checks that the last value has been read, and that only the comma before the checksum follows.
   void end() {
     expect(',');
     if (next_is('"') || at_ != all_.size()) fail("something follows what should be the last value");
@@ -110,7 +110,7 @@ class ManifestText {
                   "another checkpoint: this one is cut off, was changed, or is of another version."};
   }
 
-  /// A text with its last line.
+  /// Returns a text with the line of its checksum added.
   static std::string sealed(std::string text) {
     auto const crc = crc32c(std::as_bytes(Span<char const>{text}));
     return std::move(text) + seal(crc);
@@ -130,7 +130,7 @@ class ManifestText {
   static std::string seal(std::uint32_t crc) { return "  \"crc32c\": \"" + hex(crc) + "\"\n}\n"; }
 
   std::string where_;
-  std::string_view all_;                                   // all but the seal
+  std::string_view all_;                                   // all but the line of the checksum
   std::size_t at_ = 0;
 };
 

@@ -20,8 +20,8 @@ namespace chorale {
 
 /// The bytes of a file, read as they are touched.
 ///
-/// keeps   a file that is replaced by AtomicFile stays as it was for who has it open
-/// throws  BadFile when it cannot be read or is not a file
+/// keeps   the old bytes stay when AtomicFile replaces the file
+/// throws  BadFile when the path cannot be read or is not a file
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path const& path) {
@@ -41,7 +41,7 @@ class MappedFile {
     if (number != 0) fail(path, "cannot be mapped: ", number);
   }
 
-  /// Memory of the same kind that does not change when the file does: `fill` writes all of it, once.
+  /// Returns a MappedFile over a copy, which does not change when a file does: `fill` writes all of it, once.
   ///
   /// throws  OutOfMemory; and what fill throws
   template <class Fill>

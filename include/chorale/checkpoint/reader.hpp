@@ -28,7 +28,7 @@
 
 namespace chorale {
 
-/// Where a tensor of a checkpoint is to be put: the memory belongs to the caller.
+/// Destination of a tensor of a checkpoint: the memory belongs to the caller.
 struct TensorSlot {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -41,7 +41,7 @@ struct TensorSlot {
 /// keeps   a copy of it in memory, as large as its files; later changes on the disk do not matter
 class Checkpoint {
  public:
-  /// path    of the folder itself, under whatever name
+  /// path    of the checkpoint's own folder, under any name
   /// throws  BadFile with the file and the byte, when anything is missing, cut off or changed
   static Checkpoint read(std::filesystem::path const& path) {
     try {
@@ -72,13 +72,13 @@ class Checkpoint {
   std::string const& path() const { return path_; }
   Manifest const& manifest() const { return manifest_; }
 
-  /// By name, ascending, whoever wrote them; the bytes live as long as this object.
+  /// Tensors of a section, ascending by name, whichever rank wrote them; the bytes live as long as this object.
   std::vector<NamedTensor> const& operator[](Section section) const {
     return tensors_[static_cast<std::size_t>(section)];
   }
 
-  /// What a section has, against what is needed: a line for each tensor that is missing, left over, or of another type
-  /// or shape.
+  /// Compares a section with the tensors that are needed: a line for each tensor that is missing, left over, or of
+  /// another type or shape.
   std::vector<std::string> differences(Section section, std::vector<TensorSlot> const& wanted) const {
     auto lines          = std::vector<std::string>{};
     auto const& have    = (*this)[section];
@@ -119,7 +119,7 @@ class Checkpoint {
     });
   }
 
-  /// Null when there is none of that name.
+  /// Returns the tensor of that name, or null.
   NamedTensor const* find(Section section, std::string_view name) const {
     auto const& all = (*this)[section];
     auto const at   = std::lower_bound(all.begin(), all.end(), name,
@@ -146,8 +146,8 @@ class Checkpoint {
   std::array<std::vector<NamedTensor>, section_names.size()> tensors_;
 };
 
-/// The steps of which a folder has checkpoints, newest first; none when there is no such folder. They are not looked
-/// into.
+/// Returns the steps of the checkpoints in a folder, newest first; none when there is no such folder. The checkpoints
+/// are not opened.
 inline std::vector<std::uint64_t> checkpoint_steps(std::filesystem::path const& folder) {
   auto steps = std::vector<std::uint64_t>{};
   if (!std::filesystem::exists(folder)) return steps;
@@ -161,10 +161,10 @@ inline std::vector<std::uint64_t> checkpoint_steps(std::filesystem::path const& 
   return steps;
 }
 
-/// The newest checkpoint that is whole; nothing when there has never been one.
+/// Returns the newest checkpoint that is whole; nothing when the folder has none at all.
 ///
-/// keeps   a folder that others write to and tidy meanwhile may be read; nothing is changed in it
-/// throws  NoValidCheckpoint when there are some and none can be used, or, with OnDamage::stop, not the newest
+/// keeps   other processes may write to the folder and tidy it meanwhile; nothing is changed in it
+/// throws  NoValidCheckpoint when there are some and none can be used, or, with OnDamage::stop, the newest cannot
 inline std::optional<Checkpoint> newest_checkpoint(CheckpointOptions const& options) {
   for (int again = 0;; ++again) {
     auto const steps = checkpoint_steps(options.folder);

@@ -30,7 +30,7 @@ namespace chorale {
 static_assert(std::endian::native == std::endian::little,
               "chorale: safetensors files are little-endian. This header needs a little-endian machine.");
 
-/// A name and what lies under it; the bytes belong to someone else: the file that was read, or the caller that writes.
+/// A tensor and its name; the bytes belong to the file that was read, or to the caller that writes.
 struct NamedTensor {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -52,13 +52,13 @@ class SafetensorsFile {
   /// throws  BadFile with the byte where it went wrong; nothing is allocated for what the file only claims to have
   static SafetensorsFile read(std::filesystem::path const& path) { return {path.string(), MappedFile{path}}; }
 
-  /// The same of bytes that were read already; `path` is for messages.
+  /// Returns the file of bytes that were read already; `path` is for messages.
   static SafetensorsFile of(MappedFile bytes, std::string path) { return {std::move(path), std::move(bytes)}; }
 
   std::vector<NamedTensor> const& tensors() const { return tensors_; }                     // by name, ascending
   std::map<std::string, std::string> const& metadata() const { return metadata_; }
 
-  /// Null when there is none of that name.
+  /// Returns the tensor of that name, or null.
   NamedTensor const* find(std::string_view name) const {
     auto const at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                      [](NamedTensor const& t, std::string_view wanted) { return t.name < wanted; });
@@ -110,7 +110,7 @@ class SafetensorsFile {
     place(parse({reinterpret_cast<char const*>(bytes.data()) + 8, static_cast<std::size_t>(length)}));
   }
 
-  /// Walks the text and leaves its place in `at`, where the reader of events sees it.
+  /// Iterator over the text that keeps its position in `at`, where HeaderReader sees it.
   struct Walk {
     using iterator_category = std::input_iterator_tag;
     using value_type        = char;
@@ -130,10 +130,10 @@ class SafetensorsFile {
     auto header    = safetensors::HeaderReader{path_, text.data(), at};
     auto const end = text.data() + text.size();
     while (at != end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
-    if (at == end || *at != '{') header.fail("the header does not begin with {");     // a byte order mark neither
+    if (at == end || *at != '{') header.fail("the header does not begin with {");     // nor a byte order mark
     if (auto const zero = text.find('\0'); zero != text.npos) {
       at += static_cast<std::ptrdiff_t>(zero) - (at - text.data());
-      header.fail("the header has a zero byte");           // where the parser would stop, and be content
+      header.fail("the header has a zero byte");           // at which the parser would stop without an error
     }
     nlohmann::json::sax_parse(Walk{&at, end}, Walk{nullptr, end}, &header);
     metadata_ = std::move(header.metadata);
@@ -195,14 +195,14 @@ class SafetensorsFile {
 
   std::string path_;
   MappedFile file_;
-  std::uint64_t data_ = 0;                                 // the byte of the file where the header has ended
+  std::uint64_t data_ = 0;                                 // the byte of the file after the header
   std::vector<NamedTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
 namespace detail {
 
-/// The JSON for tensors that lie in this order, padded so that the first one is aligned.
+/// Returns the JSON for tensors in this order, padded so that the first one is aligned.
 inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
                                       std::map<std::string, std::string> const& metadata) {
   auto const in_quotes = [](std::string const& text) {
@@ -242,7 +242,7 @@ inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
 
 }  // namespace detail
 
-/// The bytes of a safetensors file, before there is a file.
+/// The bytes of a safetensors file, before they are written.
 ///
 /// tensors   in any order; the file has them by type and name, as the reference implementation does
 /// keeps     bytes of tensors are not copied: they must live as long as this object

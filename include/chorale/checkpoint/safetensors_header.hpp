@@ -21,7 +21,7 @@
 namespace chorale::safetensors {
 
 inline constexpr std::uint64_t max_header     = 100'000'000;               // bytes, as in the reference implementation
-inline constexpr std::size_t   max_tensors    = 1'000'000;                 // the rest are ours
+inline constexpr std::size_t   max_tensors    = 1'000'000;                 // this and the rest are our limits
 inline constexpr std::size_t   max_name       = 4096;                      // bytes
 inline constexpr std::size_t   max_dimensions = 64;
 inline constexpr int           max_depth      = 4;
@@ -37,8 +37,8 @@ struct Entry {
 
 /// Takes the events of nlohmann::json::sax_parse.
 ///
-/// at      where the parser is in the text; an error names the byte of the file behind what it complains about
-/// throws  BadFile from every event that does not belong; the parser needs no other way to stop
+/// at      position of the parser in the text; an error names the byte of the file after the fault
+/// throws  BadFile from every event that is not allowed; the parser is stopped in no other way
 class HeaderReader {
  public:
   HeaderReader(std::string path, char const* begin, char const* const& at)
@@ -146,7 +146,7 @@ class HeaderReader {
                   "the file from where it was made: this one is not safetensors, or was changed since."};
   }
 
-  /// Fit for a line on a terminal: not too long, ASCII, no control characters.
+  /// Returns a text fit for a line on a terminal: not too long, ASCII, no control characters.
   static std::string printable(std::string_view text, std::size_t limit = 40) {
     auto shown = std::string{text.substr(0, limit)};
     for (auto& c : shown)
@@ -167,7 +167,7 @@ class HeaderReader {
     if (++depth_ > max_depth) fail("the header is nested deeper than " + std::to_string(max_depth) + " levels");
   }
 
-  /// A value that is passed over, or that is not what this place needs.
+  /// Passes over a value under an unknown key; refuses any other, which this place does not allow.
   bool scalar(std::string const& found) {
     if (skipped_ > 0 || (place_ == Place::entry && !is_field())) return true;
     auto const of = entries.empty() ? std::string{} : " of " + in_quotes();

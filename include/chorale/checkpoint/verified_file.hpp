@@ -32,7 +32,7 @@ namespace detail {
   throw BadFile{what + ".", "another checkpoint: a part of this one is missing, cut off, or was changed."};
 }
 
-/// Fills `to` from this place of a file; returns how many bytes there were.
+/// Fills `to` from byte `at` of a file; returns the number of bytes read, fewer at the end of the file.
 inline std::size_t read_at(FileDescriptor const& file, std::uint64_t at, Bytes to, std::string const& name) {
   auto done = std::size_t{0};
   while (done < to.size()) {
@@ -45,7 +45,7 @@ inline std::size_t read_at(FileDescriptor const& file, std::uint64_t at, Bytes t
   return done;
 }
 
-/// What the system refuses while something is read is damage, too.
+/// Turns an error of the system while reading into BadFile: it counts as damage, too.
 template <class Read>
 auto or_bad_file(Directory const& folder, Read&& read) {
   try {
@@ -57,7 +57,7 @@ auto or_bad_file(Directory const& folder, Read&& read) {
 
 }  // namespace detail
 
-/// throws  BadFile when there is none, or it is not one; with the byte where that shows
+/// throws  BadFile with the byte, when there is no manifest, or it is not valid
 inline Manifest read_manifest(Directory const& folder) {
   return detail::or_bad_file(folder, [&] {
     auto const name = std::string{Manifest::file_name};
@@ -69,9 +69,9 @@ inline Manifest read_manifest(Directory const& folder) {
   });
 }
 
-/// Are all files there, and as long as they should be? Their bytes are not looked at.
+/// Checks that all files exist and have the sizes of the manifest. Their bytes are not read.
 ///
-/// throws  BadFile for the first one that is not
+/// throws  BadFile for the first file that does not
 inline void check_sizes(Directory const& folder, Manifest const& manifest) {
   for (auto const& file : manifest.files) {
     auto const size = folder.size_of(file.name());
@@ -85,7 +85,7 @@ inline void check_sizes(Directory const& folder, Manifest const& manifest) {
 
 namespace detail {
 
-/// One block of a file into its place, with its checksum.
+/// Reads one block of a file into `to`, and checks its checksum.
 ///
 /// throws  BadFile
 inline void read_block(Directory const& folder, FileDescriptor const& file, std::string const& name, std::uint64_t at,
@@ -107,9 +107,9 @@ inline void read_block(Directory const& folder, FileDescriptor const& file, std:
                   ", but the manifest says " + ManifestText::hex(wanted));
 }
 
-/// f(0) … f(n - 1), in turn by as many threads as there are cores, four at most.
+/// Calls f(0) … f(n - 1), in turn by as many threads as there are cores, four at most.
 ///
-/// throws  what f throws for the smallest i; larger ones may not be called then
+/// throws  what f throws for the smallest i; f may not be called for larger i then
 template <class F>
 void in_turn_by_threads(std::size_t n, F const& f) {
   auto next    = std::atomic<std::size_t>{0};
@@ -122,7 +122,7 @@ void in_turn_by_threads(std::size_t n, F const& f) {
       } catch (...) {
         auto const lock = std::lock_guard{mutex};
         if (i < failed) failed = i, failure = std::current_exception();
-        next = n;                                          // all before i are given out
+        next = n;                                          // all before i have been taken
       }
   };
   {
@@ -130,7 +130,7 @@ void in_turn_by_threads(std::size_t n, F const& f) {
     for (auto i = std::min<std::size_t>({n, std::thread::hardware_concurrency(), 4}); i > 1; --i)
       try {
         threads.emplace_back("ckpt read", work);
-      } catch (Error const&) {                             // no thread is left: those that there are do it all
+      } catch (Error const&) {                             // no thread is left: the others do all of it
         break;
       }
     work();
@@ -140,19 +140,19 @@ void in_turn_by_threads(std::size_t n, F const& f) {
 
 }  // namespace detail
 
-/// A file's bytes, of which every block has the checksum of the manifest.
+/// Returns a file's bytes, every block of which has the checksum of the manifest.
 ///
-/// keeps   what was checked is what is returned: the bytes are a copy, and the disk is read once
+/// keeps   the bytes that were checked are returned: they are a copy, and the disk is read once
 /// throws  BadFile with the first block that is wrong or cannot be read
 inline MappedFile read_verified(Directory const& folder, ManifestFile const& wanted, std::uint64_t block) {
   return detail::or_bad_file(folder, [&] {
     auto const name = wanted.name();
     auto const file = folder.read(name);
-    if (folder.size_of(name) != wanted.size)               // before memory is asked for
+    if (folder.size_of(name) != wanted.size)               // before memory is allocated
       detail::bad_checkpoint(folder.path() + "/" + name + ": byte 0: its length has just changed");
     constexpr auto ahead   = std::uint64_t{8};             // blocks that the disk reads while one is summed
     auto const soon_needed = [&](std::uint64_t at, std::uint64_t bytes) {
-      constexpr auto piece = std::uint64_t{128} << 10;     // the system may cut off what is more
+      constexpr auto piece = std::uint64_t{128} << 10;     // the system may shorten a longer request
       for (auto const end = std::min(at + bytes, wanted.size); at < end; at += piece)
         ::posix_fadvise(file.number(), static_cast<off_t>(at), static_cast<off_t>(piece), POSIX_FADV_WILLNEED);
     };

@@ -26,7 +26,7 @@ std::string shape_text(Dims const& dims) {
 
 /// Writes variables under their names, one logical tensor each, whatever the layout in memory was.
 ///
-/// throws  BadFile when the file cannot be written; an old one is then untouched
+/// throws  BadFile when the file cannot be written; an old file is then untouched
 inline void save_weights(std::filesystem::path const& file, Variables const& variables) {
   auto tensors = std::vector<NamedTensor>{};
   for (std::size_t i = 0; i < variables.size(); ++i) {

@@ -27,7 +27,7 @@
 
 namespace chorale {
 
-/// The files of one rank, in memory but for the bytes of tensors: what a save will write.
+/// The files that a save of one rank will write, in memory but for the bytes of tensors.
 class CheckpointImage {
  public:
   /// part    of the variables, of the optimizer's slots, of the rest; a section without tensors has no file
@@ -67,21 +67,21 @@ class CheckpointImage {
   std::vector<std::pair<ManifestFile, SafetensorsImage>> files_;
 };
 
-/// One checkpoint on its way: a folder beside its place, which commit() brings there whole.
+/// Writer of one checkpoint: it makes a folder under a temporary name, which commit() renames when all is written.
 ///
 ///   auto save = CheckpointWriter<>{options, step, bytes_of_all_ranks};       // rank 0, before the others
 ///   auto mine = write_part(options, step, state, {rank, ranks});             // each rank
 ///   save.add(mine_of_each_rank);   save.commit(state.at);                    // rank 0, after the others
 ///
 /// keeps   until commit() has renamed the folder no reader sees it; without commit() it is removed
-/// order   files to the disk, then the manifest, then the folder, then its name, then the name's folder; and only
-///         then the oldest beyond `keep` go. A kill at any point leaves what was committed before whole
+/// order   files to the disk, then the manifest, then the folder, then its new name, then the parent folder; and only
+///         then the oldest beyond `keep` are removed. A kill at any point leaves earlier checkpoints whole
 /// throws  CheckpointFailed when the system refuses; BadArgument
 /// source  the order is PostgreSQL's durable_rename, for a folder
 template <FaultPoints Faults = NoFaults>
 class CheckpointWriter {
  public:
-  /// bytes   of all files together, of all ranks: a tenth more must be free
+  /// bytes   of all files of all ranks together; a tenth more must be free
   CheckpointWriter(CheckpointOptions const& options, std::uint64_t step, std::uint64_t bytes, Faults faults = {})
       : options_{options}, step_{step}, need_{bytes + bytes / 10}, faults_{std::move(faults)} {
     CHORALE_EXPECTS(is_job_name(options_.job),
@@ -112,12 +112,12 @@ class CheckpointWriter {
     guarded([&] { add(image.write_to(*folder_, options_.block, faults_)); });
   }
 
-  /// Files that were written by other ranks.
+  /// Adds files that other ranks have written.
   void add(std::vector<ManifestFile> files) {
     files_.insert(files_.end(), std::make_move_iterator(files.begin()), std::make_move_iterator(files.end()));
   }
 
-  /// at      step, files, block and job of it are not looked at
+  /// at      its step, files, block and job are ignored
   void commit(Manifest at) {
     at.step  = step_;
     at.job   = options_.job;
@@ -176,15 +176,15 @@ class CheckpointWriter {
     parent_.emplace(options_.folder);
   }
 
-  /// Removes what earlier saves of this job have left, unless their process lives.
+  /// Removes what earlier saves of this job have left, unless a process still holds it.
   void clean() {
     for (auto const& name : parent_->names())
       if (is_left_over(name, options_.job)) or_log([&] { remove(name); });
   }
 
-  /// Gives the folder its name. An older checkpoint of this step, from before a fall-back, changes places with it.
+  /// Gives the folder its final name. An older checkpoint of this step, from before a fall-back, is moved away.
   ///
-  /// returns  where the older one is now
+  /// returns  the name of the older one now, if there was one
   std::optional<std::string> take_the_place() {
     auto const name = checkpoint_name(step_), old = removed_name(step_, options_.job);
     if (!parent_->has(name)) return parent_->rename(here(), name), std::nullopt;
@@ -194,8 +194,8 @@ class CheckpointWriter {
     return old;
   }
 
-  /// Keeps the newest ones up to this one; those that can be seen to be damaged do not count. Later ones stay: they
-  /// are of a run that went further.
+  /// Removes all but the newest `keep` checkpoints up to this one; visibly damaged ones do not count. Later ones stay:
+  /// they are of a run that went further.
   void remove_oldest() {
     auto names = parent_->names();
     auto kept  = 1;
@@ -225,9 +225,9 @@ class CheckpointWriter {
     }
   }
 
-  /// Removes a folder with the files in it, unless a process that lives is writing there.
+  /// Removes a folder with the files in it, unless another process is writing there.
   void remove(std::string const& name) {
-    if (!parent_->has_folder(name)) return parent_->remove_file(name);     // whatever it is
+    if (!parent_->has_folder(name)) return parent_->remove_file(name);     // not a folder
     auto const folder = Directory{*parent_, name};
     if (!folder.lock()) return;
     for (auto const& file : folder.names()) {
@@ -237,7 +237,7 @@ class CheckpointWriter {
     parent_->remove_empty_folder(name);
   }
 
-  /// What is only tidying must not make a save fail.
+  /// Runs work that only tidies: its system errors are logged, and do not make a save fail.
   template <class Do>
   void or_log(Do&& work) {
     try {
@@ -262,13 +262,13 @@ class CheckpointWriter {
   std::uint64_t step_, need_;
   [[no_unique_address]] Faults faults_;
   std::optional<Directory> parent_, folder_;
-  bool made_ = false;                                      // the folder beside it exists, and is ours
+  bool made_ = false;                                      // the temporary folder exists, and is ours
   std::vector<ManifestFile> files_;
 };
 
 /// Writes part i of n of a checkpoint that a CheckpointWriter of another process has begun, in the same folder.
 ///
-/// returns  what that writer must be told
+/// returns  the files to pass to that writer's add()
 /// throws   CheckpointFailed: then the writer must not commit
 template <FaultPoints Faults = NoFaults>
 std::vector<ManifestFile> write_part(CheckpointOptions const& options, std::uint64_t step,

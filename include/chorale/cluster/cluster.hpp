@@ -22,7 +22,7 @@ namespace chorale {
 
 class Environment;
 
-/// A cluster that a program writes down itself.
+/// A cluster that a program describes itself.
 struct ClusterOptions {
   std::string chief{};                                                     // "host:port"; without one worker 0 is chief
   std::vector<std::string> workers{}, servers{}, evaluators{};             // [index]: "host:port"
@@ -31,39 +31,39 @@ struct ClusterOptions {
   std::uint32_t incarnation = 0;                                           // how often the job was started again
 };
 
-/// What a cluster is made of, as whoever finds one hands it over.
+/// Parts of a cluster, as a resolver or a program gives them.
 struct ClusterParts {
   std::vector<Task> tasks{};                                               // in any order; all with address, or none
   TaskId me{};
   std::string job           = "chorale";
   std::uint32_t incarnation = 0;
   int local_rank = -1, local_size = -1;                                    // of this host; -1: as the addresses say
-  std::string host{};                                                      // this one; empty: as the address says
+  std::string host{};                                                      // of this process; empty: from the address
   std::string found_in = "code";                                           // "TF_CONFIG", "Slurm"
   std::string no_addresses{};                                              // why there are none: a sentence
-  std::string meets_at{};                                                  // then: see Meeting
+  std::string meets_at{};                                                  // then: see RendezvousInfo
 };
 
-/// Who is in the job, and which of them this process is.
+/// The tasks of a job, and which of them this process is.
 ///
 ///   auto const cluster = Cluster::from_env();                             // TF_CONFIG, torchrun, mpirun, srun, ...
 ///   auto const written = Cluster::at({.workers = {"10.0.0.7:2222", "10.0.0.8:2222"}, .me = {Role::worker, 1}});
 ///
-/// keeps   it is checked once, when it is made: there is a worker, no task and no address is there twice, and this
+/// keeps   it is checked once, when it is made: there is a worker, no task and no address occurs twice, and this
 ///         process is one of the tasks. Copies are equal
 /// order   ranks of the group: the chief, workers, servers, each by index; evaluators are no members
 class Cluster {
  public:
   static constexpr int most = 65'536;                                      // tasks
 
-  /// What the environment says; see docs/35-clusters.md. To be used with <chorale/cluster/from_env.hpp>, which costs a
-  /// second of compilation more than this header: it reads JSON.
+  /// Returns the cluster of an environment; see docs/35-clusters.md. Needs <chorale/cluster/from_env.hpp>, which takes
+  /// a second longer to compile than this header: it reads JSON.
   ///
-  /// throws  BadArgument when a variable cannot be used, or two say different things
+  /// throws  BadArgument when a variable cannot be used, or two contradict each other
   static inline Cluster from_env(Environment const& environment);
   static inline Cluster from_env();
 
-  /// All tasks are threads of this process; nobody listens anywhere.
+  /// Returns a cluster whose tasks are threads of this process; none listens on a port.
   static Cluster local(int workers = 1, int servers = 0) {
     CHORALE_EXPECTS(workers >= 1 && servers >= 0 && workers <= most - servers,
                     "a cluster has at least one worker and at most " + std::to_string(most) + " tasks, got " +
@@ -107,14 +107,14 @@ class Cluster {
     return std::ranges::find(parts_.tasks, role, [](auto& task) { return task.id.role; }) != parts_.tasks.end();
   }
 
-  /// Which task this process is; worker 0 when it is all of them.
+  /// The task of this process; worker 0 when the process is all of them.
   TaskId task() const { return parts_.me; }
   std::vector<Task> const& tasks() const { return parts_.tasks; }          // in the order of ranks, evaluators last
 
-  /// This process is all of the tasks.
+  /// True if this process is all of the tasks.
   bool is_local() const { return local_; }
 
-  /// Whether this one writes checkpoints and logs: the chief, or worker 0 where there is none.
+  /// True if this task writes checkpoints and logs: the chief, or worker 0 where there is none.
   bool is_chief() const { return task() == TaskId{has(Role::chief) ? Role::chief : Role::worker, 0}; }
   bool is_member() const { return task().role != Role::evaluator; }
   bool is_worker() const { return task().role == Role::chief || task().role == Role::worker; }
@@ -122,7 +122,7 @@ class Cluster {
   /// throws  BadArgument on an evaluator
   Rank rank() const { return rank_of(task()); }
 
-  /// Among the chief and the workers.
+  /// Rank among the chief and the workers.
   ///
   /// throws  BadArgument on other tasks
   Rank worker_rank() const {
@@ -130,7 +130,7 @@ class Cluster {
     return rank();
   }
 
-  /// throws  BadArgument when it is no member of the group
+  /// throws  BadArgument when the task is no member of the group
   Rank rank_of(TaskId id) const {
     auto const found = std::ranges::find(parts_.tasks, id, &Task::id);
     CHORALE_EXPECTS(id.role != Role::evaluator && found != parts_.tasks.end(),
@@ -139,13 +139,13 @@ class Cluster {
     return static_cast<Rank>(found - parts_.tasks.begin());
   }
 
-  /// Among the workers of this host, or among its servers; such as which GPU is whose. 0 on an evaluator.
+  /// Rank among the workers of this host, or among its servers: to choose a GPU, for example. 0 on an evaluator.
   int local_rank() const { return parts_.local_rank; }
   int local_size() const { return parts_.local_size; }
 
-  /// [rank]: where it listens. Empty when all ranks are threads of this process.
+  /// [rank]: the address on which the rank listens. Empty when all ranks are threads of this process.
   ///
-  /// throws  BadArgument when ranks are processes, and what started them does not say where
+  /// throws  BadArgument when ranks are processes, and their addresses are not known
   std::vector<std::string> addresses() const {
     auto addresses = std::vector<std::string>{};
     if (local_) return addresses;
@@ -155,11 +155,12 @@ class Cluster {
     for (std::size_t i = 0; i < members_; ++i) addresses.push_back(parts_.tasks[i].address);
     return addresses;
   }
-  /// Where ranks without addresses meet: rank 0's; empty where they have addresses, or nobody knows it. See Meeting.
+  /// Rank 0's address, for ranks without addresses; empty where they have addresses, or it is not known. See
+  /// RendezvousInfo.
   std::string const& meets_at() const { return parts_.meets_at; }
   bool has_addresses() const { return members_ > 0 && !parts_.tasks.front().address.empty(); }
 
-  /// What a transport connects, each task being one rank.
+  /// The group that a transport connects; each task is one rank.
   ///
   /// throws  BadArgument on an evaluator
   Group group() const {
@@ -167,7 +168,7 @@ class Cluster {
     return local_ ? Group::all_local(size) : Group{size, {rank()}, meeting()};
   }
 
-  /// How the tasks find and know each other.
+  /// How the tasks find and identify each other.
   RendezvousInfo meeting() const {
     auto const known = has_addresses();
     return {.addresses = known ? addresses() : std::vector<std::string>{},
@@ -179,7 +180,7 @@ class Cluster {
   std::uint32_t incarnation() const { return parts_.incarnation; }
   std::string const& found_in() const { return parts_.found_in; }
 
-  /// What all ranks must agree on, one line for each task of the group: for the plan that a transport compares.
+  /// One line for each task of the group. All ranks must agree on them: they join the plan that a transport compares.
   std::vector<std::string> lines() const {
     auto lines = std::vector<std::string>{};
     for (std::size_t i = 0; i < members_; ++i)

@@ -17,17 +17,17 @@
 
 namespace chorale {
 
-/// The variables of an environment, as a value: what reads them is a function that a test can call.
+/// The variables of an environment, as a value, so that a test can call the functions that read them.
 ///
 ///   auto const env = Environment{{"RANK", "0"}, {"WORLD_SIZE", "2"}};
 ///
-/// keeps   a variable that is set to nothing is as one that is not set
+/// keeps   a variable that is set to an empty text counts as not set
 class Environment {
  public:
   Environment() = default;
   Environment(std::initializer_list<std::pair<std::string const, std::string>> variables) : variables_{variables} {}
 
-  /// Those of this process, as they are now.
+  /// Returns a copy of the variables of this process.
   static Environment of_process() {
     auto env = Environment{};
     for (auto const* const* at = ::environ; at != nullptr && *at != nullptr; ++at) {
@@ -42,19 +42,19 @@ class Environment {
 
   bool has(std::string_view name) const { return !get(name).empty(); }
 
-  /// Empty when it is not set.
+  /// Value of a variable; empty when it is not set.
   std::string_view get(std::string_view name) const {
     auto const found = variables_.find(name);
     return found == variables_.end() ? std::string_view{} : found->second;
   }
 
-  /// Of the first of these names that is set.
+  /// Value of the first of these variables that is set; empty when none is.
   std::string_view first_of(std::initializer_list<std::string_view> names) const {
     auto const name = first_name(names);
     return name.empty() ? name : get(name);
   }
 
-  /// throws  BadArgument when it is set and no number from `least` to `most`
+  /// throws  BadArgument when the variable is set and no number from `least` to `most`
   std::optional<int> number(std::string_view name, int least, int most) const {
     if (!has(name)) return std::nullopt;
     auto const n = whole_number(get(name), most);
@@ -70,7 +70,7 @@ class Environment {
     return name.empty() ? std::nullopt : number(name, least, most);
   }
 
-  /// Empty when none is set.
+  /// The first of these names that is set; empty when none is.
   std::string_view first_name(std::initializer_list<std::string_view> names) const {
     for (auto const name : names)
       if (has(name)) return name;

@@ -16,11 +16,11 @@
 
 namespace chorale {
 
-/// Says why this process ends: on standard error, and to a launcher that gave it a file for that.
+/// Reports why this process ends: on standard error, and in the file that a launcher provides for that.
 ///
 ///   catch (std::exception const& error) { return report_exit(error); }
 ///
-/// env       TORCHELASTIC_ERROR_FILE of torchrun: what it reports as the root cause is then this sentence
+/// env       TORCHELASTIC_ERROR_FILE of torchrun, which can then report this sentence as the root cause
 /// returns   exit_code(error), for main()
 /// source    torch.distributed.elastic.multiprocessing.errors.ErrorHandler
 inline int report_exit(std::exception const& error, Environment const& env = Environment::of_process(),
@@ -29,7 +29,7 @@ inline int report_exit(std::exception const& error, Environment const& env = Env
   if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);
   auto const path = std::string{env.get("TORCHELASTIC_ERROR_FILE")};
   auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  if (dynamic_cast<PeerLost const*>(&error)) now += std::chrono::seconds{1};     // the first is called the root cause
+  if (dynamic_cast<PeerLost const*>(&error)) now += std::chrono::seconds{1};     // torchrun's root cause is the first
   auto const told = nlohmann::json{
       {"message", {{"message", error.what()}, {"extraInfo", {{"timestamp", std::to_string(now.count())}}}}}};
   auto file = std::ofstream{path};

@@ -21,13 +21,13 @@
 namespace chorale {
 namespace resolve {
 
-/// A launcher that was found, and what asks it for addresses.
+/// A launcher that was found, and the function that asks it for addresses.
 struct Found {
   LaunchInfo launch;
   void (*place)(Environment const&, LaunchInfo&);
 };
 
-/// Those that started this process, the one that is believed first.
+/// Returns the launchers that started this process; the first one is believed.
 template <Resolver... R>
 std::vector<Found> found(Environment const& env) {
   auto all = std::vector<Found>{};
@@ -46,14 +46,16 @@ inline std::string rank_of(LaunchInfo const& launch) {
   return "rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.world);
 }
 
-/// Two launchers may both be right: one says the same as the other, started its processes, or started only a shell.
+/// Throws unless two launchers can both be right: the other gives the same rank and world, started the processes of the
+/// believed one, or started only a shell.
 inline void expect_same(LaunchInfo const& believed, LaunchInfo const& other) {
   auto const same = believed.rank == other.rank && believed.world == other.world;
   if (same || other.world == 1 || other.world == believed.agents) return;
   disagree(believed.by, other.by, rank_of(believed) + ", and " + rank_of(other));
 }
 
-/// With servers or evaluators a launcher's order may be another one, but it starts as many.
+/// Throws if a launcher contradicts a written cluster. With servers or evaluators the launcher's order may differ, but
+/// not its number of processes.
 inline void expect_same(Cluster const& written, LaunchInfo const& launch) {
   auto const all     = static_cast<int>(written.tasks().size());
   auto const members = written.workers() + written.servers();
@@ -71,7 +73,7 @@ inline void expect_same(ClusterParts const& own, ClusterParts const& other) {
                                              other.me.text() + " of " + std::to_string(other.tasks.size()));
 }
 
-/// The addresses of the one that is believed; else those of another one that means the same ranks.
+/// Returns the believed launcher with its addresses, or with those of another launcher that gives the same rank.
 inline LaunchInfo placed(Environment const& env, std::vector<Found> const& all) {
   auto launch = all.front().launch;
   all.front().place(env, launch);

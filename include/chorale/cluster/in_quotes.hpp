@@ -12,13 +12,13 @@
 
 namespace chorale {
 
-/// A text from outside in quotes, fit for one line of an error: its first 80 characters, and only those that are shown.
+/// Returns an untrusted text in quotes, fit for one line of an error: its first 80 characters, made printable.
 inline std::string in_quotes(std::string_view text) {
   constexpr std::size_t limit = 80;
   return "\"" + printable(text.substr(0, limit)) + (text.size() > limit ? "...\"" : "\"");
 }
 
-/// Digits and nothing else, up to `most`.
+/// Returns the number of a text that is digits and nothing else, up to `most`; nothing for others.
 inline std::optional<int> whole_number(std::string_view text, int most) {
   int n = 0;
   if (text.empty() || text.front() == '-') return std::nullopt;

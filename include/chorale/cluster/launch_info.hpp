@@ -17,28 +17,28 @@
 
 namespace chorale {
 
-/// What a launcher that only knows ranks says about this process.
+/// Description of this process by a launcher that only knows ranks.
 struct LaunchInfo {
   std::string by;                                                          // "torchrun"
   int rank = 0, world = 1;
-  int local_rank = -1, local_size = -1;                                    // of this host; -1: it does not say
-  int agents     = 0;                                                      // processes of its own that made the ranks
+  int local_rank = -1, local_size = -1;                                    // of this host; -1: not known
+  int agents     = 0;                                                      // its own processes, which started the ranks
   std::string job{};
   std::uint32_t incarnation = 0;
-  std::string host{};                                                      // this one, when it says so
-  std::vector<std::string> addresses{};                                    // [rank]; empty: it does not say
-  std::string no_addresses{};                                              // then: why, as a sentence
-  std::string meets_at{};                                                  // and where they meet, if that is known
+  std::string host{};                                                      // this host, if it is known
+  std::vector<std::string> addresses{};                                    // [rank]; empty: not known
+  std::string no_addresses{};                                              // then: the reason, as a sentence
+  std::string meets_at{};                                                  // then: rank 0's address, if it is known
 
   bool is_one_host() const { return world == 1 || local_size == world; }
 };
 
 /// Finds a launcher in an environment.
 ///
-///   launch(env)        nothing when it did not start this process
-///   place(env, it)     fills in addresses, or no_addresses and meets_at; asked only of the one that is believed
+///   launch(env)        nothing when the launcher did not start this process
+///   place(env, it)     fills in addresses, or no_addresses and meets_at; called first for the launcher believed
 ///
-/// throws  BadArgument from both, when its variables cannot be used
+/// throws  BadArgument from both, when the launcher's variables cannot be used
 template <class R>
 concept Resolver = requires(Environment const& env, LaunchInfo& launch) {
   { R::launch(env) } -> std::same_as<std::optional<LaunchInfo>>;
@@ -65,7 +65,7 @@ inline LaunchInfo checked(LaunchInfo launch) {
   return launch;
 }
 
-/// Rank 0 is at host:base; of one host, rank r at host:base + r, else ranks meet there.
+/// Sets addresses: on one host, rank r is at host:base + r; on several, `meets_at` is host:base.
 ///
 /// throws  BadArgument when there are not that many ports
 inline void place_from(LaunchInfo& launch, std::string const& host, int base, std::string const& base_is) {

@@ -11,7 +11,7 @@
 
 namespace chorale {
 
-/// What a task of a job does, in the order of ranks.
+/// Role of a task in a job, in the order of ranks.
 enum class Role : std::uint8_t {
   chief,       // trains, and writes checkpoints and logs
   worker,      // trains
@@ -39,7 +39,7 @@ struct TaskId {
   friend constexpr auto operator<=>(TaskId const&, TaskId const&) = default;
 };
 
-/// A task, and where it listens.
+/// A task, and the address it listens on.
 struct Task {
   TaskId id;
   std::string address{};                                                   // "host:port"; empty when it is not known

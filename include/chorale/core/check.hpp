@@ -7,15 +7,15 @@
 
 #include <string>
 
-/// The caller's mistake at run time: throws BadArgument with the sentence, which may be any expression that makes a
-/// string.
+/// Checks for a mistake of the caller at run time: throws BadArgument with `sentence`, any expression that makes a
+/// string, unless `condition` is true.
 ///
 ///   CHORALE_EXPECTS(rows > 0, "a batch needs at least one row, got " + std::to_string(rows));
 #define CHORALE_EXPECTS(condition, sentence)                                                 \
   (GSL_LIKELY(condition) ? static_cast<void>(0)                                              \
                          : ::chorale::detail::expects_failed(#condition, (sentence)))
 
-/// Our own mistake: something that should hold by construction does not. Throws Error.
+/// Checks what should hold by construction: throws Error, a defect of the library, unless `condition` is true.
 #define CHORALE_ENSURES(condition, sentence)                                                 \
   (GSL_LIKELY(condition) ? static_cast<void>(0)                                              \
                          : ::chorale::detail::ensures_failed(#condition, (sentence)))

@@ -12,7 +12,7 @@ namespace chorale {
 
 namespace detail {
 
-/// Row k, entry b: what byte b still contributes when k more bytes have passed.
+/// Table of contributions to a checksum: row k, entry b is that of byte b when k more bytes have followed it.
 inline constexpr auto crc32c_rows = [] {
   auto rows = std::array<std::array<std::uint32_t, 256>, 8>{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -28,7 +28,7 @@ inline constexpr auto crc32c_rows = [] {
 
 }  // namespace detail
 
-/// crc32c() on any processor, and at compile time: eight bytes a turn, by tables.
+/// crc32c() on any processor, and at compile time: eight bytes per iteration, with tables.
 ///
 /// source  Kounavis & Berry, "A systematic approach to building high performance software-based CRC generators", 2005
 constexpr std::uint32_t crc32c_portable(ConstBytes data, std::uint32_t before = 0) {
@@ -44,11 +44,11 @@ constexpr std::uint32_t crc32c_portable(ConstBytes data, std::uint32_t before = 
   return ~crc;
 }
 
-/// CRC-32C, the checksum of every frame and of every TFRecord, by the fastest instructions of this processor.
+/// CRC-32C, the checksum of every frame and of every TFRecord, with the fastest instructions of this processor.
 ///
 /// before  the checksum of what came before `data`, so that a message may be checked in pieces
 /// keeps   every single flipped bit, every two within 2^31 bits, and every burst of up to 32 bits change it; of other
-///         damage one in 2^32 goes unseen. It stops no one who means it: frames have Sealed
+///         damage one in 2^32 is not detected. It does not protect from intentional changes; Sealed frames do
 /// source  Castagnoli, Bräuer & Herrmann, IEEE Transactions on Communications 41 (6), 1993; RFC 3720, appendix B.4
 inline std::uint32_t crc32c(ConstBytes data, std::uint32_t before = 0) {
 #if defined(__x86_64__)

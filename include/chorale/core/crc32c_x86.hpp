@@ -16,7 +16,7 @@ namespace chorale {
 
 namespace detail {
 
-/// x^32 + x^28 + x^27 + ..., without x^32, the coefficient of x^31 in bit 0: as all values here.
+/// The polynomial x^32 + x^28 + x^27 + ..., without x^32. Reflected, like all values here: bit 0 is that of x^31.
 inline constexpr std::uint32_t crc32c_polynomial = 0x82F63B78U;
 
 /// x^n modulo the polynomial.
@@ -30,17 +30,17 @@ constexpr std::uint32_t power_of_x(unsigned n) {
 
 #if defined(__x86_64__)
 
-/// Has this processor the instructions of crc32c_sse42()?
+/// True if this processor has the instructions of crc32c_sse42().
 inline bool has_crc32() { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"); }
 
-/// Has this processor, and does the system save, what crc32c_vpclmulqdq() needs?
+/// True if this processor has the instructions of crc32c_vpclmulqdq(), and the system saves their registers.
 inline bool has_vpclmulqdq() {
   return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") && has_crc32();
 }
 
 namespace detail {
 
-inline constexpr std::size_t worth_folding = 512;                          // bytes; below, the three streams win
+inline constexpr std::size_t worth_folding = 512;                          // bytes; below, three streams are faster
 
 inline std::uint64_t eight_bytes(std::byte const* at) {
   std::uint64_t word;
@@ -48,7 +48,7 @@ inline std::uint64_t eight_bytes(std::byte const* at) {
   return word;
 }
 
-/// crc(A, B) of a message in two parts, from crc(A) and what B contributes: here crc(A) is moved past the bytes of B.
+/// Moves crc(A) past the bytes of B: crc(A, B) of a message in two parts is the result xor crc(B), started from 0.
 ///
 /// past    x^(8 · bytes of B - 33): the product of two reflected values is short of one bit, and crc32 adds 32
 [[gnu::target("sse4.2,pclmul")]] inline std::uint32_t moved(std::uint32_t crc, std::uint32_t past) {
@@ -57,8 +57,8 @@ inline std::uint64_t eight_bytes(std::byte const* at) {
   return static_cast<std::uint32_t>(_mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(product))));
 }
 
-/// Takes 3 · bytes of `data` in every turn, as three streams: the instruction takes three cycles, and one can start in
-/// each. `crc` is not inverted, here and below.
+/// Consumes 3 · bytes of `data` per iteration, as three streams: the instruction takes three cycles, and one can start
+/// in each. `crc` is not inverted, here and below.
 template <std::size_t bytes>
 [[gnu::target("sse4.2,pclmul")]] inline std::uint32_t three_streams(ConstBytes& data, std::uint32_t crc) {
   constexpr auto past_one = power_of_x(8 * bytes - 33), past_two = power_of_x(16 * bytes - 33);
@@ -77,7 +77,7 @@ template <std::size_t bytes>
 
 }  // namespace detail
 
-/// crc32c() by the instruction crc32.
+/// crc32c() with the instruction crc32.
 ///
 /// keeps   to be called only where has_crc32()
 /// source  Gopal et al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel, 2011
@@ -92,14 +92,14 @@ template <std::size_t bytes>
 
 namespace detail {
 
-/// What moves 128 bits past `bits` more: for the half that is first in memory, with the higher powers, and the second.
-/// The product of two reflected values is short of one bit.
+/// Factors that move 128 bits past `bits` more: for the half that is first in memory, which has the higher powers, and
+/// for the second. The product of two reflected values is short of one bit.
 constexpr std::array<std::int64_t, 2> past(unsigned bits) {
   auto const upper = [](std::uint32_t x) { return static_cast<std::int64_t>(std::uint64_t{x} << 32); };
   return {upper(power_of_x(bits + 63)), upper(power_of_x(bits - 1))};
 }
 
-/// Four times 128 bits, each moved past `bits`, plus `next`: what lies there.
+/// Moves four values of 128 bits past `bits`, and adds `next`, the data at the new place.
 template <unsigned bits>
 [[gnu::target("avx512f,vpclmulqdq")]] inline __m512i folded(__m512i x, __m512i next) {
   constexpr auto k  = past(bits);
@@ -109,7 +109,7 @@ template <unsigned bits>
   return _mm512_ternarylogic_epi64(first, second, next, 0x96);             // the sum of three: exclusive or
 }
 
-/// The same for 128 bits.
+/// Moves one value of 128 bits past `bits`, and adds `next`, the data at the new place.
 template <unsigned bits>
 [[gnu::target("sse4.2,pclmul")]] inline __m128i folded(__m128i x, __m128i next) {
   constexpr auto k = past(bits);
@@ -118,7 +118,7 @@ template <unsigned bits>
   return _mm_xor_si128(sum, next);
 }
 
-/// The checksum, from 0, of 64 bytes.
+/// Checksum of 64 bytes, started from 0.
 [[gnu::target("avx512f,sse4.2,pclmul")]] inline std::uint32_t checksum_of(__m512i x) {
   alignas(64) __m128i part[4];
   _mm512_store_si512(part, x);
@@ -130,7 +130,7 @@ template <unsigned bits>
 
 }  // namespace detail
 
-/// crc32c() by the instruction vpclmulqdq: 512 bytes a turn, in eight registers.
+/// crc32c() with the instruction vpclmulqdq: 512 bytes per iteration, in eight registers.
 ///
 /// keeps   to be called only where has_vpclmulqdq()
 /// source  Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ instruction", Intel, 2009

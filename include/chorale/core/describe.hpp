@@ -17,7 +17,7 @@ namespace chorale {
 template <class T>
 concept NamesOptions = requires(T const& object) { object.options([](std::string_view, auto const&) {}); };
 
-/// A value in one word without spaces: a number in the fewest digits that give it back, or what its text() says.
+/// A value as one word without spaces: a number in the fewest digits that restore it, or the value's text().
 template <class V>
 std::string word_of(V const& value) {
   if constexpr (std::convertible_to<V const&, std::string_view>) {
@@ -39,19 +39,19 @@ std::string word_of(V const& value) {
   }
 }
 
-/// Name of a type as ranks compare it: what its static text() says, else its type_name().
+/// Name of a type as ranks compare it: its static text() if it has one, else its type_name().
 template <class T>
 std::string text_of() {
   if constexpr (requires { { T::text() } -> std::convertible_to<std::string>; }) return T::text();
   else return type_name<T>();
 }
 
-/// Appends what an object is, in lines that ranks compare: its type, then each of its options.
+/// Appends the description of an object, in lines that ranks compare: its type, then each of its options.
 ///
 ///   optimizer Adam
 ///   optimizer Adam learning_rate 0.001
 ///
-/// keeps   fields of an object that does not name its options are not in it
+/// keeps   fields of an object that does not name its options are not included
 template <class T>
 void describe(std::string const& what, T const& object, std::vector<std::string>& lines) {
   auto const begin = what + " " + text_of<T>();

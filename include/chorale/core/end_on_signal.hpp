@@ -6,13 +6,13 @@
 
 namespace chorale {
 
-/// While it lives, SIGTERM asks this process to end in good order: fit() saves a checkpoint and throws Preempted, on all
-/// ranks after the same step, whichever of them was asked. A second SIGTERM ends it at once.
+/// Makes SIGTERM, while the object lives, ask this process to end in good order: fit() saves a checkpoint and throws
+/// Preempted, on all ranks after the same step, whichever rank was asked. A second SIGTERM ends the process at once.
 ///
 ///   auto const end = EndOnSignal{};
 ///   trainer.fit(train, {.checkpoints = {.folder = "run/mnist"}, .asked_to_end = end.asked()});
 ///
-/// keeps   one at a time in a process
+/// keeps   one object at a time in a process
 /// source  Kubernetes, Slurm and others send SIGTERM some seconds before they take a machine away
 class EndOnSignal {
  public:
@@ -31,7 +31,7 @@ class EndOnSignal {
 
  private:
   static std::atomic<bool>& flag() {
-    static std::atomic<bool> asked = false;                                // the handler of a signal reaches nothing else
+    static std::atomic<bool> asked = false;                                // a signal handler reaches nothing else
     return asked;
   }
 

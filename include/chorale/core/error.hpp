@@ -9,7 +9,7 @@
 
 namespace chorale {
 
-/// The world's fault or the caller's, in one sentence: what, where, both numbers; then what to try.
+/// Base of the library's errors. One sentence with what happened, where, and both numbers; then what to try.
 ///
 /// Prints as two lines, the second only when there is something to try:
 ///   chorale: images.gz: byte 4: 60000 images, but labels.gz has 10000 labels.
@@ -36,17 +36,17 @@ struct FileFault : Error {
   using Error::Error;
 };
 
-/// The program was asked to end, and did so in good order: start it again to go on. Exit code 143, as of SIGTERM.
+/// The program was asked to end, and did so in good order: start it again to continue. Exit code 143, as after SIGTERM.
 struct Preempted : Error {
   using Error::Error;
 };
 
-/// Numbers went wrong: the loss or a gradient is not finite. A program that gets one ends with exit code 4.
+/// The loss or a gradient is not finite. A program that gets one ends with exit code 4.
 struct NumericFault : Error {
   using Error::Error;
 };
 
-/// A device could not give the memory that was asked for.
+/// A device could not provide the memory that was requested.
 struct OutOfMemory : Error {
   using Error::Error;
 };
@@ -56,33 +56,33 @@ struct OutOfDescriptors : Error {
   using Error::Error;
 };
 
-/// Why a rank could not go on with its peers. Programs decide by this value, never by the text of an error.
+/// Why a rank could not continue with its peers. Programs decide by this value, never by the text of an error.
 enum class Fault {
   peer_lost,             // its connection closed, or its process ended
   peer_stalled,          // silent, or without progress, for too long
   frame_corrupt,         // a checksum did not match
   evicted,               // this rank was declared dead by the others, and came back
-  join_timeout,          // ranks never came
-  collective_mismatch,   // ranks called different operations, or in another order
+  join_timeout,          // ranks never connected
+  collective_mismatch,   // ranks called different operations, or in a different order
   model_mismatch,        // ranks were built from different models
-  world_mismatch,        // ranks disagree about how many they are, or about the job
-  version_mismatch,      // ranks speak different versions of the wire format
+  world_mismatch,        // ranks disagree about their number, or about the job
+  version_mismatch,      // ranks use different versions of the wire format
   duplicate_rank,        // two processes claim one rank
-  not_authentic,         // no secret, or another one
+  not_authentic,         // no secret, or a different one
 };
 
-/// The first cause of a loss, the same on every survivor.
+/// The root cause of a loss, the same on every survivor.
 struct Loss {
   Fault fault = Fault::peer_lost;
-  int rank    = -1;                                                        // the culprit
+  int rank    = -1;                                                        // the one that failed
   std::string host;                                                        // where it ran, when known
-  std::string operation;                                                   // the one that the first detector was in
+  std::string operation;                                                   // that the first rank to detect it was in
   std::uint64_t sequence = 0;                                              // of that operation, and the training step
   std::uint64_t step     = 0;
   std::string reason;                                                      // a part of a sentence: "it closed the ..."
 };
 
-/// A rank of the group failed or fell silent. The message names it, and the operation that waited for it.
+/// A rank of the group failed or fell silent. The message names the rank, and the operation that waited for it.
 class PeerLost : public Error {
  public:
   PeerLost(int rank, std::string const& what_and_where, std::string const& what_to_try = {})
@@ -100,7 +100,7 @@ class PeerLost : public Error {
 
  private:
   static std::string sentence(int me, Loss const& loss) {
-    auto const mine = loss.rank == me;                                     // nobody loses itself
+    auto const mine = loss.rank == me;                                     // a rank does not lose itself
     auto const what = loss.fault == Fault::evicted ? " was given up by the other ranks" : " failed";
     return "rank " + std::to_string(me) + (mine ? "" : " lost rank " + std::to_string(loss.rank)) +
            (loss.host.empty() ? "" : " on " + loss.host) + (mine ? what : "") + " in step " +
@@ -112,8 +112,8 @@ class PeerLost : public Error {
   Loss loss_;
 };
 
-/// Ranks that can never work together: other models, other versions, another order of calls. A restart does not help;
-/// a program that gets one ends with exit code 3.
+/// Ranks that can never work together: they differ in their models, versions or order of calls. A restart does not
+/// help; a program that gets one ends with exit code 3.
 class Disagreement : public Error {
  public:
   Disagreement(Fault fault, std::string const& what_and_where, std::string const& what_to_try = {})

@@ -7,7 +7,7 @@
 namespace chorale {
 namespace detail {
 
-/// One of two without a branch, so that a loop over conversions is a vector loop.
+/// Selects one of two values without a branch, so that a loop over conversions is vectorised.
 constexpr std::uint32_t choose(bool first, std::uint32_t a, std::uint32_t b) {
   auto const mask = 0U - static_cast<std::uint32_t>(first);
   return (a & mask) | (b & ~mask);
@@ -16,7 +16,7 @@ constexpr std::uint32_t choose(bool first, std::uint32_t a, std::uint32_t b) {
 constexpr std::uint16_t bf16_bits(float value) {
   auto const u       = std::bit_cast<std::uint32_t>(value);
   auto const rounded = (u + 0x7FFFU + (u >> 16 & 1U)) >> 16;              // ties to even; the largest become infinite
-  auto const nan     = u >> 16 | 0x40U;                                   // stays one, whatever bits are cut off
+  auto const nan     = u >> 16 | 0x40U;                                   // stays a NaN, whatever bits are cut off
   return static_cast<std::uint16_t>(choose((u & 0x7FFF'FFFFU) > 0x7F80'0000U, nan, rounded));
 }
 
@@ -38,7 +38,7 @@ constexpr std::uint16_t fp16_bits(float value) {
 constexpr float fp16_value(std::uint16_t bits) {
   auto const magnitude = std::uint32_t{bits} & 0x7FFFU;
   auto const sign      = (std::uint32_t{bits} & 0x8000U) << 16;
-  auto const shift     = choose(magnitude >= 0x7C00U, 224, 112);         // infinity and NaN stay what they are
+  auto const shift     = choose(magnitude >= 0x7C00U, 224, 112);         // infinity and NaN are kept
   auto const normal    = (magnitude << 13) + (shift << 23);
   auto const subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) *
                                                       0x1p-24F);
@@ -47,10 +47,10 @@ constexpr float fp16_value(std::uint16_t bits) {
 
 }  // namespace detail
 
-/// A number in 16 bits with the range of float: 8 bits of exponent, 8 of precision. For storing and sending; it turns
-/// into a float by itself, to compute with.
+/// A number in 16 bits with the range of float: 8 bits of exponent, 8 of precision. For storing and sending; it
+/// converts to float implicitly, to compute with.
 ///
-/// order   from float to the nearest, ties to even; above the largest, infinity. A NaN stays one
+/// order   from float to the nearest, ties to even; above the largest, infinity. A NaN stays a NaN
 /// cost    two bytes, no heap; a few integer operations each way, in vectors
 struct bf16 {
   constexpr bf16() = default;
@@ -61,9 +61,9 @@ struct bf16 {
 };
 
 /// A number in 16 bits after IEEE 754 binary16: 5 bits of exponent, 11 of precision, at most 65504. For storing and
-/// sending; it turns into a float by itself, to compute with.
+/// sending; it converts to float implicitly, to compute with.
 ///
-/// order   from float to the nearest, ties to even, subnormal numbers included; from 65520 on infinity. A NaN stays one
+/// order   from float to the nearest, ties to even, subnormals included; from 65520 on infinity. A NaN stays a NaN
 /// cost    two bytes, no heap; a few operations each way, in vectors
 struct fp16 {
   constexpr fp16() = default;

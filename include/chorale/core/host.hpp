@@ -7,7 +7,7 @@
 
 namespace chorale {
 
-/// The name of this machine; "" where the system does not say.
+/// Name of this machine; "" if the system does not provide one.
 inline std::string host_name() {
   auto name = std::string(256, '\0');
   if (::gethostname(name.data(), name.size() - 1) != 0) return {};

@@ -15,13 +15,13 @@ namespace chorale {
 
 namespace detail {
 
-/// The number that the system, top and debuggers know this thread by.
+/// Number of this thread as the system, top and debuggers show it.
 inline long thread_number() {
   thread_local auto const number = ::syscall(SYS_gettid);
   return number;
 }
 
-/// thread 4711 (replica 1)
+/// Number and name of a thread for a sentence: "thread 4711 (replica 1)".
 inline std::string thread_text(long number) {
   auto name = std::string{};
   std::getline(std::ifstream{"/proc/self/task/" + std::to_string(number) + "/comm"}, name);
@@ -30,12 +30,12 @@ inline std::string thread_text(long number) {
 
 }  // namespace detail
 
-/// The right to use an object that is for one thread at a time: the first to ask has it until it lets go.
+/// The right to use an object that is for one thread at a time: the first thread to ask holds it until it releases it.
 ///
-/// cost    to ask and to let go, one atomic operation each
+/// cost    to acquire and to release, one atomic operation each
 class OneThread {
  public:
-  /// The right, while it lives. The same thread may ask again meanwhile.
+  /// Holds the right while it lives. The same thread may ask again meanwhile.
   class Hold {
    public:
     explicit Hold(std::atomic<long>* owner) : owner_{owner} {}
@@ -46,12 +46,13 @@ class OneThread {
     }
 
    private:
-    std::atomic<long>* owner_;                                             // null: another Hold of this thread lets go
+    std::atomic<long>* owner_;                                             // null: another Hold of this thread owns it
   };
 
-  /// what     is used, for the error
+  /// Acquires the right for the calling thread.
   ///
-  /// throws   BadArgument when another thread has the right: it names both
+  /// what     name of the object, for the error
+  /// throws   BadArgument when another thread holds the right: the error names both threads
   [[nodiscard]] Hold hold(char const* what) {
     auto owner    = nobody;
     auto const me = detail::thread_number();

@@ -11,7 +11,7 @@ namespace chorale {
 
 namespace detail {
 
-/// What something in a file system is called in a sentence.
+/// Name of a kind of file for a sentence.
 inline std::string file_kind(std::filesystem::file_type type) {
   switch (type) {
     case std::filesystem::file_type::directory: return "a folder";
@@ -25,15 +25,15 @@ inline std::string file_kind(std::filesystem::file_type type) {
 
 }  // namespace detail
 
-/// The path where a file is written that is asked for under this name. A symbolic link is followed to its target,
-/// which need not exist: the target is written, and the link stays a link.
+/// Path to write when a file is requested under this name. A symbolic link is followed to its target, which need not
+/// exist: the target is written, and the link stays a link.
 ///
-/// keeps   nothing is opened, made or changed
-/// throws  BadFile when the name is empty, when something is there that is not a regular file (a device, a FIFO, a
+/// keeps   nothing is opened, created or changed
+/// throws  BadFile when the name is empty, when it names something other than a regular file (a device, a FIFO, a
 ///         socket, a folder), or when symbolic links lead in a circle
 inline std::filesystem::path output_file(std::filesystem::path const& path) {
   using Type = std::filesystem::file_type;
-  constexpr auto most_links = 40;                                          // as the system's own limit
+  constexpr auto most_links = 40;                                          // the system's own limit
   auto const what_to_try    = std::string{"the name of a file, which need not exist."};
   auto code                 = std::error_code{};
   if (path.empty()) throw BadFile{"the file to write has the empty name \"\".", what_to_try};

@@ -13,8 +13,8 @@ namespace chorale {
 
 /// Random numbers that are a function of (seed, stream, index): the same bits on every device, rank and thread count.
 ///
-/// stream  what the numbers are for: a variable, an epoch, a layer in a step; streams are independent
-/// index   which number of the stream; any order, any number of threads
+/// stream  purpose of the numbers: a variable, an epoch, a layer in a step; streams are independent
+/// index   position in the stream; any order, any number of threads
 /// source  Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011
 class Random {
  public:
@@ -33,24 +33,24 @@ class Random {
     return counter;
   }
 
-  /// 64 random bits.
+  /// 64 random bits for one index.
   constexpr std::uint64_t bits(std::uint64_t index) const {
     auto const w = words(index);
     return std::uint64_t{w[1]} << 32 | w[0];
   }
 
-  /// In [0, 1), a multiple of 2^-24.
+  /// Uniform in [0, 1), a multiple of 2^-24.
   constexpr float uniform(std::uint64_t index) const { return to_unit(words(index)[0]); }
 
-  /// In [low, high).
+  /// Uniform in [from, to).
   constexpr float uniform(std::uint64_t index, float from, float to) const {
     return from + (to - from) * uniform(index);
   }
 
-  /// In [0, n), for n up to 2^32; no value is favoured by more than n · 2^-32.
+  /// Uniform in [0, n), for n up to 2^32; no value is favoured by more than n · 2^-32.
   constexpr std::uint64_t below(std::uint64_t index, std::uint64_t n) const { return words(index)[0] * n >> 32; }
 
-  /// Mean 0, standard deviation 1.
+  /// Normal with mean 0 and standard deviation 1.
   ///
   /// source  Box and Muller, 1958
   float normal(std::uint64_t index) const {
@@ -68,7 +68,7 @@ class Random {
   std::uint64_t stream_;
 };
 
-/// A permutation of [0, n) that is a function of (random, n): Fisher and Yates, from the back.
+/// Shuffles n values by a permutation that is a function of (random, n): Fisher and Yates, from the back.
 template <class Values>
 void shuffle(Values& values, Random const& random) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);

@@ -40,7 +40,7 @@ class NamedThread {
   std::jthread thread_;
 };
 
-/// Tells the core that this is a spinning wait.
+/// Hints to the core that this is a spinning wait.
 inline void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -64,7 +64,8 @@ inline constexpr auto spin_time = std::chrono::microseconds{100};
 
 /// Waits until `ready()` is true: spins for at most `spin_time`, then sleeps until `changes` is notified.
 ///
-/// order   whoever makes `ready()` true changes `changes` after that, and then notifies it; `ready` reads with acquire
+/// order   the thread that makes `ready()` true changes `changes` after that, and then notifies it; `ready` reads with
+///         acquire
 template <class T, class Ready>
 void sleep_until(std::atomic<T> const& changes, Ready&& ready) {
   auto const begin = std::chrono::steady_clock::now();
@@ -83,7 +84,7 @@ void sleep_until(std::atomic<T> const& changes, Ready&& ready) {
 
 namespace detail {
 
-/// Orders all that was stored before it against all that is loaded after it.
+/// Orders all stores before it before all loads after it.
 inline void full_fence() { __sync_synchronize(); }
 
 }  // namespace detail

@@ -15,7 +15,7 @@ namespace detail {
 
 /// The name of T as the compiler writes it. g++: "constexpr auto .. [with T = X]", clang: "auto .. [T = X]".
 template <class T>
-constexpr auto raw_type_name() {                                         // with another type g++ adds what that is
+constexpr auto raw_type_name() {                                         // not string_view: g++ would add its meaning
   auto const text  = std::string_view{__PRETTY_FUNCTION__};
   auto const begin = text.find("T = ") + 4;
   return text.substr(begin, text.size() - 1 - begin);
@@ -64,7 +64,7 @@ inline void remove_functions(std::string& text) {
   }
 }
 
-/// The suffixes that clang writes behind some integers: 3U, 3L.
+/// Removes the suffixes that clang writes after some integers: 3U, 3L.
 inline void remove_suffixes(std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (std::isdigit(static_cast<unsigned char>(text[i])) == 0 || (i > 0 && is_in_word(text[i - 1]))) continue;

@@ -17,7 +17,7 @@ using ConstBytes = std::span<std::byte const>;
 /// A participant of a group of communicating peers: 0-based, below the size of the group.
 using Rank = int;
 
-/// Tells messages between the same two ranks apart. Sender and receiver use the same tag.
+/// Distinguishes messages between the same two ranks. Sender and receiver use the same tag.
 enum class Tag : std::uint32_t {};
 
 /// The start of every random sequence of a program. The same seed gives the same bits on any number of threads.
@@ -62,7 +62,7 @@ struct Range {
   friend constexpr bool operator==(Range, Range) = default;
 };
 
-/// Part i of n when `total` things are dealt out in order, as evenly as possible.
+/// Part i of n when `total` items are distributed in order, as evenly as possible.
 ///
 /// keeps   the parts are disjoint, in order, cover [0, total), and differ in size by at most one; some may be empty
 constexpr Range share(std::size_t total, int i, int n) {

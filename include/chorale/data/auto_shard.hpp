@@ -12,17 +12,17 @@
 
 namespace chorale::data {
 
-/// How workers that each have a pipeline of their own share files among them.
+/// How workers, each with its own pipeline, share files.
 ///
-///   off         every worker reads everything: what distribute needs, which deals each batch out
+///   off         every worker reads everything: for distribute, which deals each batch out
 ///   file        worker i reads files i, i + workers, and so on; with fewer files than workers some read nothing
 ///   data        every worker reads all files and keeps element i, i + workers, and so on
-///   automatic   file where there is a file for every worker, else data
+///   automatic   file if there is a file for every worker, else data
 ///
 /// source  tf.data.experimental.AutoShardPolicy
 enum class AutoShardPolicy { off, file, data, automatic };
 
-/// Whose share it is.
+/// The worker whose share is read, and the policy.
 struct AutoShard {
   int worker = 0, workers = 1;
   AutoShardPolicy policy = AutoShardPolicy::automatic;
@@ -33,7 +33,7 @@ struct AutoShard {
 ///   auto const open = [](auto const& mine) { return data::tfrecords(mine); };
 ///   auto const rows = data::sharded(files, {.worker = 1, .workers = 4}, open);
 ///
-/// open    makes a dataset of a list of files, which may be empty. Rows that say of which file they are count in that
+/// open    makes a dataset of a list of files, which may be empty. File numbers in its rows count in this list
 /// keeps   the shares of all workers are disjoint, and together all rows; they may be of different sizes, and empty
 template <class Open>
 auto sharded(std::vector<std::filesystem::path> const& files, AutoShard share, Open open) {

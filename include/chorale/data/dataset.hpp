@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The input pipeline: the concept Dataset and its words (pipe.hpp), every stage, and rows that are in memory already.
+/// The input pipeline: the concept Dataset and the names of its stages (pipe.hpp), every stage, and rows in memory.
 
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/rows.hpp>
@@ -30,7 +30,7 @@
 
 namespace chorale::data {
 
-/// Rows that lie in memory. See from_tensors.
+/// Rows in memory. See from_tensors.
 template <class X, class Y>
 class Tensors : public Pipe<Tensors<X, Y>> {
  public:
@@ -83,7 +83,7 @@ Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width
   return Tensors<X, Y>{std::move(rows)};
 }
 
-/// Rows that somebody else owns: they must stay, unchanged, as long as the dataset and its streams.
+/// Rows that the caller owns: they must exist, unchanged, as long as the dataset and its streams.
 template <class X, class Y>
 auto from_tensors(Span<X> x, Span<Y> y, std::size_t width) {
   using Rows = Tensors<std::remove_const_t<X>, std::remove_const_t<Y>>;

@@ -58,7 +58,7 @@ class Sheet {
  public:
   static constexpr int side = 28;
 
-  /// Darkens what is within `radius` pixels of the segment; edges are soft over one pixel.
+  /// Darkens the pixels within `radius` of the segment; edges are soft over one pixel.
   void draw(Point a, Point b, float radius, float ink) {
     auto const reach = radius + 0.5F;
     auto const first = [&](float p, float q) {
@@ -89,7 +89,7 @@ class Sheet {
 /// Pixels of one drawn digit, (28, 28, 1).
 inline constexpr std::size_t digit_pixels = 28 * 28;
 
-/// Draws digit number `index` of the endless sequence that a seed stands for, and returns its label, 0 to 9.
+/// Draws digit number `index` of the endless sequence of a seed, and returns its label, 0 to 9.
 ///
 /// pixels  (28, 28, 1), 0 is paper, 255 is ink
 /// order   the image is a function of (seed, index)
@@ -193,7 +193,7 @@ class Digits : public Pipe<Digits> {
 ///
 /// first   index of the first digit; ranges that do not overlap share no image
 /// keeps   hard enough for a convolution to be worth it: a linear model gets about nine of ten right
-/// cost    some 15 µs for each digit and pass: put .cache() behind it
+/// cost    some 15 µs for each digit and pass: put .cache() after it
 inline Digits digits(std::size_t n, Seed seed, std::uint64_t first = 0) { return {n, seed, first}; }
 
 }  // namespace chorale::data

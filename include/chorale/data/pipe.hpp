@@ -17,38 +17,38 @@
 
 namespace chorale {
 
-/// One row: what goes into the network, and what should come out. A view.
+/// One row: the input of the network, and its target. A view.
 template <class X, class Y>
 struct Sample {
   Span<X const> x;
   Span<Y const> y;
 };
 
-/// Rows that travel together. A view, valid until the next call of the stream that gave it.
+/// A batch of rows. A view, valid until the next call of the stream that gave it.
 ///
 /// x         (B, width), row-major; y (B, targets)
-/// first_row of this part within the global batch
+/// first_row index of this part's first row within the global batch
 template <class X = float, class Y = int>
 struct BasicBatch {
   Span<X const> x;
   Span<Y const> y;
   std::size_t rows        = 0;
-  std::size_t first_row   = 0;                             // within the global batch of which this is a part
-  std::size_t global_rows = 0;                             // of that; 0: this is a global batch itself
+  std::size_t first_row   = 0;                             // within the global batch, if this is a part of one
+  std::size_t global_rows = 0;                             // rows of the global batch; 0: this is the global batch
 
   /// Part i of n, of nearly equal rows; may be empty.
   ///
   /// keeps   the parts are disjoint, in order, and together all rows
   BasicBatch part(int i, int n) const { return rows_in(share(rows, i, n)); }
 
-  /// The same in whole shards: part i has those logical shards that are its share of them.
+  /// Part i of n, cut only between logical shards: it has share(shards, i, n) of them.
   BasicBatch part(int i, int n, int shards) const {
     auto const mine = share(static_cast<std::size_t>(shards), i, n);
     auto const at   = [&](std::size_t s) { return share(rows, static_cast<int>(s), shards).begin; };
     return rows_in({at(mine.begin), at(mine.end)});
   }
 
-  /// Some of the rows, counted from the first one here.
+  /// The rows `mine`, counted from the first row of this part.
   BasicBatch rows_in(Range mine) const {
     auto const width   = rows == 0 ? 0 : x.size() / rows;
     auto const targets = rows == 0 ? 0 : y.size() / rows;
@@ -63,7 +63,7 @@ using Batch = BasicBatch<>;
 
 /// A recipe for elements, cheap to copy: each call of stream starts one pass. See data::digits, data::from_tensors.
 ///
-/// order   a pass is a function of (the recipe, epoch): the same elements in the same order, whatever the threads
+/// order   a pass is a function of (the recipe, epoch): the same elements in the same order, for any number of threads
 template <class D>
 concept Dataset = std::copy_constructible<D> && requires(D const& dataset, std::size_t epoch,
                                                          typename D::element& element) {
@@ -72,7 +72,7 @@ concept Dataset = std::copy_constructible<D> && requires(D const& dataset, std::
   { dataset.size() } -> std::same_as<std::optional<std::size_t>>;   // elements of one pass, where that is known
 };
 
-/// A dataset whose elements stay where they are as long as one of its streams or copies lives: nobody has to copy them.
+/// A dataset whose elements stay in place as long as one of its streams or copies exists: no stage has to copy them.
 template <class D>
 concept Stable = Dataset<D> && requires { requires D::stable; };
 
@@ -80,45 +80,45 @@ concept Stable = Dataset<D> && requires { requires D::stable; };
 
 namespace chorale::data {
 
-/// Which elements of a pass: number first, and every step behind it, at most count of them.
+/// A selection of elements of a pass: number `first`, then every `step`-th after it, at most `count` in all.
 struct Every {
   std::size_t first = 0, step = 1, count = std::numeric_limits<std::size_t>::max();
 };
 
-/// What batch does with the last rows of a pass when they do not fill a batch.
+/// Whether batch keeps or drops the last rows of a pass if they do not fill a batch.
 enum class Remainder { keep, drop };
 
-/// In which order elements come that several threads make: the same for any number of threads, or as they are ready.
+/// The order of elements that several threads make: the same for any number of threads, or as they are ready.
 enum class Order { fixed, any };
 
-/// Where cache keeps rows: in a file, which is made by the first run that has none.
+/// The file in which cache keeps rows; a run that does not find it makes it.
 struct InFile {
   std::filesystem::path path;
 };
 
-/// Where a number of threads or of elements is wanted: the stage chooses it by what it measures while it runs.
+/// A number of threads or elements that the stage chooses itself, by measurements while it runs.
 ///
 ///   rows.map(f, {.threads = data::auto_tune}).batch(64).prefetch(data::auto_tune)
 ///
-/// order   rows and their order are those of any other number
+/// order   rows and their order are the same as with any other number
 /// source  tf.data.AUTOTUNE
 inline constexpr auto auto_tune = std::numeric_limits<std::size_t>::max();
 
-/// How map spreads rows over threads. A thread takes them in runs: of 1 row where f takes long, of up to 64 where not.
+/// How map spreads rows over threads. A thread takes rows in runs: of 1 row if f takes long, else of up to 64 rows.
 struct Parallel {
-  std::size_t threads = 0;                                 // 0: one for each core; auto_tune: as many of these as help
+  std::size_t threads = 0;                                 // 0: one per core; auto_tune: up to one per core
   std::size_t ahead   = 0;                                 // rows that wait for the reader; 0: two runs for each thread
   Order order         = Order::fixed;
 };
 
-/// How far prefetch runs ahead of the reader, who holds one more element.
+/// How far prefetch runs ahead of the reader, which holds one more element.
 struct Ahead {
   std::size_t elements = 2;                                // auto_tune: from 2 to 64, by default with bytes = 256 MiB
-  std::size_t bytes    = std::numeric_limits<std::size_t>::max();          // while so many are there, no more is made
+  std::size_t bytes    = std::numeric_limits<std::size_t>::max();          // while it holds so many, it makes no more
 };
 
-/// Which rows become one in window: `size` of them, each `stride` behind the one before; the next window begins `shift`
-/// rows behind this one.
+/// How window makes one row of several: of `size` rows, each `stride` rows after the one before. The next window begins
+/// `shift` rows after this one.
 struct Window {
   std::size_t size    = 1;
   std::size_t shift   = 0;                                 // 0: size, so that windows do not overlap
@@ -129,7 +129,7 @@ struct Window {
 /// How padded_batch makes rows equally wide.
 struct Padding {
   std::size_t width = 0, targets = 0;                      // of every row; 0: as wide as the widest one of the batch
-  double x = 0, y = 0;                                     // what is put behind shorter ones
+  double x = 0, y = 0;                                     // appended to shorter rows
 };
 
 template <class D, class F, class X, class Y> class Mapped;
@@ -148,7 +148,7 @@ template <class D> class Batched;
 template <class D> class Repeated;
 template <class D> class Prefetched;
 
-/// The stages of an input pipeline, read from left to right: a dataset gets them by deriving from Pipe of itself.
+/// The stages of an input pipeline, read from left to right: a dataset D gets them by deriving from Pipe<D>.
 ///
 ///   auto train = data::digits(20'000, 1).map(data::scale).cache().shuffle(10'000).batch(64).prefetch(2);
 ///
@@ -156,21 +156,21 @@ template <class D> class Prefetched;
 template <class D>
 class Pipe {
  public:
-  /// Calls f(row, x, y), or f(row, x, y, place), for each row: it fills two vectors that become the row. Where f
-  /// returns false, there is no row.
+  /// Makes a row of each row: calls f(row, x, y) or f(row, x, y, place), which fills two vectors that become the new
+  /// row. If f returns false, the row is left out.
   ///
   /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
-  /// x, y    keep their memory, and what is in them, from row to row: resize them, then write every element
+  /// x, y    keep their memory and content from row to row: resize them, then write every element
   template <class X = float, class Y = int, class F>
   auto map(F f) const { return Mapped<D, F, X, Y>{self(), std::move(f)}; }
 
-  /// The same by several threads, each with a copy of f.
+  /// Makes a row of each row, as map(f) does, in several threads, each with its own copy of f.
   ///
-  /// order   that of the source, unless how.order is any; what f makes of (row, place) is the same either way
+  /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
   template <class X = float, class Y = int, class F>
   auto map(F f, Parallel how) const { return ParallelMapped<D, F, X, Y>{self(), std::move(f), how}; }
 
-  /// Only those elements for which f(element) is true.
+  /// The elements for which f(element) is true.
   template <class F>
   auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
 
@@ -187,16 +187,16 @@ class Pipe {
   template <class Other>
   auto concatenate(Other other) const { return Concatenated<D, Other>{self(), std::move(other)}; }
 
-  /// Makes one row of several that follow one another: their x one behind the other, and their y.
+  /// Makes one row of several: concatenates their x, and their y.
   auto window(Window how) const { return Windowed<D>{self(), how}; }
 
-  /// Keeps all rows in memory: what stands to the left is run once, by whoever reads first.
+  /// Keeps all rows in memory: the stages before it run once, in the first read.
   auto cache() const { return Cached<D>{self()}; }
 
-  /// The same in a file, which later runs of the program read: .cache(data::InFile{"train.rows"}).
+  /// Keeps all rows in a file, which later runs of the program read: .cache(data::InFile{"train.rows"}).
   auto cache(InFile where) const { return FileCached<D>{self(), std::move(where)}; }
 
-  /// Picks each element at random among the next `buffer` ones; another order in each epoch.
+  /// Picks each element at random among the next `buffer` elements, in another order in each epoch.
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
 
   /// Gathers rows into batches; the last one of a pass may be smaller.
@@ -204,48 +204,48 @@ class Pipe {
     return Batched<D>{self(), rows, remainder};
   }
 
-  /// The same for rows of different widths: shorter ones are padded.
+  /// Gathers rows of different widths into batches: shorter rows are padded.
   auto padded_batch(GlobalBatch rows, Padding padding = {}, Remainder remainder = Remainder::keep) const {
     return PaddedBatched<D>{self(), rows, padding, remainder};
   }
 
-  /// n passes as one.
+  /// Concatenates n passes into one.
   auto repeat(std::size_t n) const { return Repeated<D>{self(), n}; }
 
-  /// Makes up to n elements ahead of the reader, in a thread of its own; n may be auto_tune.
+  /// Makes up to n elements ahead of the reader, in its own thread; n may be auto_tune.
   auto prefetch(std::size_t n) const { return Prefetched<D>{self(), {.elements = n}}; }
 
-  /// The same, bounded by bytes as well: .prefetch({.elements = 64, .bytes = 16 << 20}).
+  /// Makes elements ahead of the reader, bounded by number and bytes: .prefetch({.elements = 64, .bytes = 16 << 20}).
   auto prefetch(Ahead ahead) const { return Prefetched<D>{self(), ahead}; }
 
  private:
   D const& self() const { return static_cast<D const&>(*this); }
 };
 
-/// What a stage behind D may be followed by: nothing where elements lie where the host cannot read. See ToCuda.
+/// The base of a stage after D: Pipe, or NoStages if the host cannot read the elements of D. See ToCuda.
 struct NoStages {};
 template <class D, class Stage>
 using StagesAfter = std::conditional_t<requires { requires D::beyond_the_host; }, NoStages, Pipe<Stage>>;
 
-/// The stream of a dataset.
+/// The type of a dataset's streams.
 template <class D>
 using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
 
-/// Whether T is a Sample, not a batch or an element of someone's own.
+/// True if T is a Sample, not a batch or another type of element.
 template <class T>
 inline constexpr bool is_sample = false;
 template <class X, class Y>
 inline constexpr bool is_sample<Sample<X, Y>> = true;
 
-/// Appends what a dataset says of itself, in lines that ranks compare before they train with it: its source, then each
-/// stage that changes what comes out. A dataset of another kind may have a member describe(lines); without one it is
-/// compared by the name of its type.
+/// Appends a description of a dataset, in lines that ranks compare before they train with it: its source, then each
+/// stage that changes its elements. A user's dataset may have a member describe(lines); without it, ranks compare the
+/// name of its type.
 ///
 ///   rows 60000
 ///   shuffle 10000 seed 1
 ///   batch 64 keep
 ///
-/// keeps   how rows are made, such as threads, caches and prefetching, is not in it, nor what functions of map do
+/// keeps   it leaves out how rows are made, such as threads, caches and prefetching, and the functions of map
 template <class D>
 void describe(D const& dataset, std::vector<std::string>& lines) {
   if constexpr (requires { dataset.describe(lines); }) dataset.describe(lines);
@@ -258,12 +258,12 @@ inline std::string text_of(Remainder remainder) { return remainder == Remainder:
 
 }  // namespace detail
 
-/// A copy of an element, in memory that is used again for the next one.
+/// A copy of an element, in memory that is reused for the next one.
 template <class Element>
 class Kept {
  public:
   Kept()                       = default;
-  Kept(Kept&&)                 = default;                  // the view stays right: the memory moves along
+  Kept(Kept&&)                 = default;                  // the view stays valid: the memory moves along
   Kept& operator=(Kept&&)      = default;
   Kept(Kept const&)            = delete;
   Kept& operator=(Kept const&) = delete;

@@ -22,7 +22,7 @@ struct Rows {
   std::vector<Y> y;                                        // (B, targets)
 };
 
-/// Where rows of one width lie: a view, and the memory behind it where somebody has to own it.
+/// A view of rows of one width, and the owner of their memory, if any.
 template <class X, class Y>
 struct RowsView {
   Span<X const> x;                                         // (B, width)
@@ -35,7 +35,7 @@ struct RowsView {
   }
 };
 
-/// Rows in their order.
+/// The stream of a RowsView: its rows, in order.
 template <class X, class Y>
 class RowStream {
  public:
@@ -70,7 +70,7 @@ std::uint32_t sample_of(RowsView<X, Y> const& rows) {
 
 }  // namespace detail
 
-/// Throws BadArgument when a row is not as wide as the one before it.
+/// Throws BadArgument when row number `row` is not as wide as the rows before it.
 template <class X, class Y>
 void expect_widths(std::size_t row, Sample<X, Y> const& got, std::size_t width, std::size_t targets) {
   auto const text = [](std::size_t a, std::size_t b) {

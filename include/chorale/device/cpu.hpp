@@ -26,7 +26,7 @@ extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads,
 
 namespace chorale {
 
-/// A set of cores that compute as one device: its kernels run on as many threads as it has cores.
+/// A set of cores that compute as one device: its kernels run on threads() threads.
 ///
 /// keeps   a value, cheap to copy; two devices may name the same cores (see `logical`)
 class Cpu {
@@ -63,7 +63,7 @@ class Cpu {
   /// All cores that this process may use, as one device, with as many threads as choice() says.
   Cpu() : cores_{allowed_cores()}, threads_{choice().threads} {}
 
-  /// Number of threads that this process computes on: by OMP_NUM_THREADS, its cores, and the CPU quota of its control
+  /// Number of threads that this process computes on, from OMP_NUM_THREADS, its cores, and the CPU quota of its control
   /// groups, which is read once.
   static CpuChoice choice() {
     static auto const quota = cgroup_quota();
@@ -78,7 +78,7 @@ class Cpu {
     return device;
   }
 
-  /// These cores, with a thread on each.
+  /// One device with these cores, and a thread on each.
   ///
   /// throws  BadArgument when a core does not exist or may not be used
   explicit Cpu(std::vector<int> cores) : cores_{std::move(cores)} {
@@ -93,8 +93,8 @@ class Cpu {
   /// One device with every core; `split` makes more of them.
   static std::vector<Cpu> visible() { return {Cpu{}}; }
 
-  /// n devices that share the cores of this process among them, each core in exactly one, and the threads of choice():
-  /// each device has at least one.
+  /// Splits the cores of this process and the threads of choice() among n devices: each core is in exactly one device,
+  /// and each device has at least one thread.
   ///
   /// throws  BadArgument when n is below 1 or above the number of cores
   static std::vector<Cpu> split(int n) {
@@ -128,13 +128,13 @@ class Cpu {
 
   std::vector<int> const& cores() const { return cores_; }
 
-  /// Threads that a kernel on this device runs on.
+  /// Number of threads that a kernel on this device runs on.
   int threads() const { return threads_ > 0 ? threads_ : static_cast<int>(cores_.size()); }
 
-  /// Threads that a kernel called now, by this thread, runs on.
+  /// Number of threads that a kernel called now, by this thread, runs on.
   static int threads_here() { return omp_get_max_threads(); }
 
-  /// f(i) for each i below n, on the threads of a kernel called now. They are OpenMP's, which oneDNN's kernels use.
+  /// Calls f(i) for each i below n, on as many threads as a kernel called now: OpenMP's, which oneDNN's kernels use.
   ///
   /// f    throws nothing
   template <class F>
@@ -157,7 +157,7 @@ class Cpu {
 
   class Threads;                                           // in cpu_threads.hpp
 
-  /// While it lives, kernels that the calling thread makes or calls run on this thread alone.
+  /// Restricts kernels that the calling thread makes or calls to this thread alone, while the object lives.
   class OneThread {
    public:
     OneThread() : threads_before_{omp_get_max_threads()} { omp_set_num_threads(1); }
@@ -169,7 +169,7 @@ class Cpu {
     int threads_before_;
   };
 
-  /// While it lives, the calling thread runs on this device's cores and its kernels on this device's threads.
+  /// Runs the calling thread on this device's cores, and its kernels on this device's threads, while the object lives.
   class Scope {
    public:
     explicit Scope(Cpu const& device) : threads_before_{omp_get_max_threads()} {
@@ -193,7 +193,7 @@ class Cpu {
   };
 
  private:
-  /// ThreadSanitizer, here GCC's, does not see what OpenMP's threads wait for.
+  /// Most threads of each(): one under GCC's ThreadSanitizer, which does not see what OpenMP's threads wait for.
   static int parallel_threads() {
 #ifdef __SANITIZE_THREAD__
     return 1;

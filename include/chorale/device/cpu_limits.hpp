@@ -15,7 +15,7 @@
 
 namespace chorale {
 
-/// Number of threads that a process computes on by default, and one line that says why.
+/// Number of threads that a process computes on by default, and one line with the reason.
 struct CpuChoice {
   int threads;
   std::string line;                                        // "cpu: 2 threads (cgroup quota 1.5 of 8 cores)"
@@ -29,7 +29,7 @@ struct CgroupFiles {
 
 namespace detail {
 
-/// The integer that a text is, without spaces around it.
+/// The integer that a text contains, apart from spaces around it; nothing if the text is no integer.
 inline std::optional<long long> whole_number(std::string_view text) {
   auto const spaces = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
   while (!text.empty() && spaces(text.front())) text.remove_prefix(1);
@@ -50,7 +50,7 @@ inline std::optional<std::string> text_of(std::string const& path) {
 /// CPU quota, in cores, of a control group of version 2.
 ///
 /// cpu_max   text of cpu.max: "150000 100000", microseconds in each period, or "max 100000"
-/// returns   nothing if there is no quota, or the text is none
+/// returns   nothing if there is no quota, or the text is invalid
 inline std::optional<double> quota_of(std::string_view cpu_max) {
   auto const gap    = cpu_max.find(' ');
   auto const quota  = detail::whole_number(cpu_max.substr(0, gap));
@@ -61,7 +61,7 @@ inline std::optional<double> quota_of(std::string_view cpu_max) {
 
 /// CPU quota, in cores, of a control group of version 1.
 ///
-/// quota, period   texts of cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 is none
+/// quota, period   texts of cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 means that there is none
 inline std::optional<double> quota_of(std::string_view quota, std::string_view period) {
   auto const q = detail::whole_number(quota), p = detail::whole_number(period);
   if (!q || !p || *q <= 0 || *p <= 0) return {};

@@ -22,7 +22,7 @@ namespace chorale {
 ///   threads.run([&](int i) { ... threads.barrier(); ... });
 ///
 /// keeps   the threads live as long as the object. A thread that waits spins for at most `spin_time`, then sleeps, so
-///         that it does not hold a core that the thread it waits for could have
+///         that it does not hold a core that the awaited thread could use
 /// cost    a run allocates nothing, and makes no system call while no thread sleeps
 class Cpu::Threads {
  public:
@@ -45,7 +45,7 @@ class Cpu::Threads {
 
   /// Calls f(i) for each i below n, each on its thread, and returns when all calls have returned.
   ///
-  /// n       at most size(); where it is 1, no other thread is woken
+  /// n       at most size(); if it is 1, no other thread is woken
   /// throws  the exception of the call that failed first; barriers and waits of the other calls then throw, too
   template <class F>
   void run(int n, F const& f) {
@@ -69,7 +69,7 @@ class Cpu::Threads {
     if (failed_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
-  /// In a run: returns when every thread that takes part has called it.
+  /// Waits, in a run, until every thread that takes part has called it.
   ///
   /// throws  Error if a call of this run has failed
   void barrier() {
@@ -82,7 +82,7 @@ class Cpu::Threads {
     wait([&] { return passed_.load(std::memory_order_acquire) != passed; });
   }
 
-  /// In a run: waits until ready() is true. Whoever makes it true calls announce() after that.
+  /// Waits, in a run, until ready() is true. The thread that makes it true calls announce() after that.
   ///
   /// ready   reads with acquire
   /// throws  Error if a call of this run has failed
@@ -93,7 +93,7 @@ class Cpu::Threads {
     if (has_failed()) throw Error{"another thread of this device has failed."};
   }
 
-  /// In a run: wakes the threads that wait.
+  /// Wakes the threads that wait in this run.
   void announce() {
     changes_.fetch_add(1, std::memory_order_release);
     changes_.notify_all();
@@ -109,7 +109,7 @@ class Cpu::Threads {
   }
 
   void fail(std::exception_ptr failure) {
-    if (failed_.exchange(true)) return;                    // a consequence
+    if (failed_.exchange(true)) return;                    // a consequence of the first failure
     failure_ = std::move(failure);
     announce();
   }

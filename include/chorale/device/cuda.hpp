@@ -25,17 +25,17 @@ namespace chorale {
 ///   OneDeviceStrategy{Cuda{0}.replaying()}          the first, with steps that are recorded and replayed
 ///
 /// keeps   a value, cheap to copy
-/// order   each thread has a queue of its own on each device: what one thread does has an order, and threads do not
-///         wait for one another
-/// cost    the first use of a device in a process: some 300 ms and 300 MB of it, for CUDA's context
+/// order   each thread has its own queue on each device: the work of one thread is ordered, and threads do not wait for
+///         one another
+/// cost    the first use of a device in a process: some 300 ms and 300 MB of its memory, for CUDA's context
 class Cuda {
  public:
   static constexpr Memory memory = Memory::cuda;
 
   /// Memory that the device and the host both read and write, zero at first, aligned to 256 bytes.
   ///
-  /// cost    CUDA moves a page to whoever touches it: some 20 us a page, on both ways. So do not touch on the host, in
-  ///         every step, more than the headers of gradients. Never larger than what the device has free
+  /// cost    CUDA moves a page to the side that touches it: some 20 us a page, each way. So the host should touch no
+  ///         more than the headers of gradients in every step. A block is never larger than the device's free memory
   /// order   the host must not read while queued work still writes: synchronize() first
   class block {
    public:
@@ -64,7 +64,7 @@ class Cuda {
       void operator()(std::byte* p) const { static_cast<void>(cudaFree(p)); }
     };
 
-    /// May the host read one block while a kernel works on another?
+    /// Throws an Error unless the host may read one block while a kernel works on another.
     static void expect_shared() {
       int device = 0, shared = 0;
       cuda::expect(cudaGetDevice(&device), "cudaGetDevice");
@@ -88,40 +88,40 @@ class Cuda {
                                                  std::to_string(n) + " that this process may use");
   }
 
-  /// All that this process may use; none on a machine without a GPU, and missing() then says why.
+  /// All devices that this process may use; none on a machine without a GPU, and missing() then returns the reason.
   static std::vector<Cuda> visible() {
     auto devices = std::vector<Cuda>{};
     for (int i = 0, n = count(); i < n; ++i) devices.emplace_back(i);
     return devices;
   }
 
-  /// The same, of which there is at least one.
+  /// All devices that this process may use, at least one.
   ///
-  /// throws  BadArgument, which says why there is none
+  /// throws  BadArgument with the reason if there is none
   static std::vector<Cuda> all() {
     auto devices = visible();
     if (devices.empty()) devices.emplace_back();                           // throws
     return devices;
   }
 
-  /// Why there is no device, as a sentence; empty when there is one.
+  /// The reason why there is no device, as a sentence; empty if there is one.
   static std::string missing() {
     int n           = 0;
     auto const code = cudaGetDeviceCount(&n);
     if (code == cudaSuccess && n > 0) return {};
-    static_cast<void>(cudaGetLastError());                                 // it is told here
+    static_cast<void>(cudaGetLastError());                                 // it is reported here
     return "this program was built with CUDA, but there is no device: cudaGetDeviceCount said " +
            (code == cudaSuccess ? std::string{"0"} : cuda::text_of(code)) + ".";
   }
 
   int index() const { return index_; }
 
-  /// The same GPU, on which forward, loss and backward are recorded as one CUDA graph for each number of rows, in the
-  /// second step that has it, and replayed from then on. The first step allocates, which cannot be recorded.
+  /// This GPU with replay: forward, loss and backward are recorded as one CUDA graph for each number of rows, in
+  /// the second step with that number, and replayed from then on. The first step allocates, which cannot be recorded.
   ///
-  /// cost    one launch a step instead of one a kernel. Buckets of gradients leave when all of backward is done
-  /// throws  from the step: BadArgument with SyncBatchNorm over several replicas, which add up on the host in its
-  ///         middle; Error when a layer of one's own does what cannot be recorded. See cuda::Graph
+  /// cost    one launch a step instead of one a kernel. Buckets of gradients are sent when all of backward is done
+  /// throws  from the step: BadArgument with SyncBatchNorm over several replicas, which accumulate on the host in the
+  ///         middle of the step; Error when a user's layer does something that cannot be recorded. See cuda::Graph
   Cuda replaying() const {
     auto same     = *this;
     same.replays_ = true;
@@ -129,7 +129,7 @@ class Cuda {
   }
   bool replays() const { return replays_; }
 
-  /// "NVIDIA H200, 132 processors, 139 GiB"
+  /// Name and size of the GPU: "NVIDIA H200, 132 processors, 139 GiB".
   std::string name() const {
     auto properties = cudaDeviceProp{};
     cuda::expect(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
@@ -142,8 +142,8 @@ class Cuda {
     return block{bytes};
   }
 
-  /// Says of a part of a block that the host touches it in every step: its pages stay in the host's memory, and the
-  /// device reads and writes them over the bus, in place of one move of a page each way.
+  /// Keeps the pages of a part of a block, which the host touches in every step, in the host's memory: the device reads
+  /// and writes them over the bus, in place of one move of a page each way.
   void keep_near_host(std::byte const* part, std::size_t bytes) const {
 #if CUDART_VERSION >= 13000
     auto const host   = cudaMemLocation{cudaMemLocationTypeHost, {}};
@@ -155,8 +155,8 @@ class Cuda {
     cuda::expect(cudaMemAdvise(part, bytes, cudaMemAdviseSetAccessedBy, device), "cudaMemAdvise");
   }
 
-  /// From now on copies between these devices go over NVLink or PCIe, where the machine has such a way from one to the
-  /// other; elsewhere through the host, as before.
+  /// Enables direct copies between these devices over NVLink or PCIe, where the machine connects them; other copies
+  /// still go through the host.
   static void connect(std::vector<Cuda> const& devices) {
     for (auto const& from : devices)
       for (auto const& to : devices) {
@@ -177,7 +177,7 @@ class Cuda {
     cuda::expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
 
-  /// While it lives, the calling thread computes on this device. Where that fails, the next launch throws.
+  /// Makes the calling thread compute on this device while the object lives. If that fails, the next launch throws.
   class Scope {
    public:
     explicit Scope(Cuda const& device) noexcept {
@@ -200,7 +200,7 @@ class Cuda {
   static int count() {
     int n = 0;
     if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
-    static_cast<void>(cudaGetLastError());                                 // missing() says it
+    static_cast<void>(cudaGetLastError());                                 // missing() reports it
     return 0;
   }
 
@@ -216,7 +216,7 @@ static_assert(Device<Cuda>);
 
 namespace chorale {
 
-/// What is said to a program that uses Cuda where the compiler does not find CUDA.
+/// Stand-in for Cuda where the compiler does not find CUDA: a program that uses it does not compile.
 template <class Program = void>
 struct Cuda {
   static_assert(sizeof(Program*) == 0, "chorale: Cuda needs <cuda_runtime_api.h>, which the compiler does not find. "

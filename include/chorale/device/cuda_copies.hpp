@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optional, as cuda.hpp is; empty where the compiler does not find CUDA.
+// Optional, like cuda.hpp; empty where the compiler does not find CUDA.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -16,7 +16,7 @@
 
 namespace chorale {
 
-/// How messages get between a GPU's memory and a transport that only reads the host's.
+/// Copies messages between a GPU's memory and a transport that only reads the host's.
 ///
 ///   Trainer{model, MirroredStrategy{Cuda::visible()}, RingAllReduce{}, Staged<TcpTransport, CudaCopies>{}}
 ///
@@ -42,7 +42,7 @@ struct CudaCopies {
 
   static constexpr Memory memory = Memory::cuda;
 
-  /// False, too, where there is no device.
+  /// True if `address` is in memory of a device or in managed memory; false where there is no device.
   static bool holds(std::byte const* address) {
     auto what = cudaPointerAttributes{};
     if (cudaPointerGetAttributes(&what, address) == cudaSuccess)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the CUDA runtime says, as an error of ours; empty where the compiler does not find CUDA.
+// Error codes of the CUDA runtime as errors of this library; empty where the compiler does not find CUDA.
 #pragma once
 
 #include <chorale/core/error.hpp>
@@ -12,21 +12,21 @@
 
 namespace chorale::cuda {
 
-/// cudaErrorInvalidValue, invalid argument
+/// Name and text of an error code: "cudaErrorInvalidValue, invalid argument".
 inline std::string text_of(cudaError_t code) {
   return std::string{cudaGetErrorName(code)} + ", " + cudaGetErrorString(code);
 }
 
-/// Where a call stands: "cuda.hpp:41".
+/// Place of a call in the source: "cuda.hpp:41".
 inline std::string place_of(char const* path, int line) {
   auto const file = std::string{path};
   return file.substr(file.rfind('/') + 1) + ":" + std::to_string(line);
 }
 
-/// Errors of the runtime come from this call, or from a kernel that was queued before.
+/// Throws unless `code` is cudaSuccess. An error comes from this call, or from a kernel that was queued before.
 ///
 /// call    as it is written: "cudaMemcpyAsync"
-/// throws  OutOfMemory when the device had none left; Error for all else
+/// throws  OutOfMemory when the device had no memory left; Error for every other code
 inline void expect(cudaError_t code, std::string const& call, char const* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
   if (code == cudaSuccess) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Queues of a CUDA device and marks in them; empty where the compiler does not find CUDA.
+// Queues, events, graphs and memory of a CUDA device; empty where the compiler does not find CUDA.
 #pragma once
 
 #include <chorale/device/cuda_error.hpp>
@@ -15,7 +15,7 @@
 
 namespace chorale::cuda {
 
-/// A handle of CUDA's that is given back by `End`, whatever that says.
+/// Deleter that gives a CUDA handle back by `End`, whose result is ignored.
 template <class Handle, auto End>
 struct EndBy {
   using pointer = Handle;
@@ -24,7 +24,7 @@ struct EndBy {
 template <class Handle, auto End>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, EndBy<Handle, End>>;
 
-/// A mark in a queue, with its time.
+/// A CUDA event: a recorded point in a queue, with its time.
 class Event {
  public:
   Event() {
@@ -35,7 +35,7 @@ class Event {
 
   void record(cudaStream_t queue) { expect(cudaEventRecord(event_.get(), queue), "cudaEventRecord"); }
 
-  /// Has the queue come to where it was recorded?
+  /// True if the queue has reached the recorded point.
   bool done() const {
     auto const code = cudaEventQuery(event_.get());
     if (code != cudaErrorNotReady) expect(code, "cudaEventQuery");
@@ -43,7 +43,7 @@ class Event {
   }
   void wait() const { expect(cudaEventSynchronize(event_.get()), "cudaEventSynchronize"); }
 
-  /// Milliseconds on the device from the earlier mark to this one; both are done.
+  /// Milliseconds on the device from the earlier event to this one; both are done.
   float since(Event const& earlier) const {
     auto ms = 0.0F;
     expect(cudaEventElapsedTime(&ms, earlier.event_.get(), event_.get()), "cudaEventElapsedTime");
@@ -56,7 +56,7 @@ class Event {
   Owned<cudaEvent_t, cudaEventDestroy> event_;
 };
 
-/// A queue of its own on the current device, beside those that each thread has.
+/// A separate queue on the current device, besides the one that each thread has.
 class Stream {
  public:
   Stream() {
@@ -65,7 +65,7 @@ class Stream {
     stream_.reset(made);
   }
 
-  /// What is queued from now on begins after that mark.
+  /// Lets work that is queued from now on begin only after that event.
   void follow(Event const& mark) { expect(cudaStreamWaitEvent(stream_.get(), mark.get(), 0), "cudaStreamWaitEvent"); }
   void synchronize() const { expect(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
 
@@ -82,10 +82,10 @@ class Graph {
  public:
   explicit operator bool() const { return runs_ != nullptr; }
 
-  /// Calls work(), which puts into the queue what is to be recorded. Nothing of it runs.
+  /// Records the work that work() puts into the queue. None of it runs.
   ///
-  /// throws  what work() throws; Error when it did what cannot be recorded: it allocated, waited, or copied from or to
-  ///         memory of the host that is not pinned
+  /// throws  what work() throws; Error when work() did something that cannot be recorded: it allocated, waited, or
+  ///         copied from or to memory of the host that is not pinned
   template <class Work>
   void record(cudaStream_t queue, Work&& work) {
     runs_.reset();
@@ -94,7 +94,7 @@ class Graph {
       work();
     } catch (...) {
       end(queue);
-      static_cast<void>(cudaGetLastError());                               // what was thrown says more
+      static_cast<void>(cudaGetLastError());                               // the exception says more
       throw;
     }
     auto const [code, recorded] = end(queue);
@@ -105,7 +105,7 @@ class Graph {
     expect(cudaGraphGetNodes(recorded.get(), nullptr, &nodes_), "cudaGraphGetNodes");
   }
 
-  /// Kernels and copies in it.
+  /// Number of kernels and copies in the graph.
   std::size_t nodes() const { return nodes_; }
 
   void launch(cudaStream_t queue) const { expect(cudaGraphLaunch(runs_.get(), queue), "cudaGraphLaunch"); }
@@ -128,10 +128,10 @@ inline void copy(void* to, void const* from, std::size_t bytes, cudaStream_t que
   expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue), "cudaMemcpyAsync");
 }
 
-/// Memory of the current device alone, which grows; the host does not read it.
+/// Growing memory of the current device, which the host does not read.
 class Room {
  public:
-  /// n of them, copied here in the queue of the calling thread; `from` may be any memory.
+  /// Copies n elements into this memory, in the queue of the calling thread; `from` may be any memory.
   template <class T>
   T* fetch(T const* from, std::size_t n) {
     auto* const here = static_cast<T*>(take(n * sizeof(T)));
@@ -139,7 +139,7 @@ class Room {
     return here;
   }
 
-  /// At least that many bytes, of which nothing is kept when they are more than ever before.
+  /// Returns memory of at least that many bytes. Its contents are lost when it has to grow.
   void* take(std::size_t bytes) {
     if (bytes <= size_) return memory_.get();
     void* made = nullptr;

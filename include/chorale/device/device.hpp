@@ -9,14 +9,14 @@
 
 namespace chorale {
 
-/// What a kernel, or a transport, can read and write.
+/// The memory that a kernel, or a transport, can read and write.
 enum class Memory { host, cuda };
 
 /// One place that computes: a memory, and a queue of work over it. See Cpu.
 template <class D>
 concept Device = requires(D device, std::size_t bytes) {
-  { D::memory }              -> std::convertible_to<Memory>;        // what its kernels read and write
-  { D::visible() }           -> std::same_as<std::vector<D>>;       // all that this process may use, if any
+  { D::memory }              -> std::convertible_to<Memory>;        // the memory that its kernels use
+  { D::visible() }           -> std::same_as<std::vector<D>>;       // all devices that this process may use
   { device.allocate(bytes) } -> std::same_as<typename D::block>;    // owns its bytes; throws OutOfMemory
   { device.synchronize() }   -> std::same_as<void>;                 // returns when queued work is done
 };

@@ -10,7 +10,7 @@ namespace detail {
 /// y = f(x), element by element; x and y have the same shape.
 template <Activation F>
 struct Elementwise {
-  static constexpr bool monotone = differentiates_from_y(F);               // all of those grow with x
+  static constexpr bool monotone = differentiates_from_y(F);               // such functions never decrease
 
   template <class In>
   static constexpr void check() {}                                         // takes any shape
@@ -82,7 +82,7 @@ struct SiLU : detail::Elementwise<Activation::silu> {
 };
 
 /// exp(x) / Σ exp(x), over each row. At the end of a network it needs a loss of probabilities, such as
-/// loss::SparseCrossEntropyOfProbabilities; without it, loss::SparseCrossEntropy learns the same from logits.
+/// loss::SparseCrossEntropyOfProbabilities; without Softmax, loss::SparseCrossEntropy learns the same from logits.
 ///
 /// x, y    (B, N)
 struct Softmax {

@@ -11,14 +11,14 @@ namespace chorale::nn {
 
 // Options of batch normalization: BatchNorm<Momentum<90>, Epsilon<10>>.
 
-/// Percent of a moving statistic that stays in an update. Keras' default is 99.
+/// Percent of a moving statistic that an update keeps. Keras' default is 99.
 template <int Percent>
 struct Momentum {
   static_assert(Percent > 0 && Percent < 100, "chorale: Momentum<Percent> needs 1 to 99 percent");
   static constexpr float momentum = static_cast<float>(Percent) / 100.0F;
 };
 
-/// What is added to a variance, in millionths. Keras' default is 1000.
+/// Constant that is added to a variance, in millionths. Keras' default is 1000.
 template <int Millionths>
 struct Epsilon {
   static_assert(Millionths > 0, "chorale: Epsilon<Millionths> needs at least 1");
@@ -30,7 +30,7 @@ namespace detail {
 template <class T> concept momentum_option = requires { T::momentum; };
 template <class T> concept epsilon_option  = requires { T::epsilon; };
 
-/// What both are; variables have the same names, so that one loads what the other has saved.
+/// Base of both normalizations. Variables have the same names, so that each loads files that the other has saved.
 template <Normalize Over, class... Options>
 struct Normalization {
   static constexpr std::string_view name = "batch_normalization";
@@ -88,21 +88,21 @@ struct Normalization {
 
 }  // namespace detail
 
-/// y = gamma · (x - mean) / sqrt(variance + epsilon) + beta, for each channel, with mean and variance of the rows that
-/// this replica has of the batch: with more replicas, of fewer rows.
+/// y = gamma · (x - mean) / sqrt(variance + epsilon) + beta, for each channel, with mean and variance over this
+/// replica's share of the batch: with more replicas, over fewer rows.
 ///
 /// x, y        (B, H, W, C) or (B, C)
 /// variables   gamma (C), ones, and beta (C), zeros: trained. moving_mean (C), zeros, and moving_variance (C), ones:
-///             what evaluation uses. An update moves them towards the mean of what replicas saw, each by its rows
+///             used by evaluation. An update moves them towards the mean of the replicas' statistics, weighted by rows
 /// options     Momentum<percent>, Epsilon<millionths>; default Momentum<99>, Epsilon<1000>
 /// source      Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization
 template <class... Options>
 struct BatchNorm : detail::Normalization<Normalize::over_share, Options...> {};
 
-/// The same with the mean and the variance of the whole batch: any number of replicas learns what one does.
+/// BatchNorm with mean and variance over the whole batch: any number of replicas learns what one replica does.
 ///
 /// cost        in each step two sums over all replicas, of 2 C + 1 and 2 C doubles, for which all wait. No gradient
-///             leaves before the last of them
+///             is sent before the last of them
 /// source      tf.keras.layers.BatchNormalization(synchronized=True)
 template <class... Options>
 struct SyncBatchNorm : detail::Normalization<Normalize::over_batch, Options...> {

@@ -34,7 +34,7 @@ concept takes_logits = requires { requires L::takes_logits; };
 template <class L>
 concept takes_probabilities = requires { requires L::takes_probabilities; };
 
-/// What the outputs of a network are, as far as its last layer says; one that changes shapes alone says nothing.
+/// Kind of a network's outputs, as far as it follows from the last layer, not counting layers that only flatten.
 enum class Outputs { unknown, probabilities, products };
 
 template <class N>
@@ -53,7 +53,7 @@ constexpr Outputs outputs_of(List<N...>) {
 
 }  // namespace detail
 
-/// A network with its loss, optimizer and metrics: a value that knows nothing of devices or replicas.
+/// A network with its loss, optimizer and metrics: a value, independent of devices and replicas.
 ///
 /// source  tf.keras.Model.compile
 template <class Net, class Loss, class Optimizer, class... Metrics>
@@ -72,7 +72,7 @@ struct Compiled {
   Optimizer optimizer;
   std::tuple<Metrics...> metrics;
 
-  /// What ranks compare before they train together, in lines: loss, optimizer and metrics with their options, variables
+  /// Lines that ranks compare before they train together: loss, optimizer and metrics with their options, variables
   /// with their shapes, layers with their options.
   std::vector<std::string> lines() const {
     auto all = std::vector<std::string>{};
@@ -88,20 +88,20 @@ struct Compiled {
     return all;
   }
 
-  /// Variables and optimizer state on one device; the same seed gives the same bits everywhere.
+  /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.
   template <class D>
   instance<D> instantiate(D const& device, Seed seed) const {
     return {device, loss, optimizer, metrics, seed};
   }
 
-  /// An instance on another device that reads the variables of `owner` in place.
+  /// Creates an instance on another device that reads the variables of `owner` in place.
   template <class D>
   instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
     return {device, owner};
   }
 };
 
-/// Puts a network together with what trains it: nn::compile<Net>(loss, optimizer, metrics...).
+/// Combines a network with its loss, optimizer and metrics: nn::compile<Net>(loss, optimizer, metrics...).
 template <class Net, class Loss, class Optimizer, class... Metrics>
 Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
   static_assert(
@@ -133,13 +133,13 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
   return {std::move(loss), std::move(optimizer), {std::move(metrics)...}};
 }
 
-/// The same of a network that computes in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, ...).
+/// Compiles a network in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...).
 template <class Net, detail::PrecisionPolicy P, class Loss, class Optimizer, class... Metrics>
 auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
   return compile<WithPrecision<Net, P>>(std::move(loss), std::move(optimizer), std::move(metrics)...);
 }
 
-/// Are its gradients those of a loss that optim::LossScaled multiplies?
+/// True if optim::LossScaled multiplies the loss of this model.
 template <class M>
 concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
 

@@ -8,8 +8,8 @@
 
 namespace chorale::nn::detail {
 
-/// A convolution and the pool after it as one layer: a device may compute them slice by slice, without writing down
-/// what lies between. Sequential makes it of the two.
+/// A convolution and the pool after it as one layer: a device may compute them slice by slice, without storing the
+/// activation between them. Sequential fuses the two.
 template <class Conv, class Pool>
 struct ConvPool {
   static constexpr std::string_view name = Conv::name;
@@ -42,7 +42,7 @@ concept convolution = requires { L::filters; };
 template <class L>
 concept pool = requires { L::kind; };
 
-/// Each convolution together with the pool that follows it.
+/// A list of layers in which each convolution is fused with the pool that follows it.
 template <class Done, class... Rest>
 struct Fused;
 template <class... Done>

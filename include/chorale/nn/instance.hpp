@@ -31,7 +31,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-/// One for each instance of any model in this program.
+/// Returns a different number for each instance of any model in this program.
 inline std::uint64_t next_number() {
   static auto last = std::atomic<std::uint64_t>{0};
   return ++last;
@@ -57,8 +57,8 @@ class Instance {
   static constexpr std::size_t metrics = sizeof...(Metrics);
   static_assert(plan::first_metric + metrics <= plan::header, "chorale: a model has at most 14 metrics");
 
-  /// Where a layer adds up over all replicas in the middle of a step: `ready` with this end, or a larger one, says that
-  /// no layer will any more. 0 when none does.
+  /// The smallest end with which `ready` reports that no layer adds up over all replicas any more in this step. 0 if no
+  /// layer does.
   static constexpr std::size_t joins_below = [] {
     constexpr auto first = detail::first_joining(typename Net::nodes{});
     if constexpr (first < plan.ready.size()) return plan.ready[first];
@@ -66,8 +66,8 @@ class Instance {
   }();
   static constexpr bool joins = joins_below != 0;
 
-  /// May the host be a step ahead of the device? Not where it computes a metric, or the next step waits for what is found
-  /// in this one.
+  /// True if the host may enqueue step n + 1 before step n has finished: no metric is computed on the host, and step
+  /// n + 1 does not depend on a value read back from step n.
   static constexpr bool runs_ahead = QueuesWork<D> && optim::QueuesUpdates<Optimizer> &&
                                      !optim::scales_loss<Optimizer> && detail::queues_metrics<D, target, Metrics...>;
 
@@ -80,7 +80,7 @@ class Instance {
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }
 
-  /// A reader of another instance's variables, with gradients of its own: its optimizer can only follow().
+  /// Makes a reader of another instance's variables, with its own gradients: its optimizer can only follow().
   ///
   /// keeps     the owner outlives it
   Instance(D device, Instance const& owner)
@@ -91,7 +91,7 @@ class Instance {
     keep_ends_near_host();
   }
 
-  /// Forward, loss and backward of one share of a batch, which may be empty.
+  /// Computes forward, loss and backward of one share of a batch, which may be empty.
   ///
   /// batch     x (B, Input), y (B, targets); first_row: of this share in the global batch
   /// ready     called with an end: gradients below it are final, the header first
@@ -110,7 +110,7 @@ class Instance {
     return value_and_gradient(batch, first_row, std::forward<Ready>(ready), Together{});
   }
 
-  /// The same for a replica: `together` is for layers that add up over all of them.
+  /// Computes forward, loss and backward for a replica: `together` is for layers that add up over all replicas.
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
     auto const g = gradients();
@@ -134,14 +134,14 @@ class Instance {
   /// The header of Gradients.
   using Header = std::array<float, plan::header>;
 
-  /// A whole step of a replica that is alone, with its update: it is queued, and the one before is waited for. So the
-  /// device always has work, and what a step came to is known when the next one is under way.
+  /// Enqueues a whole step of a single replica, with its update, then waits for the step before. So the device always
+  /// has work, and the results of a step are known when the next one is in flight.
   ///
-  /// order     finish_ahead() before anything else is asked of the instance
-  /// batch     not without rows; it may change when this returns
-  /// returns   the header of the step before, if that was under way
-  /// throws    as value_and_gradient and apply do, a step late: where gradients that are not finite stop, neither the bad
-  ///           step nor this one has changed a variable
+  /// order     finish_ahead() before any other function of the instance
+  /// batch     with at least one row; it may change after this returns
+  /// returns   the header of the step before, if that was in flight
+  /// throws    as value_and_gradient and apply do, a step late: with NonFinite::stop, neither the bad step nor this one
+  ///           has changed a variable
   template <class Batch>
   std::optional<Header> step_ahead(Batch const& batch)
     requires runs_ahead
@@ -164,13 +164,13 @@ class Instance {
     return before;
   }
 
-  /// May step_ahead() be called, with these options?
+  /// True if step_ahead() may be called with these options.
   bool may_run_ahead() const {
     if constexpr (runs_ahead) return optimizer.queues();
     else return false;
   }
 
-  /// Waits for the step that is under way, if there is one, and returns its header.
+  /// Waits for the step in flight, if there is one, and returns its header.
   ///
   /// throws    as step_ahead() does
   std::optional<Header> finish_ahead() {
@@ -178,18 +178,18 @@ class Instance {
     return last ? std::optional<Header>{finish(*last)} : std::nullopt;
   }
 
-  /// The same, and nobody looks at what it came to, because something else has failed.
+  /// Waits for the step in flight, if there is one, and ignores its results, because something else has failed.
   void abandon_ahead() noexcept {
     if constexpr (runs_ahead) {
       auto const last = std::exchange(under_way_, {});
       try {
         if (last) last->executor->step().wait_ended(last->turn);
-      } catch (Error const&) {                                             // the next call says it again
+      } catch (Error const&) {                                             // the next call reports it again
       }
     }
   }
 
-  /// Kernels and copies in the record of a step of so many rows; 0 where there is none.
+  /// Number of kernels and copies in the recorded graph of a step of `rows` rows; 0 if there is none.
   std::size_t nodes(std::size_t rows) const
     requires QueuesWork<D>
   {
@@ -198,13 +198,13 @@ class Instance {
     return 0;
   }
 
-  /// Was any replica asked to end, as far as the last step knows?
+  /// True if any replica was asked to end, as far as the last step reports.
   bool was_asked() const {
     if (under_way_) return is_asked();
     return gradients().trailer()[plan::asked_at] != 0;
   }
 
-  /// Forward and loss, without gradients.
+  /// Computes forward and loss, without gradients.
   ///
   /// sums      the header of Gradients: loss, rows, metrics, each added up over the rows of the batch
   template <class Batch>
@@ -234,9 +234,9 @@ class Instance {
 
   Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
 
-  /// Puts the gradients elsewhere: into memory that other ranks may read. Before the first step.
+  /// Moves the gradients to memory that other ranks may read. Called before the first step.
   ///
-  /// memory    plan.elements, aligned to 64 bytes; it outlives the instance
+  /// memory    plan.elements numbers, aligned to 64 bytes; it outlives the instance
   void place_gradients(Span<float> memory) {
     CHORALE_EXPECTS(executors_.empty() && memory.size() >= plan.elements,
                     "gradients of " + std::to_string(plan.elements) + " elements are placed before the first step, got " +
@@ -244,7 +244,7 @@ class Instance {
     gradients_ = memory.first(plan.elements);
   }
 
-  /// A number that differs when any bit of any variable does: equal on all replicas after every step.
+  /// Hash of all bits of all variables: equal on all replicas after every step.
   std::uint64_t hash() const { return hash_of(net.variables().values); }
 
  private:
@@ -263,14 +263,14 @@ class Instance {
     Span<float> values_;
   };
 
-  /// Of gradients the host reads and writes header and trailer in every step, and nothing else.
+  /// Keeps header and trailer of the gradients near the host, which reads and writes only these in every step.
   void keep_ends_near_host() const {
     if constexpr (requires { device_.keep_near_host(arena_.data(), 1); })
       for (auto const end : {gradients().values.first(plan::header), gradients().trailer()})
         device_.keep_near_host(reinterpret_cast<std::byte const*>(end.data()), end.size_bytes());
   }
 
-  /// A step that was queued, and not waited for.
+  /// A step in flight: enqueued, and not waited for.
   struct Ahead {
     Executing* executor;
     std::size_t turn, rows;
@@ -283,7 +283,7 @@ class Instance {
     return {.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value};
   }
 
-  /// Waits for it, and counts it as apply() would.
+  /// Waits for the step, and counts it as apply() would.
   Header finish(Ahead const& last) {
     auto header = Header{};
     if constexpr (runs_ahead) {
@@ -291,7 +291,7 @@ class Instance {
       step.wait_ended(last.turn);
       std::ranges::copy(step.sums(last.turn), header.begin());
       header[plan::rows_at] = static_cast<float>(last.rows);
-      auto ends    = std::array<float, plan::header + plan::trailer>{};    // all that there is of gradients to look at
+      auto ends    = std::array<float, plan::header + plan::trailer>{};    // all of the gradients that is checked
       auto const g = Gradients{ends, plan.variables, {}, number_};
       std::ranges::copy(header, ends.begin());
       g.trailer()[plan::summed_at] = 1;
@@ -299,7 +299,7 @@ class Instance {
       try {
         optimizer.settle(g, last.step);
       } catch (...) {
-        abandon_ahead();                                                   // the one behind it has done nothing either
+        abandon_ahead();                                                   // the next step has changed nothing either
         throw;
       }
     }
@@ -335,7 +335,7 @@ class Instance {
     return *executors_.back();
   }
 
-  /// Forward, loss and backward; returns the sum of losses, as it was before `ready` let it be reduced.
+  /// Computes forward, loss and backward. Returns the sum of losses, as it was before `ready` let it be reduced.
   template <class Batch, class Ready>
   float compute_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
                           Ready&& ready) {
@@ -351,7 +351,7 @@ class Instance {
     auto checked = plan::header;
     auto const is_final = [&](std::size_t end) {
       if (optimizer.checks()) mark_non_finite(g, std::exchange(checked, end), end);
-      ready(end);                                                          // now they may change
+      ready(end);                                                          // now they may be reduced
     };
     if constexpr (in_slices)
       executor.backward(pass, is_final, std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>);
@@ -359,8 +359,8 @@ class Instance {
     return loss;
   }
 
-  /// The same where the device QueuesWork. It says at the end, not in between, which gradient is not finite and what
-  /// the variables are: the trailer is final last.
+  /// compute_gradients() on a device that QueuesWork. The trailer, which names the first gradient that is not finite
+  /// and has the replica digest, is written only at the end.
   template <class Batch, class Ready>
   float queue_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
                         Ready&& ready) {
@@ -375,7 +375,7 @@ class Instance {
     auto const loss =
         device_.replays() ? step.replay(g, checks, update) : step.compute_gradients(g, checks, ready, update);
     mark_fault(g, executor.step().first_bad());
-    if constexpr (updates) mark_asked(g);                                  // its variables are new, and nobody else's
+    if constexpr (updates) mark_asked(g);                                  // updated already, and the only replica
     else mark(g);
     return loss;
   }
@@ -385,13 +385,13 @@ class Instance {
     return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
   }
 
-  /// Says in the trailer which variable is the first, among those in [begin, end), with a gradient that is not finite.
+  /// Writes to the trailer which variable in [begin, end) is the first whose gradient is not finite, if any is.
   void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
     if (g.trailer()[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
     for (std::size_t i = 0; i < g.plan.size(); ++i)
       if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_variable(g, i);
   }
-  /// The same of the variable that has this element, if there is one.
+  /// Writes to the trailer which variable has the bad element, if there is one.
   void mark_fault(Gradients const& g, std::optional<std::size_t> bad) const {
     for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
       if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return mark_variable(g, i);
@@ -402,7 +402,7 @@ class Instance {
     g.trailer()[plan::variable_at] = static_cast<float>(variable);
   }
 
-  /// Says in the trailer whether this replica was asked to end, and, every `compare_every` steps, what the variables are.
+  /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
   void mark(Gradients const& g) const {
     mark_asked(g);
     if (compare_every > 0 && optimizer.now.step % compare_every == 0)
@@ -428,7 +428,7 @@ class Instance {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
-  std::uint64_t number_ = detail::next_number();                                  // in this program
+  std::uint64_t number_ = detail::next_number();                                  // unique in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed; never made on a GPU
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
@@ -439,7 +439,7 @@ class Instance {
   OptimizerState optimizer;
   Rank rank         = 0;                                                   // of the replica; for errors
   int compare_every = 100;                                                 // steps; 0: never. See Replica::all_reduce
-  std::atomic<bool> const* asked_to_end = nullptr;                         // null: nobody asks. See EndOnSignal
+  std::atomic<bool> const* asked_to_end = nullptr;                         // null: never asked. See EndOnSignal
 };
 
 }  // namespace chorale::nn

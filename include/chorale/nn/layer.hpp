@@ -13,34 +13,34 @@
 
 namespace chorale::nn {
 
-/// What a layer is told when it is made for one number of rows.
+/// Arguments with which a layer's stage is made for one number of rows.
 template <class D>
 struct Site {
   typename Kernels<D>::runtime& runtime;
   typename Kernels<D>::layout in;                                          // of x, as the layer before writes it
   int rows;
   int layer;                                                               // position in the network, 0-based
-  bool wants_dx;                                                           // does a layer before it train?
-  typename Kernels<D>::layout other = {};                                  // of what a sum of branches adds to x
+  bool wants_dx;                                                           // true if a layer before it is trained
+  typename Kernels<D>::layout other = {};                                  // of the input that a sum adds to x
 };
 
 /// One layer of a network: a type without state, a function from the shape of a row to the shape of a row.
 ///
 ///   L::name                          "dense"; variables are "dense/kernel", then "dense_1/kernel"
-///   L::template check<In>()          a function whose static_asserts say what it cannot take; apart from apply, because
-///                                    clang gives up on a class with a failed static_assert, and goes on with others' errors
+///   L::template check<In>()          a function whose static_asserts refuse a shape; not a part of apply, as clang
+///                                    abandons a class with a failed static_assert, and reports further errors
 ///   L::template apply<In>::type      the shape that comes out
 ///   L::template apply<In>::variables std::array<VariableSpec, n>
 ///                                    a moving average has a momentum, and comes after the trained ones
-///   L::text()                        optional, static: the layer and its options in one word without spaces: what ranks
-///                                    compare when they connect. Without it they compare type_name<L>()
+///   L::text()                        optional, static: the layer and its options in one word without spaces, which
+///                                    ranks compare when they connect. Without it they compare type_name<L>()
 ///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
-///                                    where it gives dx; see Together
+///                                    if it computes dx; see Together
 ///   L::gives_probabilities           optional: true when each row of y adds up to 1
 ///   apply::products                  optional: multiplications of one row in forward, where it has a product
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
-///                                    `overwrites`: may y be x, and dx be dy? `keeps_y`: does backward read y?
+///                                    `overwrites`: y may be x, and dx may be dy; `keeps_y`: backward reads y
 ///                                    `renames`, optional: y is x and dx is dy, wherever it is not the first layer
 template <class L, class In>
 concept Layer = requires {
@@ -50,7 +50,7 @@ concept Layer = requires {
   { L::template apply<In>::variables.size() } -> std::convertible_to<std::size_t>;
 };
 
-/// A layer without variables that gives the shape it takes.
+/// The `apply` of a layer without variables whose output has the shape of its input.
 template <class In>
 struct SameShape {
   using type = In;
@@ -67,7 +67,7 @@ struct Input {
 
 namespace detail {
 
-/// Pixels around an image: so many on each side, or as many as give ceil(in / stride).
+/// Padding around an image: `pixels` on each side or, if `same`, so that the output has ceil(in / stride) pixels.
 struct Padding {
   bool same  = false;
   int pixels = 0;
@@ -77,24 +77,29 @@ struct Padding {
 
 }  // namespace detail
 
+/// No padding: out = floor((in - kernel) / stride) + 1. Keras: padding="valid".
 struct Valid { static constexpr auto padding = detail::Padding{}; };             // no padding (Keras: "valid")
+/// Padding so that out = ceil(in / stride). Keras: padding="same".
 struct Same { static constexpr auto padding = detail::Padding{.same = true}; };   // out = ceil(in / stride): "same"
 
-/// So many pixels on each side: what PyTorch calls padding=N.
+/// Padding of N pixels on each side: padding=N in PyTorch.
 template <int N>
 struct Pad {
   static_assert(N >= 0, "chorale: Pad<N> needs at least 0");
   static constexpr auto padding = detail::Padding{.pixels = N};
 };
 
+/// A layer without a bias, such as one that batch normalization follows.
 struct NoBias { static constexpr bool biased = false; };                   // where batch normalization follows
 
+/// Distance between windows, in pixels, in both directions.
 template <int S>
 struct Stride {
   static_assert(S > 0, "chorale: Stride<S> needs at least 1");
   static constexpr int stride = S;
 };
 
+/// First values of the kernel. Without it GlorotUniform, as in Keras.
 template <Init I>
 struct Initializer {
   static constexpr Init init = I;
@@ -140,7 +145,7 @@ constexpr Init init_or(Init fallback) {
 template <class Option>
 inline constexpr bool known_option = padding_option<Option> || stride_option<Option> || initializer_option<Option>;
 
-/// The window of a kernel over images of shape In. Of Same the odd pixel goes below and right, as in Keras.
+/// The window of a kernel over images of shape In. With Same, an odd pixel is added below and right, as in Keras.
 template <class In>
 constexpr Window window(int kernel, int stride, Padding padding) {
   auto w =
@@ -159,8 +164,8 @@ constexpr Window window(int kernel, int stride, Padding padding) {
   return w;
 }
 
-/// Shape of what comes out of a window; where the window does not fit, a shape that lets the one real error stand
-/// alone.
+/// Shape of the output of a window. If the window does not fit, some valid shape, so that the error of check() is the
+/// only one.
 template <class In, int Channels, int Kernel, int StrideOf, Padding Around>
 constexpr auto windowed() {
   if constexpr (In::rank != 3) return Shape<1, 1, Channels>{};
@@ -171,7 +176,7 @@ constexpr auto windowed() {
   }
 }
 
-/// Does every window lie within the padded image, and none in the padding alone?
+/// True if every window is within the padded image, and none is in the padding alone.
 template <class In, int Kernel, Padding Around>
 inline constexpr bool window_fits =
     In::rank != 3 || Around.same ||

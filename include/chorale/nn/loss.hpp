@@ -7,18 +7,18 @@
 #include <cstddef>
 #include <string>
 
-/// What is minimised. A loss is a sum over rows; its count travels with it, and the mean is formed once, at the end.
+/// Losses. A loss is a sum over rows; the number of rows is kept with it, and the mean is computed once, at the end.
 ///
-///   using target                      element type of what a row should become
-///   targets(width)                    how many of them a row has, for a network with `width` outputs
-///   check(rows, width, target)        optional: throws where a target of the host is none
+///   using target                      element type of a row's targets
+///   targets(width)                    number of targets of a row, for a network with `width` outputs
+///   check(rows, width, target)        optional: throws if a target, in host memory, is not valid
 ///   compute<D>(rows, width, output, target, d_output)
 ///                                     the sum over rows, and its gradient by the outputs
 ///   options(visit)                    optional: calls visit(name, value) for each option. Ranks compare these and the
 ///                                     loss' type when they connect; other fields are not compared
-///   queue<D>(.., sum)                 the same of a device that QueuesWork: target is there, and the sum is left there
-///   takes_logits                      optional: true when it applies softmax itself. nn::compile then refuses a network
-///                                     that ends with nn::Softmax
+///   queue<D>(.., sum)                 compute, enqueued on a device that QueuesWork, with target and sum in its memory
+///   takes_logits                      optional: true when it applies softmax itself. nn::compile then refuses networks
+///                                     that end with nn::Softmax
 ///   takes_probabilities               optional: true when it takes what nn::Softmax gives. nn::compile then refuses a
 ///                                     network that ends with a Dense or a convolution
 namespace chorale::loss {
@@ -74,11 +74,11 @@ struct CrossEntropy {
 
 /// -log p[label] of the probabilities p that nn::Softmax gives. On CPUs.
 ///
-/// Without nn::Softmax and with SparseCrossEntropy the same network learns the same, in one pass less and with a gradient
-/// that is exact also where a probability is near 0.
+/// Without nn::Softmax and with SparseCrossEntropy the same network learns the same, in one pass less and with a
+/// gradient that is exact even if a probability is near 0.
 ///
-/// probabilities   (B, classes); one below 1e-7 counts as 1e-7, also in the gradient, so that a row which is certain and
-///                 wrong has a finite loss and still learns
+/// probabilities   (B, classes); one below 1e-7 counts as 1e-7, also in the gradient, so that a row which is certain
+///                 and wrong has a finite loss and still learns
 /// labels          (B), each in [0, classes)
 /// throws          BadArgument when a label is out of range
 /// source          tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False), whose epsilon is the same

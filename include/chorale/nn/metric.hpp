@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <string_view>
 
-/// What is watched. A metric of a model gives a sum over rows; its mean over all rows of all replicas is exact.
+/// Metrics. A metric of a model returns a sum over rows; its mean over all rows of all replicas is exact.
 namespace chorale::metric {
 
-/// The share of rows whose largest output is the one that the target names.
+/// The share of rows whose largest output is that of the target's class.
 ///
 /// source  tf.keras.metrics.SparseCategoricalAccuracy, CategoricalAccuracy
 struct Accuracy {
@@ -30,7 +30,7 @@ struct Accuracy {
     return static_cast<float>(right);
   }
 
-  /// Where a device that QueuesWork counts by itself, so that the outputs need not leave it.
+  /// Enqueues the count on a device that QueuesWork, so that the outputs need not be copied to the host.
   template <class D>
   static void queue(std::size_t rows, std::size_t classes, float const* output, int const* labels, SumOfRows to) {
     Kernels<D>::hits(rows, classes, output, labels, to);
@@ -42,7 +42,7 @@ struct Accuracy {
   }
 };
 
-/// The running mean of a value, in a loop of one's own.
+/// The running mean of a value, for custom training loops.
 ///
 ///   metric::Mean loss;   loss.update(strategy.reduce(losses));   loss.result()
 ///

@@ -10,7 +10,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-/// What both pools are. x (B, H, W, C), y (B, H', W', C); options Valid, Same or Pad<n>, Stride<n>,
+/// Base of both pools. x (B, H, W, C), y (B, H', W', C); options Valid, Same or Pad<n>, Stride<n>,
 /// default Valid, Stride<Size>.
 template <Pool P, int Size, class... Options>
 struct Pool2D {

@@ -15,13 +15,13 @@ namespace chorale::nn {
 template <class... Layers>
 struct Block;
 
-/// The layers N times, one after the other; each time with variables of their own.
+/// The layers N times, one after the other; each time with their own variables.
 template <int N, class... Layers>
 struct Repeat {
   static_assert(N >= 0, "chorale: Repeat<N, ...> needs at least 0");
 };
 
-/// What Residual adds in place of x.
+/// The layers whose output Residual adds in place of x.
 template <class... Layers>
 struct Shortcut;
 
@@ -37,8 +37,8 @@ struct Residual;
 
 namespace detail {
 
-/// What a layer does to the order of things: x of the layer behind `turn` is what `fork` gave, and `sum` adds what came
-/// before `turn`, or, without one, what `fork` gave.
+/// How a residual block is flattened into a list of layers: `fork` marks the block's input, `turn` starts the shortcut
+/// branch again from that input, and `sum` adds the two branches (or the input itself if there is no shortcut).
 enum class Branch { none, fork, turn, sum };
 
 template <class L>
@@ -47,7 +47,7 @@ constexpr Branch branch_of() {
   else return Branch::none;
 }
 
-/// Where the x of each layer comes from, and what a sum adds to it: numbers of layers.
+/// The layers whose outputs are the x of each layer, and what a sum adds to x: indices of layers.
 template <std::size_t N>
 struct Wires {
   static constexpr std::size_t batch = ~std::size_t{0};                    // no layer: the user's batch
@@ -57,7 +57,7 @@ struct Wires {
 template <std::size_t N>
 constexpr Wires<N> wires_of(std::array<Branch, N> const& branches) {
   auto wires  = Wires<N>{};
-  auto open   = std::array<std::size_t, N + 1>{};                          // what is to be added, of nested branches
+  auto open   = std::array<std::size_t, N + 1>{};                          // what a sum will add, of nested branches
   auto forks  = std::array<std::size_t, N + 1>{};
   auto depth  = std::size_t{0};
   for (std::size_t i = 0; i < N; ++i) {
@@ -69,7 +69,7 @@ constexpr Wires<N> wires_of(std::array<Branch, N> const& branches) {
   return wires;
 }
 
-/// For each layer: has any layer variables whose output reaches it?
+/// For each layer, true if the output of any layer with variables reaches it.
 template <std::size_t N>
 constexpr std::array<bool, N> trains_before(Wires<N> const& wires, std::array<std::size_t, N> const& variables) {
   auto trains = std::array<bool, N>{};
@@ -78,7 +78,7 @@ constexpr std::array<bool, N> trains_before(Wires<N> const& wires, std::array<st
   return trains;
 }
 
-/// Residuals within residuals, at most.
+/// Largest depth of residuals within residuals.
 template <std::size_t N>
 constexpr std::size_t depth_of(std::array<Branch, N> const& branches) {
   std::size_t open = 0, most = 0;
@@ -89,7 +89,7 @@ constexpr std::size_t depth_of(std::array<Branch, N> const& branches) {
   return most;
 }
 
-/// y = x, which two branches read. Backward adds what both give.
+/// y = x, which two branches read. Backward adds the gradients of both.
 struct Fork {
   static constexpr std::string_view name = "fork";
   static constexpr auto branch           = Branch::fork;
@@ -123,7 +123,7 @@ struct Fork {
   };
 };
 
-/// From here on the second branch: y is what the fork gave, of shape At.
+/// Start of the second branch: y is the output of the fork, of shape At.
 template <class At>
 struct Turn {
   static constexpr std::string_view name = "turn";
@@ -149,7 +149,7 @@ struct Turn {
   };
 };
 
-/// y = x + other, the end of the other branch, of shape Other.
+/// y = x + other, where `other` is the output of the other branch, of shape Other.
 template <class Other>
 struct Sum {
   static constexpr std::string_view name = "sum";
@@ -171,7 +171,7 @@ struct Sum {
   };
 };
 
-/// Takes a Residual's arguments apart.
+/// Splits a Residual's arguments into main branch and shortcut.
 template <class Main, class... L>
 struct Branches;
 template <class... Main>
@@ -187,7 +187,7 @@ struct Branches<List<Main...>, Shortcut<S...>> {
 template <class... Main, class A, class... Rest>
 struct Branches<List<Main...>, A, Rest...> : Branches<List<Main..., A>, Rest...> {};
 
-/// A list of layers with its blocks taken apart.
+/// A list of layers with its blocks flattened.
 template <class Done, class... Rest>
 struct Flat;
 template <class... Done>

@@ -24,8 +24,8 @@ concept monotone_layer = requires { requires L::monotone; };
 template <class L>
 concept picking_layer = requires { requires L::picks; };
 
-/// max(f(a), f(b)) = f(max(a, b)) when f grows: an activation moves behind the pool that follows it and sees fewer
-/// numbers.
+/// Moves an activation f, which never decreases, after the max pool that follows it, where it computes fewer numbers:
+/// max(f(a), f(b)) = f(max(a, b)).
 template <class Done, class... Rest>
 struct Reordered;
 template <class... Done>
@@ -37,7 +37,7 @@ struct Reordered<List<Done...>, A, Rest...> : Reordered<List<Done..., A>, Rest..
 template <class... Done, monotone_layer A, picking_layer B, class... Rest>
 struct Reordered<List<Done...>, A, B, Rest...> : Reordered<List<Done..., B, A>, Rest...> {};
 
-/// A layer with the shape that it takes.
+/// A layer with the shape of its input.
 template <class L, class InShape>
 struct Node {
   using layer = L;
@@ -56,7 +56,7 @@ struct At<I, List<N...>> : std::tuple_element<I, std::tuple<N...>> {};
 template <class L>
 concept joining_layer = requires { requires L::joins; };
 
-/// The first of the nodes whose layer adds up over all replicas; their number when there is none.
+/// Index of the first node whose layer adds up over all replicas; the number of nodes if there is none.
 template <class... N>
 constexpr std::size_t first_joining(List<N...>) {
   std::size_t i = 0;
@@ -64,7 +64,7 @@ constexpr std::size_t first_joining(List<N...>) {
   return i;
 }
 
-/// Layers in the order in which they compute: blocks taken apart, activations behind pools, pools with convolutions.
+/// Layers in the order of computation: blocks flattened, activations after max pools, pools fused with convolutions.
 template <class Moved>
 struct Simplified;
 template <class... L>
@@ -76,7 +76,7 @@ struct Ordered<List<L...>> : Simplified<typename Reordered<List<>, L...>::type> 
 template <class... L>
 using ordered = typename Ordered<typename Flat<List<>, L...>::type>::type;
 
-/// Nodes for layers that follow one another from shape In on, and the shape that comes out.
+/// Nodes of layers that follow one another from shape In on, and the shape of the output.
 template <class Done, class In, class... Rest>
 struct Chain;
 template <class... Done, class In>
@@ -98,7 +98,7 @@ struct OrderedChain;
 template <class In, class... L>
 struct OrderedChain<In, List<L...>> : ChainOf<In, ordered<L...>> {};
 
-/// | fork | layers | sum |, or | fork | layers | turn | shortcut | sum |
+/// Nodes of a Residual: | fork | layers | sum |, or | fork | layers | turn | shortcut | sum |.
 template <class... Done, class In, class... L, class... Rest>
 struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
  private:
@@ -123,7 +123,7 @@ struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
   using output = typename all::output;
 };
 
-/// "dense", then "dense_1": the first free name, as Keras numbers them. `before`: layers of that name so far.
+/// Name of a variable, with layers numbered as in Keras: "dense", then "dense_1". `before`: layers of that name so far.
 constexpr Name numbered(std::string_view layer, int before, std::string_view variable) {
   auto name = Name{layer};
   if (before > 0) {
@@ -174,7 +174,7 @@ struct PlanOf<List<N...>> {
     std::string_view name;
     int times = 0;
   };
-  /// How often a name came before. Compilers count the steps of a constant, so names that came are kept once each.
+  /// Times that a name came before. Compilers limit the steps of a constant expression, so each name is stored once.
   static constexpr int times_before(std::array<Seen, sizeof...(N)>& seen, std::string_view name) {
     std::size_t k = 0;
     while (seen[k].times > 0 && seen[k].name != name) ++k;
@@ -210,11 +210,12 @@ struct Sequential {
   static_assert(sizeof...(Layers) > 0, "chorale: a Sequential needs at least one layer after nn::Input");
 };
 
+/// A network whose first argument is its input: each layer takes the output of the one before it.
 template <int... D, class... Layers>
   requires(sizeof...(Layers) > 0)
 struct Sequential<Input<D...>, Layers...> {
   using input  = Shape<D...>;                                              // one row
-  using layers = typename detail::Flat<detail::List<>, Layers...>::type;   // as they were written, blocks taken apart
+  using layers = typename detail::Flat<detail::List<>, Layers...>::type;   // as written, with blocks flattened
   using chain  = detail::OrderedChain<input, detail::List<Layers...>>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;
@@ -231,9 +232,9 @@ struct WithProducts : Net {
   static constexpr auto products = P;
 };
 
-/// In what a network computes: T is float, bf16 or fp16. Under the latter two products round their factors to it, and
-/// activations and their gradients lie in memory in it, where a device has that: GPUs. Variables, their gradients,
-/// sums, statistics of normalizations and the loss are float always.
+/// The type in which a network computes: T is float, bf16 or fp16. With bf16 and fp16, products round their factors to
+/// T, and activations and their gradients are stored in T, on devices that support it: GPUs. Variables, their
+/// gradients, sums, statistics of normalizations and the loss are always float.
 ///
 ///   nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...)
 ///   nn::compile<Net, nn::Precision<fp16>>(loss, optim::LossScaled{optimizer}, metrics...)

@@ -8,12 +8,12 @@
 
 namespace chorale {
 
-/// One question for the time: when it left, when the answer was here, and what the other's steady clock said between.
+/// One exchange of clock times: this process's clock at the request and at the reply, and the peer's when it answered.
 struct Ping {
   std::chrono::nanoseconds sent, answered, received;       // since the epochs of the steady clocks
 };
 
-/// What to add to the steady clock of this process to get rank 0's.
+/// The offset that, added to the steady clock of this process, gives rank 0's.
 ///
 ///   ours      sent ────────── here + offset = answered ────────── received
 ///   theirs               answered
@@ -22,9 +22,9 @@ struct Ping {
 struct ClockOffset {
   std::chrono::nanoseconds offset{0}, error{0};
 
-  /// From the fastest of a few pings: a slow one was held up on one of its two ways, nobody knows on which.
+  /// Computes the offset from the fastest of a few pings: a slow ping was delayed in one direction, unknown which.
   ///
-  /// throws  BadArgument without a ping, or when an answer comes before its question
+  /// throws  BadArgument without a ping, or when a reply is received before its request was sent
   /// source  Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989
   static ClockOffset of(Span<Ping const> pings) {
     CHORALE_EXPECTS(!pings.empty(), "an offset between clocks needs at least one ping");

@@ -25,14 +25,14 @@ namespace chorale {
 struct CsvTable {
   std::vector<std::string> names;
   std::vector<std::vector<double>> columns;                // as many as names; an empty cell is NaN
-  std::string file = {};                                   // where it was read, for errors
+  std::string file = {};                                   // the file it was read from, for errors
 
   std::size_t rows() const { return columns.empty() ? 0 : columns[0].size(); }
 };
 
 namespace detail {
 
-/// In quotes when it has a comma, a quote or a new line.
+/// Puts a text in quotes if it has a comma, a quote or a line break.
 inline std::string csv_cell(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return std::string{text};
   auto quoted = std::string{"\""};
@@ -48,7 +48,7 @@ inline std::string csv_number(double value) {
   return {text.data(), end};
 }
 
-/// Takes one line, which may go on in the next within quotes, from the front of `text`.
+/// Removes one line, in which quotes may contain line breaks, from the front of `text`, and returns its cells.
 inline std::vector<std::string> take_csv_line(std::string_view& text, std::string const& file, std::size_t line) {
   auto cells  = std::vector<std::string>(1);
   auto quoted = false;
@@ -68,7 +68,7 @@ inline std::vector<std::string> take_csv_line(std::string_view& text, std::strin
   return cells;
 }
 
-/// Adds a row, or says why not.
+/// Adds a row. Returns an error text, or an empty string on success.
 inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& table) {
   if (cells.size() != table.names.size())
     return " has " + std::to_string(cells.size()) + " cells, but line 1 names " + std::to_string(table.names.size()) +
@@ -86,9 +86,9 @@ inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& tabl
 
 }  // namespace detail
 
-/// Reads a table of numbers. A last line without an end that does not fit is one that is being written: it is left out.
+/// Reads a table of numbers. A last line that has no end and does not fit is unfinished: it is left out.
 ///
-/// throws  BadFile with the line: another number of cells than the first line has names, or a cell that is no number
+/// throws  BadFile with the line, if it has not as many cells as the first line has names, or a cell that is no number
 /// source  RFC 4180
 inline CsvTable read_csv(std::filesystem::path const& path) {
   auto const content = read_file(path);
@@ -108,14 +108,14 @@ inline CsvTable read_csv(std::filesystem::path const& path) {
   return table;
 }
 
-/// Sink: one line of a CSV file for each step that is told: step, wall_time, then the columns.
+/// A sink that writes one line of a CSV file for each step: step, wall_time, then the columns.
 ///
 ///   auto log = CsvLog{"run/scalars.csv", {"loss", "accuracy", "val_loss"}};
 ///
-/// keeps   the first line names the columns, once: a run that goes on appends, after it has cut a line that a crash
-///         left half written. It does not remove steps that are told again: svg_plot() shows the later ones
+/// keeps   the first line names the columns, once: a resumed run appends, after it has cut a line that a crash left
+///         half written. It does not remove steps that are repeated: svg_plot() shows the later ones
 /// cost    one write for each line
-/// throws  BadFile when the file is there with other columns, or cannot be written; BadArgument for a name that is no
+/// throws  BadFile when the file exists with other columns, or cannot be written; BadArgument for a name that is no
 ///         column
 class CsvLog {
  public:
@@ -134,7 +134,7 @@ class CsvLog {
     else if (whole < content.size()) file_.write_at(whole, "");
   }
 
-  /// A column that is not told stays empty.
+  /// Writes a line; a column without a value stays empty.
   void take(Scalars const& scalars) {
     auto cells = std::vector<std::string>(columns_.size());
     for (auto const& [name, value] : scalars.values) {
@@ -150,7 +150,7 @@ class CsvLog {
     for (auto const& cell : cells) line += "," + cell;
     file_.append(line + "\n");
   }
-  void flush() const noexcept {}                           // every line is written when it is taken
+  void flush() const noexcept {}                           // take() has written every line
 
  private:
   std::vector<std::string> columns_;

@@ -13,16 +13,16 @@
 
 namespace chorale {
 
-/// What an event is called. There is no event without a name: `Event{}` does not compile, nor does an empty literal.
+/// The name of an event. There is no event without a name: `Event{}` does not compile, nor does an empty literal.
 ///
 /// keeps   refers to the text and owns nothing: a literal, or lasting() text that outlives the sinks
 class EventName {
  public:
   consteval EventName(char const* literal) : text_{literal} {
-    if (text_.empty()) throw "chorale: an event needs a name";             // here: the compiler's error
+    if (text_.empty()) throw "chorale: an event needs a name";             // reported by the compiler
   }
 
-  /// A name made at run time, such as a variable's in a plan, which must live as long as every sink that sees it.
+  /// A name made at run time, such as a variable's in a plan; its text must live as long as every sink that gets it.
   static EventName lasting(std::string_view text) {
     CHORALE_EXPECTS(!text.empty(), "an event needs a name");
     auto name  = EventName{"?"};
@@ -37,13 +37,13 @@ class EventName {
   std::string_view text_;
 };
 
-/// What the time of an event was for: a row of the timeline, a part of `why-slow`.
+/// The kind of work that an event timed: a row of the timeline, a part of `why-slow`.
 enum class Category {
-  step,                                                    // a whole step, exactly one for each; the others lie within
+  step,                                                    // a whole step, one event for each; contains the others
   compute,                                                 // forward, backward, update
-  communication,                                           // bytes on their way
-  wait,                                                    // for other ranks: nothing of ours was on its way
-  input,                                                   // for the next batch
+  communication,                                           // bytes in transit
+  wait,                                                    // for other ranks: no bytes of this rank in transit
+  input,                                                   // waiting for the next batch
   checkpoint,                                              // writing or reading one
 };
 
@@ -62,7 +62,7 @@ constexpr std::string_view name_of(Category category) {
   return "unknown";
 }
 
-/// Something that a rank did, and when.
+/// An activity of a rank, and its time.
 ///
 /// begin, end  of this process's steady clock: comparable within a host, and between hosts through ClockOffset
 /// keeps       events of one rank and category do not overlap; those of the parts of a step come before the step's own
@@ -74,14 +74,14 @@ struct Event {
   Rank rank              = 0;
   std::uint64_t step     = 0;
   Time begin{}, end{};
-  std::size_t bytes      = 0;                              // sent by this rank, exactly; 0: it sends nothing
-  std::uint32_t messages = 0;                              // the same
+  std::size_t bytes      = 0;                              // sent by this rank, exactly; 0: none
+  std::uint32_t messages = 0;                              // sent by this rank, exactly; 0: none
 
   constexpr std::chrono::nanoseconds duration() const { return end - begin; }
 };
 static_assert(sizeof(Event) == 64, "a cache line");
 
-/// Numbers of a run after a step: what curves are drawn from. Names and values are only looked at during the call.
+/// The metrics of a run after a step, for curves. A sink reads names and values only during the call.
 ///
 /// keeps   means over all replicas, not those of one; only the chief has them
 struct Scalars {

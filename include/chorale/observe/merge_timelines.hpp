@@ -21,16 +21,16 @@
 
 namespace chorale {
 
-/// What merge_timelines() has put together.
+/// The result of merge_timelines().
 struct MergedTimelines {
   std::vector<Rank> ranks;                                 // ascending
-  std::size_t events = 0;                                  // without those that only name things
-  std::int64_t largest_error = 0;                          // of a clock, in ns: order below it means nothing
+  std::size_t events = 0;                                  // without metadata events, which only name things
+  std::int64_t largest_error = 0;                          // of a clock, in ns: closer events have no certain order
 };
 
 namespace detail {
 
-/// Reads one file of Timeline after the other, onto one clock.
+/// Reads files of Timeline one after the other, and puts their events on one clock.
 class TimelineMerge {
  public:
   void add(std::filesystem::path const& file) {
@@ -55,7 +55,7 @@ class TimelineMerge {
                       "one file per process, and of one run."};
   }
 
-  /// keeps   the earliest event is at 0
+  /// Writes all events to a file. The earliest event is at 0.
   MergedTimelines write(std::filesystem::path const& to) {
     std::ranges::stable_sort(timed_, {}, &Timed::ns);
     auto text = std::string{"{\"traceEvents\":["};
@@ -123,11 +123,11 @@ class TimelineMerge {
 
 }  // namespace detail
 
-/// Puts the timelines of all processes into one file, on rank 0's clock: what was on its way while others waited.
+/// Merges the timelines of all processes into one file, on rank 0's clock: it shows what was in transit during waits.
 ///
-/// to      replaced in one step; the same files in another order give the same events in another order where times tie
+/// to      replaced in one step; another order of `files` changes the order of events only where times tie
 /// cost    the memory of all events, about 1 KB each
-/// throws  BadFile with the file and the event: no JSON, no trace, or a rank that stands in two files
+/// throws  BadFile with the file and the event: no JSON, no trace, or a rank that is in two files
 inline MergedTimelines merge_timelines(Span<std::filesystem::path const> files, std::filesystem::path const& to) {
   auto merge = detail::TimelineMerge{};
   for (auto const& file : files) merge.add(file);

@@ -23,18 +23,18 @@
 
 namespace chorale {
 
-/// What a line of progress shows beside the bar: a value as it stands, such as the mean since the epoch began.
+/// A metric shown next to the progress bar: its current value, such as the mean since the epoch began.
 struct MetricValue {
   std::string_view name;
   double value;
 };
 
-/// Where a line of progress goes.
+/// The output of a progress line.
 struct Terminal {
-  enum class Kind { plain, moving };                       // plain: a file, a pipe, a terminal that only goes forward
+  enum class Kind { plain, moving };                       // plain: a file, a pipe, a terminal that cannot go back
 
   Kind kind           = Kind::plain;
-  std::size_t columns = 0;                                 // 0: as many as are needed
+  std::size_t columns = 0;                                 // 0: as many as needed
 
   /// Standard output, as the system and the environment describe it.
   static Terminal standard_output() {
@@ -44,7 +44,7 @@ struct Terminal {
               [](char const* name) -> char const* { return std::getenv(name); });
   }
 
-  /// Plain when TERM is "dumb" or NO_COLOR is set; COLUMNS, where it is a number, goes before the terminal's own width.
+  /// Applies the environment: plain if TERM is "dumb" or NO_COLOR is set; COLUMNS, if a number, replaces the width.
   template <class Lookup>
   static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
     auto const text = [&](char const* name) {
@@ -58,7 +58,7 @@ struct Terminal {
   }
 };
 
-/// One line for each epoch: on a terminal it moves, in a file it is written once, at the end.
+/// A progress line for each epoch: redrawn on a terminal, written once, at the end, to a file.
 ///
 ///   Epoch 1/12
 ///   936/938 [============================>.] - ETA: 0s - accuracy: 0.9442 - loss: 0.1924
@@ -67,11 +67,11 @@ struct Terminal {
 ///   for (…) progress.update(step, metrics);              // step: how many are done
 ///   progress.end_epoch(metrics);
 ///
-/// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: in an epoch, when that is known
+/// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: per epoch, if known
 /// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else cut to its width; one thread
 /// cost    at most one line each 0.05 s; update() reads the clock once and, after the first, allocates nothing
-/// source  tf_keras generic_utils.py, Progbar, with metrics that are shown as they are. Two things differ: the line
-///         moves on terminals only, and small negative metrics look the same in both forms
+/// source  tf_keras generic_utils.py, Progbar, with metrics that are shown unchanged. Two things differ: the line
+///         is redrawn on terminals only, and small negative metrics look the same in both forms
 class ProgressLine {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
@@ -81,7 +81,7 @@ class ProgressLine {
   ProgressLine(Terminal terminal, Write write, Clock clock = [] { return std::chrono::steady_clock::now(); })
       : terminal_{terminal}, write_{std::move(write)}, clock_{std::move(clock)} {}
 
-  /// A Write for a stream, which must live as long; each line is flushed.
+  /// A Write to a stream, which must outlive it; each line is flushed.
   static Write to(std::ostream& stream) {
     return [&stream](std::string_view text) { stream << text << std::flush; };
   }
@@ -106,7 +106,7 @@ class ProgressLine {
     show(now, metrics, steps_ ? Last::no : Last::unknown);
   }
 
-  /// Shows the last state whatever the time, and ends the line.
+  /// Shows the last state, whatever the time since the last update, and ends the line.
   void end_epoch(Span<MetricValue const> metrics) {
     auto const now = clock_();
     if (!steps_) steps_ = std::max<std::size_t>(done_, 1);
@@ -124,7 +124,7 @@ class ProgressLine {
   }
 
  private:
-  enum class Last { no, yes, unknown };                    // unknown: nobody said how many steps there are
+  enum class Last { no, yes, unknown };                    // unknown: the number of steps is not given
 
   static double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
   static int digits(std::size_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
@@ -143,7 +143,7 @@ class ProgressLine {
       add_time(per_step, "step");
     }
     add_metrics(metrics);
-    if (last != Last::yes && terminal_.columns > 0)        // a line that wraps would leave its first part behind
+    if (last != Last::yes && terminal_.columns > 0)        // the first part of a line that wraps would remain
       line_.resize(start + std::min(line_.size() - start, std::max<std::size_t>(terminal_.columns, 2) - 1));
     auto const width = line_.size() - start;
     if (width < width_) line_.append(width_ - width, ' ');
@@ -152,7 +152,7 @@ class ProgressLine {
     write_(line_);
   }
 
-  /// 936/938 [============================>.]
+  /// Appends the bar: 936/938 [============================>.]
   void add_bar() {
     constexpr std::size_t cells = 30;
     add("%*zu/%zu [", digits(*steps_), done_, *steps_);
@@ -162,7 +162,7 @@ class ProgressLine {
     line_.append(cells - filled, '.') += ']';
   }
 
-  /// The first step of an epoch is left out of the mean: it also waits for data and caches.
+  /// The mean time of a step, without the first step of an epoch, which also waits for data and caches.
   double time_per_step(std::chrono::steady_clock::time_point now) {
     if (done_ == 0) return 0;
     auto const mean = after_first_ && done_ > 1 ? seconds(now - *after_first_) / static_cast<double>(done_ - 1)
@@ -187,7 +187,7 @@ class ProgressLine {
   void add_metrics(Span<MetricValue const> metrics) {
     for (auto const& [name, value] : metrics) {
       line_.append(" - ").append(name).append(": ");
-      if (std::isnan(value)) line_ += "nan";               // printf has a sign for it
+      if (std::isnan(value)) line_ += "nan";               // printf may add a sign
       else add(std::abs(value) > 1e-3 ? "%.4f" : "%.4e", value);
     }
   }

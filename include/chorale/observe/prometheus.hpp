@@ -19,16 +19,16 @@
 
 namespace chorale {
 
-/// Numbers as they stand, in the text that Prometheus reads.
+/// Counters and gauges with their current values, in the text format that Prometheus reads.
 ///
 ///   page.counter("chorale_step_total", "Steps done.", 1180);
 ///   page.gauge("chorale_loss", "Loss of the last step.", 0.25, {{"replica", "all"}});
 ///   page.write("/var/lib/node_exporter/chorale.prom");
 ///
-/// keeps   families stand in the order of their names, with their help once. The same name and labels again: the new
-///         value counts. A counter never goes back
+/// keeps   families are in the order of their names, with their help once. A new value of the same name and labels
+///         replaces the old one. A counter never decreases
 /// throws  BadArgument for a name that Prometheus would refuse, a family that is both counter and gauge, or a counter
-///         that goes back
+///         that decreases
 /// source  Prometheus text exposition format, version 0.0.4
 class Prometheus {
  public:
@@ -36,7 +36,7 @@ class Prometheus {
 
   static constexpr std::string_view content_type = "text/plain; version=0.0.4; charset=utf-8";
 
-  /// value   since the run began
+  /// Sets a counter to its value since the run began.
   void counter(std::string const& name, std::string_view help, double value, Labels const& labels = {}) {
     CHORALE_EXPECTS(!std::isnan(value), "counter " + name + " counts NaN");
     auto& sample = set("counter", name, help, labels, value);
@@ -47,7 +47,7 @@ class Prometheus {
     set("gauge", name, help, labels, value) = value;
   }
 
-  /// What a Tally has: events, seconds, bytes and messages of each operation of each rank.
+  /// Sets the counters of a Tally: events, seconds, bytes and messages of each operation of each rank.
   void counters(Tally const& tally) {
     for (auto const& line : tally.lines()) {
       auto const labels = Labels{{"operation", std::string{line.name.text()}},
@@ -79,7 +79,7 @@ class Prometheus {
  private:
   struct Family {
     std::string type, help;
-    std::map<std::string, double> samples;                 // by their labels as they are written
+    std::map<std::string, double> samples;                 // by their labels, as written
   };
 
   double& set(char const* type, std::string const& name, std::string_view help, Labels const& labels, double first) {

@@ -9,9 +9,9 @@
 
 namespace chorale {
 
-/// Writes a message in protobuf's wire format, field by field: as much as event files need.
+/// Writes a message in protobuf's wire format, field by field, as far as event files need it.
 ///
-/// field   its number, 1 to 15; fields of 0 are written too, readers do not mind
+/// field   its number, 1 to 15; fields of value 0 are written too, which readers accept
 /// source  protobuf.dev/programming-guides/encoding
 class ProtoWriter {
  public:
@@ -40,7 +40,7 @@ class ProtoWriter {
   }
   ProtoWriter& message(unsigned field, ProtoWriter const& value) { return text(field, value.out_); }
 
-  /// Numbers without keys of their own: a "packed" field.
+  /// Appends a "packed" field: numbers without a key for each.
   ProtoWriter& packed(unsigned field, auto const& values) {
     auto content = std::string{};
     for (double const value : values) little_endian(content, std::bit_cast<std::uint64_t>(value));

@@ -30,14 +30,14 @@ inline double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A file that a run writes while it goes on. Its folder is made where it is missing.
+/// A file that a run writes while it goes on. Its folder is created if it is missing.
 ///
-/// keeps   what is written here is with the system when the call returns: it survives this process, not a power cut
+/// keeps   written bytes are with the system when the call returns: they survive this process, not a power cut
 /// throws  BadFile with the file, the byte and the reason; the file then ends where that write was to begin. Also when
 ///         the path is that of a device, a FIFO or a folder; a symbolic link is followed
 class RunFile {
  public:
-  enum class Open { fresh, append };                       // fresh: what was there before is gone
+  enum class Open { fresh, append };                       // fresh: the earlier content is removed
 
   RunFile(std::filesystem::path path, Open how) : path_{std::move(path)} {
     if (path_.has_parent_path()) {
@@ -59,7 +59,7 @@ class RunFile {
 
   void append(std::string_view text) { write_at(size_, text); }
 
-  /// Writes from this byte on, and cuts what lies behind.
+  /// Writes `text` at byte `offset`, and cuts the file after it.
   void write_at(std::uint64_t offset, std::string_view text) {
     auto const end = offset + text.size();
     for (auto at = offset; at < end;) {
@@ -92,7 +92,7 @@ class RunFile {
   std::uint64_t size_ = 0;
 };
 
-/// Makes `text` the content of a file in one step: whoever reads it meanwhile sees the old text or the new one.
+/// Replaces the content of a file by `text` in one step: a concurrent reader sees the old text or the new one.
 ///
 /// keeps   a symbolic link stays one: its target is replaced
 /// throws  BadFile; the old file is then as it was. Also when the path is that of a device, a FIFO or a folder
@@ -112,7 +112,7 @@ inline void replace_file(std::filesystem::path const& name, std::string_view tex
   throw BadFile{path.string() + ": cannot be replaced: " + code.message() + ".", "the name of a file."};
 }
 
-/// All of a file that a run has written.
+/// Returns the content of a file that a run has written.
 ///
 /// throws  BadFile
 inline std::string read_file(std::filesystem::path const& path) {

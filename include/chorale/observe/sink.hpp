@@ -13,31 +13,31 @@
 
 namespace chorale {
 
-/// Takes events. From any thread; what goes wrong is told by flush(), because an event often ends in a destructor.
+/// A sink of events, from any thread. flush() reports its errors, because an event often ends in a destructor.
 template <class S>
 concept EventSink = requires(S& sink, Event const& event) {
   { sink.take(event) } noexcept -> std::same_as<void>;
 };
 
-/// Takes the numbers of a step, in the order of steps, from one thread.
+/// A sink of the metrics of steps, in the order of steps, from one thread.
 template <class S>
 concept ScalarSink = requires(S& sink, Scalars const& scalars) {
   { sink.take(scalars) } -> std::same_as<void>;
 };
 
-/// Where records of a run go: Timeline, Tally, TensorBoard, CsvLog, a Fanout of them, or NullSink.
+/// A destination for the records of a run: Timeline, Tally, TensorBoard, CsvLog, a Fanout of them, or NullSink.
 template <class S>
 concept Sink = (EventSink<S> || ScalarSink<S>) && requires(S& sink) {
-  { sink.flush() } -> std::same_as<void>;                  // what was taken is where it belongs, or an Error is thrown
+  { sink.flush() } -> std::same_as<void>;                  // all that was taken is written, or an Error is thrown
 };
 
-/// Does anyone look at this kind of record? Where not, no clock is read and no record is made.
+/// True if a sink of type S uses its records. If false, no clock is read and no record is made.
 template <class S>
 inline constexpr bool observed = true;
 
-/// Nobody looks.
+/// A sink that ignores all records.
 ///
-/// cost    none: a function that tells it everything has the code of one that tells nothing
+/// cost    none: a function that records to it compiles to the same code as one that records nothing
 struct NullSink {
   constexpr void take(Event const&) const noexcept {}
   constexpr void take(Scalars const&) const noexcept {}
@@ -47,12 +47,12 @@ struct NullSink {
 template <>
 inline constexpr bool observed<NullSink> = false;
 
-/// Tells several sinks; each gets the records that it takes.
+/// A sink that forwards to several sinks; each gets the records that it takes.
 ///
 ///   auto sink = Fanout{timeline, tally, curves};
 ///
-/// keeps   refers to the sinks, which must live as long
-/// throws  flush() reaches every sink, then throws what the first that failed threw
+/// keeps   refers to the sinks, which must outlive it
+/// throws  flush() calls flush() of every sink, then rethrows the first failure
 template <Sink... S>
 class Fanout {
  public:
@@ -93,12 +93,12 @@ class Fanout {
 template <class... S>
 inline constexpr bool observed<Fanout<S...>> = (observed<S> || ...);
 
-/// An event that lasts from here to the end of the scope.
+/// An event that lasts from its construction to the end of its scope.
 ///
 ///   auto const timed = Timed{sink, {.name = "forward", .rank = replica.id(), .step = step}};
 ///
-/// keeps   refers to the sink; an event whose scope an exception leaves is told too
-/// cost    two readings of the clock, and what the sink does; none under NullSink
+/// keeps   refers to the sink; an event whose scope is left by an exception is recorded too
+/// cost    two readings of the clock, and the take() of the sink; none with NullSink
 template <EventSink S>
 class [[nodiscard]] Timed {
  public:
@@ -110,7 +110,7 @@ class [[nodiscard]] Timed {
     sink_.take(event_);
   }
 
-  /// Counts what is sent meanwhile.
+  /// Adds bytes and messages sent during the event.
   void sent(std::size_t bytes, std::uint32_t messages = 1) noexcept {
     event_.bytes += bytes;
     event_.messages += messages;
@@ -130,7 +130,7 @@ class [[nodiscard]] Timed<S> {
   constexpr Timed(S&, Event const&) noexcept {}
   Timed(Timed const&)            = delete;
   Timed& operator=(Timed const&) = delete;
-  ~Timed() {}                                              // so that it is no unused variable
+  ~Timed() {}                                              // avoids a warning of an unused variable
 
   constexpr void sent(std::size_t, std::uint32_t = 1) noexcept {}
 };

@@ -16,6 +16,7 @@
 
 namespace chorale {
 
+/// Options of a plot.
 struct PlotOptions {
   enum class By { step, wall_time };                       // wall_time: seconds since the first row
 
@@ -25,18 +26,18 @@ struct PlotOptions {
 
 namespace detail {
 
-/// Mid tones: at least 3.5 to 1 against white and against the usual dark pages.
+/// The colours of lines: mid tones, with a contrast of at least 3.5 to 1 to white and to the usual dark pages.
 inline constexpr auto plot_colours =
     std::array<char const*, 6>{"#2f81d7", "#d4602f", "#2b9564", "#9a67d0", "#b07f00", "#c2508f"};
 inline constexpr auto plot_grey = "#757d87";
 
-/// The numbers of one column, where there are some.
+/// The numbers of one column, without its empty cells.
 struct PlotLine {
   std::string name;
   std::vector<double> x, y;
 };
 
-/// Lines over the same axes: loss, val_loss.
+/// Lines over the same axes, such as loss and val_loss.
 struct PlotPanel {
   std::string name;
   std::vector<PlotLine> lines;
@@ -68,7 +69,7 @@ struct PlotAxis {
   }
 };
 
-/// Puts a picture together, element by element.
+/// Builds an SVG picture, element by element.
 class SvgPage {
  public:
   SvgPage(double width, double height, std::string const& title) {
@@ -85,7 +86,7 @@ class SvgPage {
     out_ += escaped(what) + "</text>\n";
   }
 
-  /// where   what stands in the attribute d
+  /// Adds a path; `where` is its attribute d.
   void path(std::string const& where, char const* colour, char const* style) {
     out_ += "<path d=\"" + where;
     add("\" stroke=\"%s\" fill=\"none\"%s/>\n", colour, style);
@@ -98,7 +99,7 @@ class SvgPage {
     return {text.data(), static_cast<std::size_t>(std::clamp(n, 0, static_cast<int>(text.size()) - 1))};
   }
 
-  /// Text that XML takes: what it cannot hold becomes a question mark.
+  /// Escapes a text for XML; characters that XML cannot hold become question marks.
   static std::string escaped(std::string_view text) {
     auto out = std::string{};
     for (std::size_t i = 0; i < text.size();) {
@@ -119,7 +120,7 @@ class SvgPage {
     out_ += print(format, values...);
   }
 
-  /// The bytes of the character of UTF-8 at the front, or 0.
+  /// The length in bytes of the UTF-8 character at the front; 0 if it is not valid.
   static std::size_t character(std::string_view text) {
     auto const byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
     auto const n    = byte(0) < 0x80 ? 1U : byte(0) < 0xC2 ? 0U : byte(0) < 0xE0 ? 2U : byte(0) < 0xF0 ? 3U
@@ -183,7 +184,7 @@ class Plot {
     legend(panel, top + 16);
   }
 
-  /// From the right edge to the left: a piece of line, the name, and the last value.
+  /// Draws the legend from the right edge to the left: a piece of line, the name, and the last value.
   void legend(PlotPanel const& panel, double y) {
     auto x = right;
     for (auto i = panel.lines.size(); i-- > 0;) {
@@ -196,7 +197,7 @@ class Plot {
     }
   }
 
-  /// At most four points for each pixel: the first, the lowest, the highest and the last of those that fall there.
+  /// The path of a line, with at most four points for each column of pixels: the first, lowest, highest and last.
   static std::string curve(PlotLine const& line, PlotAxis const& x, PlotAxis const& y) {
     auto where   = std::string{};
     auto const n = line.x.size();
@@ -221,7 +222,7 @@ class Plot {
   }
 
   static char const* colour(std::size_t i) { return plot_colours[i % plot_colours.size()]; }
-  static char const* style(std::size_t i) {                // every other one is dashed: told apart without colours, too
+  static char const* style(std::size_t i) {                // every other line is dashed: distinct without colours
     return i % 2 == 0 ? " stroke-width=\"2\" stroke-linecap=\"round\" stroke-linejoin=\"round\""
                       : " stroke-width=\"2\" stroke-linejoin=\"round\" stroke-dasharray=\"6 3\"";
   }
@@ -232,7 +233,7 @@ class Plot {
   SvgPage page_;
 };
 
-/// loss for loss, val_loss, test_loss and train_loss.
+/// The panel of a column: loss for loss, val_loss, test_loss and train_loss.
 inline std::string panel_of(std::string_view column) {
   for (auto const prefix : {"val_", "test_", "train_"})
     if (auto const part = std::string_view{prefix}; column.starts_with(part) && column.size() > part.size())
@@ -242,11 +243,11 @@ inline std::string panel_of(std::string_view column) {
 
 }  // namespace detail
 
-/// Draws the columns of a CsvLog as a picture for pages, light or dark: one panel for each value, with val_, test_ and
-/// train_ beside it.
+/// Draws the columns of a CsvLog as an SVG picture for light or dark pages: one panel for each value, together with its
+/// val_, test_ and train_ columns.
 ///
-/// keeps   where a run was started again, the later numbers for a step count, and those after it go. Empty cells, NaN
-///         and infinities are passed over
+/// keeps   if a step is repeated after a restart, the later numbers count, and earlier numbers of later steps are
+///         dropped. Empty cells, NaN and infinities are skipped
 /// throws  BadFile when there is no column step, no other column, or no row with a step
 inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = {}) {
   auto const bad = [&](std::string const& why) {

@@ -14,10 +14,10 @@
 
 namespace chorale {
 
-/// Sink: adds up what was done, per rank and name. Times are measured; bytes and messages are exact.
+/// A sink that accumulates events per rank, name and category. Times are measured; bytes and messages are exact.
 ///
 /// keeps   after the first step with a new name or rank, take() allocates nothing
-/// cost    take(): a lock, and a search among the names
+/// cost    take(): a lock, and a search in the lines
 class Tally {
  public:
   /// All events of one rank with one name and category.
@@ -44,7 +44,7 @@ class Tally {
   }
   void flush() const noexcept {}
 
-  /// In the order of ranks; those of a rank in the order of their first events.
+  /// The lines in the order of ranks; those of a rank in the order of their first events.
   std::vector<Line> lines() const {
     auto const lock = std::lock_guard{mutex_};
     auto lines      = lines_;
@@ -52,7 +52,7 @@ class Tally {
     return lines;
   }
 
-  /// Where a rank's time went: the words of why_slow().
+  /// The time of a rank by category, for why_slow().
   Spent spent(Rank rank) const {
     auto const lock = std::lock_guard{mutex_};
     auto spent      = Spent{};
@@ -64,7 +64,7 @@ class Tally {
     return spent;
   }
 
-  /// How fast each rank is on its own, over its last 1024 steps: the words of straggler_line().
+  /// The pace of each rank by itself, over its last 1024 steps, for straggler_line().
   std::vector<Pace> paces() const {
     auto const lock = std::lock_guard{mutex_};
     auto paces      = std::vector<Pace>{};
@@ -85,7 +85,7 @@ class Tally {
   struct Steps {
     Rank rank = 0;
     std::uint64_t steps = 0;
-    std::chrono::nanoseconds own{0}, others{0};            // of the step that is not over
+    std::chrono::nanoseconds own{0}, others{0};            // of the current step
     std::array<float, 1024> last{};                        // seconds, a ring
 
     void take(Event const& event) {

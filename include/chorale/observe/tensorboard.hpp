@@ -35,21 +35,22 @@ struct PngImage {
   ConstBytes png;
 };
 
+/// Options of a TensorBoard writer.
 struct TensorBoardOptions {
-  std::uint64_t first_step = 0;                            // a run that goes on: the first step that it will tell about
+  std::uint64_t first_step = 0;                            // of a resumed run: the first step that it will write
   WallClock clock          = wall_time;
   std::chrono::seconds flush_every{10};                    // and at flush()
 };
 
-/// Sink: curves, histograms and pictures in a folder that TensorBoard reads. Only the chief has one.
+/// A sink that writes curves, histograms and pictures to a folder for TensorBoard. Only the chief has one.
 ///
 ///   auto curves = TensorBoard{"run/train"};              // one run for each folder: train, validation, another seed
 ///   curves.take({.step = step, .values = metrics});      // several curves in one event
 ///   curves.histogram("dense/kernel", step, values);
 ///
 /// keeps   wall times never decrease, also over restarts, whatever the clock does. Every start marks its first step,
-///         so that TensorBoard forgets what an earlier start wrote from that step on. After a crash the file may end
-///         in a torn event, which readers take for one that is not written yet
+///         so that TensorBoard drops what an earlier start wrote from that step on. After a crash the file may end
+///         in a part of an event, which readers take for one that is not written yet
 /// throws  BadFile when the file cannot be written
 /// source  tensorboard/compat/proto/event.proto and summary.proto; TFRecord frames; values as `simple_value`, `histo`
 ///         and `image`, which every version of TensorBoard reads
@@ -65,7 +66,7 @@ class TensorBoard {
   ~TensorBoard() {
     try {
       flush();
-    } catch (...) {                                        // a destructor does not throw: flush() before, to know
+    } catch (...) {                                        // a destructor does not throw: flush() reports errors
     }
   }
   TensorBoard(TensorBoard const&)            = delete;
@@ -78,7 +79,7 @@ class TensorBoard {
     tell(scalars.step, summary);
   }
 
-  /// How many values lie where, in 30 bins of equal width; those that are not finite are left out.
+  /// Writes a histogram of values, in 30 bins of equal width; values that are not finite are left out.
   void histogram(std::string_view name, std::uint64_t step, Span<float const> values) {
     constexpr std::size_t bins = 30;
     auto low = 0.0, high = 0.0, sum = 0.0, squares = 0.0, count = 0.0;
@@ -101,9 +102,9 @@ class TensorBoard {
                           .packed(6, limits).packed(7, buckets))));
   }
 
-  /// A picture, whose bytes are written as they are.
+  /// Writes a picture, its bytes unchanged.
   ///
-  /// throws  BadArgument when these are not a PNG's bytes
+  /// throws  BadArgument when the bytes are no PNG file, or the size or the channels cannot be
   void image(std::string_view name, std::uint64_t step, PngImage const& image) {
     constexpr auto magic = std::string_view{"\x89PNG\r\n\x1a\n"};
     auto const bytes     = std::string_view{reinterpret_cast<char const*>(image.png.data()), image.png.size()};
@@ -130,7 +131,7 @@ class TensorBoard {
   static constexpr std::uint64_t start = 1;                // SessionLog.status
   static constexpr auto prefix         = std::string_view{"events.out.tfevents."};
 
-  /// What an earlier start in this folder leaves behind.
+  /// The state that an earlier start left in this folder.
   struct Before {
     double wall           = 0;                             // of the last event
     std::uint64_t seconds = 0;                             // in the name of the newest file
@@ -138,7 +139,7 @@ class TensorBoard {
 
   double now() { return wall_ = std::max(wall_, options_.clock()); }
 
-  /// TensorBoard reads the files of a folder in the order of their names.
+  /// Makes a file name after those in the folder: TensorBoard reads files in the order of their names.
   std::string name() {
     static auto started = std::atomic<int>{0};             // several in one process may share a folder and a second
     auto const host = host_name();
@@ -155,12 +156,12 @@ class TensorBoard {
       if (auto name = entry.path().filename().string(); name.starts_with(prefix)) names.push_back(std::move(name));
     if (names.empty()) return {};
     auto const& last = *std::ranges::max_element(names);
-    auto seconds     = std::uint64_t{0};                   // as far as there are digits
+    auto seconds     = std::uint64_t{0};                   // the digits after the prefix
     std::from_chars(last.data() + prefix.size(), last.data() + last.size(), seconds);
     return {last_wall_time(folder / last), seconds};
   }
 
-  /// From frame to frame as far as they go, without reading what they hold.
+  /// The largest wall time in a file; reads only the heads of its frames, as far as they are valid.
   static double last_wall_time(std::filesystem::path const& file) {
     auto from       = std::ifstream{file, std::ios::binary};
     auto wall       = 0.0;
@@ -199,7 +200,7 @@ class TensorBoard {
     if (waiting_.size() > (1 << 20) || std::chrono::steady_clock::now() - flushed_ >= options_.flush_every) flush();
   }
 
-  /// length · its checksum · the event · its checksum
+  /// Appends a frame: length · its checksum · the event · its checksum
   void frame(ProtoWriter const& event) {
     auto length = std::string{};
     ProtoWriter::little_endian(length, std::uint64_t{event.bytes().size()});
@@ -212,7 +213,7 @@ class TensorBoard {
 
   TensorBoardOptions options_;
   Before before_;
-  double wall_;                                            // of the event before
+  double wall_;                                            // of the last event
   RunFile file_;
   std::string waiting_;
   std::chrono::steady_clock::time_point flushed_{};

@@ -21,25 +21,26 @@
 
 namespace chorale {
 
+/// Options of a Timeline.
 struct TimelineOptions {
   std::size_t buffer = 8192;                               // events that wait in memory, 64 bytes each
-  std::string host   = {};                                 // shown beside the rank
+  std::string host   = {};                                 // shown next to the rank
 };
 
-/// Sink: what each rank did, and when, for ui.perfetto.dev and chrome://tracing. One file per process.
+/// A sink that writes the events of each rank for ui.perfetto.dev and chrome://tracing. One file per process.
 ///
 ///   rank 0   step           ├── 1180 ───────────────────┤
 ///            compute        ├ forward ┤├ backward ┤
 ///            communication           ├ bucket 0 ┤├ 1 ┤
 ///            wait, input, checkpoint
 ///
-/// keeps   the file is whole JSON after every write: it can be opened while the run goes on, and after a crash. A run
-///         that goes on needs another file
-/// order   events stand in the file in the order in which they were taken; times are those of this process, and how far
-///         they are from rank 0's stands beside them, for merge_timelines()
-/// cost    take(): a lock and 64 bytes; each `buffer` events one write; no allocation between writes
+/// keeps   the file is complete JSON after every write: it can be opened while the run goes on, and after a crash. A
+///         resumed run needs another file
+/// order   events are in the file in the order in which they were taken; times are of this process's clock, and its
+///         offset to rank 0's is stored with them, for merge_timelines()
+/// cost    take(): a lock and 64 bytes; one write for each `buffer` events; no allocation between writes
 /// throws  BadFile when the file cannot be opened, and from flush() when it could not be written: events are then lost,
-///         and dropped() says how many
+///         and dropped() is their number
 /// source  the Trace Event Format of Chrome, events X and M, with process = rank and thread = category
 class Timeline {
  public:
@@ -52,7 +53,7 @@ class Timeline {
   ~Timeline() {
     try {
       flush();
-    } catch (...) {                                        // a destructor does not throw: flush() before, to know
+    } catch (...) {                                        // a destructor does not throw: flush() reports errors
     }
   }
   Timeline(Timeline const&)            = delete;
@@ -64,7 +65,7 @@ class Timeline {
     waiting_.push_back(event);
   }
 
-  /// Says how far this process's clock is from rank 0's, when that is known only after the start.
+  /// Sets the offset of this process's clock to rank 0's, if it is known only after the start.
   void align(ClockOffset clock) {
     auto const lock = std::lock_guard{mutex_};
     clock_ = clock;
@@ -93,10 +94,10 @@ class Timeline {
     waiting_.clear();
   }
 
-  /// Puts new events where the closing was, and the closing behind them.
+  /// Writes new events over the closing, and the closing after them.
   void write() {
     auto text       = std::string{end_ == 0 ? "{\"traceEvents\":[" : ""};
-    auto any        = any_;                                // these two: what is not written is not remembered
+    auto any        = any_;                                // two copies: a failed write leaves the members as they are
     auto introduced = introduced_;
     auto const line = [&](std::string_view object) {
       text.append(any ? ",\n" : "\n").append(object);
@@ -118,7 +119,7 @@ class Timeline {
     introduced_ = std::move(introduced);
   }
 
-  /// Names the rank and its rows.
+  /// Writes the names of the rank and of its rows.
   void introduce(Rank rank, auto&& line) const {
     auto const say = [&](std::string_view what, std::string const& row, std::string const& arguments) {
       line("{\"name\":\"" + std::string{what} + "\",\"ph\":\"M\",\"pid\":" + std::to_string(rank) + row +
@@ -145,7 +146,7 @@ class Timeline {
     return text + "}}";
   }
 
-  /// 1234567 ns: 1234.567
+  /// A time in microseconds, as text: 1234567 ns is 1234.567.
   static std::string microseconds(std::chrono::nanoseconds time) {
     auto const ns   = time.count();
     auto const abs  = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
@@ -153,7 +154,7 @@ class Timeline {
     return (ns < 0 ? "-" : "") + std::to_string(abs / 1000) + "." + part.substr(1);
   }
 
-  /// Bytes that are no UTF-8 become U+FFFD.
+  /// A text as a JSON string; bytes that are no UTF-8 become U+FFFD.
   static std::string in_quotes(std::string_view text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }

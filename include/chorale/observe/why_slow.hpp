@@ -18,7 +18,7 @@
 
 namespace chorale {
 
-/// Seconds that one rank spent over some steps, by what they were for. See Tally::spent().
+/// The seconds that one rank spent over some steps, by category. See Tally::spent().
 struct Spent {
   std::uint64_t steps = 0;
   std::array<double, categories.size()> seconds{};         // in the order of Category; [step]: of whole steps
@@ -27,7 +27,7 @@ struct Spent {
   double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
 };
 
-/// How long a step takes a rank by itself, without what it waits for others: their steps all take equally long.
+/// The time of a step of a rank by itself, without waits for other ranks: with them, steps take equally long on all.
 struct Pace {
   Rank rank;
   double p50, p99;                                         // seconds
@@ -35,7 +35,7 @@ struct Pace {
 
 namespace detail {
 
-/// printf's text.
+/// A text formatted as by printf, cut to 127 characters.
 template <class... Values>
 std::string in_text(char const* format, Values... values) {
   auto text = std::array<char, 128>{};
@@ -43,7 +43,7 @@ std::string in_text(char const* format, Values... values) {
   return text.data();
 }
 
-/// 2.41 s, 12.30 ms, 870 us, 12 ns, 0
+/// A duration as text: 2.41 s, 12.30 ms, 870 us, 12 ns, 0.
 inline std::string duration_text(double seconds) {
   if (seconds >= 1) return in_text("%.2f s", seconds);
   if (seconds >= 1e-3) return in_text("%.2f ms", seconds * 1e3);
@@ -63,15 +63,15 @@ inline char const* advice(std::string_view dominates) {
 
 }  // namespace detail
 
-/// One sentence: what takes most of a step, and how much more than the next; then what to try. With a prediction, a
-/// second line has it beside the measurement.
+/// One sentence: the part that takes most of a step, how much more than the next part, and advice. With a prediction, a
+/// second line compares it with the measurement.
 ///
-///   why slow: communication takes 12.30 of 20.10 ms of a step (61 %), 2.1 times compute (5.90 ms); then wait 1.10 ms,
-///   input 0.60 ms, checkpoint 0 us. Try: ...
+///   why slow: communication takes 12.30 ms of 19.90 ms of a step (62 %), 2.1 times compute (5.90 ms); then wait
+///   1.10 ms, input 600 us, checkpoint 0. Try: ...
 ///
-/// predicted  seconds of one step, by whoever has a model of it
-/// keeps      what overlaps is counted in both places, so that parts may add up to more than a step; what no event
-///            tells about is called "unrecorded"
+/// predicted  seconds of one step, from a model
+/// keeps      time in two overlapping parts counts in both, so that parts may add up to more than a step; time without
+///            an event is called "unrecorded"
 inline std::string why_slow(Spent const& spent, std::optional<double> predicted = {}) {
   if (spent.steps == 0 || !(spent[Category::step] > 0)) return "why slow: not a single step was recorded.\n";
   auto const each = 1.0 / static_cast<double>(spent.steps);
@@ -102,12 +102,12 @@ inline std::string why_slow(Spent const& spent, std::optional<double> predicted 
   return text;
 }
 
-/// One line that names the slowest rank, or says that none is; then the paces of all, the eight slowest of many.
+/// One line that names the slowest rank, or none; then the paces of all ranks, or of the eight slowest.
 ///
 ///   straggler: rank 2 needs 22.90 ms for its part of a step (p50; p99 40.10 ms), 1.51 times the middle rank's; p50/p99
-///   in ms: 2 22.90/40.10, 0 15.10/16.00, 1 15.20/16.30
+///   in ms: 2 22.90/40.10, 1 15.20/16.30, 0 15.10/16.00
 ///
-/// threshold   from which ratio to the middle rank (the lower of two) one is called slow
+/// threshold   ratio to the middle rank (the faster of two) above which a rank is called slow
 inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1) {
   if (paces.empty()) return "straggler: not a single step was recorded.\n";
   using detail::duration_text, detail::in_text;

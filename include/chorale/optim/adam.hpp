@@ -41,7 +41,7 @@ struct Adam {
   float epsilon         = 1e-7F;
   float global_clipnorm = 0;
 
-  /// Calls visit(name, value) for each option: what ranks compare.
+  /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const {
     visit("learning_rate", learning_rate);
     visit("beta_1", beta_1);
@@ -56,7 +56,7 @@ struct Adam {
   void update(Update const& u) const { detail::adam_update<D>(*this, u, 0); }
 };
 
-/// Adam, and each step shrinks w by rate · weight_decay, apart from the gradient.
+/// Adam with weight decay: each step also shrinks w by rate · weight_decay, independently of the gradient.
 ///
 /// source  Loshchilov & Hutter, ICLR 2019; tf.keras.optimizers.AdamW
 struct AdamW {
@@ -70,7 +70,7 @@ struct AdamW {
   float epsilon         = 1e-7F;
   float global_clipnorm = 0;
 
-  /// Calls visit(name, value) for each option: what ranks compare.
+  /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const {
     visit("learning_rate", learning_rate);
     visit("weight_decay", weight_decay);

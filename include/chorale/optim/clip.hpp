@@ -17,7 +17,7 @@ inline float clip_factor(double squared_norm, float scale, float limit) {
   return norm > static_cast<double>(limit) ? static_cast<float>(static_cast<double>(limit) / norm) : 1.0F;
 }
 
-/// The same for gradients of all variables together, reduced: every replica finds the same factor.
+/// The clipping factor for the reduced gradients of all variables together: the same on every replica.
 template <class D>
 float clip_factor(Span<float const> gradients, float scale, float limit) {
   return clip_factor(Kernels<D>::squared_norm(gradients), scale, limit);

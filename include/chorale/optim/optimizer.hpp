@@ -9,10 +9,10 @@
 
 namespace chorale::optim {
 
-/// What an update works on: flat arrays of equal length and layout, padding included. Padding is zero and stays zero.
+/// Arguments of an update: flat arrays of equal length and layout, padding included. Padding is zero and stays zero.
 ///
 /// slots    (O::slots, n): the optimizer's memory of each variable, one row after the other; zero at the start
-/// stride   from one row of slots to the next, where they belong to more values than these; 0: n
+/// stride   from one row of slots to the next, if they belong to more values than these; 0: n
 /// scale    the gradient is gradients[i] · scale: 1 / rows, and the clipping factor
 struct Update {
   Span<float> values;
@@ -25,12 +25,12 @@ struct Update {
   float* slot(std::size_t i) const { return slots.data() + i * (stride == 0 ? values.size() : stride); }
 };
 
-/// An update rule: hyperparameters are a value, state is one or more slots for each variable, beside it.
+/// An update rule: a value with hyperparameters. Its state, one or more slots for each variable, is stored separately.
 ///
-///   O::options(visit)   optional: calls visit(name, value) for each hyperparameter: what ranks compare when they
+///   O::options(visit)   optional: calls visit(name, value) for each hyperparameter. Ranks compare these when they
 ///                       connect. Without it they compare its type, its first learning rate and its global_clipnorm
 ///
-/// order    the same bits in give the same bits out: this is what keeps mirrored variables equal
+/// order    the same input bits give the same output bits, which keeps mirrored variables equal
 template <class O>
 concept Optimizer = requires(O const& optimizer, Update const& update) {
   { O::slots }                        -> std::convertible_to<int>;         // floats kept for each trainable number
@@ -38,8 +38,8 @@ concept Optimizer = requires(O const& optimizer, Update const& update) {
   { optimizer.global_clipnorm }       -> std::convertible_to<float>;       // 0: gradients are not clipped
 };
 
-/// Does O change variables and slots by update rules of Kernels<D> alone? Then, where a device QueuesWork, they may be
-/// queued behind gradients that nobody has seen: these rules leave all as it is where the device finds a NaN.
+/// True if O changes variables and slots only by update rules of Kernels<D>. On a device that QueuesWork, these may be
+/// enqueued before the host has read the gradients: they change nothing if the device has found a NaN.
 template <class O>
 concept QueuesUpdates = requires { requires O::queues; };
 

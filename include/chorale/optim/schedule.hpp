@@ -19,11 +19,11 @@
 
 namespace chorale::optim {
 
-/// How far training has come: updates that were applied, and passes over the data that were finished.
+/// Progress of training: updates that were applied, and epochs that were finished.
 struct Moment {
   std::int64_t step = 0;
   int epoch         = 0;
-  std::optional<float> rate{};                                             // set by a callback: in place of any schedule
+  std::optional<float> rate{};                                             // set by a callback, instead of any schedule
 };
 
 /// A schedule with its numbers in one word: "CosineDecay(0.001,1000,0)".
@@ -34,12 +34,12 @@ std::string call_text(std::string const& name, Number... numbers) {
   return text + ")";
 }
 
-/// The rate grows in equal steps from initial to target, and stays there.
+/// Rate that grows in equal steps from initial to target, and stays there.
 ///
 ///   LinearWarmup{1e-3F, scaled(1e-3F, strategy.num_replicas()), 500}
 ///
-/// source  Goyal et al., "Accurate, Large Minibatch SGD", 2017: a batch n times as large takes n times the rate, but not
-///         in the first steps
+/// source  Goyal et al., "Accurate, Large Minibatch SGD", 2017: a batch n times as large takes n times the rate, but
+///         not in the first steps
 struct LinearWarmup {
   float initial, target;
   std::int64_t steps;
@@ -52,7 +52,7 @@ struct LinearWarmup {
   }
 };
 
-/// The rate for a batch that is as many times larger as there are replicas.
+/// The rate for a batch that is `replicas` times as large.
 constexpr float scaled(float rate, int replicas) { return rate * static_cast<float>(replicas); }
 
 /// rate = initial · decay_rate ^ (step / decay_steps)
@@ -70,7 +70,7 @@ struct ExponentialDecay {
   }
 };
 
-/// From initial to alpha · initial along half a cosine, then constant.
+/// Rate from initial to alpha · initial along half a cosine, then constant.
 ///
 /// source  tf.keras.optimizers.schedules.CosineDecay; Loshchilov & Hutter, ICLR 2017
 struct CosineDecay {

@@ -19,7 +19,7 @@ struct SGD {
   Momentum kind         = Momentum::classic;
   float global_clipnorm = 0;
 
-  /// Calls visit(name, value) for each option: what ranks compare.
+  /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const {
     visit("learning_rate", learning_rate);
     visit("momentum", momentum);

@@ -20,9 +20,9 @@
 
 namespace chorale::placement {
 
-/// Which server holds which piece of which variable: what lay_out() made of a list of shapes.
+/// Which server holds which piece of which variable: the result of lay_out().
 ///
-/// keeps   pieces stand in the order of variables, then of rows; those of one variable are cut along one axis, are
+/// keeps   pieces are in the order of variables, then of rows; those of one variable are cut along one axis, are
 ///         disjoint, and cover it
 template <class Pieces = std::vector<Piece>, class Variables = std::vector<VariableShape>>
 struct Layout {
@@ -62,7 +62,7 @@ struct Layout {
     return total == 0 ? 1.0 : heaviest * servers / total;
   }
 
-  /// A table that a person reads: one line a piece, one a server, then all of it.
+  /// Writes a table for people: one line a piece, one a server, then the sums.
   friend std::ostream& operator<<(std::ostream& out, Layout const& layout) {
     auto const box = [&layout](Piece const& piece) {                       // "[0:1803, 64]"
       auto const& shape = layout.variable_of(piece);
@@ -95,7 +95,7 @@ struct Layout {
 
 namespace detail {
 
-/// The pieces of a layout, cut and assigned; what a user's own Sharding made is looked at like ours.
+/// Returns the pieces of a layout, cut, assigned and checked, whether the Sharding is a user's or the library's.
 template <Sharding S>
 constexpr std::vector<Piece> pieces_of(S const& sharding, Span<VariableShape const> variables, int servers, int slots) {
   CHORALE_EXPECTS(servers >= 1, "variables are dealt out to " + std::to_string(servers) + " servers");
@@ -160,7 +160,7 @@ constexpr auto fixed_layout() {
     layout.slots   = slots;
     return layout;
   } else {
-    return Layout<std::array<Piece, 0>, std::array<VariableShape, 0>>{};   // after the sentence, no other error
+    return Layout<std::array<Piece, 0>, std::array<VariableShape, 0>>{};   // so that only the static_assert fails
   }
 }
 
@@ -171,14 +171,14 @@ constexpr auto fixed_layout() {
 ///   auto const layout = lay_out(GreedyByBytes{}, shapes, 3);                   // at run time
 ///   constexpr auto& fixed = layout_of<GreedyByBytes, shapes, 3>;               // shapes: static constexpr std::array
 ///
-/// slots   numbers that the optimizer keeps for each element: 2 for Adam. They live beside their piece and only count
+/// slots   numbers that the optimizer keeps for each element: 2 for Adam. They are beside their piece and only count
 /// throws  BadArgument when there is no server, the bytes do not fit into 64 bits, or a Sharding leaves rows out
 template <Sharding S>
 constexpr Layout<> lay_out(S const& sharding, Span<VariableShape const> variables, int servers, int slots = 0) {
   return {{variables.begin(), variables.end()}, detail::pieces_of(sharding, variables, servers, slots), servers, slots};
 }
 
-/// The same as a constant of the program: std::arrays of exactly the size.
+/// A layout as lay_out() makes it, at compile time: std::arrays of exactly the size.
 template <Sharding S, auto const& variables, int servers, int slots = 0>
 inline constexpr auto layout_of = detail::fixed_layout<S, variables, servers, slots>();
 

@@ -16,7 +16,7 @@
 
 namespace chorale::placement {
 
-/// Says in how many pieces a variable is cut, and along which axis. See FixedShards, MinSize, MaxSize.
+/// Decides in how many pieces a variable is cut, and along which axis. See FixedShards, MinSize, MaxSize.
 template <class P>
 concept Partitioner = requires(VariableShape const& shape) {
   { P::axis }          -> std::convertible_to<int>;
@@ -37,8 +37,8 @@ struct FixedShards {
   }
 };
 
-/// As many pieces as possible that all have at least so many bytes, but never more than max_shards. A variable that is
-/// smaller by itself stays whole.
+/// The most pieces that all have at least `least_bytes`, but never more than max_shards. A variable that is smaller by
+/// itself stays whole.
 ///
 /// source  tf.distribute.experimental.partitioners.MinSizePartitioner, which divides bytes and not rows, so that its
 ///         last pieces can be smaller
@@ -54,7 +54,7 @@ struct MinSize {
   }
 };
 
-/// As few pieces as possible that all have at most so many bytes; pieces of one row where a row alone has more.
+/// The fewest pieces that all have at most `most_bytes`; pieces of one row where a row alone has more.
 ///
 /// source  tf.distribute.experimental.partitioners.MaxSizePartitioner
 template <std::size_t most_bytes, int along = 0>
@@ -76,8 +76,8 @@ struct MaxSize {
 ///   Partitioned<MaxSize<(64 << 20)>, GreedyByBytes>         at most 64 MiB each, by bytes
 ///   Partitioned<FixedShards<3, 1>>                          along axis 1
 ///
-/// A variable without the axis stays whole: a bias under axis 1. That no variable at all has the axis is a mistake, and
-/// refused: by the compiler in layout_of, by BadArgument in lay_out().
+/// A variable without the axis stays whole: a bias under axis 1. An axis that no variable has is refused: by the
+/// compiler in layout_of, by BadArgument in lay_out().
 ///
 /// keeps   pieces cover their variable in order and differ by at most one row, the first are the larger ones; none is
 ///         empty, but for a variable without elements
@@ -93,11 +93,11 @@ struct Partitioned : Central {
 
   static constexpr std::size_t max_pieces = std::size_t{1} << 26;                  // 2 GiB of pieces
 
-  Servers servers{};                                                               // who gets which piece
+  Servers servers{};                                                               // deals out the pieces
 
   static constexpr bool has_axis(VariableShape const& variable) { return P::axis < variable.rank; }
 
-  /// Does any variable have the axis?
+  /// True if any variable has the axis, or there are no variables.
   static constexpr bool applies_to(Span<VariableShape const> variables) {
     return variables.empty() || std::any_of(variables.begin(), variables.end(), has_axis);
   }

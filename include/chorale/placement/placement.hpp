@@ -5,8 +5,8 @@
 
 namespace chorale {
 
-/// Where the copies of one variable live, and who may write them. See OnOne, Mirrored, Central; over several servers:
-/// RoundRobin, GreedyByBytes (sharded.hpp), Partitioned (partitioned.hpp).
+/// Where the copies of one variable are stored, and which replicas write them. See OnOne, Mirrored, Central; over
+/// several servers: RoundRobin, GreedyByBytes (sharded.hpp), Partitioned (partitioned.hpp).
 template <class P>
 concept Placement = requires {
   { P::copies_on(8) }      -> std::same_as<int>;                    // copies of a variable over 8 replicas

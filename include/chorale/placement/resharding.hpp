@@ -14,7 +14,7 @@
 
 namespace chorale::placement {
 
-/// Rows of one variable that lie in a piece of an old layout and in a piece of a new one.
+/// Rows of one variable that are in a piece of an old layout and in a piece of a new one.
 struct Move {
   std::size_t from = 0, to = 0;                                            // indices of the two pieces
   Piece part;                                                              // the rows; its server is the new one
@@ -22,10 +22,10 @@ struct Move {
   friend constexpr bool operator==(Move const&, Move const&) = default;
 };
 
-/// What must be copied when variables change from one layout to another: other shards, other servers. With it every
-/// server copies rows straight from piece to piece, and nobody holds a whole variable.
+/// Returns the copies that bring variables from one layout to another: other shards, other servers. Every server copies
+/// rows straight from piece to piece, and none holds a whole variable.
 ///
-/// keeps   in the order of rows; together the moves cover every variable once. Those whose server stays are among them
+/// keeps   in the order of rows; together the moves cover every variable once. Moves within a server are included
 /// cost    constant for each move; there are at most as many as pieces in both layouts
 /// throws  BadArgument when the layouts are of other variables, or cut one along two axes: go by way of a layout of
 ///         whole variables
@@ -56,10 +56,10 @@ constexpr std::vector<Move> resharding_copies(Layout<P, V> const& from, Layout<Q
   return all;
 }
 
-/// The rows of a move as a piece of a piece: where they lie in what a server keeps.
+/// The rows of a move relative to one of its pieces: their place in the memory of that piece's server.
 ///
 ///   auto const& old = from.pieces[move.from];
-///   copy_out(within(old, move.part), shape_of(old, shape), held, rows);        // rows travel, then copy_in() likewise
+///   copy_out(within(old, move.part), shape_of(old, shape), held, rows);        // send rows, then copy_in() likewise
 ///
 /// piece   either of the move's two
 constexpr Piece within(Piece const& piece, Piece part) {

@@ -12,8 +12,8 @@
 
 namespace chorale::placement {
 
-/// Deals variables out to servers. See RoundRobin, GreedyByBytes, Partitioned. One that also has cut() makes the
-/// pieces; otherwise each is a whole variable.
+/// Deals variables out to servers. See RoundRobin, GreedyByBytes, Partitioned. A Sharding that also has cut() makes the
+/// pieces; otherwise each piece is a whole variable.
 template <class S>
 concept Sharding = Placement<S> &&
     requires(S const& sharding, Span<Piece> pieces, Span<VariableShape const> variables, int servers) {
@@ -21,7 +21,7 @@ concept Sharding = Placement<S> &&
 };
 
 /// Deals pieces out to servers: the i-th in reading order goes to server i modulo servers. Without Partitioned<..>, a
-/// piece is a whole variable. Optimizer slots live beside their variable's piece.
+/// piece is a whole variable. Optimizer slots are stored beside their variable's piece.
 ///
 /// keeps   numbers of pieces differ by at most one between servers; bytes may differ by any factor
 /// source  tf.compat.v1.train.replica_device_setter
@@ -33,8 +33,8 @@ struct RoundRobin : Central {
 };
 
 /// Deals pieces out to servers by bytes: the largest first, each to the server that has least so far. Without
-/// Partitioned<..>, a piece is a whole variable. Optimizer slots live beside their variable's piece, and make all of
-/// them heavier by one factor, so that they do not change where a piece goes.
+/// Partitioned<..>, a piece is a whole variable. Optimizer slots are stored beside their variable's piece, and make all
+/// pieces larger by one factor, so that they do not change where a piece goes.
 ///
 /// keeps   the heaviest server has at most 4/3 of the bytes of the best assignment, and at most the bytes of all
 ///         servers / their number + the largest piece

@@ -15,7 +15,7 @@
 
 namespace chorale::placement {
 
-/// All that must be known of a variable in order to place it: nothing is allocated, whatever its size.
+/// Description of a variable for placement: nothing is allocated, whatever its size.
 ///
 ///   VariableShape{"table", {1'000'000'000'000'000, 10}}     floats; 40 PB
 ///   VariableShape{"step", {}, sizeof(std::int64_t)}         one number

@@ -33,7 +33,7 @@
 
 namespace chorale {
 
-/// What AutoAllReduce chooses from.
+/// The algorithms that AutoAllReduce chooses from.
 enum class Algorithm : std::uint8_t { automatic, recursive_doubling, halving_doubling, double_tree, ring, direct };
 
 constexpr std::string_view name(Algorithm a) {
@@ -41,14 +41,14 @@ constexpr std::string_view name(Algorithm a) {
                                          "direct"}[static_cast<std::size_t>(a)];
 }
 
-/// How long each algorithm took in one group, for some sizes; the same on all its ranks.
+/// Measured or predicted times of each algorithm in one group, for some sizes; the same on all its ranks.
 struct AutoTable {
   static constexpr std::size_t algorithms = 6;
   static constexpr std::array<std::uint64_t, 4> sizes{1'024, 16'384, 262'144, 4'194'304};   // bytes
 
   std::array<std::array<double, algorithms>, sizes.size()> seconds{};  // [size][algorithm]; 0 where there is none
 
-  /// The fastest for the size that is nearest in ratio.
+  /// The fastest algorithm for the table size that is nearest to `bytes` in ratio.
   Algorithm choice(std::size_t bytes) const {
     auto row = std::size_t{0};
     while (row + 1 < sizes.size() && bytes > 4 * sizes[row]) ++row;
@@ -59,7 +59,7 @@ struct AutoTable {
     return best;
   }
 
-  /// One line for each size: microseconds, and the choice.
+  /// Writes one line for each size: the microseconds of each algorithm, and the choice.
   friend std::ostream& operator<<(std::ostream& out, AutoTable const& table) {
     for (std::size_t row = 0; row < sizes.size(); ++row) {
       out << sizes[row] << " bytes:";
@@ -74,7 +74,7 @@ struct AutoTable {
 
 namespace detail {
 
-/// An endpoint whose ranks read each other's memory only within a part of it, which is memory().
+/// An endpoint whose ranks read each other's memory only within memory(), a part of it.
 template <class E>
 concept ExposesArena = DirectAccessEndpoint<E> && requires(E& at) { at.memory(); };
 
@@ -142,7 +142,7 @@ class AutoOperation {
 
   std::shared_ptr<AutoTable const> table_;
   Algorithm forced_ = Algorithm::automatic;
-  Algorithm chosen_ = Algorithm::automatic;                           // none: complete
+  Algorithm chosen_ = Algorithm::automatic;                           // automatic: complete
   ScheduleExecution<RecursiveDoublingAllReduce, E, T> recursive_doubling_;
   ScheduleExecution<HalvingDoublingAllReduce, E, T> halving_doubling_;
   ScheduleExecution<DoubleTreeAllReduce, E, T> double_tree_;
@@ -150,18 +150,18 @@ class AutoOperation {
   decltype(direct_operation()) direct_;
 };
 
-/// All-reduce by the algorithm that is fastest in this group for the size of x: tried out at its first use.
+/// All-reduce by the algorithm that is fastest in this group for the size of x, measured at the first use.
 ///
-/// forced  the algorithm to use instead; then nothing is tried out
-/// model   of the network, the same on all ranks: predicted_time() chooses, as for advise(), and nothing is tried out
+/// forced  the algorithm to use instead; then nothing is measured
+/// model   the network, the same on all ranks: predicted_time() chooses, as in advise(), and nothing is measured
 /// keeps   a value and its copies serve one group, where nothing else is under way at the first use. Rank 0's times
-///         decide for all. Over SharedMemoryTransport what lies in the arena on all ranks is reduced in place, by
-///         DirectAllReduce, and the others are tried out for what does not
-/// cost    the chosen algorithm's; cost() is the ring's. The first use takes five all-reduces of each algorithm and
+///         decide for all. Over SharedMemoryTransport an x that is in the arena on all ranks is reduced in place, by
+///         DirectAllReduce; the other algorithms are measured for an x outside the arena
+/// cost    the chosen algorithm's; cost() is the ring's. The first use runs five all-reduces of each algorithm and
 ///         each size in AutoTable, up to 4 MiB
-/// order   the chosen algorithm's: bits may differ between runs, since times do. Force one where that matters
+/// order   the chosen algorithm's: bits may differ between runs, since times do. Force an algorithm where that matters
 struct AutoAllReduce {
-  /// Ranks that are threads of one process may use copies of one value.
+  /// The tables of all ranks that use copies of one value, as ranks that are threads of one process may.
   struct Tables {
     struct Known {
       Rank rank;
@@ -195,7 +195,7 @@ struct AutoAllReduce {
     return {forced == Algorithm::automatic ? table(at) : nullptr, forced};
   }
 
-  /// What was measured, or predicted, in this group; measures now if that is to be done. All ranks call it together.
+  /// Returns the table of this group; a rank's first call measures or predicts it. All ranks call it together.
   template <Endpoint E>
   std::shared_ptr<AutoTable const> table(E& at) const {
     {
@@ -236,11 +236,11 @@ struct AutoAllReduce {
     return table;
   }
 
-  /// The shortest of some all-reduces, after one that allocates.
+  /// The shortest time of four all-reduces, after a first one that allocates.
   template <Endpoint E>
   static double seconds_of(E& at, Span<float> x, Algorithm algorithm) {
     auto const now = [&] {
-      if constexpr (requires { at.now(); }) return at.now();               // of a virtual rank
+      if constexpr (requires { at.now(); }) return at.now();               // a simulated rank's clock
       else return std::chrono::steady_clock::now();
     };
     auto operation = AutoOperation<E, float>{nullptr, algorithm};

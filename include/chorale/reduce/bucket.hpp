@@ -19,7 +19,7 @@
 
 namespace chorale {
 
-/// What was reduced while the caller still computed, since begin().
+/// The buckets, and their bytes, that were reduced while the caller still computed, since begin().
 struct Overlap {
   std::size_t buckets = 0;
   std::size_t bytes   = 0;
@@ -31,12 +31,12 @@ namespace detail {
 
 struct NoOperation {};
 
-/// Operations of all ranks follow one another in the order in which they were started, as NCCL's: then what is started
-/// when must not depend on what is complete, which differs between ranks.
+/// True if operations run one after another in the order in which they are started, as NCCL's do. That order must not
+/// depend on which operations are complete, because this differs between ranks.
 template <class O>
 concept keeps_order = requires { requires O::keeps_order; };
 
-/// It leaves something out, and adds that to what comes next, see TopK.
+/// True if the operation leaves out a part of x, and adds it to the next x. See TopK.
 template <class O>
 concept keeps_residual = requires(O operation, Span<float> memory) { operation.keep_residual_in(memory); };
 
@@ -52,11 +52,11 @@ struct operation_of<R, E> {
 
 }  // namespace detail
 
-/// Where the buckets end when the first one, which leaves alone, is to be small: so the wire has work while the second
-/// layer still computes. It is cut where a layer ends, if what is in front has `least` elements: fewer cost a message
-/// and hide nothing.
+/// Returns the ends of the buckets with a small first one, which is sent alone, so that the network has work while the
+/// second layer still computes. The first bucket is cut where a layer ends, if at least `least` elements are before the
+/// cut: fewer cost a message and hide nothing.
 ///
-/// ends    of the plan's buckets, ascending
+/// ends    the ends of the plan's buckets, ascending
 /// layers  where layers end, in any order
 inline std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, Span<std::size_t const> layers,
                                                  std::size_t least = (std::size_t{32} << 10) / sizeof(float)) {
@@ -68,24 +68,24 @@ inline std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, S
   return all;
 }
 
-/// Reduces one buffer in buckets that leave while the rest of it is still being computed.
+/// Reduces one buffer in buckets that are sent while the rest of it is still being computed.
 ///
 ///   buffer   |  bucket 0  |     bucket 1     |  bucket 2  |      final from the front to the back
 ///            0         ends[0]            ends[1]      ends[2]
 ///   ready(ends[0])   bucket 0 starts         ready(ends[1])   bucket 1 starts, 0 moves on         finish()   all
 ///
-/// An algorithm that is not a ResumableReduce reduces each bucket when it closes, and blocks meanwhile.
+/// An algorithm that is not a ResumableReduce reduces each bucket when it is final, and blocks meanwhile.
 ///
-/// keeps   the endpoint and the buffer outlive it; after a PeerLost it is of no further use. Every rank has the same
+/// keeps   the endpoint and the buffer outlive it; after a PeerLost it cannot be used again. Every rank has the same
 ///         buckets and the same steps; ready() may be called at any pace
 /// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 16 buckets are under way at
-///         once, the others start when those are complete. All at once where the transport has an order of its own
-/// order   the algorithm's, within each bucket: other buckets may give other bits
+///         once, the others start when those are complete. No limit where the transport itself orders the operations
+/// order   the algorithm's, within each bucket: different buckets may give different bits
 template <class R, Endpoint E>
 class BucketedReducer {
  public:
   /// ends    the end of each bucket in elements, ascending; the last is the size of the buffer
-  /// tags    [first, first + 65536) are used in turn, so that steps that follow one another differ
+  /// tags    [first, first + 65536) are used in turn, so that consecutive steps use different tags
   BucketedReducer(R reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
                   Tag first = Tag{1U << 16})
       : reduce_{std::move(reduce)}, at_{&at}, ends_(ends.begin(), ends.end()), buffer_{buffer}, op_{op}, first_{first} {
@@ -116,7 +116,7 @@ class BucketedReducer {
     complete_.assign(ends_.size(), 0);
   }
 
-  /// Elements [0, upto) are final: starts the buckets that they complete, and moves those under way on.
+  /// Elements [0, upto) are final: starts the buckets that they complete, and advances those under way.
   void ready(std::size_t upto) {
     CHORALE_EXPECTS(upto <= buffer_.size() && upto >= ready_,
                     "ready(" + std::to_string(upto) + ") after ready(" + std::to_string(ready_) + ") in a buffer of " +
@@ -129,7 +129,7 @@ class BucketedReducer {
   void finish() {
     ready_        = buffer_.size();
     auto late     = std::size_t{0};                                   // bytes that no computing hid
-    auto patience = Backoff{200};                                          // perhaps the ranks share cores
+    auto patience = Backoff{200};                                          // ranks may share cores
     while (oldest_ < ends_.size()) {
       if (advance(late) != 0) patience = Backoff{200};
       else if (patience.asleep()) block();
@@ -137,13 +137,13 @@ class BucketedReducer {
     }
   }
 
-  /// What the algorithm left out so far, an element for each of the buffer: state that a checkpoint has to have besides
-  /// the optimizer's, this rank's own. Empty where nothing is left out. To be read, or replaced by what was saved,
-  /// between finish() and begin(); however the buffer is cut into buckets, it means the same.
+  /// The values that the algorithm left out so far, one for each element of the buffer; empty if it leaves nothing out.
+  /// They are state of this rank that a checkpoint must contain besides the optimizer's. They may be read, or replaced
+  /// by saved values, between finish() and begin(); they do not depend on how the buffer is cut into buckets.
   Span<float> residual() { return residual_; }
   static constexpr std::string_view residual_name = "residual";      // in a checkpoint
 
-  /// Of this step, what was complete before finish(): the measure of how much communication was hidden.
+  /// The buckets of this step that were complete before finish(): the measure of how much communication was hidden.
   Overlap overlap() const { return overlap_; }
 
  private:
@@ -160,7 +160,7 @@ class BucketedReducer {
   }
   Span<float> bucket(std::size_t i) const { return bucket(i, buffer_); }
 
-  /// The number of buckets that became complete; their bytes are added to `bytes`.
+  /// Starts and polls buckets. Returns how many became complete, and adds their bytes to `bytes`.
   std::size_t advance(std::size_t& bytes) {
     auto completed = std::size_t{0};
     for (bool again = true; again;) {
@@ -188,8 +188,8 @@ class BucketedReducer {
     else return true;
   }
 
-  // Waits for the first bucket that is not complete. Ranks that are ahead have done their part of it, those behind come
-  // to it first, so no two wait for each other; and unlike polling many, a wait for one ends after the timeout.
+  // Waits for the first bucket that is not complete. Ranks that are ahead have done their part of it, and ranks that
+  // are late reach it first, so no two wait for each other; and unlike polling many, a wait for one times out.
   void block() {
     if constexpr (resumes) operations_[oldest_].finish();
   }
@@ -200,7 +200,7 @@ class BucketedReducer {
   Span<float> buffer_;
   Op  op_;
   Tag first_;
-  std::uint32_t turn_ = 0;                                            // buckets started since the beginning
+  std::uint32_t turn_ = 0;                                            // buckets started since construction
   std::size_t ready_ = 0, started_ = 0, oldest_ = 0;                  // elements; buckets; the first not complete
   Overlap overlap_;
   std::vector<Operation> operations_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything that ranks do together beside an all-reduce; each on the same engine, by a schedule of its own.
+/// Collective operations other than all-reduce, each with its own schedule on the same engine; and single messages.
 
 #include <chorale/reduce/collectives/all_to_all.hpp>
 #include <chorale/reduce/collectives/barrier.hpp>

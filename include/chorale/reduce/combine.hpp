@@ -28,7 +28,8 @@ constexpr Element element_of() {
   else return Element::byte;
 }
 
-/// In which type T is added and multiplied: 16-bit numbers in float, integers without sign, where overflow is defined.
+/// The type in which T is added and multiplied: float for 16-bit numbers; unsigned for integers, whose overflow is
+/// defined.
 template <class T>
 struct computed_in {
   using type = T;
@@ -45,15 +46,15 @@ struct computed_in<T> {
 
 }  // namespace detail
 
-/// What an element of type T is called where ranks compare their operations.
+/// The Element that stands for type T where ranks compare their operations.
 template <class T>
 inline constexpr Element element_of = detail::element_of<T>();
 
-/// The numbers that can be reduced: float, double, bf16, fp16, and integers of 32 and 64 bits.
+/// A number type that can be reduced: float, double, bf16, fp16, or an integer of 32 or 64 bits.
 template <class T>
 concept Reducible = element_of<T> != Element::byte;
 
-/// One element of two, `a` from the ranks before, `b` from the next one. A NaN on either side stays; integers wrap.
+/// Combines two elements: `a` of the ranks before, `b` of the next rank. A NaN on either side stays; integers wrap.
 ///
 /// order   min and max of zeros of both signs give b
 template <Op op, Reducible T>
@@ -96,7 +97,7 @@ void combine_before(Op op, Span<T> x, Span<std::type_identity_t<T> const> next) 
   });
 }
 
-/// Makes every NaN the same one: of two that are added, a processor keeps the bits of either.
+/// Replaces every NaN by the same one: when two NaNs are added, a processor may keep the bits of either.
 template <Reducible T>
 void settle_nans(Span<T> x) {
   if constexpr (!std::integral<T>) {

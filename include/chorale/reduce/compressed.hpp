@@ -12,15 +12,15 @@
 
 namespace chorale {
 
-/// Floats that travel as 16 bits and are added up as floats: half the bytes.
+/// All-reduce of floats that are sent as 16 bits and added as floats: half the bytes.
 ///
-///   Compressed<bf16>{}                the range of float, 8 bits of precision
-///   Compressed<fp16, RingAllReduce>{} 11 bits; what is beyond 65504 becomes infinite
+///   Compressed<bf16>{}                 the range of float, 8 bits of precision
+///   Compressed<fp16, RingAllReduce>{}  11 bits of precision; values beyond 65504 become infinite
 ///
-/// Every addend is rounded once, and so is the result. That holds for the default, under which no partial sum travels;
-/// under R = RingAllReduce and the trees each partial sum is rounded again where it is sent.
+/// With the default R, which sends no partial sums, every addend is rounded once, and so is the result. With
+/// RingAllReduce and the trees, each partial sum is rounded again where it is sent.
 ///
-/// keeps   x of float; all ranks end with the same bits
+/// keeps   x is of type float; all ranks end with the same bits
 /// cost    R's for half the bytes, exactly
 template <class W, Schedule R = PairwiseAllReduce>
 struct Compressed {

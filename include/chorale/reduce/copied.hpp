@@ -12,20 +12,20 @@
 
 namespace chorale {
 
-/// All-reduce of memory that the other ranks cannot read: parts of it are copied where they can.
+/// All-reduce of memory that the other ranks cannot read: parts of it are copied to memory that they can read.
 ///
-/// How each part of x travels; a part is at most half as long as the endpoint's copies(), 128 KiB:
+/// How each part of x is exchanged; a part is at most half as long as the endpoint's copies(), 128 KiB:
 ///
-///   a rank copies its part                meeting 1       reads all copies, and combines them into x
-///   the same, with 3 or more ranks        meeting 1       combines its share of all copies into its own copy
-///   and more than 4 KiB                   meeting 2       reads all shares into x
+///   a rank copies its part                rendezvous 1    reads all copies, and combines them into x
+///   with 3 or more ranks, if the part     rendezvous 1    combines its share of all copies into its own copy
+///   has more than 4 KiB                   rendezvous 2    reads all shares into x
 ///
 /// Parts use the two halves of copies() in turn, so that no rank waits before it copies the next part.
 ///
-/// cost    1 or 2 meetings a part, of which steps counts one call's; each rank reads 2(P-1)/P · S bytes of its peers'
-///         copies, or (P-1) S of short ones. No message, no scratch, no allocation
+/// cost    1 or 2 rendezvous for each part; `steps` counts those of one part. Each rank reads 2(P-1)/P · S bytes of its
+///         peers' copies, or (P-1) S of short ones. No message, no scratch, no allocation
 /// order   every element is combined in the order of ranks 0, 1, .., P-1, as by DirectAllReduce: the same bits
-/// keeps   blocks until it is complete; DirectAllReduce does without copies for what lies in the transport's arena
+/// keeps   blocks until it is complete; DirectAllReduce needs no copies for an x in the transport's arena
 struct CopiedAllReduce {
   static constexpr std::size_t short_bytes = 4 << 10;
 
@@ -41,7 +41,7 @@ struct CopiedAllReduce {
     announce(at, {Collective::all_reduce, op, element_of<T>, x.size(), tag, where});
     if (at.size() == 1) return;
     auto const most = at.copies().size() / 2 / sizeof(T);
-    do {                                                                   // also without elements ranks meet
+    do {                                                                   // ranks synchronize even without elements
       auto const part = x.first(std::min(x.size(), most));
       with_combine(op, [&](auto combined) {
         if (at.size() == 2 || part.size_bytes() <= short_bytes) combine_all_of(at, part, tag, combined);
@@ -68,7 +68,7 @@ struct CopiedAllReduce {
     std::copy(x.begin(), x.end(), mine<T>(at, half, x.size()).begin());
     at.meet(tag);
     if (at.size() > 2) return combine_copies(at, half, Range{0, x.size()}, x.data(), combined);
-    T* __restrict const to      = x.data();                                // still what the own copy is
+    T* __restrict const to      = x.data();                                // still equals this rank's copy
     T const* __restrict const peer = theirs<T>(at, 1 - at.rank(), half);
     if (at.rank() == 0) for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(to[i], peer[i]);
     else for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(peer[i], to[i]);
@@ -89,10 +89,10 @@ struct CopiedAllReduce {
     }
   }
 
-  /// Combines elements [part) of all copies in the order of ranks, and writes them to `to`, which may be one of them.
+  /// Combines elements `part` of all copies in the order of ranks into `to`, which may be within one of the copies.
   template <class E, class T, class F>
   static void combine_copies(E& at, std::size_t half, Range part, T* to, F combined) {
-    constexpr std::size_t segment = 4'096 / sizeof(T);                     // the results so far stay in the first cache
+    constexpr std::size_t segment = 4'096 / sizeof(T);                     // partial results stay in the L1 cache
     std::array<T, segment> results;
     for (auto begin = part.begin; begin < part.end; begin += segment) {
       auto const n              = std::min(segment, part.end - begin);

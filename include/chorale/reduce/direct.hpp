@@ -20,10 +20,10 @@ void combine_two(T* __restrict a, T* __restrict b, std::size_t n, F combined) {
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = combined(a[i], b[i]);
 }
 
-/// Combines elements [part) of all buffers, in the order of the buffers, and writes the result into all of them.
+/// Combines elements `part` of all buffers, in the order of the buffers, and writes the result into all of them.
 template <Reducible T, class F>
 void combine_all(Span<T* const> buffers, Range part, F combined) {
-  constexpr std::size_t segment = 4'096 / sizeof(T);                  // the results so far stay in the first cache
+  constexpr std::size_t segment = 4'096 / sizeof(T);                  // partial results stay in the L1 cache
   std::array<T, segment> results;
   for (auto begin = part.begin; begin < part.end; begin += segment) {
     auto const n            = std::min(segment, part.end - begin);
@@ -54,7 +54,7 @@ class DirectOperation {
     if (at.size() == 1) return;
     waiting_ = at.expose(tag, std::as_writable_bytes(x));
     stage_   = Stage::exposed;
-    part_    = share(x.size(), at.rank(), at.size());                 // while the peers look
+    part_    = share(x.size(), at.rank(), at.size());                 // computed while the peers expose
   }
 
   bool poll() {
@@ -71,7 +71,7 @@ class DirectOperation {
 
   static constexpr int most = 256;
 
-  void advance() {                                                    // what was waited for is done
+  void advance() {                                                    // waiting_ is done
     if (stage_ == Stage::exposed) {
       combine_share();
       waiting_ = at_->leave(tag_);
@@ -85,7 +85,7 @@ class DirectOperation {
     auto const P = at_->size();
     std::array<T*, most> all;                                         // filled up to P
     for (Rank r = 0; r < P; ++r)
-      all[static_cast<std::size_t>(r)] = reinterpret_cast<T*>(at_->peer(r, tag_).data());  // restart() got T
+      all[static_cast<std::size_t>(r)] = reinterpret_cast<T*>(at_->peer(r, tag_).data());  // exposed as T
     auto const buffers = Span<T* const>{all.data(), static_cast<std::size_t>(P)};
     auto const hold    = at_->hold(2 * static_cast<std::size_t>(P - 1) * part_.size() * sizeof(T));
     with_combine(op_, [&](auto combined) {
@@ -102,15 +102,15 @@ class DirectOperation {
   typename E::pending waiting_;
 };
 
-/// All-reduce without messages: each rank combines its share straight from all ranks' buffers and writes it into all.
+/// All-reduce without messages: each rank combines its share directly from all buffers and writes it into all.
 ///
 ///   P = 3      rank 0's x   rank 1's x   rank 2's x
-///   share 0        *            *            *        read, combined and written by rank 0, nobody else
+///   share 0        *            *            *        read, combined and written by rank 0 alone
 ///   share 1        *            *            *        by rank 1
 ///   share 2        *            *            *        by rank 2
 ///
-/// cost    2 steps: all have exposed, all have left. Each rank reads and writes (P-1)/P · S bytes of its peers' memory,
-///         2(P-1)/P · S in all; no scratch, no allocation
+/// cost    2 steps: all ranks have exposed, all ranks have left. Each rank reads and writes (P-1)/P · S bytes of its
+///         peers' memory, 2(P-1)/P · S in all; no scratch, no allocation
 /// order   every element is combined in the order of ranks 0, 1, .., P-1: the bits of a serial loop over the ranks
 /// keeps   x is read and written by peers until the operation is complete; at most 256 ranks
 struct DirectAllReduce {

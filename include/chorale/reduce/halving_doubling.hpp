@@ -11,9 +11,9 @@
 
 namespace chorale {
 
-/// All-reduce that halves what it exchanges while it combines, then doubles it while it gathers.
+/// All-reduce whose messages halve in size while it combines, then double while it gathers.
 ///
-///   P = 4 and x cut into 4 chunks; the table shows which chunks each rank sends, and to whom
+///   P = 4 and x cut into 4 chunks; the table shows which chunks each rank sends, and to which rank
 ///            rank 0      rank 1      rank 2      rank 3
 ///   step 0   2 3 -> 2    2 3 -> 3    0 1 -> 0    0 1 -> 1    ┐ reduce-scatter: combine with what arrives
 ///   step 1   1   -> 1    0   -> 0    3   -> 3    2   -> 2    ┘ now rank r holds chunk r in full
@@ -22,7 +22,7 @@ namespace chorale {
 ///
 /// cost    2 log2 P steps; 2(P-1)/P · S bytes sent per rank, as around a ring. Where P is no power of two, Q is the
 ///         next one below: 2 log2 Q + 2 steps, and 2(Q-1)/Q · S + S bytes
-/// order   r + (r + Q/2), then those with the sums Q/4 away, and so on; the lower rank first
+/// order   ranks r and r + Q/2, then the sums of ranks Q/4 apart, and so on; the lower rank first
 /// source  Rabenseifner, ICCS 2004
 struct HalvingDoublingAllReduce : ScheduledAllReduce<HalvingDoublingAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
@@ -56,7 +56,7 @@ struct HalvingDoublingAllReduce : ScheduledAllReduce<HalvingDoublingAllReduce> {
   }
 
  private:
-  /// The chunks that this member of the core holds while those it exchanges with are `distance` away.
+  /// The chunks that member `number` of the core keeps (while halving) or sends (while doubling) at that distance.
   static constexpr Chunks held(int number, int distance) {
     auto const begin = number & ~(distance - 1);
     return {begin, begin + distance};

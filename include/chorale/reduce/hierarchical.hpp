@@ -18,7 +18,7 @@ namespace chorale {
 
 /// An endpoint with two kinds of peers: those on the same node, and those with the same number on other nodes.
 ///
-/// keeps   every node has as many ranks
+/// keeps   every node has the same number of ranks
 template <class E>
 concept LayeredEndpoint = Endpoint<E> && requires(E& at) {
   requires std::is_lvalue_reference_v<decltype(at.near())> && Endpoint<std::remove_reference_t<decltype(at.near())>>;
@@ -35,8 +35,8 @@ concept near_collectives =
 
 /// An all-reduce under way, first near, then far, then near. See HierarchicalAllReduce.
 ///
-/// order   both layers are told of it when it starts, as of one operation: which of two operations comes to its second
-///         stage first is not the same on all ranks
+/// order   it is announced to both layers when it starts, if Far takes a CollectiveCall: which of two operations is the
+///         first to reach its second stage is not the same on all ranks
 template <class Far, LayeredEndpoint E, Reducible T>
 class HierarchicalOperation {
  public:
@@ -102,7 +102,7 @@ class HierarchicalOperation {
   static constexpr bool takes_job =
       requires(Middle& middle, Across& far, CollectiveCall<T> const& job) { middle.restart(far, job); };
 
-  /// What is left to this rank once its node has added up.
+  /// The share of x that this rank reduces across nodes after its node has combined it.
   Span<T> mine() const {
     auto const part = share(x_.size(), at_->near().rank(), at_->near().size());
     return x_.subspan(part.begin, part.size());
@@ -119,7 +119,7 @@ class HierarchicalOperation {
   ScheduleExecution<RingAllGather, Near, T> gather_;
 };
 
-/// All-reduce over nodes of several ranks: only 1/L of x leaves a node over each of its L ranks.
+/// All-reduce over nodes of several ranks: each of the L ranks of a node exchanges only 1/L of x with other nodes.
 ///
 ///   2 nodes of 2 ranks          node 0              node 1
 ///                            rank 0   rank 1     rank 2   rank 3
@@ -128,12 +128,12 @@ class HierarchicalOperation {
 ///                                     half 1 ------------ half 1
 ///   near: all-gather         all   -- all        all   -- all
 ///
-/// Where the near transport has collectives of its own, as NCCL, they are these; calls of theirs have one order on all
-/// ranks, so it then blocks, bucket by bucket. OwnThread<HierarchicalAllReduce<>> computes meanwhile.
+/// Where the near transport has collectives, as NCCL does, they are used. All ranks must call these in the same order,
+/// so each all-reduce then blocks; with OwnThread<HierarchicalAllReduce<>> the caller computes meanwhile.
 ///
-/// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. Bytes in all are
-///         those of a ring, and steps at most as many; Far's own where its bytes are more
-/// order   on each node as around a ring, or the near transport's; then in the order of Far
+/// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. In all the bytes of
+///         a ring, and at most its steps; more where Far costs more than a ring
+/// order   on each node that of a ring, or the near transport's; then that of Far
 template <class Far = HalvingDoublingAllReduce>
 struct HierarchicalAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
@@ -158,7 +158,7 @@ struct HierarchicalAllReduce {
   }
 
  private:
-  /// In equal parts, and by all ranks what is left over.
+  /// Reduces equal parts of x by reduce-scatter and all-gather, and the remaining elements by all-reduce on all ranks.
   template <LayeredEndpoint E, class T>
   static void all_reduce_by_collectives(E& at, Span<T> x, Op op, Tag tag, CallSite where) {
     auto& near       = at.near();

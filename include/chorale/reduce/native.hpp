@@ -11,13 +11,13 @@
 
 namespace chorale {
 
-/// An all-reduce of the transport's under way. See ReduceOperation.
+/// An all-reduce by the transport that is under way. See ReduceOperation.
 ///
-/// order   restart() returns when all ranks have come to it, which need not have computed x by then
+/// order   restart() returns when all ranks have called it, even if their devices have not computed x yet
 template <class E>
 class NativeOperation {
  public:
-  static constexpr bool keeps_order = true;                                // they are calls, one after the other
+  static constexpr bool keeps_order = true;                                // the transport runs one after another
 
   void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = CallSite::here()) {
     announce(at, {Collective::all_reduce, op, element_of<float>, x.size(), tag, where});
@@ -30,11 +30,11 @@ class NativeOperation {
   typename E::reduction under_way_;                                        // a Pending
 };
 
-/// The all-reduce that the transport has of its own. It blocks, unless the transport has start_all_reduce(), as NCCL's:
-/// then buckets are reduced while backward computes. See CollectiveTransport.
+/// The transport's own all-reduce. It blocks, unless the transport has start_all_reduce(), as NcclTransport has: then
+/// buckets are reduced while backward computes. See CollectiveTransport.
 ///
-/// cost    the transport's; as many bytes as any all-reduce must send, at least
-/// order   the transport's: whether all ranks have the same bits is its promise, not ours
+/// cost    the transport's; at least as many bytes as any all-reduce must send
+/// order   the transport's, which also decides whether all ranks have the same bits
 struct NativeAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     return {.steps = ranks > 1 ? 1 : 0, .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
@@ -48,7 +48,7 @@ struct NativeAllReduce {
     at.all_reduce(x, op);
   }
 
-  /// It begins when what the calling thread has queued on its device is done, and so need not wait for that.
+  /// True if the all-reduce is enqueued after the calling thread's work on its device, so that the host need not wait.
   template <class E>
   static constexpr bool follows_queue = requires(E& at, Span<float> x) {
     typename E::reduction;

@@ -17,8 +17,8 @@
 
 namespace chorale {
 
-/// R, with its buckets sent by a thread of their own while the caller computes: bytes move between two calls of ready()
-/// too. Without it they move in those calls, and in the kernel's buffers meanwhile.
+/// R with its buckets sent by a separate thread while the caller computes, so that bytes also move between two calls of
+/// ready(). Without OwnThread they move in those calls, and between them only through the kernel's buffers.
 ///
 ///   Trainer{model, strategy, OwnThread<RingAllReduce>{}, TcpTransport{..}};
 ///
@@ -28,10 +28,10 @@ struct OwnThread : R {
   static constexpr bool own_thread = true;
 };
 
-/// A BucketedReducer that is driven by a thread of its own. The same calls, in the same order.
+/// A BucketedReducer that a separate thread drives. It has the same calls, in the same order.
 ///
-/// keeps   between begin() and finish() the endpoint belongs to that thread, but for fail()
-/// throws  from finish(), what the thread got
+/// keeps   between begin() and finish() only that thread uses the endpoint, except for fail()
+/// throws  from finish(): the exception that the thread caught
 template <class R, Endpoint E>
 class ThreadedReducer {
   static_assert(!RunsItsRanks<E>, "chorale: ranks of a SimulatedTransport take turns in one thread; without OwnThread "

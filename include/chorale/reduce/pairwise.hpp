@@ -10,18 +10,18 @@
 namespace chorale {
 
 /// All-reduce by owners: every rank sends each chunk to the rank that owns it, which combines them and sends the result
-/// to all. No partial sum travels.
+/// to all. No partial sum is sent.
 ///
-///   P = 4 and x cut into P chunks; the table shows which chunk each rank sends, and to whom
+///   P = 4 and x cut into P chunks; the table shows which chunk each rank sends, and to which rank
 ///            rank 0    rank 1    rank 2    rank 3
 ///   step 0   1 -> 1    2 -> 2    3 -> 3    0 -> 0    ┐
-///   step 1   2 -> 2    3 -> 3    0 -> 0    1 -> 1    │ to the owner, who combines
+///   step 1   2 -> 2    3 -> 3    0 -> 0    1 -> 1    │ to the owner, which combines
 ///   step 2   3 -> 3    0 -> 0    1 -> 1    2 -> 2    ┘ now rank r holds chunk r in full
 ///   step 3   0 -> 1    1 -> 2    2 -> 3    3 -> 0    ┐
 ///   step 4   0 -> 2    1 -> 3    2 -> 0    3 -> 1    │ from the owner
 ///   step 5   0 -> 3    1 -> 0    2 -> 1    3 -> 2    ┘
 ///
-/// cost    2 steps, because the messages of each half wait for nothing; 2(P-1)/P · S bytes sent per rank, as around a
+/// cost    2 steps, because no message waits for another of its half; 2(P-1)/P · S bytes sent per rank, as around a
 ///         ring, over a link to every rank
 /// order   chunk c is combined in the order of ranks c, c-1, .., c-P+1
 /// source  Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005: reduce-scatter by pairwise exchange

@@ -22,8 +22,8 @@
 
 namespace chorale {
 
-/// What predicted_time() knows, and advise() chooses from. `hierarchical` is
-/// HierarchicalAllReduce<HalvingDoublingAllReduce>, a host being a node.
+/// The algorithms that predicted_time() knows and advise() chooses from. `hierarchical` is
+/// HierarchicalAllReduce<HalvingDoublingAllReduce> with a host as the node.
 enum class ReduceKind : std::uint8_t { recursive_doubling, halving_doubling, double_tree, ring, hierarchical };
 
 inline constexpr std::array all_advised{ReduceKind::recursive_doubling, ReduceKind::halving_doubling,
@@ -36,8 +36,8 @@ constexpr std::string_view name(ReduceKind a) {
 
 namespace detail {
 
-/// Walks through a schedule step by step, with a clock for each rank: what a simulation would measure, without ranks,
-/// data and events. Messages want their lines in the order of steps, and within a step in the order of time.
+/// Walks through a schedule step by step, with a clock for each rank, and finds the time that a simulation would
+/// measure, without ranks, data and events. Messages use lines in the order of steps, within a step in that of time.
 class ScheduleWalk {
  public:
   ScheduleWalk(NetworkModel const& model, int ranks)
@@ -47,7 +47,7 @@ class ScheduleWalk {
 
   VirtualTime last() const { return *std::max_element(clocks_.begin(), clocks_.end()); }
 
-  /// All groups of `size` ranks do this at once: member m of the group of `rank` is first + m * stride.
+  /// Walks through S in all groups of `size` ranks at once. Member m of the group of `rank` is first + m * stride.
   ///
   /// of_group   (rank): {first, stride}
   template <Schedule S, class OfGroup>
@@ -67,7 +67,7 @@ class ScheduleWalk {
     for (Rank rank = 0; rank < ranks(); ++rank)
       while (!pending(rank).empty()) fold(rank);
     if (lanes == walked) return;
-    auto const more = (last() - half) * (lanes - walked) / (longest - longest / 2);    // as the second half went
+    auto const more = (last() - half) * (lanes - walked) / (longest - longest / 2);    // at the pace of the second half
     for (auto& clock : clocks_) clock += more;
   }
 
@@ -97,7 +97,7 @@ class ScheduleWalk {
       auto const [first, stride] = of_group(rank);
       auto const step            = S::step((rank - first) / stride, size, s);
       auto& coming               = pending(rank);
-      auto needed                = std::size_t{0};                         // to be folded first
+      auto needed                = std::size_t{0};                         // messages to be folded first
       for (std::size_t i = 0; i < coming.size(); ++i)
         if (coming[i].lane == lane && ((step.to != nobody && coming[i].chunks.overlaps(step.send)) ||
                                        (step.from != nobody && coming[i].chunks.overlaps(step.receive))))
@@ -137,11 +137,11 @@ VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
 
 }  // namespace detail
 
-/// How long an all-reduce of that many bytes takes, as a simulation without noise would find it.
+/// The time of an all-reduce of that many bytes, as a simulation without noise would measure it.
 ///
-/// cost    some 100 ns for each message of the schedule. A ring of more than 256 ranks is taken to grow in proportion
+/// cost    some 100 ns for each message of the schedule. A ring of more than 256 ranks is extrapolated in proportion
 ///         to its steps
-/// throws  BadArgument when hosts are not full, for `hierarchical`
+/// throws  BadArgument for `hierarchical` when hosts are not full
 inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
   if (ranks == 1) return {};
   switch (algorithm) {
@@ -169,8 +169,8 @@ inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t b
   return walk.last();
 }
 
-/// How long servers keep their workers waiting: every worker pushes its gradients, in equal parts, to all servers,
-/// which answer with new values when they have heard from all. Workers are the first ranks, as in
+/// The time that workers wait for their parameter servers: every worker pushes its gradients, in equal parts, to all
+/// servers, which reply with new values when they have received from all workers. Workers are the first ranks, as in
 /// parameter_server::ShardLayout.
 ///
 /// cost    some 100 ns for each pair of a worker and a server

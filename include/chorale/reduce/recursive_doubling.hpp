@@ -11,7 +11,8 @@
 namespace chorale {
 namespace detail {
 
-/// Any number of ranks as a power of two and some extra ones, which fold into a neighbour first and hear from it last.
+/// Any number of ranks as a core of a power of two, and extra ranks: each first sends x to a neighbour in the core, and
+/// receives the result from it last.
 ///
 ///   P = 6      0 <- 1   2 <- 3   4   5       the core: 0, 2, 4, 5, numbered 0 to 3
 struct Core {
@@ -43,15 +44,15 @@ struct Core {
 ///   step 1       <------------------>
 ///                         <------------------>
 ///
-/// cost    log2 P messages that must follow one another, and S bytes with each; where P is no power of two, one before
-///         or after, and both when more than half of the core has an extra rank
-/// order   ((0 + 1) + (2 + 3)) + .. on all ranks alike, in the order of ranks; of two NaNs the sum is the same one
+/// cost    log2 P messages that must follow one another, and S bytes with each; where P is no power of two, one more
+///         before or after them, and both when more than half of the core has an extra rank
+/// order   ((0 + 1) + (2 + 3)) + .. on all ranks, in the order of ranks; the sum of two NaNs is the same NaN on all
 /// source  Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005
 struct RecursiveDoublingAllReduce : ScheduledAllReduce<RecursiveDoublingAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     auto const core = detail::Core{ranks};
     auto const sent = core.doublings() + (core.extra > 0 ? 1 : 0);
-    auto const early = core.extra > 0 && 2 * core.extra <= core.size; // nobody's first word has to travel to the last
+    auto const early = core.extra > 0 && 2 * core.extra <= core.size; // no chain of all doublings joins two extra ranks
     return {.steps = steps(ranks) - (early ? 1 : 0), .bytes = static_cast<std::size_t>(sent) * bytes};
   }
 

@@ -18,7 +18,7 @@
 namespace chorale {
 namespace detail {
 
-/// Which shards each rank has of each chunk, before every step of a schedule: what its messages consist of.
+/// The shards that each rank has of each chunk before every step of a schedule; they determine its messages.
 template <Schedule S>
 class ShardTraffic {
  public:
@@ -54,11 +54,11 @@ class ShardTraffic {
 }  // namespace detail
 
 /// Sums along one fixed binary tree over L logical shards: the same bits for any number of ranks, any buckets, any
-/// transport, and any R, which only says who sends to whom.
+/// transport, and any R, which only decides which rank sends to which.
 ///
 ///   auto trainer = Trainer{model, strategy, Reproducible<64, RingAllReduce>{}, TcpTransport{..}, seed};
 ///
-/// Under it a replica computes the gradient of each of its shards by itself, and adds up siblings only. A message
+/// A replica computes the gradient of each of its shards separately, and adds siblings only. A message
 /// carries the sums at all nodes that its rank has of a chunk, so ranks whose shards are whole subtrees send what R
 /// sends, others up to 2 log2 L times as much: see traffic_factor().
 ///
@@ -75,7 +75,7 @@ struct Reproducible {
 
   std::size_t bucket_bytes = std::size_t{1} << 20;                    // sent together; the bits do not depend on it
 
-  /// Bytes that all ranks together send, over those of R.
+  /// The bytes that all ranks together send, divided by those that R alone would send.
   static double traffic_factor(int ranks) {
     auto ours = 0.0, theirs = 0.0;
     each_message(ranks, [&](Rank, std::size_t nodes) {
@@ -85,7 +85,7 @@ struct Reproducible {
     return theirs == 0 ? 1 : ours / theirs;
   }
 
-  /// Of the busiest rank, for `bytes` that every rank brings, as far as they divide by the chunks.
+  /// The steps, and the bytes that the busiest rank sends, for an x of `bytes` in chunks of equal size, rounded down.
   static Cost cost(int ranks, std::size_t bytes) {
     auto sent = std::vector<std::size_t>(static_cast<std::size_t>(ranks));
     each_message(ranks, [&](Rank rank, std::size_t nodes) { sent[static_cast<std::size_t>(rank)] += nodes; });
@@ -93,7 +93,7 @@ struct Reproducible {
     return {.steps = depth<R>(ranks), .bytes = *std::max_element(sent.begin(), sent.end()) * chunk};
   }
 
-  /// What the messages of so many ranks consist of: found once, for any number of all-reduces.
+  /// The traffic of so many ranks: the shards in each of their messages, found once for any number of all-reduces.
   ///
   /// throws  BadArgument when there are more ranks than logical shards
   static detail::ShardTraffic<R> traffic_of(int ranks) {
@@ -102,10 +102,10 @@ struct Reproducible {
     return {ranks, L};
   }
 
-  /// x becomes the sum of the shards of all ranks.
+  /// Stores the sum of the shards of all ranks in x.
   ///
-  /// mine    what this rank's shards come to: all nodes of nodes_of(of_rank(rank, P, L), L), each of x's size
-  /// traffic    traffic_of(P)
+  /// mine      the sums of this rank's shards: all nodes of nodes_of(of_rank(rank, P, L), L), each of x's size
+  /// traffic   traffic_of(P)
   template <Endpoint E>
   void all_reduce(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Span<float> x,
                   Tag tag = {}, CallSite where = CallSite::here()) const {
@@ -116,7 +116,7 @@ struct Reproducible {
     }
   }
 
-  /// x, one vector of each rank, becomes their sum: rank r brings shard share(L, r, P).begin and zeros for its others.
+  /// Stores the sum of all ranks' x in x: that of rank r is shard share(L, r, P).begin, and its other shards are zeros.
   ///
   /// throws  BadArgument for an operation other than sum
   template <Endpoint E>
@@ -151,7 +151,7 @@ struct Reproducible {
       }
   }
 
-  /// One bucket: elements `part` of x.
+  /// Reduces one bucket: elements `part` of x.
   template <Endpoint E>
   static void reduce_bucket(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
                             Span<float> x, Tag tag) {

@@ -21,9 +21,9 @@ namespace chorale {
 
 /// One collective operation to be carried out: what it is, and on which memory.
 ///
-/// in      what is sent, as long as x, when that is not x itself
-/// ends    where each chunk of x ends, when they are uneven
-/// announced   its messages belong to what the caller has announced for the tag
+/// in          the elements to send, as many as in x, if they are not those of x
+/// ends        where each chunk of x ends, if chunks are uneven
+/// announced   true if the caller has announced an operation for this tag that the messages belong to
 template <class T>
 struct CollectiveCall {
   Collective collective = Collective::all_reduce;
@@ -37,23 +37,23 @@ struct CollectiveCall {
   bool announced = false;
 };
 
-/// A collective operation under way, as its schedule says. Every algorithm with messages is one of these.
+/// A collective operation under way that follows schedule S. All algorithms with messages are executed by it.
 ///
 /// The actions of a rank are the steps of its lanes, in an order that is the same on all ranks:
 ///
 ///   lanes of a group   0 1 2 3 0 1 2 3 0 1 2 3 ..   one step of four lanes, then the next step of the same four
 ///   step               0 0 0 0 1 1 1 1 2 2 2 2 ..
 ///                          |       |         |
-///                          done_   folded_   posted_      before: all is over; what came is combined; is under way
+///                          done_   folded_   posted_      actions before: complete; combined; started
 ///
-/// While one message is combined, others travel. An action starts when what it sends and overwrites is no longer in
-/// use. It waits for earlier actions only, and so does its peer: there is no circle of waits.
+/// While one message is combined, others are sent. An action starts when the elements that it sends and overwrites are
+/// no longer in use. It waits for earlier actions only, and so does its peer: waits cannot form a cycle.
 ///
 /// S       proved for up to 16 ranks when this is compiled
-/// Wire    the type in which elements travel, by default T. All ranks round the result to it, so that they have the
+/// OnWire  the type in which elements are sent, by default T. All ranks round the result to it, so that they have the
 ///         same bits
-/// keeps   one tag. At most 4 messages to one rank are under way, 16 in all. Scratch for 4 messages, kept for the next
-///         restart(); nothing for an operation that combines nothing
+/// keeps   one tag. At most 4 messages to one rank are under way, 16 in all. Scratch for 4 messages, or 8 if OnWire is
+///         not T, kept for the next restart(); none if nothing is combined and OnWire is T
 template <Schedule S, Endpoint E, class T, class OnWire = T>
 class ScheduleExecution {
   static_assert(Proof<S, verdict_of<S>>::checked);
@@ -144,8 +144,8 @@ class ScheduleExecution {
   }
 
   bool is_blocked(Action const& next) {
-    for (auto i = folded_; i < posted_; ++i) {                        // what it sends or replaces is still to come,
-      auto const& before = flight(i);                                 // be it nothing: a barrier is made of nothing
+    for (auto i = folded_; i < posted_; ++i) {                        // chunks that it sends or replaces are still
+      auto const& before = flight(i);                                 // to arrive, even empty ones, as in a barrier
       if (before.lane != next.lane || before.step.from == nobody) continue;
       auto const later = before.step.receive;
       if ((sends_x() && next.step.to != nobody && later.overlaps(next.step.send)) ||
@@ -175,7 +175,7 @@ class ScheduleExecution {
                                                                         : std::as_bytes(out));
   }
 
-  /// Takes in the oldest message that was not yet taken in, if it is there.
+  /// Combines or decodes the received message of the oldest action that is not folded, if it has arrived.
   bool fold() {
     if (folded_ == posted_) return false;
     auto& oldest = flight(folded_);
@@ -210,7 +210,7 @@ class ScheduleExecution {
       else combine_after(job_.op, wire, mine);
     }
     if constexpr (Reducible<T>)
-      if (overlap(action.send, action.receive)) settle_nans(mine);    // the peer does the same sum
+      if (overlap(action.send, action.receive)) settle_nans(mine);    // the peer computes the same sum
   }
 
   bool retire() {
@@ -220,7 +220,7 @@ class ScheduleExecution {
     return true;
   }
 
-  /// What travels for `out`. Where two ranks exchange, both add what travelled.
+  /// Encodes `out` for sending. Where two ranks exchange the same elements, x is rounded too: both add the same values.
   Span<OnWire> encoded(Action& action, Span<T const> out) {
     if (overlap(action.send, action.receive)) round(action.send);
     auto const wire = slot(action.out = take_slot(), out.size());
@@ -238,7 +238,7 @@ class ScheduleExecution {
   static bool needs_out(Action const& f) { return coded && f.step.to != nobody; }
   static bool overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
-  /// Whether an action before `end` still sends some of these elements straight out of x.
+  /// True if an action before `end` is still sending some of these elements directly from x.
   bool is_being_sent(Range part, std::size_t end) {
     if (coded || !sends_x()) return false;
     for (auto i = done_; i < end; ++i)
@@ -250,7 +250,7 @@ class ScheduleExecution {
 
   Span<OnWire> slot(int i, std::size_t n) { return {scratch_.get() + static_cast<std::size_t>(i) * room_, n}; }
 
-  int take_slot() {                                                   // the lowest: it is warm
+  int take_slot() {                                                   // the lowest: it is in the cache
     if (room_ < cut_.largest()) {
       room_    = cut_.largest();
       scratch_ = std::make_unique_for_overwrite<OnWire[]>(slots * room_);
@@ -276,7 +276,7 @@ class ScheduleExecution {
   std::array<Action, window> flights_;
 };
 
-/// What an all-reduce by a schedule can do. R derives from it and has the schedule, and its cost.
+/// Base class of an all-reduce by a schedule. R derives from it, and defines the schedule and its cost.
 ///
 ///   struct MyAllReduce : ScheduledAllReduce<MyAllReduce> { static constexpr int chunks(int ranks) .. };
 template <class R>

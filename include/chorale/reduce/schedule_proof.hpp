@@ -10,10 +10,10 @@
 
 namespace chorale {
 
-/// What is wrong with a schedule.
+/// The kinds of error in a schedule.
 enum class Flaw : std::uint8_t {
   none,
-  no_such,       // a rank or a chunk that there is not
+  no_such,       // a rank or a chunk that does not exist
   unmatched,     // a message that its peer does not send or receive in the same step
   other_chunks,  // the two ends of a message differ about its chunks
   too_wide,      // a message has more chunks than widest() says
@@ -21,10 +21,10 @@ enum class Flaw : std::uint8_t {
   nothing,       // a rank sends chunks that it does not have
   twice,         // the contribution of a rank is counted twice
   lost,          // the contribution of a rank is overwritten
-  incomplete     // in the end something is missing
+  incomplete     // at the end a contribution is missing
 };
 
-/// The first flaw of a schedule: for how many ranks, on which of them, in which step, and in which chunk.
+/// The first flaw of a schedule: the number of ranks, and the rank, step and chunk in which it occurs.
 struct Verdict {
   Flaw flaw  = Flaw::none;
   int  ranks = 0;
@@ -37,7 +37,7 @@ struct Verdict {
 
 namespace detail {
 
-/// n values, zero at first. (A std::vector is no constant expression in every compiler of C++20.)
+/// An array of n values, initially zero. (Not every C++20 compiler accepts std::vector in constant expressions.)
 template <class T>
 class Several {
  public:
@@ -53,7 +53,7 @@ class Several {
   T* data_;
 };
 
-/// All ranks of a schedule at once. Of each chunk on each rank, a set of bits says whose contributions it has.
+/// All ranks of a schedule at once. For each chunk on each rank, a bit set holds the ranks that have contributed to it.
 template <Schedule S>
 class SymbolicRanks {
  public:
@@ -109,7 +109,7 @@ class SymbolicRanks {
     return peer == nobody || (peer >= 0 && peer < ranks_ && c.begin >= 0 && c.begin < c.end && c.end <= chunks_);
   }
 
-  /// Whether both messages of this rank have another end that says the same.
+  /// Checks that the peers of both messages of this rank specify the same messages.
   constexpr Flaw ends(Rank rank) const {
     auto const& mine = steps_[rank];
     if (!exists(mine.to, mine.send) || !exists(mine.from, mine.receive)) return Flaw::no_such;
@@ -127,7 +127,7 @@ class SymbolicRanks {
     return replaced && mine.send.overlaps(mine.receive) ? Flaw::torn : Flaw::none;
   }
 
-  /// All messages of a step: read as they were before it, then combined.
+  /// Exchanges all messages of step s: chunks are read as they were before the step, then combined.
   constexpr Verdict exchange(int s) {
     auto next = 0;
     for (Rank rank = 0; rank < ranks_; ++rank) {
@@ -161,14 +161,14 @@ class SymbolicRanks {
   }
 
   int ranks_, chunks_;
-  Several<Step> steps_;                                               // [rank]: of the step that is looked at
-  Several<Ranks> has_, arrived_;                                      // [rank][chunk]; one after the other
+  Several<Step> steps_;                                               // [rank]: in the step being checked
+  Several<Ranks> has_, arrived_;                                      // [rank][chunk]; in the order of receives
 };
 
 }  // namespace detail
 
-/// Proves a schedule for one number of ranks, up to 64: every message has two ends in the same step, so that no wait
-/// can form a circle; and in the end every chunk is complete where it should be, each contribution in it once.
+/// Proves a schedule for one number of ranks, up to 64: every message has two ends in the same step, so that waits
+/// cannot form a cycle; and at the end every chunk is complete where it should be, with each contribution once.
 ///
 /// cost    as many steps as the schedule has messages and chunks in them; a constant expression
 template <Schedule S>
@@ -188,7 +188,7 @@ constexpr Verdict check_up_to(int most) {
 template <Schedule S>
 inline constexpr Verdict verdict_of = check_up_to<S>(16);
 
-/// Compiles only when there is no flaw; v shows in the compiler's message which ranks, rank, step and chunk.
+/// Compiles only if there is no flaw; else the compiler's message shows v: number of ranks, rank, step and chunk.
 template <class S, Verdict v>
 struct Proof {
   static_assert(v.flaw != Flaw::no_such, "chorale: this schedule names a rank or a chunk that there is not. "

@@ -12,14 +12,14 @@
 
 namespace chorale {
 
-/// One fixed binary tree over up to 64 logical shards. Whoever adds up gradients along it gets the same bits, however
-/// the shards are dealt out.
+/// One fixed binary tree over up to 64 logical shards. Gradients that are added along it have the same bits, however
+/// the shards are distributed.
 ///
 ///   node 1                        1                       the sum of all
 ///                          2             3
 ///   leaves 4 .. 7       4     5       6     7             L = 4: leaf L + s is the gradient of shard s
 ///
-///   a rank with shards 1, 2, 3 adds up 6 + 7 and sends 5 and 3: only siblings may be added
+///   a rank with shards 1, 2, 3 adds 6 + 7 and sends 5 and 3: only siblings may be added
 namespace shard_tree {
 
 using Shards = std::uint64_t;                                         // bit s: shard s
@@ -31,7 +31,7 @@ constexpr Shards below(int node, int shards) {
   return (width == 64 ? ~Shards{0} : (Shards{1} << width) - 1) << first;
 }
 
-/// The fewest nodes that together have just these shards, from left to right.
+/// The fewest nodes that together cover exactly these shards, from left to right.
 inline void nodes_of(Shards held, int shards, std::vector<int>& into, int node = 1) {
   auto const mine = below(node, shards);
   if ((held & mine) == 0) return;
@@ -45,7 +45,7 @@ inline std::vector<int> nodes_of(Shards held, int shards) {
   return nodes;
 }
 
-/// The shards of a rank when they are dealt out in order.
+/// The shards of a rank when they are distributed in order.
 constexpr Shards of_rank(Rank rank, int ranks, int shards) {
   auto const part = share(static_cast<std::size_t>(shards), rank, ranks);
   auto held       = Shards{0};
@@ -53,9 +53,9 @@ constexpr Shards of_rank(Rank rank, int ranks, int shards) {
   return held;
 }
 
-/// Sums at nodes, as far as they can be formed: siblings become their parent as soon as both are there.
+/// Sums at the nodes of the tree: two siblings are added into their parent as soon as both are available.
 ///
-/// keeps   the memory of sums that became part of others is used again
+/// keeps   the memory of sums that were added to others is reused
 class Sums {
  public:
   struct Sum {
@@ -68,7 +68,7 @@ class Sums {
     sums_.clear();
   }
 
-  /// n       elements of every sum, from now on
+  /// Removes all sums; from now on every sum has n elements.
   void resize(std::size_t n) {
     clear();
     if (n > room_) spare_.clear(), room_ = n;
@@ -102,7 +102,7 @@ class Sums {
     sums_.push_back({node, std::move(values)});
   }
 
-  /// The values at a node that is there.
+  /// The values at a node, or nullptr if it has no sum.
   float const* at(int node) const {
     for (auto const& sum : sums_)
       if (sum.node == node) return sum.values.get();

@@ -9,11 +9,11 @@
 
 namespace chorale {
 
-/// All-reduce through rank 0: it gathers, combines and sends the result to all. The simple way, and the yardstick.
+/// All-reduce through rank 0: it gathers, combines and sends the result to all. The simplest algorithm, as a baseline.
 ///
 ///   P = 4      rank 0   rank 1   rank 2   rank 3
 ///   step 0       <--------*                        ┐
-///   step 1       <-----------------*               │ rank 0 combines in the order of ranks; nobody waits to send
+///   step 1       <-----------------*               │ rank 0 combines in the order of ranks; no rank waits to send
 ///   step 2       <--------------------------*      ┘
 ///   step 3       *-------->                        ┐
 ///   step 4       *----------------->               │ all at once

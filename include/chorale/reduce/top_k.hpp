@@ -19,18 +19,18 @@
 
 namespace chorale {
 
-/// One element of a gradient, and where it belongs.
+/// One element of a gradient, and its index.
 struct Picked {
   std::uint32_t index;
   float value;
 };
 
-/// How many of n elements are sent: at least one of some.
+/// The number of elements that are sent out of n, rounded up.
 constexpr std::size_t picked_of(std::size_t n, int per_mille) {
   return std::min(n, (n * static_cast<std::size_t>(per_mille) + 999) / 1000);
 }
 
-/// A sum of the largest elements under way. See TopK.
+/// An all-reduce of the largest elements that is under way. See TopK.
 template <Endpoint E, int PerMille>
 class TopKOperation {
  public:
@@ -64,12 +64,12 @@ class TopKOperation {
     add_up();
   }
 
-  /// What was never sent so far, element by element: the state of this operation, to be kept with the optimizer's. May
-  /// be written while it is complete.
+  /// The values that were not sent so far, one for each element of x: the state of this operation, to be saved with the
+  /// optimizer's. They may be written while the operation is complete.
   Span<float> residual() { return given_.empty() ? Span<float>{own_} : given_; }
 
-  /// Keeps it from now on in memory of the caller, of as many elements as x will have; what stands there is what is
-  /// left of earlier steps.
+  /// Keeps the residual from now on in memory of the caller, with as many elements as x will have. Its contents are the
+  /// residual of earlier steps.
   void keep_residual_in(Span<float> memory) { given_ = memory; }
 
  private:
@@ -98,7 +98,7 @@ class TopKOperation {
 
   Span<float> x_;
   bool complete_ = true;
-  Span<float> given_;                                                 // for the residual; none: own_
+  Span<float> given_;                                                 // the caller's residual; empty: own_
   std::vector<float> own_;
   std::vector<std::uint32_t> order_;
   std::vector<Picked> all_;                                           // (P, k)
@@ -106,15 +106,15 @@ class TopKOperation {
   ScheduleExecution<RingAllGather, E, Picked> gathering_;
 };
 
-/// Sums of the largest elements only, with error feedback: what is not sent is kept, and added to the next gradient.
+/// Sums the largest elements only, with error feedback: values that are not sent are added to the next gradient.
 ///
-///   each rank    residual += x; send the largest PerMille / 1000 of it by size; what was sent leaves the residual
-///   all ranks    x = the sum of what was sent
+///   each rank    residual += x; send the largest PerMille / 1000 of it by size; remove the sent values from it
+///   all ranks    x = the sum of the sent values
 ///
 /// keeps   over all steps, sums sent + residuals = the sums of the gradients, up to rounding. The residual is the
 ///         operation's state: an operation belongs to one buffer
 /// cost    P-1 steps; a rank sends 8 (P-1) k bytes for k elements: less than a ring below 1000 / (2 P) per mille
-/// order   ranks 0, 1, .., P-1: the same bits on all
+/// order   ranks 0, 1, .., P-1: the same bits on all ranks
 /// throws  BadArgument for an operation other than sum
 /// source  Aji & Heafield, EMNLP 2017; Stich, Cordonnier & Jaggi, NeurIPS 2018
 template <int PerMille = 10>
@@ -134,7 +134,7 @@ struct TopK {
     return operation;
   }
 
-  /// One sum by itself: what is not sent is lost with the operation.
+  /// Sums x once: values that are not sent are lost with the operation.
   template <Endpoint E>
   void all_reduce(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     start(at, x, op, tag, where).finish();

@@ -10,7 +10,7 @@
 
 namespace chorale {
 
-/// Does one of the two send to the other?
+/// True if rank a sends to rank b or rank b to rank a in schedule S.
 template <Schedule S>
 constexpr bool uses_link(Rank a, Rank b, int ranks) {
   for (int s = 0; s < S::steps(ranks); ++s)
@@ -26,10 +26,10 @@ constexpr Topology topology_of() {
   return {[](Rank a, Rank b, int ranks) { return (uses_link<S>(a, b, ranks) || ...); }};
 }
 
-/// What a Trainer uses whose strategy mirrors the variables and reduces by these schedules: it also broadcasts from
-/// rank 0, gathers, and has barriers.
+/// The connections that a Trainer uses whose strategy mirrors the variables and reduces by these schedules; it also
+/// broadcasts from rank 0, gathers, and has barriers.
 ///
-/// cost    of 16 ranks with RingAllReduce each has 5 connections for data, not 15; of 64, 7 and not 63
+/// cost    with RingAllReduce, each of 16 ranks has 5 connections for data, not 15; each of 64 ranks has 7, not 63
 template <Schedule... S>
 constexpr Topology topology_for_training() {
   return topology_of<S..., BinomialBroadcast, RingAllGather, RecursiveDoublingAllReduce>();

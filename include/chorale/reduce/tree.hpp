@@ -11,16 +11,16 @@
 namespace chorale {
 namespace detail {
 
-/// A binary tree of ranks: those below r are 2r + 1 on the left and 2r + 2 on the right. First up, then down.
+/// A binary tree of ranks: the children of r are 2r + 1 on the left and 2r + 2 on the right. Messages go up, then down.
 struct BinaryTree {
   static constexpr int level(Rank rank) { return std::bit_width(static_cast<unsigned>(rank) + 1U) - 1; }
   static constexpr int steps(int ranks) { return 4 * level(ranks - 1); }    // two children to each level, up and down
 
-  /// chunk   the one that this tree reduces
+  /// chunk   the chunk that this tree reduces
   static constexpr Step step(Rank rank, int ranks, int s, int chunk) {
     auto const half  = steps(ranks) / 2;
     bool const up    = s < half;
-    auto const turn  = up ? s : 2 * half - 1 - s;                     // down is up, backwards
+    auto const turn  = up ? s : 2 * half - 1 - s;                     // down is up in reverse
     auto const depth = half / 2 - turn / 2;                           // level of the children whose turn it is
     auto const side  = 1 + turn % 2;                                  // 1: on the left, 2: on the right
     auto const one   = Chunks::one(chunk);
@@ -42,10 +42,10 @@ struct BinaryTree {
 ///                 /   \                       step 1   4 -> 1
 ///               1       2                     step 2   1 -> 0
 ///              / \     /                      step 3   2 -> 0
-///             3   4   5               down    steps 4 to 7: the same backwards
+///             3   4   5               down    steps 4 to 7: steps 3 to 0, reversed
 ///
 /// cost    2 floor(log2 P) messages that must follow one another; an inner rank sends 3 S bytes, once up and twice down
-/// order   a rank's own, then what its left branch gives, then its right one
+/// order   a rank's own value, then the sum of its left branch, then that of its right branch
 struct TreeAllReduce : ScheduledAllReduce<TreeAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     auto const sent = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks <= 4 ? 2 : 3;
@@ -58,7 +58,7 @@ struct TreeAllReduce : ScheduledAllReduce<TreeAllReduce> {
   static constexpr Step step(Rank rank, int ranks, int s) { return detail::BinaryTree::step(rank, ranks, s, 0); }
 };
 
-/// All-reduce over two binary trees at once, each for one half of x: who is inside one tree is a leaf of the other.
+/// All-reduce over two binary trees at once, each for one half of x: an inner rank of one is a leaf of the other.
 ///
 ///   P = 6           0                        5
 ///                 /   \                    /   \         the second tree is the first one with ranks
@@ -68,7 +68,7 @@ struct TreeAllReduce : ScheduledAllReduce<TreeAllReduce> {
 ///             first half of x          second half
 ///
 /// cost    2 floor(log2 P) messages that must follow one another; no rank sends more than 2 S bytes, as around a ring
-/// order   as in a tree: of the first half a rank's own, then what its left branch gives, then its right one
+/// order   in each tree, a rank's own value, then the sum of its left branch, then that of its right branch
 /// source  Sanders, Speck & Träff, Parallel Computing 35, 2009
 struct DoubleTreeAllReduce : ScheduledAllReduce<DoubleTreeAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {

@@ -30,7 +30,7 @@ struct Name {
 };
 
 /// How a variable gets its first values. Limits are those of Keras: uniform has limit sqrt(3 · scale), normal is not
-/// cut.
+/// truncated.
 ///
 /// source  Glorot & Bengio, AISTATS 2010: scale 2 / (fan_in + fan_out); He et al., ICCV 2015: scale 2 / fan_in
 enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal };
@@ -42,7 +42,7 @@ constexpr std::string_view text_of(Init init) {
   return names.at(static_cast<std::size_t>(init));
 }
 
-/// One variable of a network: what a layer declares.
+/// One variable of a network, as its layer declares it.
 struct VariableSpec {
   std::string_view name;                                                   // within its layer: "kernel", "bias"
   std::array<int, 4> dims{};
@@ -59,7 +59,7 @@ struct VariableSpec {
   }
 };
 
-/// One variable of a network: what the plan made of it.
+/// One variable of a network, as the plan places it.
 struct PlannedVariable {
   Name name;                                                               // in the network: "conv2d/kernel"
   VariableSpec spec;
@@ -77,15 +77,15 @@ inline constexpr std::size_t align    = 16;                                // el
 inline constexpr std::size_t loss_at  = 0;                             // in the header of the gradients: sum of losses,
 inline constexpr std::size_t rows_at  = 1;                                 // rows that it sums,
 inline constexpr std::size_t first_metric = 2;                             // then the sums of the metrics
-inline constexpr std::size_t trailer  = 16;                                // elements after the last variable: in the
-inline constexpr std::size_t faults_at   = 0;                              // gradients the replicas with a bad one,
-inline constexpr std::size_t rank_at     = 1;                              // the sum of their ranks,
-inline constexpr std::size_t variable_at = 2;                              // and of the first bad variable's index,
-inline constexpr std::size_t summed_at   = 3;                              // and how many gradients were added up;
-inline constexpr std::size_t marks_at     = 4;  // a ReplicaDigest of the variables' bits, or zeros;
-inline constexpr std::size_t asked_at    = 15;                             // how many replicas were asked to end
+inline constexpr std::size_t trailer  = 16;                                // elements after the last variable. In the
+inline constexpr std::size_t faults_at   = 0;                              // gradients: replicas with a bad gradient,
+inline constexpr std::size_t rank_at     = 1;                              // sum of their ranks,
+inline constexpr std::size_t variable_at = 2;                              // sum of their first bad variables' indices,
+inline constexpr std::size_t summed_at   = 3;                              // how many gradients were added up,
+inline constexpr std::size_t marks_at     = 4;  // a ReplicaDigest of the variables' bits, or zeros,
+inline constexpr std::size_t asked_at    = 15;                             // and how many replicas were asked to end
 
-/// The next element where a variable may begin.
+/// The first element from `offset` on where a variable may begin.
 constexpr std::size_t aligned(std::size_t offset) { return (offset + align - 1) / align * align; }
 
 inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
@@ -97,13 +97,13 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 ///   variables, gradients and optimizer slots share one layout:
 ///
 ///   | header | last layer | ... | first layer | trailer |     offsets grow in the order in which backward finishes
-///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: a bucket is a contiguous range, closed in front
+///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: contiguous buckets, closed from the front
 ///
-///   A moving average has its place too. Where a trained variable has its gradient, it has what it moves towards, times
-///   rows: that is reduced with the gradients, so that all replicas move it alike.
+///   A moving average has a place, too. Its place in the gradients holds the target that it moves towards, times rows:
+///   the target is reduced with the gradients, so that all replicas move the average alike.
 ///
-///   In the gradients the header carries the step's loss, rows and metrics, and the trailer says who had a NaN: they
-///   cross ranks without a message of their own.
+///   In the gradients the header carries the step's loss, rows and metrics, and the trailer carries which replicas had
+///   a NaN: neither needs a separate message between ranks.
 ///
 /// keeps   `variables` is in reading order; each offset is a multiple of plan::align; padding is always zero
 template <std::size_t N, std::size_t Layers>
@@ -115,14 +115,14 @@ struct Plan {
   std::size_t elements   = 0;                                           // of one arena part, padding included
   std::size_t parameters = 0;                                              // trainable numbers
   std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
-  std::size_t products_per_row    = 0;                                     // its multiplications in matrix products
-  std::uint64_t hash     = 0;                                        // equal plans, and nothing else, have equal hashes
+  std::size_t products_per_row    = 0;                                     // and multiplications in matrix products
+  std::uint64_t hash     = 0;                                        // of names, shapes, places, and what is trained
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
   constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // what an optimizer works on
 
-  /// Bytes of one replica's arena with an optimizer of so many slots per variable.
+  /// Bytes of one replica's arena with an optimizer of that many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {
     return elements * sizeof(float) * (2 + static_cast<std::size_t>(slots));
   }
@@ -130,7 +130,7 @@ struct Plan {
 
 /// Lays out the variables of a network; `specs` and `layers` in reading order, `layers[i]` the layer of specs[i].
 ///
-/// source  packing in reverse layer order, so that the first bucket is on its way while early layers still compute:
+/// source  packing in reverse layer order, so that the first bucket is sent while early layers still compute:
 ///         Li et al., "PyTorch Distributed", VLDB 2020
 template <std::size_t N, std::size_t Layers>
 constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, std::array<Name, N> const& names,
@@ -184,7 +184,7 @@ std::vector<std::string> lines_of(Plan<N, Layers> const& p) {
   return lines;
 }
 
-/// A table that a person reads: one line a variable, then buckets and bytes.
+/// Writes a readable table: one line for each variable, then buckets and bytes.
 template <std::size_t N, std::size_t Layers>
 std::ostream& operator<<(std::ostream& out, Plan<N, Layers> const& p) {
   for (auto const& v : p.variables) {

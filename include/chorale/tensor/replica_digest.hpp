@@ -11,7 +11,7 @@
 
 namespace chorale {
 
-/// A number that differs when any bit of any value does.
+/// Hash of the bits of all values; a change of any one value changes it.
 ///
 /// cost    one pass over the values at the speed of memory
 /// order   that of the values: the same number on every machine
@@ -28,13 +28,13 @@ inline std::uint64_t hash_of(Span<float const> values) {
   return all.value();
 }
 
-/// What is added up over replicas to see whether all of them have the same hash, without a message of its own.
+/// Numbers that are summed over replicas, with the gradients, to check whether all replicas have the same hash.
 ///
 ///   | how many | 5 digits of 6 bits | the squares of the digits |
 ///
 ///   n numbers are equal exactly when n times the sum of their squares is the square of their sum.
 ///
-/// keeps   exact in float up to 4,000 replicas; other hashes are taken for equal once in 2^30
+/// keeps   exact in float up to 4,000 replicas; different hashes are taken for equal once in 2^30
 struct ReplicaDigest {
   static constexpr std::size_t digits = 5, size = 1 + 2 * digits;
 
@@ -47,7 +47,7 @@ struct ReplicaDigest {
     }
   }
 
-  /// After any number of marks, or none, were added up.
+  /// True if all digests in the sums were equal, or there were none.
   static bool all_equal(Span<float const> sums) {
     auto const at = [&](std::size_t i) { return static_cast<std::uint64_t>(sums[i]); };
     for (std::size_t i = 1; i <= digits; ++i)

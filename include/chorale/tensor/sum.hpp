@@ -5,10 +5,10 @@
 
 namespace chorale {
 
-/// A sum that carries its count: what crosses replicas, micro-batches and uneven last batches.
+/// A sum with its count, to be combined over replicas, micro-batches and uneven last batches.
 ///
-/// keeps   adding is exact bookkeeping: the mean of a sum of Sums is the mean over all rows, however they were dealt
-///         out
+/// keeps   adding is exact bookkeeping: the mean of a sum of Sums is the mean over all rows, however the rows were
+///         distributed
 /// order   the mean is formed once, at the end
 template <class T>
 struct Sum {

@@ -9,18 +9,19 @@
 
 namespace chorale {
 
-/// When replicas bring their copies together: all write at once, and copies are equal; or each writes its own.
+/// When replicas synchronize their copies: on_write, all write together, and copies are equal; on_read, each writes its
+/// own.
 enum class Sync { on_write, on_read };
 
-/// How what replicas have becomes one value.
+/// How the parts of all replicas become one value.
 enum class Aggregation { none, sum, mean, only_first_replica };
 
-/// The right to read a variable, and no other.
+/// Access to a variable for reading only.
 template <class T>
 class ReadHandle {
  public:
   explicit ReadHandle(T const& variable) : variable_{&variable} {}
-  explicit ReadHandle(T const&&) = delete;                                 // nobody would own it
+  explicit ReadHandle(T const&&) = delete;                                 // it would have no owner
 
   T const& read() const { return *variable_; }
 
@@ -35,7 +36,7 @@ class ReadHandle {
   T const* variable_;
 };
 
-/// The right to read and to change a variable. It can be given away as a ReadHandle, and not be had back from one.
+/// Access to a variable for reading and writing. It converts to a ReadHandle, and not back.
 template <class T>
 class WriteHandle {
  public:
@@ -49,10 +50,10 @@ class WriteHandle {
   T* variable_;
 };
 
-/// One replica's part of a number that all replicas share, and the rule that makes one value of the parts.
+/// One replica's part of a number that all replicas share, and the rule that makes one value from the parts.
 ///
 ///   auto seen  = SyncedVariable<std::int64_t, Sync::on_read, Aggregation::sum>{replica};
-///   seen.local().add(rows);                                               // nothing travels: each writes its own,
+///   seen.local().add(rows);                                               // nothing is sent: each writes its own,
 ///   auto const all = seen.read(all_reduce);                               // and all replicas read together
 ///   auto scale = SyncedVariable<float, Sync::on_write, Aggregation::mean>{replica, 1.0F};
 ///   scale.write({sum_of_mine, rows_of_mine}, all_reduce);                 // all replicas write together,
@@ -62,7 +63,7 @@ class WriteHandle {
 ///             Span<std::int64_t> too. write, read and total are collective: all replicas call them, in one order
 /// keeps       on_write: copies are bit-equal. on_read: total() and restore() move sums, and means as sums with their
 ///             count, to any number of replicas without a division: integers and counts stay exact
-/// source      tf.VariableSynchronization and tf.VariableAggregation; there, a restored sum is divided by the replicas
+/// source      tf.VariableSynchronization and tf.VariableAggregation; there, a restored sum is divided by num_replicas
 template <class T, Sync sync, Aggregation aggregation>
 class SyncedVariable {
   static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, "chorale: a SyncedVariable is a number");
@@ -74,22 +75,22 @@ class SyncedVariable {
   static constexpr bool reads = sync == Sync::on_read, averages = aggregation == Aggregation::mean;
 
  public:
-  using part   = std::conditional_t<averages, Sum<T>, T>;                  // what a replica gives
-  using stored = std::conditional_t<reads, part, T>;                       // what it holds
+  using part   = std::conditional_t<averages, Sum<T>, T>;                  // what a replica contributes
+  using stored = std::conditional_t<reads, part, T>;                       // what a replica stores
 
   /// replica   0-based, in the whole job; initial is the value of all replicas together
   explicit SyncedVariable(Rank replica, stored const& initial = {}) : replica_{replica}, stored_{initial} {
-    if constexpr (reads) restore(initial);                                 // to one of them
+    if constexpr (reads) restore(initial);                                 // so that it counts once
   }
 
-  /// This replica's copy: to be written when the variable is on_read, only to be read when it is on_write.
+  /// This replica's copy: writable when the variable is on_read, read-only when it is on_write.
   auto local() {
     if constexpr (reads) return WriteHandle<stored>{stored_};
     else return ReadHandle<stored>{stored_};
   }
   ReadHandle<stored> local() const { return ReadHandle<stored>{stored_}; }
 
-  /// Aggregates what all replicas give, and stores that on all of them.
+  /// Aggregates the parts of all replicas, and stores the result on all of them.
   template <class AllReduce>
   void write(part const& mine, AllReduce&& all_reduce) {
     static_assert(!reads, "chorale: an on_read variable is written by each replica alone. Write local().assign(value) "
@@ -100,7 +101,7 @@ class SyncedVariable {
     stored_ = stored{value_of(summed(mine, all_reduce))};
   }
 
-  /// Stores a value that the caller knows to be the same on all replicas. Nothing travels.
+  /// Stores a value that the caller knows to be the same on all replicas. Nothing is sent.
   void write_same(T value) {
     static_assert(!reads, "chorale: an on_read variable is written by each replica alone. Write local().assign(value)");
     stored_ = stored{value};
@@ -110,14 +111,15 @@ class SyncedVariable {
   template <class AllReduce>
   T read(AllReduce&& all_reduce) const { return value_of(total(all_reduce)); }
 
-  /// What restore() takes, on any number of replicas.
+  /// The sum of all replicas' parts, which restore() takes on any number of replicas.
   template <class AllReduce>
   part total(AllReduce&& all_reduce) const {
     static_assert(reads, "chorale: an on_write variable is the same on all replicas. Write local().read()");
     return summed(part{stored_}, all_reduce);
   }
 
-  /// Starts again from a total: the first replica holds all of it, the others nothing.
+  /// Starts again from a total: the first replica stores all of it, the others nothing. With only_first_replica, all
+  /// replicas store it.
   void restore(part const& total) {
     static_assert(reads, "chorale: an on_write variable is the same on all replicas. Call write_same(value)");
     if constexpr (reads) stored_ = replica_ == 0 || aggregation == Aggregation::only_first_replica ? total : nothing();

@@ -31,12 +31,12 @@ struct Variables {
   }
 };
 
-/// Variables of a network with a layer that adds up over all replicas in every step: no copy can learn apart.
+/// Variables of a network with a layer that sums over all replicas in every step: no replica can train separately.
 struct JoinedVariables : Variables {};
 
 /// The gradients of one step, laid out as the variables: sums over rows, with their count.
 ///
-/// keeps   values are sums; who applies them divides by rows() once, after the sums were reduced
+/// keeps   values are sums; the update divides them by rows() once, after the sums were reduced
 struct Gradients {
   Span<float> values;                                                      // the header holds loss, rows and metrics
   Span<PlannedVariable const> plan;
@@ -50,20 +50,20 @@ struct Gradients {
   Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
 };
 
-/// Called as each bucket of gradients is final, this does nothing: its caller looks when all are.
+/// A `ready` callback that does nothing, for callers that only read the gradients after backward has returned.
 struct LooksAtEnd {
   void operator()(std::size_t) const {}
 };
 
-/// The same, and what follows is the model's update with these gradients, as they are: where a device QueuesWork, it is
-/// queued behind them.
+/// A `ready` callback that does nothing, for callers that then update the model with these gradients, unchanged: where
+/// a device QueuesWork, that update is queued right after backward.
 struct UpdatesAtEnd : LooksAtEnd {};
 
 /// What a step does when a loss or a gradient is not finite, on any replica. All replicas do the same.
 enum class NonFinite {
   stop,                                                                    // NumericFault; no variable was changed
   skip,                                                                    // no update in this step; it is counted
-  allow                                                                    // nobody looks
+  allow                                                                    // not checked
 };
 
 /// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits.

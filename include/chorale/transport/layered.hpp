@@ -99,7 +99,7 @@ class FarEndpoint {
     return state_->start_far(peer, tag, [&](E& far) { return far.recv(peer, tag, in); });
   }
 
-  /// As of a sub-group where the transport knows them: ranks with another number on their node do not take part.
+  /// Announces an operation of the ranks of one node number: the others take no part. See chorale::announce().
   void announce(Operation const& operation) {
     auto const group = SubGroup{ranks_, fingerprint_of(ranks_)};
     if constexpr (KnowsSubGroups<E>) state_->far.announce(within(group, operation), group);

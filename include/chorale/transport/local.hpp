@@ -27,20 +27,21 @@ namespace chorale {
 
 /// One rank of a LocalTransport: a thread that reads the memory of the other ranks' threads.
 ///
-/// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 messages may be under
-///         way from one rank to another: then send() waits, and takes meanwhile what this rank has receives for; ranks
-///         that wait so in a circle get PeerLost. 64 exposures may be under way, of any tags: one that begins while this
-///         rank has not left the 64th before it is a BadArgument. An exposure of a tag that this rank has exposed waits
-///         until that is left. An endpoint may be moved while operations are in flight: they need only that one of the
-///         group lives. One thread at a time, see OwnerThread
+/// keeps   nothing is allocated after connect() unless a rank waits for more than 64 messages. 64 messages may be in
+///         flight from one rank to another: then send() waits, and meanwhile takes messages for this rank's posted
+///         receives; ranks that wait so in a cycle get PeerLost. 64 exposures may be in flight, of any tags: one that
+///         begins while this rank has not left the 64th before it throws BadArgument. An exposure of a tag that this
+///         rank has exposed waits until that is left. An endpoint may be moved while operations are in flight: they
+///         need only one live endpoint of the group. One thread at a time, see OwnerThread
 /// cost    a message is copied once, by its receiver; P ranks share 4 P² + 40 P KiB
-/// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: before
-///         the data of that operation is touched. OperationLog are compared when a message or an exposure comes, and
-///         by who has waited for some milliseconds. A rank whose part of the operation was complete by then is told in
-///         its next call. PeerLost when a rank has failed, when one is waited for whose endpoint is gone, or when a wait
-///         is longer than the timeout; then from every operation of every rank, and when it is thrown, no other rank
-///         touches this one's memory any more. With FailureScope::peer, from every operation with that rank, and only
-///         that rank touches nothing; a rank then fails when its endpoint is destroyed, and no memory can be exposed
+/// throws  Disagreement, on all ranks, when two are in different operations, or the ends of a message differ in size:
+///         before the data of that operation is touched. Operations are compared when a message or an exposure arrives,
+///         and by ranks that have waited for some milliseconds. A rank whose part of the operation was complete by then
+///         throws in its next call. PeerLost when a rank has failed, when this one waits for a rank whose endpoint is
+///         destroyed, or when a wait is longer than the timeout; then from every operation of every rank, and when it
+///         is thrown, no other rank touches this one's memory any more. With FailureScope::peer, from every operation
+///         with that rank, and only that rank touches no memory of this one any more; a rank then fails when its
+///         endpoint is destroyed, and no memory can be exposed
 class LocalEndpoint {
  public:
   class pending;
@@ -64,7 +65,7 @@ class LocalEndpoint {
   pending expose(Tag tag, Bytes mine);
   pending leave(Tag tag);
 
-  /// keeps   this rank has exposed the tag, that is done, and this rank has not left it
+  /// The memory that a rank has exposed. This rank's own exposure of the tag must be done, and not be left.
   Bytes peer(Rank rank, Tag tag) const { return hub_->window(rank, exposed(tag)->number).bytes; }
 
   /// See chorale::announce().
@@ -74,28 +75,28 @@ class LocalEndpoint {
   /// See chorale::begin_step().
   void begin_step(std::uint64_t step) { hub_->member(rank_).step.store(step, std::memory_order_relaxed); }
 
-  /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
+  /// Keeps peers' memory valid while the result lives. Release it soon, without waiting: failing ranks wait for it.
   [[nodiscard]] local::SharedState::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
 
-  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  /// True if nothing can be received from that rank any more, or from any rank. Does not throw.
   bool lost(Rank peer) const {
     expect_rank(peer);
     return hub_->lost(rank_, peer);
   }
 
-  /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
-  /// or the time is over; then false.
+  /// Waits until any message may have moved since the last call, or a rank is lost; false if the time is over first.
+  /// For a thread that serves many ranks.
   bool wait_any(std::chrono::nanoseconds longest) {
     auto const use = hub_->use(rank_);
     return hub_->wait_for_bell(rank_, longest);
   }
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
-  /// rank and the reason. Its own operations throw the same.
+  /// rank and the reason. Its own operations throw it, too.
   ///
-  /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
+  /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
   void fail(std::string why) {
-    while (!why.empty() && why.back() == '.') why.pop_back();          // the sentence has one of its own
+    while (!why.empty() && why.back() == '.') why.pop_back();          // the message adds its own
     hub_->fail(rank_, {.rank = rank_, .step = hub_->member(rank_).step.load(std::memory_order_relaxed), .reason = why});
   }
 
@@ -110,7 +111,7 @@ class LocalEndpoint {
     hub_->member(rank_).announced.add(operation, group);
   }
 
-  /// Where this rank has exposed that tag.
+  /// The exposure of that tag by this rank.
   std::vector<local::SharedState::Exposed>::iterator exposed(Tag tag) const {
     auto& all        = hub_->member(rank_).exposed;
     auto const found = std::find_if(all.begin(), all.end(), [&](auto const& one) { return one.tag == tag; });
@@ -123,7 +124,7 @@ class LocalEndpoint {
   Rank rank_;
 };
 
-/// A message, or a meeting of all ranks at an exposed tag, that is under way.
+/// A message in flight, or a pending rendezvous of all ranks at an exposed tag.
 class LocalEndpoint::pending {
  public:
   pending() = default;
@@ -135,7 +136,7 @@ class LocalEndpoint::pending {
     return look();
   }
 
-  /// throws  also PeerLost after the transport's timeout, which names the rank that is missing
+  /// throws  also PeerLost after the transport's timeout, with the rank that is missing
   void wait() {
     if (kind_ == Kind::done) return;
     auto const use = hub_->use(me_);
@@ -216,15 +217,15 @@ class LocalEndpoint::pending {
     return (lane.posted.load(std::memory_order_acquire) >> slot_ & 1) == 0 || lane.messages[slot_].order != turn_;
   }
 
-  /// Messages with a tag go to the receives that were posted for them, oldest to oldest, whichever is looked at first.
-  /// True when the receive of that turn has its own.
+  /// Matches the messages with this tag to the posted receives, oldest to oldest, whichever receive is polled first.
+  /// True if the receive of that turn has its message.
   bool take(Rank from, Tag tag, std::uint64_t turn) {
     auto& lane     = hub_->lane(from, me_);
     auto& expected = hub_->member(me_).expected;
     for (;;) {
       auto const first = std::find_if(expected.begin(), expected.end(),
                                       [&](auto const& one) { return one.from == from && one.tag == tag; });
-      if (first == expected.end() || first->order > turn) return true;     // a look at another one took it
+      if (first == expected.end() || first->order > turn) return true;     // taken by a poll of another one
       auto const bit = oldest(lane, tag);
       if (bit == 0) return false;
       auto const& got = lane.messages[static_cast<unsigned>(std::countr_zero(bit))];
@@ -241,7 +242,7 @@ class LocalEndpoint::pending {
     }
   }
 
-  /// Takes what this rank has receives for, where a sender may wait for room.
+  /// Takes messages that have a posted receive from full channels, where a sender may wait for room.
   void take_from_full_lanes() {
     auto const& expected = hub_->member(me_).expected;
     for (Rank from = 0; from < hub_->size; ++from) {
@@ -253,7 +254,7 @@ class LocalEndpoint::pending {
     }
   }
 
-  /// throws  PeerLost when this rank and others wait for room, each at the next one, and none receives
+  /// throws  PeerLost when this rank and others wait for room in a cycle, and none of them receives
   void expect_no_circle(local::SharedState::Circle& circle) {
     if (!hub_->is_stuck(me_, circle)) return;
     auto text = std::string{};
@@ -264,7 +265,7 @@ class LocalEndpoint::pending {
                   label());
   }
 
-  /// The bit of the oldest message with this tag; 0 when there is none.
+  /// The bit of the oldest message with this tag; 0 if there is none.
   static std::uint64_t oldest(local::SharedState::Lane const& lane, Tag tag) {
     local::SharedState::Message const* found = nullptr;
     auto bit                       = std::uint64_t{0};
@@ -277,7 +278,7 @@ class LocalEndpoint::pending {
     return bit;
   }
 
-  /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
+  /// Opens the window unless it is open; true if the windows of all peers have reached this turn.
   bool met() {
     if (kind_ == Kind::expose && !is_open_ && !open()) return false;
     for (; peer_ < hub_->size; ++peer_) {
@@ -288,7 +289,7 @@ class LocalEndpoint::pending {
     return true;
   }
 
-  /// False while another exposure of this rank needs the window, or has the tag.
+  /// Opens the window; false while an earlier exposure of this rank needs the window, or has the tag.
   bool open() {
     auto& mine = hub_->window(me_, number_);
     if (number_ >= local::SharedState::slots && !is_left(number_ - local::SharedState::slots)) return false;
@@ -330,7 +331,7 @@ class LocalEndpoint::pending {
                   label);
   }
 
-  /// The rank that is waited for, as far as this one can see.
+  /// The rank that is missing, as far as this rank can see.
   Rank whom() const { return peer_ < hub_->size ? peer_ : me_; }
 
   detail::Label label() const {
@@ -338,7 +339,7 @@ class LocalEndpoint::pending {
     return hub_->member(me_).announced.label_of(tag_, peer_);
   }
 
-  /// With FailureScope::peer, a message that the peer took before it failed has arrived.
+  /// With FailureScope::peer, completes a send whose message the peer took before it was lost.
   ///
   /// throws  PeerLost when the peer is lost and did not take it
   void expect_peer() {
@@ -347,7 +348,7 @@ class LocalEndpoint::pending {
     else kind_ = Kind::done;
   }
 
-  /// The rank that is waited for has ended: what it had done before is there.
+  /// Completes an operation for which the missing rank did its part before it ended; else fails.
   void expect_over() {
     if (!is_over()) hub_->give_up(me_, whom(), {.rank = whom(), .reason = local::SharedState::has_ended}, label());
     kind_ = Kind::done;
@@ -366,7 +367,7 @@ class LocalEndpoint::pending {
   Kind kind_     = Kind::done;
   Tag  tag_      = {};
   Rank me_       = 0;
-  Rank peer_     = 0;                                                 // of a meeting: the first that may be missing
+  Rank peer_     = 0;                                                 // of a rendezvous: first rank that may be missing
   unsigned slot_ = 0;
   bool is_open_  = false;                                             // of an exposure: peers can see it
   std::uint64_t turn_   = 0;                                          // of a message or a receive: its order
@@ -411,7 +412,7 @@ inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
   exposed.turn_   = local::SharedState::shown(exposed.number_);
   exposed.about_  = me.announced.label_of(tag, rank_);
   me.exposed.push_back({tag, exposed.number_});
-  exposed.look();                                                     // peers see it now, not at the first look
+  exposed.look();                                                     // peers see it now, not at the first done()
   return exposed;
 }
 
@@ -429,10 +430,10 @@ inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
   return left;
 }
 
-/// Ranks that are threads of one process and read each other's memory.
+/// Connects ranks that are threads of one process and read each other's memory.
 ///
-/// timeout    the longest wait for one message or meeting
-/// failures   apart: the loss of a rank leaves the others alone
+/// timeout    the longest wait for one message or rendezvous
+/// failures   with FailureScope::peer, the loss of a rank affects only operations with it
 struct LocalTransport {
   using endpoint = LocalEndpoint;
 
@@ -441,7 +442,7 @@ struct LocalTransport {
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
-  /// throws  BadArgument when a rank of the group lives elsewhere
+  /// Returns an endpoint for each rank. Throws BadArgument when a rank of the group lives in another process.
   std::vector<endpoint> connect(Group const& group) const {
     CHORALE_EXPECTS(group.is_all_local(), "LocalTransport connects threads of one process, but only " +
         std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");

@@ -181,7 +181,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     comms_->await(local_, queue_->end, name);
   }
 
-  /// The same without a wait. Copies of what follows have the same room: the queue keeps them apart.
+  /// Enqueues the call and does not wait. Copies of later calls use the same buffers: the queue orders them.
   template <class T, class Call>
   void put(std::string const& name, Span<T const> in, Span<T> out, Call call) {
     auto const stream     = queue_->stream.get();

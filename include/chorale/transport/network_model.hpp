@@ -21,10 +21,10 @@ using VirtualTime = std::chrono::duration<std::int64_t, std::pico>;
 
 constexpr double seconds(VirtualTime t) { return std::chrono::duration<double>(t).count(); }
 
-/// That many seconds, rounded to a picosecond.
+/// Returns that many seconds, rounded to a picosecond.
 constexpr VirtualTime virtual_seconds(double s) { return VirtualTime{static_cast<std::int64_t>(s * 1e12 + 0.5)}; }
 
-/// One kind of wire: alpha and 1/beta. Both directions carry that much at once.
+/// One kind of line: latency (alpha) and speed (1/beta). Both directions have that speed at once.
 struct NetworkLine {
   VirtualTime latency     = std::chrono::microseconds{10};
   double bytes_per_second = 12.5e9;
@@ -32,7 +32,7 @@ struct NetworkLine {
   friend constexpr bool operator==(NetworkLine const&, NetworkLine const&) = default;
 };
 
-/// What messages and computing cost in a simulation.
+/// The cost of messages and computing in a simulation.
 ///
 ///   spine        rack 0 ───────────── rack 1          a rack's uplink: hosts_per_rack lines / oversubscription
 ///   network       ├ host 0             ├ host 2       a host has one line `far`, which its ranks share
@@ -42,8 +42,8 @@ struct NetworkLine {
 ///
 /// A message of n bytes takes the sender's processor for `overhead`, leaves when every line of its path is free, keeps
 /// each of them busy for n / its speed, and arrives one latency (between racks: two) and n / the slowest speed later.
-/// It takes the receiver's processor for `overhead` and n / fold_bytes_per_second when it is taken in: every byte that
-/// is received is charged as one that is folded, or copied. Nothing else takes time, but work().
+/// It takes the receiver's processor for `overhead` and n / fold_bytes_per_second when it is received: every byte that
+/// is received is charged as one that is folded, or copied. Nothing else takes time, except work().
 ///
 /// On a clean network (one rank per host, one rack, no noise) with o = overhead, a = latency, b = 1 / bytes_per_second,
 /// g = 1 / fold_bytes_per_second, S bytes in one lane, the last rank is done after exactly
@@ -56,8 +56,8 @@ struct NetworkLine {
 ///
 /// each as a sum of messages, of which every term n b and n g is rounded to a picosecond.
 ///
-/// slow        the share of ranks that compute `slowness` times as long, overheads included; which, the seed says
-/// noise       each latency and each piece of computing takes up to that share longer, from the seed
+/// slow        the share of ranks that compute `slowness` times as long, overheads included; chosen by the seed
+/// noise       each latency and each piece of computing takes up to that share longer, drawn from the seed
 struct NetworkModel {
   VirtualTime overhead         = std::chrono::nanoseconds{500};            // o
   double fold_bytes_per_second = 20e9;                                     // 1/gamma
@@ -72,7 +72,7 @@ struct NetworkModel {
   int host_of(Rank rank) const { return rank / ranks_per_host; }
   int rack_of(Rank rank) const { return hosts_per_rack == 0 ? 0 : host_of(rank) / hosts_per_rack; }
 
-  /// Takes n bytes at that speed.
+  /// The time that n bytes take at that speed.
   static VirtualTime time_of(std::size_t n, double bytes_per_second) {
     return VirtualTime{std::llround(static_cast<double>(n) * 1e12 / bytes_per_second)};
   }
@@ -96,9 +96,9 @@ struct NetworkModel {
   }
 };
 
-/// The lines between ranks, and until when each is busy.
+/// The lines between ranks, and the time until which each is busy.
 ///
-/// order   messages that want one line leave in the order of depart(); a call has no earlier `at` than the one before
+/// order   messages that need the same line leave in the order of depart(); no call has an earlier `at` than the last
 class NetworkLines {
  public:
   struct Passage {
@@ -127,7 +127,7 @@ class NetworkLines {
     return {left, left + (path.size == 4 ? 2 : 1) * path.line->latency + extra};
   }
 
-  /// Nothing that this rank sends to that one leaves before.
+  /// Keeps the first line from one rank to another busy: no later message on it leaves before `until`.
   void block(Rank from, Rank to, VirtualTime until) {
     if (from == to) return;
     auto& line = busy_[path_of(from, to).lines[0]];

@@ -12,17 +12,17 @@
 
 namespace chorale {
 
-/// How two elements of the same index, of two ranks, become one.
+/// How two elements with the same index, of two ranks, are combined.
 enum class Op : std::uint8_t { sum, min, max, product };
 
-/// What one element of a message is. The values are part of the wire format.
+/// Type of one element of a message. The values are part of the wire format.
 enum class Element : std::uint8_t { byte, f32, f64, bf16, f16, i32, i64, u32, u64 };
 
 constexpr std::size_t size_of(Element e) {
   return std::array<std::size_t, 9>{1, 4, 8, 2, 2, 4, 8, 4, 8}[static_cast<std::size_t>(e)];
 }
 
-/// What the ranks of a group do together. The values are part of the wire format.
+/// Kind of a collective operation. The values are part of the wire format.
 enum class Collective : std::uint8_t {
   message, all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier
 };
@@ -39,7 +39,7 @@ constexpr std::string_view name(Collective c) {
                                          "broadcast", "all_to_all", "barrier"}[static_cast<std::size_t>(c)];
 }
 
-/// The line of the program that asked for an operation. Ranks that call from different lines are taken to disagree.
+/// The line of the program that called an operation. Ranks that call from different lines are taken to disagree.
 struct CallSite {
   std::string_view file = {};
   std::uint32_t line    = 0;
@@ -63,12 +63,12 @@ constexpr std::uint32_t fingerprint_of(auto const& numbers) {
   return hash.value() == 0 ? 1 : hash.value();
 }
 
-/// One collective operation as all of its ranks must describe it alike. Its fingerprint travels with every message.
+/// One collective operation, which all of its ranks must describe alike. Its fingerprint is sent with every message.
 ///
 ///   {Collective::all_reduce, Op::sum, Element::f32, 400, Tag{7}, CallSite::here()}
 ///
 /// count      elements; 0 where ranks may differ
-/// root       the rank that sends a broadcast or gets a reduce, numbered as in the operation's group; else no_root
+/// root       the rank that sends a broadcast or receives a reduce, numbered as in the operation's group; else no_root
 /// arguments  fingerprint_of() everything else that must agree, e.g. counts, or the ranks of a sub-group; 0 for nothing
 struct Operation {
   Collective collective = Collective::message;
@@ -95,7 +95,7 @@ struct Operation {
         .value();
   }
 
-  /// all_reduce (sum) of 400 float, tag 7, at train.cpp:41
+  /// Returns a text such as "all_reduce (sum) of 400 float, tag 7, at train.cpp:41".
   std::string text() const {
     auto s = std::string{name(collective)};
     if (collective == Collective::all_reduce || collective == Collective::reduce ||

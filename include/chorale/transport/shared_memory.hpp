@@ -20,23 +20,23 @@
 
 namespace chorale {
 
-/// Ranks of many processes of one host, and threads of one, in memory that they share.
+/// Connects ranks on one host, in many processes or as threads of one, through shared memory.
 ///
 ///   auto at = SharedMemoryTransport{.name = "mnist", .arena = 64 << 20}.connect(Group{4, {rank}});
 ///
 /// name          of the job, the same on all ranks; empty: the group's, or none when all ranks live in this process
 /// timeouts      how long ranks wait for one another
 /// arena         bytes of shared memory for each rank: see SharedMemoryEndpoint::memory(). Only these can be exposed
-/// ring          bytes under way from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
-/// plan          what the model is, in lines: ranks that differ are told the first one that does
-/// incarnation   how often the job was started before: ranks of another one are refused
-/// failures      the same on all ranks. Apart, nothing is exposed
+/// ring          bytes in flight from one rank to another before the sender waits; 0 for 1 MiB, less from 9 ranks on
+/// plan          the model, described in lines: ranks that differ report the first line that differs
+/// incarnation   how often the job was started before: ranks of another incarnation are refused
+/// failures      the same on all ranks. With FailureScope::peer, no memory can be exposed
 ///
 /// keeps   at most 256 ranks. One file in /dev/shm, of mode 0600, from the first rank's connect() to the last one's;
-///         then it has no name any more, and goes with the last process, however that ends. The file of a job whose
-///         processes have all ended is replaced
-/// cost    P ranks share P (P ring + arena) bytes, and a thread in each process that wakes four times per heartbeat;
-///         none when all ranks live in one
+///         then it is unlinked, and freed with the last process, however that ends. The file of a job whose processes
+///         have all ended is replaced
+/// cost    P ranks share P (P ring + arena) bytes, and each process has a thread that wakes four times per heartbeat;
+///         no thread if all ranks live in one process
 struct SharedMemoryTransport {
   using endpoint = SharedMemoryEndpoint;
 
@@ -50,11 +50,11 @@ struct SharedMemoryTransport {
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
-  /// Returns when all ranks of the job have joined.
+  /// Returns an endpoint for each local rank when all ranks of the job have joined.
   ///
-  /// throws  BadArgument when name, ring or group cannot be used; Disagreement when this process is of another job than
-  ///         those before it, or its rank is taken; PeerLost with Fault::join_timeout, which lists the ranks that did
-  ///         not come; OutOfMemory when the host has not enough
+  /// throws  BadArgument when name, ring or group cannot be used; Disagreement when this process belongs to another job
+  ///         than those before it, or its rank is taken; PeerLost with Fault::join_timeout, which lists the ranks that
+  ///         did not come; OutOfMemory when the host has too little
   std::vector<endpoint> connect(Group const& group) const {
     auto const whole = completed_by(group);
     whole.check(group);
@@ -70,7 +70,7 @@ struct SharedMemoryTransport {
   SharedMemoryTransport completed_by(Group const& group) const {
     auto whole          = *this;
     auto const& meeting = group.meeting();
-    if (name.empty() && !group.is_all_local())                             // two jobs of a host have other addresses
+    if (name.empty() && !group.is_all_local())                             // two jobs of a host differ in addresses
       whole.name = meeting.job + (meeting.addresses.empty() ? "" : "-" + meeting.addresses.front());
     if (incarnation == 0) whole.incarnation = meeting.incarnation;
     for (auto const& line : meeting.lines) whole.plan += (whole.plan.empty() ? "" : "\n") + line;

@@ -145,7 +145,7 @@ SimulatedRun simulate(std::vector<SimulatedEndpoint>& endpoints, Body body) {
   return endpoints[0].world().run([&](Rank rank) { body(endpoints[static_cast<std::size_t>(rank)]); });
 }
 
-/// The same in a new world.
+/// Runs body(at) on `ranks` ranks of a new simulation.
 template <class Body>
 SimulatedRun simulate(int ranks, Body body, SimulatedTransport const& transport = {}) {
   auto endpoints = transport.connect(Group::all_local(ranks));

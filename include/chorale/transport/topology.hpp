@@ -10,14 +10,14 @@
 
 namespace chorale {
 
-/// Which pairs of ranks have a connection for data. For control all pairs have one, whatever this says.
+/// The pairs of ranks that have a data connection. Every pair has a control connection, whatever the topology.
 ///
 ///   TcpTransport{.topology = Topology::ring()}                    rank r with r - 1 and r + 1
 ///   TcpTransport{.topology = topology_of<TreeAllReduce>()}        what a schedule uses: see reduce/topology.hpp
 ///
-/// keeps   the same on all ranks of a job: they compare it when they meet
+/// keeps   the same on all ranks of a job: they compare it at the rendezvous
 struct Topology {
-  /// Asked for two different ranks, in either order; one yes is enough.
+  /// Called with two different ranks: they are connected if it is true in either order.
   bool (*between)(Rank a, Rank b, int ranks) = [](Rank, Rank, int) { return true; };
 
   static constexpr Topology all_pairs() { return {}; }
@@ -29,7 +29,7 @@ struct Topology {
     return a != b && (between(a, b, ranks) || between(b, a, ranks));
   }
 
-  /// Pairs that are connected, of the P (P-1) / 2 that there are.
+  /// Number of connected pairs, of P (P-1) / 2 in all.
   constexpr std::size_t pairs(int ranks) const {
     auto n = std::size_t{0};
     for (Rank a = 0; a < ranks; ++a)
@@ -37,7 +37,7 @@ struct Topology {
     return n;
   }
 
-  /// links 8 of 28 pairs, number 2166136261: other links have other numbers.
+  /// Returns a text such as "links 8 of 28 pairs, number 2166136261"; the number is a hash of the connected pairs.
   std::string text(int ranks) const {
     auto hash = Fnv1a<std::uint32_t>{};
     for (Rank a = 0; a < ranks; ++a)
@@ -46,7 +46,7 @@ struct Topology {
            std::to_string(hash.value());
   }
 
-  /// All pairs of so many ranks.
+  /// Number of all pairs of that many ranks.
   static constexpr std::size_t of(int ranks) {
     return static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks - 1) / 2;
   }

@@ -19,7 +19,7 @@ namespace chorale::hostlist {
 
 inline constexpr std::size_t most = 65'536;                                // hosts in a list, and tasks on a host
 
-/// A list as it is read from left to right.
+/// Parser of a list, from left to right.
 ///
 ///   list  := item (',' item)*            gpu[08-10],login      gpu08 gpu09 gpu10 login
 ///   item  := (text | '[' range (',' range)* ']')+              r[1-2]n[1-2]: r1n1 r1n2 r2n1 r2n2
@@ -70,7 +70,7 @@ class Reader {
     return true;
   }
 
-  /// The digits from here on.
+  /// Reads the digits at this place.
   std::string_view digits() {
     auto const begin = at_;
     while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
@@ -85,7 +85,7 @@ class Reader {
     return static_cast<std::size_t>(*n);
   }
 
-  /// One item, multiplied out; `room` hosts at most.
+  /// Reads one item and expands it; `room` hosts at most.
   std::vector<std::string> item(std::size_t room) {
     auto hosts       = std::vector<std::string>{{}};
     auto const begin = at_;
@@ -109,7 +109,7 @@ class Reader {
     return all;
   }
 
-  /// What stands in brackets, as texts; `room` of them at most.
+  /// Reads the ranges in brackets and expands them; `room` texts at most.
   std::vector<std::string> ranges(std::size_t room) {
     auto all = std::vector<std::string>{};
     do {
@@ -145,7 +145,7 @@ class Reader {
 
 /// "gpu[08-10],login": gpu08 gpu09 gpu10 login; at most 65,536.
 ///
-/// where   what an error begins with, such as the name of a variable
+/// where   beginning of an error, such as the name of a variable
 /// throws  BadArgument
 inline std::vector<std::string> hosts(std::string_view text, std::string const& where = "host list") {
   return Reader{text, where}.hosts();

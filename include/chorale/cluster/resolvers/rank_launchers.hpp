@@ -13,13 +13,13 @@
 #include <string>
 #include <string_view>
 
-/// Launchers that say which rank a process is, and nothing of where the others are.
+/// Launchers that give a process its rank, but not the addresses of the others.
 namespace chorale::resolve {
 
-/// The same number on all ranks and all machines: a job's ports begin at 20000 and this, modulo 20000.
+/// Hash that is equal on all ranks and machines: a job's ports begin at 20000 plus this modulo 20000.
 inline std::uint32_t hash_of(std::string_view text) { return Fnv1a<std::uint32_t>{}.add(text).value(); }
 
-/// What the ranks of several hosts are told who ask for addresses.
+/// Reason why ranks on several hosts have no addresses, as a sentence.
 inline std::string several_hosts(LaunchInfo const& launch) {
   return std::to_string(launch.world) + " ranks, " +
          (launch.local_size < 0 ? "it does not say how many" : std::to_string(launch.local_size)) +
@@ -27,18 +27,18 @@ inline std::string several_hosts(LaunchInfo const& launch) {
          "where ranks meet over TcpTransport, or all addresses in CHORALE_CLUSTER.";
 }
 
-/// A host as a variable has it; IPv6 with or without brackets.
+/// Returns the host in a variable; IPv6 with or without brackets.
 inline std::string host_in(Environment const& env, char const* variable, std::string const& by) {
   auto host = std::string{env.get(variable)};
   if (host.find(':') != host.npos && !host.starts_with('[')) host = "[" + host + "]";
   return HostPort::parse(host + ":1", by + ": " + variable + ", with a port").host;
 }
 
-/// Refuses variables that tell a rank or a number of ranks, but not both.
+/// Refuses variables that give a rank or a number of ranks, but not both.
 ///
-/// by      whose they are: "torchrun"
-/// needs   also a variable that both are nothing without; may be empty
-/// throws  BadArgument when one of the two is no number that it can be, or is there without the rest
+/// by      the launcher that sets them: "torchrun"
+/// needs   a variable without which both are useless; may be empty
+/// throws  BadArgument when one of the two is not a valid number, or is set without the rest
 inline void expect_whole(Environment const& env, std::string const& by, std::string_view rank, std::string_view world,
                          std::string_view needs = {}) {
   env.number(world, 1, Cluster::most);
@@ -56,9 +56,9 @@ inline void expect_whole(Environment const& env, std::string const& by, std::str
                     "set all of them, or unset what another job left behind."};
 }
 
-/// RANK, WORLD_SIZE and MASTER_ADDR.
+/// Resolver for torchrun: RANK, WORLD_SIZE and MASTER_ADDR.
 ///
-/// MASTER_PORT is torchrun's own, which listens there: ranks listen from the next one on.
+/// MASTER_PORT is torchrun's, which listens there itself: ranks listen from the next port on.
 struct Torchrun {
   static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("RANK") || !env.has("WORLD_SIZE") || !env.has("MASTER_ADDR")) return std::nullopt;
@@ -90,7 +90,7 @@ struct Torchrun {
   }
 };
 
-/// From CHORALE_PORT on, or from a port that is made of the job's name; of several hosts, where CHORALE_MASTER is.
+/// Sets addresses from CHORALE_PORT on, or from a port made of the job's name; on several hosts, at CHORALE_MASTER.
 inline void place_mpi(Environment const& env, LaunchInfo& launch) {
   launch.no_addresses = several_hosts(launch);
   auto const known    = env.has("CHORALE_MASTER");
@@ -102,12 +102,12 @@ inline void place_mpi(Environment const& env, LaunchInfo& launch) {
              own ? "CHORALE_PORT" : "made of the job's name");
 }
 
-/// Of the nodes that Slurm gave to mpirun: it starts one process of its own on each.
+/// Number of nodes that Slurm gave to mpirun, which starts one agent on each.
 inline int agents_under_slurm(Environment const& env) {
   return env.number({"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, 1, Cluster::most).value_or(0);
 }
 
-/// OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
+/// Resolver for Open MPI: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
 struct OpenMpi {
   static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("OMPI_COMM_WORLD_RANK") || !env.has("OMPI_COMM_WORLD_SIZE")) return std::nullopt;
@@ -128,9 +128,9 @@ struct OpenMpi {
   static void place(Environment const& env, LaunchInfo& launch) { place_mpi(env, launch); }
 };
 
-/// PMI_RANK and PMI_SIZE.
+/// Resolver for MPICH: PMI_RANK and PMI_SIZE.
 ///
-/// keeps   it has no name for a job: two jobs on one host at a time need a CHORALE_PORT each, or a CHORALE_JOB
+/// keeps   MPICH has no name for a job: two jobs on one host at a time need a CHORALE_PORT each, or a CHORALE_JOB
 struct Mpich {
   static std::optional<LaunchInfo> launch(Environment const& env) {
     if (!env.has("PMI_RANK") || !env.has("PMI_SIZE")) return std::nullopt;

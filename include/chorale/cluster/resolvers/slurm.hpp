@@ -17,9 +17,9 @@
 
 namespace chorale::resolve {
 
-/// A step of a Slurm job: srun. An interactive shell in an allocation is none, and neither is a step of one task.
+/// Resolver for a step of a Slurm job: srun. A shell in an allocation does not count, nor does a step of one task.
 ///
-/// order   ranks lie on nodes in blocks, the first ones on the first node
+/// order   ranks are on nodes in blocks, the first ones on the first node
 struct Slurm {
   static std::optional<LaunchInfo> launch(Environment const& env) {
     auto const world = env.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, 1, Cluster::most);
@@ -34,7 +34,7 @@ struct Slurm {
     return checked(launch);
   }
 
-  /// throws  BadArgument when the lists of nodes and tasks do not fit to each other, or not to what this task is told
+  /// throws  BadArgument when the lists of nodes and tasks do not match each other, or the variables of this task
   static void place(Environment const& env, LaunchInfo& launch) {
     auto const nodes = hosts_of(env);
     auto const tasks = tasks_of(env, nodes.size());
@@ -91,7 +91,7 @@ struct Slurm {
     return 20'000 + env.number({"SLURM_JOB_ID", "SLURM_JOBID"}, 0, 2'147'483'647).value_or(0) % 20'000;
   }
 
-  /// In blocks, this task is the one that is `local` on `node`. Is it?
+  /// Checks that this task is where a distribution in blocks puts it: number `local` of `size` on `node`.
   static void expect_here(Environment const& env, LaunchInfo& launch, std::size_t node, int local, int size) {
     auto const expect = [&](std::string const& name, int in_blocks) {
       auto const said = env.number(name, 0, Cluster::most).value_or(in_blocks);

@@ -25,9 +25,9 @@ namespace chorale::resolve {
 inline constexpr std::size_t max_json_bytes = 8U << 20;
 inline constexpr std::size_t max_json_depth = 16;
 
-/// Takes the events of nlohmann::json::sax_parse, and only looks: is it JSON, not too deep, and no key there twice?
+/// Takes the events of nlohmann::json::sax_parse, and checks that the text is JSON, not too deep, with no key twice.
 ///
-/// throws  BadArgument from every event that does not belong; the parser needs no other way to stop
+/// throws  BadArgument from every event that is not allowed; the parser is stopped in no other way
 class JsonCheck {
  public:
   explicit JsonCheck(std::string where) : where_{std::move(where)} {}
@@ -70,7 +70,7 @@ class JsonCheck {
   std::vector<std::set<std::string>> keys_;                                // of each object or array that is open
 };
 
-/// A part of a JSON text and the way to it, "TF_CONFIG: cluster.worker[2]", with which every error begins.
+/// A part of a JSON text and its path, "TF_CONFIG: cluster.worker[2]", with which every error begins.
 class JsonPart {
  public:
   JsonPart(nlohmann::json const& value, std::string where) : value_{&value}, where_{std::move(where)} {}
@@ -121,7 +121,7 @@ class JsonPart {
   std::string where_;
 };
 
-/// throws  BadArgument when it is not JSON, too large or too deep, or a key is there twice
+/// throws  BadArgument when the text is not JSON, too large or too deep, or has a key twice
 inline nlohmann::json json_of(std::string_view text, std::string const& name) {
   if (text.size() > max_json_bytes)
     throw BadArgument{name + ": " + std::to_string(text.size()) + " bytes, above the limit of " +
@@ -164,7 +164,7 @@ inline std::vector<Task> tasks_of(JsonPart const& cluster) {
   return tasks;
 }
 
-/// throws  BadArgument when no such task is there; an evaluator need not be
+/// throws  BadArgument when the cluster has no such task; an evaluator need not be in it
 inline void expect_there(std::vector<Task> const& tasks, TaskId me, std::string const& where) {
   if (me.role == Role::evaluator || std::ranges::find(tasks, me, &Task::id) != tasks.end()) return;
   auto indices = std::vector<int>{};
@@ -180,9 +180,9 @@ inline void expect_there(std::vector<Task> const& tasks, TaskId me, std::string 
                     indices.empty() ? "a role that is in the cluster." : "an index that is in the cluster."};
 }
 
-/// Nothing when it says that there is one process: no cluster in it, and no task but the first.
+/// Returns the cluster of a TF_CONFIG; nothing if that describes one process: no cluster, and no task but the first.
 ///
-/// throws  BadArgument with the way to what is wrong: TF_CONFIG: cluster.worker[2]: "h2" has no port.
+/// throws  BadArgument with the path of the error: TF_CONFIG: cluster.worker[2]: "h2" has no port.
 /// source  tf.distribute.cluster_resolver.TFConfigClusterResolver
 inline std::optional<ClusterParts> tf_config(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == text.npos) return std::nullopt;
@@ -208,7 +208,7 @@ inline std::optional<ClusterParts> tf_config(std::string_view text) {
   return parts;
 }
 
-/// "worker:0", as CHORALE_TASK has it.
+/// Returns the task of a text such as "worker:0", as CHORALE_TASK has it.
 ///
 /// throws  BadArgument
 inline TaskId task_named(std::string_view text) {
@@ -222,9 +222,10 @@ inline TaskId task_named(std::string_view text) {
   return {*role, *index};
 }
 
-/// CHORALE_CLUSTER, the "cluster" of a TF_CONFIG alone, and CHORALE_TASK, "worker:0". Nothing when neither is set.
+/// Returns the cluster of CHORALE_CLUSTER, which is the "cluster" of a TF_CONFIG alone, and CHORALE_TASK, "worker:0";
+/// nothing when neither is set.
 ///
-/// rank    of this process among chief, workers and servers, when a launcher says so: then CHORALE_TASK may be absent;
+/// rank    of this process among all sorted tasks, when a launcher gives it: then CHORALE_TASK may be absent;
 ///         else -1
 /// throws  BadArgument
 inline std::optional<ClusterParts> own_variables(Environment const& env, Rank rank = -1) {

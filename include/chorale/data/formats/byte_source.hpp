@@ -29,7 +29,7 @@ enum class Compression { none, gzip, zlib, detect };
 
 namespace detail {
 
-/// Name and size of a file as ranks compare them; its folder may be another one on each host.
+/// Name and size of a file as ranks compare them; its folder may differ between hosts.
 inline std::string file_text(std::filesystem::path const& file) {
   auto code        = std::error_code{};
   auto const bytes = std::filesystem::file_size(file, code);
@@ -40,8 +40,8 @@ inline std::string file_text(std::filesystem::path const& file) {
 
 /// The bytes of a file from the first to the last, unpacked. Offsets are those of the unpacked bytes.
 ///
-/// cost    two buffers of 256 KiB, whatever the file promises
-/// throws  BadFile with file, part and byte: when it cannot be opened or read, or when what packs it is damaged
+/// cost    a buffer of 256 KiB, whatever the file promises
+/// throws  BadFile with file, part and byte: when it cannot be opened or read, or when its packed data is damaged
 class ByteSource {
  public:
   explicit ByteSource(std::filesystem::path file, Compression packed = Compression::detect) : path_{std::move(file)} {
@@ -51,7 +51,7 @@ class ByteSource {
     if (!file_.is_open())
       throw BadFile{path_.string() + ": cannot be opened: " + std::generic_category().message(errno) + ".",
                     "another path."};
-    ::posix_fadvise(file_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);          // advice: where it fails, nothing is lost
+    ::posix_fadvise(file_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);          // only advice: a failure does no harm
     refill();
     gzip_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x1f} && in_[1] == std::byte{0x8b};
     zlib_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x78} && (in_[1] == std::byte{0x01} ||
@@ -65,10 +65,10 @@ class ByteSource {
   bool looks_like_gzip() const { return gzip_magic_; }     // by the first bytes of the file
   bool looks_like_zlib() const { return zlib_magic_; }
 
-  /// What errors call the part of the file that is being read: "record 3, byte 120".
+  /// Names the part of the file that is being read, for errors: "record 3, byte 120".
   void part(char const* kind, std::uint64_t number) { kind_ = kind, number_ = number; }
 
-  /// The most bytes that the whole file can hold, unpacked; nothing for what has no size, such as a pipe.
+  /// An upper bound of the bytes of the whole file, unpacked; nothing for a file without a size, such as a pipe.
   ///
   /// source  zlib's technical details: deflate packs at most 1032 bytes into one
   std::optional<std::uint64_t> most() const {
@@ -77,9 +77,9 @@ class ByteSource {
     return static_cast<std::uint64_t>(status.st_size) * (unpack_ ? 1032 : 1);
   }
 
-  /// Refuses a header that promises more than the file can hold, before any memory is taken for it.
+  /// Refuses a header that promises more than the file can hold, before memory is allocated for it.
   ///
-  /// bytes    that are to follow; promise: such as "the header promises 24 bytes of data"
+  /// bytes    promised from here on; promise: such as "the header promises 24 bytes of data"
   void expect_room_for(std::uint64_t bytes, std::string const& promise) const {
     auto const holds = most();
     if (!holds || (offset_ <= *holds && bytes <= *holds - offset_)) return;
@@ -88,13 +88,13 @@ class ByteSource {
              std::to_string(*holds), again);
   }
 
-  /// Up to out.size() bytes; fewer only at the end of the file.
+  /// Reads up to out.size() bytes; fewer only at the end of the file.
   std::size_t read(Bytes out) { return unpack_ ? read_unpacked(out) : read_plain(out); }
 
-  /// Whether view(n) can be asked for: the file is not packed, and so many bytes fit into the buffer.
+  /// True if view(n) may be called: the file is not packed, and n bytes fit into the buffer.
   bool can_view(std::size_t n) const { return !unpack_ && n <= buffer_bytes; }
 
-  /// The next n bytes, where they lie in the buffer until the next call; fewer only at the end of the file.
+  /// Reads the next n bytes, which stay in the buffer until the next call; fewer only at the end of the file.
   ConstBytes view(std::size_t n) {
     if (in_.size() < n) fetch(n);
     auto const out = in_.first(std::min(n, in_.size()));
@@ -105,7 +105,7 @@ class ByteSource {
 
   /// Appends up to n bytes to `to`; fewer only at the end of the file.
   ///
-  /// cost    memory in proportion to the bytes that are there, not to n
+  /// cost    memory in proportion to the bytes read, not to n
   template <class Byte>
   std::size_t append(std::vector<Byte>& to, std::size_t n) {
     static_assert(sizeof(Byte) == 1);
@@ -160,12 +160,12 @@ class ByteSource {
     in_ = Bytes{buffer_}.first(from_file(buffer_));
   }
 
-  /// Moves what is left to the front of the buffer and fills the rest, until n bytes are there or the file ends.
+  /// Moves the unread bytes to the front of the buffer, and fills the rest until it has n bytes or the file ends.
   void fetch(std::size_t n) {
     buffer_.resize(buffer_bytes);
     std::copy(in_.begin(), in_.end(), buffer_.begin());                    // to the left: may overlap
     auto have = in_.size();
-    in_       = Bytes{buffer_}.first(have);                                // what holds if the next line throws
+    in_       = Bytes{buffer_}.first(have);                                // valid if the next line throws
     for (auto got = n; have < n && got > 0; have += got) got = from_file(Bytes{buffer_}.subspan(have));
     in_ = Bytes{buffer_}.first(have);
   }

@@ -14,20 +14,20 @@
 
 namespace chorale::data {
 
-/// Which of the two labels of CIFAR-100.
+/// The two kinds of labels of CIFAR-100.
 enum class CifarLabels { coarse, fine };                   // of 20 classes, of 100
 
 namespace detail {
 
 inline constexpr std::size_t cifar_side = 32, cifar_plane = cifar_side * cifar_side, cifar_pixels = 3 * cifar_plane;
 
-/// What precedes the pixels of an image in a file of CIFAR.
+/// The label bytes that precede the pixels of an image in a file of CIFAR.
 struct CifarFormat {
   std::array<int, 2> classes{10, 0};                       // of each label byte; 0: there is none
-  std::size_t wanted = 0;                                  // label
+  std::size_t wanted = 0;                                  // index of the label that is used
 };
 
-/// Appends the images of a file: red, green and blue planes in it, (32, 32, 3) in `to`.
+/// Appends the images of a file: red, green and blue planes in the file, (32, 32, 3) in `to`.
 inline void read_cifar(std::filesystem::path const& path, CifarFormat const& format,
                        Rows<std::uint8_t, std::uint8_t>& to) {
   auto file         = open_plain_or_gzip(path);
@@ -70,8 +70,8 @@ inline Tensors<std::uint8_t, std::uint8_t> cifar(std::filesystem::path const& fo
 
 /// CIFAR-10: rows of (32, 32, 3) bytes, labels 0 to 9.
 ///
-/// folder  has data_batch_1.bin to data_batch_5.bin and test_batch.bin, with or without .gz behind
-/// keeps   red, green and blue of a pixel lie together, as Conv2D wants them; in the files they do not
+/// folder  has data_batch_1.bin to data_batch_5.bin and test_batch.bin, with or without .gz
+/// keeps   red, green and blue of a pixel are adjacent, as Conv2D expects; in the files they are not
 /// throws  BadFile with file, image and byte
 /// source  cs.toronto.edu/~kriz/cifar.html, binary version
 inline Tensors<std::uint8_t, std::uint8_t> cifar10(std::filesystem::path const& folder, Split split) {
@@ -80,9 +80,9 @@ inline Tensors<std::uint8_t, std::uint8_t> cifar10(std::filesystem::path const& 
                                 "data_batch_5.bin"}, {});
 }
 
-/// CIFAR-100: rows of (32, 32, 3) bytes, labels 0 to 99, or 0 to 19 where the coarse ones are asked for.
+/// CIFAR-100: rows of (32, 32, 3) bytes, labels 0 to 99, or 0 to 19 for CifarLabels::coarse.
 ///
-/// folder  has train.bin and test.bin, with or without .gz behind
+/// folder  has train.bin and test.bin, with or without .gz
 /// throws  BadFile with file, image and byte
 inline Tensors<std::uint8_t, std::uint8_t> cifar100(std::filesystem::path const& folder, Split split,
                                                     CifarLabels labels = CifarLabels::fine) {

@@ -46,20 +46,20 @@ inline std::vector<std::filesystem::path> list_files(std::string const& pattern,
   });
   if (files.empty()) throw BadFile{pattern + ": no file matches.", "the same pattern with ls."};
   std::sort(files.begin(), files.end(), [](auto const& a, auto const& b) { return a.native() < b.native(); });
-  constexpr auto purpose = std::uint64_t{0x6c697374} << 32;                // "list": no one else's stream of this seed
+  constexpr auto purpose = std::uint64_t{0x6c697374} << 32;                // "list": used for nothing else
   if (seed) shuffle(files, Random{*seed, purpose});
   return files;
 }
 
-/// A number that ranks can compare: equal lists, in the same order, have the same.
+/// A checksum that ranks can compare: equal lists, in the same order, have the same checksum.
 inline std::uint32_t checksum(std::vector<std::filesystem::path> const& files) {
   auto crc = std::uint32_t{0};
-  for (auto const& file : files)                                           // with its final 0, which no name holds
+  for (auto const& file : files)                                           // with its final 0, which no name contains
     crc = crc32c(std::as_bytes(Span<char const>{file.c_str(), file.native().size() + 1}), crc);
   return crc;
 }
 
-/// A text file as a dataset of rows: x is a line without its end, y says which one: {number of the file, of the line}.
+/// A text file as a dataset of rows: x is a line without its end, y is {number of the file, number of the line}.
 ///
 /// keeps   "\n" and "\r\n" end a line; the last one may lack it. Plain or gzipped
 /// cost    memory for the longest line

@@ -18,7 +18,7 @@
 namespace chorale::data {
 namespace detail {
 
-/// Opens a file that may be gzipped; one that is called .gz must be.
+/// Opens a file that may be gzipped; a file named .gz must be.
 inline ByteSource open_plain_or_gzip(std::filesystem::path const& path) {
   auto file = ByteSource{path};
   if (path.extension() == ".gz" && !file.looks_like_gzip())
@@ -26,13 +26,13 @@ inline ByteSource open_plain_or_gzip(std::filesystem::path const& path) {
   return file;
 }
 
-/// What an IDX file of bytes holds.
+/// The content of an IDX file of bytes.
 struct Idx {
   std::vector<std::size_t> sizes;                          // of each dimension; the first counts rows
   std::vector<std::uint8_t> bytes;                         // row-major
 };
 
-/// The sizes in the header of an IDX file of bytes with `dimensions` dimensions.
+/// Reads the sizes in the header of an IDX file of bytes with `dimensions` dimensions.
 inline std::vector<std::size_t> read_idx_header(ByteSource& file, std::uint8_t dimensions) {
   auto header       = std::array<std::uint8_t, 4 + 4 * 255>{};
   auto const need   = 4 + std::size_t{4} * dimensions;
@@ -65,9 +65,9 @@ inline std::vector<std::size_t> read_idx_header(ByteSource& file, std::uint8_t d
 
 /// Reads an IDX file of bytes with `dimensions` dimensions.
 ///
-/// cost    memory in proportion to the bytes that are there, whatever the header promises; of a packed file no more is
-///         unpacked than the header promises, and nothing when the file is too small to hold that
-/// throws  BadFile when anything is missing, left over, or not what the format says
+/// cost    memory in proportion to the bytes of the file, whatever the header promises; of a packed file no more is
+///         unpacked than the header promises, and nothing if the file is too small to hold that
+/// throws  BadFile when anything is missing, left over, or not as the format requires
 /// source  "The MNIST database of handwritten digits": 00 00 type dimensions, sizes as big-endian u32, data
 inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) {
   auto file  = open_plain_or_gzip(path);
@@ -84,7 +84,7 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
 
   auto const promise = "the header promises " + text + " bytes of data";
   file.expect_room_for(total, promise);
-  if (auto const got = file.append(idx.bytes, total); got < total)         // grows with what is there
+  if (auto const got = file.append(idx.bytes, total); got < total)         // grows with the bytes read
     file.fail(promise + ", but the file ends after " + std::to_string(got), ByteSource::again);
   auto const end = file.offset();
   auto beyond    = std::array<std::uint8_t, 1>{};
@@ -97,7 +97,7 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
 
 /// How labels are read.
 struct IdxOptions {
-  int classes = 10;                                        // labels are below it
+  int classes = 10;                                        // labels are below this number
 };
 
 /// Images and labels from two IDX files, plain or gzipped, read at once: rows of (height, width, 1) bytes.
@@ -123,7 +123,7 @@ inline Tensors<std::uint8_t, std::uint8_t> idx(std::filesystem::path const& imag
   return from_tensors(std::move(images.bytes), std::move(labels.bytes), images.sizes[1] * images.sizes[2]);
 }
 
-/// Which part of a dataset: rows to learn from, or rows to be judged by.
+/// The parts of a dataset: rows for training, and rows for evaluation.
 enum Split { train, test };
 
 /// MNIST, or a dataset with its file names such as Fashion-MNIST: rows of (28, 28, 1) bytes, labels 0 to 9.

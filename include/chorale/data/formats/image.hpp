@@ -28,7 +28,7 @@
 ///   auto rows = data::cifar10(folder, data::train).map(augment, {.threads = 4});
 namespace chorale::data {
 
-/// What an image's numbers mean by their place.
+/// The dimensions of an image.
 struct ImageShape {
   std::size_t height = 0, width = 0, channels = 0;
 
@@ -36,7 +36,7 @@ struct ImageShape {
   friend constexpr bool operator==(ImageShape const&, ImageShape const&) = default;
 };
 
-/// An image that someone else holds.
+/// A view of an image that is owned elsewhere.
 template <class T>
 struct ImageView {
   Span<T const> pixels;                                    // (height, width, channels)
@@ -69,9 +69,9 @@ inline void expect_inside(ImageShape const& shape, Box const& box, std::string c
 
 }  // namespace detail
 
-// out is resized, and must not be the input.
+// The functions below resize `out`, which must not be the input.
 
-/// A part of an image.
+/// Copies a part of an image.
 ///
 /// out     (box.height, box.width, channels)
 /// throws  BadArgument when the box is not inside
@@ -86,7 +86,7 @@ void crop(ImageView<T> image, Box box, std::vector<T>& out) {
                 box.width * channels, out.begin() + static_cast<std::ptrdiff_t>(row * box.width * channels));
 }
 
-/// A box of this size in the middle of an image; where that is between pixels, the upper left one.
+/// A box of this size in the middle of an image; towards the upper left if the middle is between pixels.
 inline Box central_box(ImageShape const& shape, std::size_t height, std::size_t width) {
   CHORALE_EXPECTS(height <= shape.height && width <= shape.width, "central_box: larger than the image");
   return {(shape.height - height) / 2, (shape.width - width) / 2, height, width};
@@ -99,12 +99,12 @@ inline Box random_box(ImageShape const& shape, std::size_t height, std::size_t w
           static_cast<std::size_t>(random.below(1, shape.width - width + 1)), height, width};
 }
 
-/// By how many pixels an image moves: below 0 up, or to the left.
+/// The pixels by which an image moves: negative numbers move it up, or to the left.
 struct Shift {
   std::ptrdiff_t down = 0, right = 0;
 };
 
-/// A shift of at most so many pixels each way: a function of `random`, of which it takes numbers 0 and 1.
+/// A shift of at most `most` pixels each way: a function of `random`, of which it takes numbers 0 and 1.
 inline Shift random_shift(std::size_t most, Random const& random) {
   auto const any = [&](std::uint64_t i) {
     return static_cast<std::ptrdiff_t>(random.below(i, 2 * most + 1)) - static_cast<std::ptrdiff_t>(most);
@@ -112,7 +112,7 @@ inline Shift random_shift(std::size_t most, Random const& random) {
   return {any(0), any(1)};
 }
 
-/// The image moved inside its frame; what comes in is 0.
+/// Moves the image inside its frame; pixels that come in are 0.
 ///
 /// out     (height, width, channels)
 /// source  Keras' RandomTranslation(fill_mode = "constant"), torchvision's RandomCrop(size, padding)
@@ -130,7 +130,7 @@ void shift(ImageView<T> image, Shift by, std::vector<T>& out) {
                 out.begin() + ((row + by.down) * width + from + by.right) * n);
 }
 
-/// The image as in a mirror beside it: the first column becomes the last.
+/// Mirrors the image left to right: the first column becomes the last.
 template <class T>
 void flip_left_right(ImageView<T> image, std::vector<T>& out) {
   detail::expect_image(image, "flip_left_right");
@@ -142,7 +142,7 @@ void flip_left_right(ImageView<T> image, std::vector<T>& out) {
         out[(row * width + column) * channels + c] = image.pixels[(row * width + width - 1 - column) * channels + c];
 }
 
-/// The image as in a mirror below it: the first row becomes the last.
+/// Mirrors the image top to bottom: the first row becomes the last.
 template <class T>
 void flip_up_down(ImageView<T> image, std::vector<T>& out) {
   detail::expect_image(image, "flip_up_down");
@@ -153,10 +153,10 @@ void flip_up_down(ImageView<T> image, std::vector<T>& out) {
                 width * channels, out.begin() + static_cast<std::ptrdiff_t>(row * width * channels));
 }
 
-/// The image with another number of rows and columns: each new pixel is a mean of the four around it.
+/// Scales the image to another height and width: each new pixel is a weighted mean of the four around it.
 ///
 /// out     (height, width, channels); bytes are rounded to the nearest
-/// keeps   pixels are squares whose middle counts, edges repeat; no filter against aliasing when it shrinks
+/// keeps   pixels are sampled at their centres, edges repeat; no filter against aliasing when the image shrinks
 /// source  tf.image.resize(antialias = False), torch's interpolate(mode = "bilinear", align_corners = False)
 template <class T, class Out>
 void resize(ImageView<T> image, std::size_t height, std::size_t width, std::vector<Out>& out) {
@@ -195,7 +195,7 @@ void resize(ImageView<T> image, std::size_t height, std::size_t width, std::vect
   }
 }
 
-/// Each channel made to have mean 0 and deviation 1, when it had these: (pixel - mean) / deviation.
+/// Normalises each channel to mean 0 and deviation 1 if it has the given ones: (pixel - mean) / deviation.
 ///
 /// mean, deviation    one number for each channel, in the unit of the pixels
 template <class T>
@@ -213,10 +213,10 @@ void normalise(ImageView<T> image, std::type_identity_t<Span<float const>> mean,
     out[i] = (static_cast<float>(image.pixels[i]) - mean[i % channels]) / deviation[i % channels];
 }
 
-/// What rescale does besides: `columns` flips left and right.
+/// A flip that rescale does as well: `columns` flips left and right.
 enum class Mirror { none, columns };
 
-/// pixel · factor + offset: (1.0F / 255) for 0 to 1, (2.0F / 255, -1) for -1 to 1.
+/// Computes pixel · factor + offset: (1.0F / 255) for 0 to 1, (2.0F / 255, -1) for -1 to 1.
 template <class T>
 void rescale(ImageView<T> image, float factor, float offset, std::vector<float>& out, Mirror mirror = Mirror::none) {
   detail::expect_image(image, "rescale");
@@ -226,7 +226,7 @@ void rescale(ImageView<T> image, float factor, float offset, std::vector<float>&
     std::transform(image.pixels.begin(), image.pixels.end(), out.begin(), scaled);
     return;
   }
-  auto const turn = [&](auto n) {                          // n: a constant makes one loop less
+  auto const turn = [&](auto n) {                          // n: a constant unrolls one loop
     auto const width = image.shape.width;
     for (std::size_t row = 0; row < image.shape.height; ++row)
       for (std::size_t column = 0; column < width; ++column)

@@ -29,8 +29,8 @@ struct Image {
 /// How JPEG and PNG are read.
 struct ImageOptions {
   std::size_t channels   = 3;                              // 1: grey, 3: red, green, blue; 4: and alpha, PNG only
-  std::size_t max_pixels = std::size_t{1} << 26;           // height · width; larger ones are refused before memory is
-  Box box{};                                               // the part that is wanted; height 0: all of it
+  std::size_t max_pixels = std::size_t{1} << 26;           // height · width; larger images are refused, unallocated
+  Box box{};                                               // the part to read; height 0: all of it
 };
 
 namespace detail {
@@ -45,7 +45,7 @@ inline void expect_pixels(std::string const& where, std::size_t height, std::siz
                       std::to_string(max) + " are read.", "ImageOptions::max_pixels."};
 }
 
-/// libpng's own reading of whole images, which keeps its errors to itself.
+/// libpng's interface for whole images, whose errors are return values and `message`.
 struct Png : png_image {
   Png() : png_image{} { version = PNG_IMAGE_VERSION; }
   ~Png() { png_image_free(this); }
@@ -57,7 +57,7 @@ struct Png : png_image {
   }
 };
 
-/// Whether all chunks of a PNG file are there, to the last one: libpng stops looking when it has all pixels.
+/// True if a PNG file has all its chunks, to the last one: libpng stops reading when it has all pixels.
 inline bool has_png_end(ConstBytes bytes) {
   for (std::size_t at = 8; bytes.size() >= 12 && at <= bytes.size() - 12;) {
     auto const chunk = bytes.subspan(at);                                  // length, kind, data, checksum
@@ -72,13 +72,13 @@ inline bool has_png_end(ConstBytes bytes) {
 
 }  // namespace detail
 
-/// Reads a JPEG image into memory that is used again.
+/// Reads a JPEG image into `out`, whose memory is reused.
 ///
-/// box     options.box gives the same pixels as crop behind decoding the whole, and takes less time; damage below it
-///         goes unseen
-/// where   begins the message of an error: which file or record this is
-/// throws  BadFile when it is damaged, cut or too large, and BadArgument when the box is not inside; no memory is taken
-///         before its size is known
+/// box     options.box gives the same pixels as crop after decoding the whole, and takes less time; damage below it
+///         is not noticed
+/// where   begins the message of an error: the file or record
+/// throws  BadFile when the image is damaged, cut or too large, and BadArgument when the box is not inside; no memory
+///         is allocated for pixels before their number is known
 inline void decode_jpeg(ConstBytes bytes, Image& out, ImageOptions options = {},
                         std::string const& where = "a JPEG image") {
   CHORALE_EXPECTS(options.channels == 1 || options.channels == 3, "a JPEG image is read into 1 or 3 channels");
@@ -97,17 +97,17 @@ inline void decode_jpeg(ConstBytes bytes, Image& out, ImageOptions options = {},
     detail::bad_image(where, reader.why());
 }
 
-/// Reads a JPEG image.
+/// Reads a JPEG image into a new Image.
 inline Image decode_jpeg(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "a JPEG image") {
   auto image = Image{};
   decode_jpeg(bytes, image, options, where);
   return image;
 }
 
-/// Reads a PNG image; 16 bits become 8, palettes colours, and what is transparent is laid over black unless alpha is
-/// asked for.
+/// Reads a PNG image; 16 bits become 8, palettes become colours, and transparent pixels are blended with black unless
+/// there are 4 channels.
 ///
-/// throws  BadFile when it is damaged, cut or too large
+/// throws  BadFile when the image is damaged, cut or too large
 inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "a PNG image") {
   CHORALE_EXPECTS(options.channels == 1 || options.channels == 3 || options.channels == 4,
                   "a PNG image is read into 1, 3 or 4 channels");
@@ -116,7 +116,7 @@ inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string
   detail::expect_pixels(where, png.height, png.width, options.max_pixels);
   if (!detail::has_png_end(bytes)) detail::bad_image(where, "it ends in the middle");
   png.format = detail::Png::format_of(options.channels);
-  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;                  // as the 8-bit ones, not linear
+  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;                  // like 8-bit values, not linear
   auto image = Image{.shape = {png.height, png.width, options.channels}};
   image.pixels.resize(image.shape.size());
   auto const black = png_color{0, 0, 0};
@@ -127,7 +127,7 @@ inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string
   return part;
 }
 
-/// Reads a JPEG or a PNG image, whichever it is by its first bytes.
+/// Reads a JPEG or a PNG image; its first bytes decide which.
 inline Image decode_image(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "an image") {
   auto const begins = [&](std::byte a, std::byte b) { return bytes.size() > 2 && bytes[0] == a && bytes[1] == b; };
   if (begins(std::byte{0xff}, std::byte{0xd8})) return decode_jpeg(bytes, options, where);
@@ -168,7 +168,7 @@ inline std::vector<std::byte> encode_png(ImageView<std::uint8_t> image) {
     if (png_image_write_to_memory(&png, to, &size, 0, image.pixels.data(), 0, nullptr) == 0)
       throw BadArgument{std::string{"encode_png: "} + png.message + "."};
   };
-  write(nullptr);                                          // only says how long it will be
+  write(nullptr);                                          // only computes the size
   auto bytes = std::vector<std::byte>(size);
   write(bytes.data());
   return bytes;

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-/// libjpeg-turbo for image_file.hpp.
+/// Reading and writing by libjpeg-turbo, for image_file.hpp.
 namespace chorale::data::detail {
 
-/// What libjpeg needs to come back from an error. Everything that has to be destroyed lives outside of the functions
-/// that call setjmp: longjmp runs no destructor.
+/// An error handler by which libjpeg returns from an error. Objects with destructors are outside of the functions that
+/// call setjmp: longjmp runs no destructor.
 struct JpegFailure {
   jpeg_error_mgr base{};
   std::jmp_buf jump{};
@@ -37,7 +37,7 @@ struct JpegFailure {
       if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) give_up(codec, nullptr);
     };
   }
-  /// Goes back to where setjmp was called. Without a reason of ours, the reason is libjpeg's.
+  /// Jumps back to the call of setjmp. If `why` is null, the reason is libjpeg's message.
   [[noreturn]] static void give_up(j_common_ptr codec, char const* why) {
     auto* const self = reinterpret_cast<JpegFailure*>(codec->err);         // its first member
     if (why == nullptr) (*codec->err->format_message)(codec, self->text.data());
@@ -86,7 +86,7 @@ class JpegReader {
     return true;
   }
 
-  /// The pixels of a box: what lies beside it is decoded only as far as its colours depend on that.
+  /// Reads the pixels of a box; pixels beside it are decoded only as far as the box's colours depend on them.
   bool read(Box const& box, std::uint8_t* to) {
     if (setjmp(failure_.jump) != 0) return false;
     jpeg_start_decompress(&codec_);
@@ -94,7 +94,7 @@ class JpegReader {
     auto const before = box.left / block * block, from = before - std::min(before, block);
     auto first        = static_cast<JDIMENSION>(from);
     auto columns      = static_cast<JDIMENSION>(std::min(width() - from, box.left - from + box.width + 2 * block));
-    jpeg_crop_scanline(&codec_, &first, &columns);         // both come back rounded to whole blocks
+    jpeg_crop_scanline(&codec_, &first, &columns);         // rounds both to whole blocks
     auto const channels = static_cast<std::size_t>(codec_.output_components);
     line_.resize(codec_.output_width * channels);
     if (box.top > 0) jpeg_skip_scanlines(&codec_, static_cast<JDIMENSION>(box.top));
@@ -103,7 +103,7 @@ class JpegReader {
       jpeg_read_scanlines(&codec_, &line, 1);
       std::memcpy(to + row * box.width * channels, line + (box.left - first) * channels, box.width * channels);
     }
-    jpeg_abort_decompress(&codec_);                        // rows below the box are not looked at
+    jpeg_abort_decompress(&codec_);                        // rows below the box are not read
     return true;
   }
   std::string why() const { return failure_.text.data(); }
@@ -150,7 +150,7 @@ class JpegWriter {
  private:
   JpegFailure failure_;
   jpeg_compress_struct codec_{};
-  unsigned char* bytes_ = nullptr;                         // libjpeg's malloc
+  unsigned char* bytes_ = nullptr;                         // allocated by libjpeg with malloc
   unsigned long size_   = 0;
 };
 

@@ -24,7 +24,7 @@ namespace chorale::data {
 static_assert(std::endian::native == std::endian::little,
               "chorale: npy files are read as little-endian. This header needs a little-endian machine.");
 
-/// What a .npy file holds.
+/// The content of a .npy file.
 template <class T>
 struct NpyArray {
   std::vector<std::size_t> shape;                          // empty: one number
@@ -33,7 +33,7 @@ struct NpyArray {
 
 namespace detail {
 
-/// A type of numbers as NumPy writes it, without the order of bytes: "f4", "i8", "u1".
+/// A type of numbers as NumPy writes it, without the byte order: "f4", "i8", "u1".
 template <class T>
 std::string npy_type() {
   static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8,
@@ -42,7 +42,7 @@ std::string npy_type() {
   return kind + std::to_string(sizeof(T));
 }
 
-/// The header of an open file: its magic, version and dict.
+/// Reads the header of an open file: its magic, version and dict.
 inline NpyHeader read_npy_header(ByteSource& file) {
   auto start      = std::array<std::byte, 8>{};
   auto const got  = file.read(start);
@@ -76,10 +76,10 @@ inline NpyHeader read_npy_header(ByteSource& file) {
 
 /// Reads a .npy file, plain or gzipped.
 ///
-/// T       the numbers in it: nothing is converted; numpy's bool comes as std::uint8_t
-/// cost    memory in proportion to the bytes that are there, whatever the header promises
+/// T       type of its numbers: nothing is converted; numpy's bool is read as std::uint8_t
+/// cost    memory in proportion to the bytes of the file, whatever the header promises
 /// throws  BadFile with the byte, when it holds other numbers, is big-endian or column-major, or does not end where
-///         its shape says
+///         its shape requires
 /// source  numpy.lib.format, versions 1.0 to 3.0
 template <class T>
 NpyArray<T> read_npy(std::filesystem::path const& path) {
@@ -111,7 +111,7 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
   file.expect_room_for(count * sizeof(T), promise);
   auto array           = NpyArray<T>{.shape = header.shape, .values = {}};
   constexpr auto piece = (std::size_t{1} << 20) / sizeof(T);
-  while (array.values.size() < count) {                    // grows with what is there, not with what is promised
+  while (array.values.size() < count) {                    // grows with the bytes read, not with those promised
     auto const before = array.values.size();
     array.values.resize(before + std::min(count - before, std::max(piece, before)));
     auto const room = std::as_writable_bytes(Span<T>{array.values}.subspan(before));

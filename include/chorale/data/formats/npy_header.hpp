@@ -10,7 +10,7 @@
 
 namespace chorale::data::detail {
 
-/// What the header of a .npy file says.
+/// The content of the header of a .npy file.
 struct NpyHeader {
   std::string type;                                        // "f4", "i8", ..; "O": Python objects
   bool big_endian = false, fortran_order = false;
@@ -21,7 +21,7 @@ inline constexpr std::size_t npy_max_header = std::size_t{1} << 16;
 
 /// Reads the header's dict: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, keys in any order.
 ///
-/// keeps   the first thing that is wrong is in complaint(), and where, in at()
+/// keeps   complaint() is the first error, empty without one; at() is its position
 class NpyHeaderParser {
  public:
   explicit NpyHeaderParser(std::string_view text) : text_{text} {}
@@ -139,7 +139,7 @@ class NpyHeaderParser {
   std::string complaint_;
 };
 
-/// The header's dict, with spaces so that data begins at a multiple of 64.
+/// The header's dict, padded with spaces so that the data begins at a multiple of 64 bytes.
 inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> const& shape) {
   auto sizes = std::string{};
   for (auto const size : shape) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);

@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
-/// As much of protobuf's wire format as small messages need: no schema, no groups.
+/// The part of protobuf's wire format that small messages need: no schema, no groups.
 ///
 /// source  protobuf.dev/programming-guides/encoding
 namespace chorale::data::proto {
 
-/// Bytes that are no message. Whoever knows which message it was catches it and says so in a BadFile.
+/// Thrown for bytes that are no message. A caller that knows the message rethrows it as a BadFile that names it.
 struct Malformed : std::runtime_error {
   Malformed(std::uint64_t at, std::string const& what_is_wrong)
       : runtime_error{"byte " + std::to_string(at) + ": " + what_is_wrong} {}
@@ -34,7 +34,7 @@ inline char const* name_of(Wire wire) {
   return "unknown";
 }
 
-/// A part of a message, and where in the whole it begins.
+/// A part of a message, and its offset in the whole.
 struct Part {
   ConstBytes bytes{};
   std::uint64_t offset = 0;
@@ -47,10 +47,10 @@ struct Field {
   std::uint32_t number = 0;
   Wire wire            = Wire::varint;
   std::uint64_t value  = 0;                                // unless wire is bytes
-  Part part{};                                             // if it is
+  Part part{};                                             // if wire is bytes
   std::uint64_t offset = 0;                                // where the field begins
 
-  /// Throws Malformed unless the field is of this kind.
+  /// Returns the field. Throws Malformed unless it is of this kind.
   Field const& expect(Wire wanted, char const* what) const {
     if (wire != wanted)
       throw Malformed{offset, std::string{what} + " needs " + name_of(wanted) + ", but the field has " +
@@ -59,9 +59,9 @@ struct Field {
   }
 };
 
-/// Reads a message field by field, from bytes that anyone may have made.
+/// Reads a message field by field, from untrusted bytes.
 ///
-/// keeps   never looks beyond the message; every call moves on by at least one byte
+/// keeps   never reads beyond the message; every field takes at least one byte
 /// throws  Malformed
 class Reader {
  public:
@@ -69,7 +69,7 @@ class Reader {
 
   bool at_end() const { return left_.empty(); }
 
-  /// False at the end of the message.
+  /// Reads the next field. False at the end of the message.
   bool next(Field& out) {
     if (left_.empty()) return false;
     out            = Field{.offset = offset_};
@@ -144,7 +144,7 @@ class Writer {
   }
   void tag(std::uint32_t number, Wire wire) { varint(std::uint64_t{number} << 3 | static_cast<unsigned>(wire)); }
 
-  /// A field of bytes, a text or another message.
+  /// Appends a field of bytes, a text or another message.
   void field(std::uint32_t number, ConstBytes content) {
     tag(number, Wire::bytes);
     varint(content.size());

@@ -15,12 +15,12 @@
 
 namespace chorale::data {
 
-/// What was left out because it was damaged. Any thread may count and look.
+/// The number of records and rests of files left out because of damage. Any thread may use it.
 class Skipped {
  public:
   std::size_t records() const { return records_; }         // with a wrong checksum, or that a map cannot read
-  std::size_t rests() const { return rests_; }             // of files: behind a length that cannot be believed, or cut
-  std::string first() const {                              // the first complaint
+  std::size_t rests() const { return rests_; }             // rests of files: after a damaged length, or cut
+  std::string first() const {                              // the first error message
     auto const lock = std::lock_guard{mutex_};
     return first_;
   }
@@ -39,7 +39,7 @@ class Skipped {
   std::string first_;
 };
 
-/// See skip_broken.
+/// The function of map that skip_broken makes.
 template <class F>
 struct SkipBroken {
   F f;
@@ -57,12 +57,13 @@ struct SkipBroken {
   }
 };
 
-/// For map: leaves out rows for which f throws BadFile, and counts them. Without it, the first one ends the pass.
+/// Makes a function of map that leaves out, and counts, rows for which f throws BadFile. Without it, the first such row
+/// ends the pass.
 ///
 ///   auto skipped = std::make_shared<data::Skipped>();
 ///   auto images  = records.map(data::skip_broken(decode, skipped), {.threads = 4});
 ///
-/// order   the rows that are left keep their place, and with it their random numbers
+/// order   the other rows keep their Place, and with it their random numbers
 template <class F>
 SkipBroken<F> skip_broken(F f, std::shared_ptr<Skipped> skipped) { return {std::move(f), std::move(skipped)}; }
 

@@ -29,7 +29,7 @@ namespace detail {
 
 inline constexpr char const* feature_kinds[] = {"nothing", "byte strings", "floats", "integers"};
 
-/// A list of a Feature: field 1, repeated; numbers may be packed or not.
+/// Reads a list of a Feature: field 1, repeated; numbers may be packed or not.
 inline void read_list(proto::Part message, std::vector<std::string>& to) {
   auto reader = proto::Reader{message};
   for (proto::Field field; reader.next(field);)
@@ -54,7 +54,7 @@ inline void read_list(proto::Part message, std::vector<std::int64_t>& to) {
   }
 }
 
-/// Adds what a Feature message says to what earlier parts of it said: of two kinds the last one wins.
+/// Merges a Feature message into the parts of it read before: of two kinds the last one wins.
 inline void merge_feature(proto::Part message, Feature& to) {
   auto const add = [&]<class T>(std::vector<T>*, proto::Field const& field) {
     if (!std::holds_alternative<std::vector<T>>(to)) to = std::vector<T>{};
@@ -87,7 +87,7 @@ void for_each_feature(ConstBytes bytes, Entry entry) {
   }
 }
 
-/// The Feature of one entry.
+/// Reads the Feature of one entry.
 inline Feature read_feature(proto::Reader pair) {
   auto feature = Feature{};
   for (proto::Field field; pair.next(field);)
@@ -120,10 +120,10 @@ inline void write_feature(Feature const& feature, proto::Writer& to) {
 struct Example {
   std::map<std::string, Feature, std::less<>> features;
 
-  /// Unknown fields are passed over; of two features of one name the last wins.
+  /// Parses an Example. Unknown fields are skipped; of two features of one name the last wins.
   ///
-  /// where   begins the message of an error: which record this is
-  /// cost    memory in proportion to the bytes that are there
+  /// where   begins the message of an error: the record
+  /// cost    memory in proportion to the bytes of the record
   /// throws  BadFile with the byte of the record
   static Example parse(ConstBytes bytes, std::string const& where = "an Example") {
     try {
@@ -152,7 +152,7 @@ struct Example {
 
   /// The list of a feature, of std::string, float or std::int64_t.
   ///
-  /// throws  BadFile when there is none of that name, or it is of another kind
+  /// throws  BadFile when no feature has that name, or it is of another kind
   template <class T>
   std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const {
     auto const at = features.find(name);
@@ -174,15 +174,15 @@ struct Example {
   }
 };
 
-/// For map: makes a row of two features of each record.
+/// A function of map that makes a row of two features of each record.
 ///
 ///   auto rows = data::tfrecords(files).map<std::uint8_t, int>(data::Fields{.x = "image", .y = "label"});
 ///
 /// X, Y    bytes take the one byte string of a feature, floating-point numbers its floats, other integers its integers
-/// width, targets    numbers that a row must have, where they are not 0
+/// width, targets    numbers that a row must have, unless 0
 /// throws  BadFile with the number of the file and of the record in it
 struct Fields {
-  std::string x, y{};                                      // names; no name, no numbers
+  std::string x, y{};                                      // names; empty: no numbers
   std::size_t width = 0, targets = 0;
 
   template <class X, class Y>

@@ -25,13 +25,13 @@ namespace chorale::data {
 /// How TFRecord files are read.
 struct TfRecordOptions {
   Compression compression = Compression::none;             // of the whole file
-  std::size_t max_record  = std::size_t{1} << 30;          // bytes; what claims to be longer is refused
-  std::shared_ptr<Skipped> skipped{};                      // null: the first damage is an error; else left out, counted
+  std::size_t max_record  = std::size_t{1} << 30;          // bytes; a longer record is an error
+  std::shared_ptr<Skipped> skipped{};                      // null: damage is an error; else it is skipped and counted
 };
 
 namespace detail {
 
-/// The checksum as it is stored: a checksum of data that holds checksums would have bad properties.
+/// The checksum as it is stored: checksums of data that contains checksums would have bad properties.
 constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xA282EAD8U; }
 
 template <class T>
@@ -48,16 +48,16 @@ T little_endian(ConstBytes bytes) {
 ///   [length u64] [masked crc of these 8 bytes u32] [data] [masked crc of the data u32]     little-endian, repeated
 ///
 /// cost    a record of a plain file stays where it was read, unless it is longer than ByteSource's buffer; others are
-///         copied into one that grows to the longest record that is really there
-/// throws  BadFile with file, record and byte. Behind a record whose data is damaged reading can go on; behind any
-///         other damage, and behind an unreadable file, the reader is at its end
+///         copied into a buffer that grows to the longest record that the file really has
+/// throws  BadFile with file, record and byte. After a record whose data is damaged, reading can go on; after any
+///         other damage, and after a read error, the reader is at its end
 /// source  TFRecord as of tensorflow/core/lib/io/record_reader.h
 class TfRecordReader {
  public:
   explicit TfRecordReader(std::filesystem::path file, TfRecordOptions options = {})
       : options_{std::move(options)}, source_{std::move(file), options_.compression} {}
 
-  /// The next record, valid until the next call. False at the end of the file.
+  /// Reads the next record, valid until the next call. False at the end of the file.
   bool next(ConstBytes& out) {
     while (!ended_) {
       try {
@@ -108,7 +108,7 @@ class TfRecordReader {
     return stored_ == detail::masked(crc32c(data_)) ? Found::whole : Found::damaged;
   }
 
-  /// The next n bytes, valid until the next call; fewer only at the end of the file.
+  /// Reads the next n bytes, valid until the next call; fewer only at the end of the file.
   ConstBytes take(std::size_t n) {
     if (source_.can_view(n)) return source_.view(n);
     copy_.clear();
@@ -138,12 +138,12 @@ class TfRecordReader {
   ByteSource source_;
   std::vector<std::byte> copy_;
   ConstBytes data_;                                        // of the record
-  std::uint64_t begin_ = 0, count_ = 0;                    // of the record, in bytes; records begun
+  std::uint64_t begin_ = 0, count_ = 0;                    // offset of the record; records begun
   std::uint32_t stored_ = 0;                               // checksum of the data
   bool ended_ = false, too_long_ = false;
 };
 
-/// A TFRecord file as a dataset of rows: x is the record, y says which one: {number of the file, number in the file}.
+/// A TFRecord file as a dataset of rows: x is the record, y is {number of the file, number in the file}.
 class TfRecordFile : public Pipe<TfRecordFile> {
  public:
   using element = Sample<std::byte, std::uint64_t>;
@@ -197,33 +197,33 @@ auto record_files(std::vector<std::filesystem::path> const& files, TfRecordOptio
 
 }  // namespace detail
 
-/// The records of some files, how.cycle of them open at the same time, read by whoever asks.
+/// The records of some files, how.cycle of them open at the same time, read in the thread of the reader.
 ///
 ///   auto rows = data::tfrecords(data::list_files("train-*.tfrecord"), {}, {.cycle = 4, .block = 16});
 ///
-/// cost    records of plain files are not copied, and the system reads ahead: where it has the files in its cache, no
-///         thread is faster
+/// cost    records of plain files are not copied, and the system reads ahead: if it has the files in its cache, threads
+///         would not be faster
 /// order   that of interleave
-/// throws  BadFile, while reading, as TfRecordReader
+/// throws  BadFile, while reading, as TfRecordReader does
 /// source  tf.data.TFRecordDataset(files)
 inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options = {},
                       Interleave how = {}) {
   return interleave(detail::record_files(files, options, [](TfRecordFile f) { return f; }), how);
 }
 
-/// The same, each open file read by a thread of its own: for packed files, and for storage that takes its time.
+/// The records of some files, each open file read by its own thread: for packed files, and for slow storage.
 ///
-/// ahead   records that wait for the reader, of each file that is open
-/// order   the same whatever the threads do
+/// ahead   records that wait for the reader, for each open file
+/// order   that of interleave, whatever the timing of the threads
 /// source  tf.data.TFRecordDataset(files, num_parallel_reads), deterministic
 inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options, Interleave how,
                       std::size_t ahead) {
   return interleave(detail::record_files(files, options, [&](TfRecordFile f) { return f.prefetch(ahead); }), how);
 }
 
-/// The records of some files in whatever order `threads` threads read them: a slow file holds nobody up.
+/// The records of some files in the order in which `threads` threads read them: a slow file delays no other.
 ///
-/// order   none: y of a row says which record it is
+/// order   none: y of a row identifies its record
 inline auto tfrecords_in_any_order(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options,
                                    std::size_t threads, std::size_t ahead = 256) {
   return gather(detail::record_files(files, options, [](TfRecordFile f) { return f; }), threads, ahead);

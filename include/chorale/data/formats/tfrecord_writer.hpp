@@ -26,7 +26,7 @@ namespace chorale::data {
 ///   auto to = data::TfRecordWriter{"train-00.tfrecord"};   to.write(example.bytes());   to.close();
 ///
 /// keeps   the file is whole after close(); without it, the last records may be missing
-/// throws  BadFile with the file and how many records were written before, and when the path is that of a device, a
+/// throws  BadFile with the file and the number of records written before, and when the path is that of a device, a
 ///         FIFO or a folder; a symbolic link is followed
 class TfRecordWriter {
  public:
@@ -55,7 +55,7 @@ class TfRecordWriter {
   /// Records written so far.
   std::uint64_t records() const { return records_; }
 
-  /// Hands everything to the system, and says whether that went well. Later calls do nothing.
+  /// Hands all records to the system; throws BadFile if that fails. Later calls do nothing.
   void close() {
     if (!file_) return;
     if (pack_) put({}, Z_FINISH);

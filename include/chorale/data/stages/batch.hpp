@@ -17,7 +17,7 @@
 
 namespace chorale::data {
 
-/// Memory for one batch, 64-byte aligned, that is used again for the next one. A copy would share it, so there is none.
+/// Memory for one batch, 64-byte aligned, that is reused for the next one. Not copyable: a copy would share it.
 template <class X, class Y>
 class BatchBuffer {
   static_assert(std::is_trivially_copyable_v<X> && std::is_trivially_copyable_v<Y>,
@@ -25,7 +25,7 @@ class BatchBuffer {
 
  public:
   BatchBuffer() : BatchBuffer{std::type_identity<Cpu::block>{}} {}
-  /// Its memory is in blocks of a kind, such as those that a GPU reads fast.
+  /// A buffer whose memory is made of objects of type Block, such as blocks that a GPU reads fast.
   template <class Block>
   explicit BatchBuffer(std::type_identity<Block>) : make_{[](std::size_t bytes) {
     auto block = std::make_shared<Block>(bytes);
@@ -34,7 +34,7 @@ class BatchBuffer {
   BatchBuffer(BatchBuffer&&)            = default;
   BatchBuffer& operator=(BatchBuffer&&) = default;
 
-  /// Makes room for rows of this width; what was in the buffer is lost when it grows.
+  /// Makes room for rows of this width; its content is lost when it grows.
   void reserve(std::size_t rows, std::size_t width, std::size_t targets) {
     grow(x_, rows * width * sizeof(X));
     grow(y_, rows * targets * sizeof(Y));
@@ -64,7 +64,7 @@ struct BufferOf : std::type_identity<void> {};
 template <class S> requires requires { typename S::buffer; }
 struct BufferOf<S> : std::type_identity<typename S::buffer> {};
 
-/// A stream that can put its next element into memory that it is given.
+/// A stream that can put its next element into memory of the caller.
 template <class S, class Element>
 concept FillsBuffer = requires(S& stream, typename S::buffer& to, Element& out) {
   { stream.next_into(to, out) } -> std::same_as<bool>;
@@ -100,7 +100,7 @@ class Batched : public Pipe<Batched<D>> {
 
     bool next(element& out) { return next_into(own_, out); }
 
-    /// The next batch, in memory of the caller.
+    /// Gathers the next batch in memory of the caller. False at the end.
     bool next_into(buffer& to, element& out) {
       auto const n = Stable<D> ? gather_views(to) : gather(to);
       if (n == 0 || (n < rows_ && remainder_ == Remainder::drop)) return false;
@@ -115,7 +115,7 @@ class Batched : public Pipe<Batched<D>> {
       return n;
     }
 
-    // Shuffled rows are not in the processor's caches; it fetches two of them while a third is copied.
+    // Shuffled rows are not in the processor's caches: it prefetches two rows while it copies a third.
     std::size_t gather_views(buffer& to) {
       views_.clear();
       for (auto row = Row{}; views_.size() < room_ && from_.next(row);) views_.push_back(row);
@@ -139,16 +139,16 @@ class Batched : public Pipe<Batched<D>> {
     }
 
     StreamOf<D> from_;
-    std::size_t rows_, room_;                              // of a full batch; that a batch can have
+    std::size_t rows_, room_;                              // rows of a full batch; rows that a batch can have
     Remainder remainder_;
     std::size_t width_ = 0, targets_ = 0;                  // of the first row
     std::size_t count_ = 0;                                // rows read so far
-    std::vector<Row> views_;                               // of the rows of one batch, where they stay
+    std::vector<Row> views_;                               // the rows of one batch, if they are stable
     buffer own_;
   };
 
   Stream stream(std::size_t epoch) const {
-    auto const room = std::min(rows_, from_.size().value_or(rows_));       // a huge batch of few rows needs few
+    auto const room = std::min(rows_, from_.size().value_or(rows_));       // a huge batch of few rows takes little
     return {from_.stream(epoch), rows_, room, remainder_};
   }
 

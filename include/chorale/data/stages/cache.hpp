@@ -13,10 +13,10 @@ namespace chorale::data {
 
 /// All rows of a dataset, in memory after the first read. See Pipe::cache.
 ///
-/// keeps   rows lie one after another, of one width; copies of the dataset share them
-/// order   what is kept is pass 0, whichever pass is read first: a resumed program sees the same rows
+/// keeps   rows are stored one after another, with one width; copies of the dataset share them
+/// order   pass 0 is kept, whichever pass is read first: a resumed program sees the same rows
 /// cost    the first read of any stream runs that whole pass; other threads wait for it; later reads copy nothing
-/// throws  what the pass throws: nothing is kept then, and the next read tries again
+/// throws  what the pass throws: nothing is kept then, and the next read retries
 template <class D>
 class Cached : public Pipe<Cached<D>> {
   static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");

@@ -13,7 +13,7 @@
 
 namespace chorale::data {
 
-/// Two datasets of the same elements, one behind the other. See Pipe::concatenate.
+/// Two datasets of the same elements, one after the other. See Pipe::concatenate.
 template <class A, class B>
 class Concatenated : public Pipe<Concatenated<A, B>> {
   static_assert(std::same_as<typename A::element, typename B::element>,
@@ -50,7 +50,7 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
     bool of_either(Next next) {
       if (!then_) {
         if (next(first_)) return true;
-        then_.emplace(second_.stream(epoch_));             // only now: before, its threads would wait
+        then_.emplace(second_.stream(epoch_));             // only now: earlier, its threads would only wait
       }
       return next(*then_);
     }
@@ -129,7 +129,7 @@ class Zipped : public Pipe<Zipped<A, B>> {
   B y_;
 };
 
-/// Rows whose x are those of one dataset, and whose y are the x of another one, until either ends.
+/// Rows with the x of one dataset as their x and the x of another as their y, until either ends.
 ///
 ///   auto rows = data::zip(images, labels);
 template <class A, class B>

@@ -22,15 +22,15 @@ namespace chorale::data {
 ///   first run    source ─► path.partial-… ─► synced ─► renamed to path ─┐
 ///   later runs                                                 path ────┴─► mapped ─► views
 ///
-/// keeps   rows have the bits, the order and the widths of the source, and may differ in width. A file that is there is
-///         used: one that other rows before the cache have made is noticed only by its types and its number of rows,
-///         so delete it when what stands before the cache changes
-/// order   what is kept is pass 0, whichever pass is read first
-/// cost    where there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
-///         nothing; the first of a row in a program takes its checksum. Memory is what the system keeps of the file
-/// throws  what the pass throws, BadArgument when it has another number of rows than its stage says, or BadFile when the
-///         file cannot be written: there is no file then, and the next read tries again. BadFile when it is damaged,
-///         cut, another kind of file, or has other types or numbers of rows
+/// keeps   rows have the bits, the order and the widths of the source, and may differ in width. An existing file is
+///         used: a file made from other rows is detected only by its types and its number of rows, so delete it when
+///         the stages before the cache change
+/// order   pass 0 is kept, whichever pass is read first
+/// cost    if there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
+///         nothing; the first read of a row in a program checks its checksum. Memory: the system's cache of the file
+/// throws  what the pass throws, BadArgument when it has another number of rows than its size() says, or BadFile when
+///         the file cannot be written: there is no file then, and the next read retries. BadFile when the file is
+///         damaged, cut, of another kind, or has other types or another number of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D>
 class FileCached : public Pipe<FileCached<D>> {
@@ -94,7 +94,7 @@ class FileCached : public Pipe<FileCached<D>> {
     InFile where_;
     std::mutex mutex_;
     std::optional<CacheFile> file_;
-    std::atomic<std::uint64_t> checked_{0};                // rows whose checksum was right; the end counts as one
+    std::atomic<std::uint64_t> checked_{0};                // rows with a correct checksum; the end counts as one
   };
 
  public:

@@ -28,7 +28,7 @@ namespace chorale::data {
 static_assert(std::endian::native == std::endian::little,
               "chorale: files of cached rows hold little-endian numbers. Swap them here for another processor.");
 
-/// The numbers of a row of X and Y, as a file of cached rows names them: "f4 i4".
+/// The types of the numbers of a row, X and Y, as the header of a file of cached rows stores them: "f4 i4".
 template <class X, class Y>
 std::array<std::uint8_t, 4> cache_types() {
   auto const kind = []<class T>(std::type_identity<T>) {
@@ -42,31 +42,31 @@ std::array<std::uint8_t, 4> cache_types() {
 
 namespace detail {
 
-/// What a file of cached rows begins with.
+/// The header of a file of cached rows.
 struct CacheHeader {
   std::array<char, 8> magic{'c', 'h', 'o', 'r', 'r', 'o', 'w', 's'};
   std::uint32_t version = 1;
-  std::array<std::uint8_t, 4> types{};                     // of x and y: kind and bytes of a number
+  std::array<std::uint8_t, 4> types{};                     // of x and y: kind, and bytes of a number
   std::uint64_t rows  = 0;
   std::uint64_t bytes = 0;                                 // of the file
   std::uint32_t last  = 0;                                 // checksum of the last row
-  std::uint32_t crc   = 0;                                 // of what is before it
+  std::uint32_t crc   = 0;                                 // of the members before it
 
   std::uint32_t right_crc() const {
     return crc32c(std::as_bytes(Span<CacheHeader const>{this, 1}).first(sizeof(CacheHeader) - sizeof(crc)));
   }
 };
 
-/// What precedes the numbers of a row. Rows, and y in them, begin at a multiple of 8 bytes.
+/// The header of a row in the file. Rows, and y in them, begin at a multiple of 8 bytes.
 struct CacheRow {
-  std::uint64_t crc = 0;                                   // of what follows, to the next row; begins with the last one
+  std::uint64_t crc = 0;                                   // up to the next row, continued from that of the last row
   std::uint64_t x = 0, y = 0;                              // bytes
 };
 static_assert(sizeof(CacheHeader) == 40 && sizeof(CacheRow) == 24);
 
 constexpr std::uint64_t to_8(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
-/// An open file and the name that it is written under, if any; both go with it.
+/// An open file and its temporary name, if any; the destructor removes the name and closes the file.
 struct OpenCache {
   int number = -1;
   std::filesystem::path aside{};
@@ -75,32 +75,32 @@ struct OpenCache {
   OpenCache(OpenCache const&)            = delete;
   OpenCache& operator=(OpenCache const&) = delete;
   ~OpenCache() {
-    if (!aside.empty()) ::unlink(aside.c_str());           // first: closing lets go of a lock
+    if (!aside.empty()) ::unlink(aside.c_str());           // first: closing releases a lock
     if (number >= 0) ::close(number);
   }
 };
 
 }  // namespace detail
 
-/// A finished file of cached rows, mapped into memory: its pages come from the disk as they are touched.
+/// A finished file of cached rows, mapped into memory: its pages are read from the disk as they are used.
 ///
 ///   header 40 B │ crc · bytes of x · bytes of y · x · y │ crc · … │ …          all little-endian, rows 8-byte aligned
 ///
-/// keeps   who has it open goes on with the same bytes when it is deleted or replaced; it must not be written into
-/// throws  BadFile with file, row and byte, when the file is not what the header and the checksums say
+/// keeps   an open file keeps its bytes when it is deleted or replaced; it must not be written into
+/// throws  BadFile with file, row and byte, when the file does not match its header and its checksums
 class CacheFile {
  public:
   struct Row {
     ConstBytes x, y;
   };
 
-  /// Where a reader stands: before row number `row`.
+  /// The position of a reader: before row number `row`.
   struct Cursor {
     std::uint64_t row = 0, at = sizeof(detail::CacheHeader);
-    std::uint32_t crc = 0;                                 // of the row before
+    std::uint32_t crc = 0;                                 // of the previous row
   };
 
-  /// The file, or nothing when there is none.
+  /// Opens a file; nothing when it does not exist.
   static std::optional<CacheFile> open(std::filesystem::path const& path, std::array<std::uint8_t, 4> types) {
     auto file   = detail::OpenCache{};
     file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);                 // a named pipe must not wait
@@ -136,10 +136,10 @@ class CacheFile {
 
   std::uint64_t rows() const { return header_.rows; }
 
-  /// The next row. False at the end.
+  /// Reads the next row. False at the end.
   ///
-  /// cost    no copy; its checksum, which reads all of it, only with Check::all
-  enum class Check { none, all };                          // none: some cursor has checked this row already
+  /// cost    no copy; computes the checksum, which reads the whole row, only with Check::all
+  enum class Check { none, all };                          // none: the row has been checked before
   bool next(Cursor& cursor, Row& out, Check check) const {
     if (cursor.row == header_.rows) {
       if (check == Check::all) check_end(cursor);

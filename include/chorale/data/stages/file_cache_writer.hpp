@@ -25,15 +25,15 @@ namespace chorale::data {
 
 namespace detail {
 
-enum class Lock { taken, refused, unknown };               // refused: another has it; unknown: the disk has no locks
+enum class Lock { taken, refused, unknown };               // refused: locked by another; unknown: the disk has no locks
 
-/// Takes a file for who has opened it; the system gives it back when the file is closed, or the process is no more.
+/// Locks an open file, without waiting; the system releases the lock when the file is closed or the process ends.
 inline Lock lock(int file) {
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return Lock::taken;
   return errno == EWOULDBLOCK ? Lock::refused : Lock::unknown;
 }
 
-/// Does this name still stand for this open file?
+/// True if `name` is still the name of the open file.
 inline bool is_called(int file, std::filesystem::path const& name) {
   struct stat open {}, named {};
   return ::fstat(file, &open) == 0 && ::lstat(name.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
@@ -42,14 +42,14 @@ inline bool is_called(int file, std::filesystem::path const& name) {
 
 }  // namespace detail
 
-/// Writes a file of cached rows under a name of its own, which becomes the file when all rows are in it.
+/// Writes a file of cached rows under a temporary name, and renames it to `path` when all rows are in it.
 ///
-/// keeps   nobody ever finds a part of a cache; several processes may write the same one, the last to finish stays.
-///         After a kill a "<path>.partial-<host>-<process>-<n>" is left, which nobody reads and the next writer on
-///         that host removes: one that lives has a lock on its own. Where a disk has no locks, it stays
+/// keeps   `path` never holds a part of a cache; several processes may write the same one; the last to finish stays.
+///         After a kill, "<path>.partial-<host>-<process>-<n>" remains. It is never read, and the next writer on that
+///         host removes it; a running writer holds a lock on its own file. On a disk without locks, it stays
 /// cost    a buffer of 1 MiB; one system call for each
-/// throws  BadFile when there is no room, no right or no folder, and when `path` is a device, a FIFO or a folder; nothing
-///         is left beside `path` then
+/// throws  BadFile when there is no space, permission or folder, and when `path` is a device, a FIFO or a folder; no
+///         temporary file is left then
 class CacheWriter {
  public:
   CacheWriter(std::filesystem::path const& path, std::array<std::uint8_t, 4> types)
@@ -58,7 +58,7 @@ class CacheWriter {
     remove_left_over();
     for (int n = 0; file_.number < 0; ++n) begin(n);
     buffer_.reserve(buffer_bytes);
-    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // room for the one of finish()
+    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // place of the header of finish()
   }
 
   void write(ConstBytes x, ConstBytes y) {
@@ -74,7 +74,7 @@ class CacheWriter {
     ++header_.rows;
   }
 
-  /// The finished file.
+  /// Completes the file, and opens it for reading.
   ///
   /// keeps   when it returns, the file survives a power cut
   /// order   rows to the disk, then the name, then the folder's entry to the disk
@@ -84,10 +84,10 @@ class CacheWriter {
     header_.crc   = header_.right_crc();
     write_at(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}), 0);
     if (::fsync(file_.number) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
-    auto finished = CacheFile{path_, file_.number, header_.types};         // this one, whoever else writes `path`
+    auto finished = CacheFile{path_, file_.number, header_.types};         // this file, even if others write `path`
     if (::rename(file_.aside.c_str(), path_.c_str()) != 0) fail("cannot rename " + file_.aside.string(), errno);
     file_.aside.clear();
-    ::flock(file_.number, LOCK_UN);                        // some disks refuse other readers what is locked
+    ::flock(file_.number, LOCK_UN);                        // some disks refuse other readers a locked file
     sync_folder();
     return finished;
   }
@@ -95,10 +95,10 @@ class CacheWriter {
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
-  /// Locks of some disks hold within a host only, so that no other host's files are looked at.
+  /// Part of temporary names. Has the host's name: the locks of some disks do not exclude other hosts.
   static std::string aside() { return ".partial-" + host_name() + "-"; }
 
-  /// Makes the nth file of this process, if there is none and nobody takes it for left over before it is locked.
+  /// Makes the nth temporary file of this process, unless it exists or another writer removes it before it is locked.
   void begin(int n) {
     auto const name = path_.string() + aside() + std::to_string(::getpid()) + "-" + std::to_string(n);
     file_.number    = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -109,7 +109,7 @@ class CacheWriter {
     else ::close(std::exchange(file_.number, -1));
   }
 
-  /// Removes what writers of this path have left that are no more. That it cannot is no reason not to write.
+  /// Removes the temporary files of writers of this path that have ended. Failures are ignored.
   void remove_left_over() const {
     auto trouble = std::error_code{}, gone = trouble;
     auto at      = std::filesystem::directory_iterator{folder(), trouble};
@@ -119,11 +119,11 @@ class CacheWriter {
       auto left   = detail::OpenCache{};
       left.number = ::open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
       if (left.number < 0 || detail::lock(left.number) != detail::Lock::taken) continue;
-      if (detail::is_called(left.number, name)) left.aside = name;         // goes with it
+      if (detail::is_called(left.number, name)) left.aside = name;         // removed with `left`
     }
   }
 
-  /// Is it a name that begin() is given for this path, in any process of this host?
+  /// True if begin() makes this name for this path, in any process of this host.
   bool is_aside(std::string_view name) const {
     auto const begin  = path_.filename().string().append(aside());
     auto const number = [](std::string_view text) {
@@ -177,9 +177,9 @@ class CacheWriter {
 
   std::filesystem::path path_;
   detail::OpenCache file_;
-  detail::CacheHeader header_;                             // its bytes and crc only at the end
+  detail::CacheHeader header_;                             // bytes and crc are set by finish()
   std::vector<std::byte> buffer_;
-  std::uint64_t written_ = 0;                              // bytes that left the buffer
+  std::uint64_t written_ = 0;                              // bytes written to the file
 };
 
 }  // namespace chorale::data

@@ -51,7 +51,7 @@ class Filtered : public Pipe<Filtered<D, F>> {
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_}; }
-  std::optional<std::size_t> size() const { return {}; }   // nobody knows before a pass
+  std::optional<std::size_t> size() const { return {}; }   // unknown before a pass
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
@@ -65,7 +65,7 @@ class Filtered : public Pipe<Filtered<D, F>> {
 
 /// Some elements of each pass, by their number. See Pipe::take, skip and shard.
 ///
-/// cost    take reads no further than it must; the others read what they leave out
+/// cost    take reads no further than it must; skip and shard also read the elements that they leave out
 template <class D>
 class Ranged : public Pipe<Ranged<D>> {
  public:
@@ -96,7 +96,7 @@ class Ranged : public Pipe<Ranged<D>> {
     }
 
    private:
-    /// Passes over what is not wanted. False where nothing more is.
+    /// Skips the elements before the next selected one. False if there is none.
     template <class Next>
     bool reach(Next next) {
       if (which_.count == 0) return false;
@@ -108,7 +108,7 @@ class Ranged : public Pipe<Ranged<D>> {
 
     StreamOf<D> from_;
     Every which_;
-    std::size_t pass_over_;                                // elements before the next one that is wanted
+    std::size_t pass_over_;                                // elements before the next selected one
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), which_}; }

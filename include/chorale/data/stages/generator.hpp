@@ -13,7 +13,7 @@
 
 namespace chorale::data {
 
-/// Rows that a function of one's own makes. See from_generator.
+/// Rows that a function of the program makes. See from_generator.
 template <class X, class Y, class Make>
 class Generated : public Pipe<Generated<X, Y, Make>> {
   using Next = std::invoke_result_t<Make const&, std::size_t>;
@@ -56,7 +56,7 @@ class Generated : public Pipe<Generated<X, Y, Make>> {
   std::optional<std::size_t> size_;
 };
 
-/// A dataset made by code.
+/// A dataset whose rows a function makes.
 ///
 ///   auto rows = data::from_generator([](std::size_t epoch) {
 ///     return [i = 0, epoch](std::vector<float>& x, std::vector<int>& y) mutable {
@@ -65,10 +65,10 @@ class Generated : public Pipe<Generated<X, Y, Make>> {
 ///     };
 ///   });
 ///
-/// make    make(epoch) begins a pass, maybe in another thread; what it returns is called until it says false
-/// x, y    keep their memory, and what is in them, from row to row
-/// size    rows of a pass, where that is known
-/// order   yours to keep: a pass must be a function of the epoch
+/// make    make(epoch) begins a pass, maybe in another thread; its result is called until it returns false
+/// x, y    keep their memory and content from row to row
+/// size    rows of a pass, if known
+/// order   that of `make`: a pass must be a function of the epoch
 template <class X = float, class Y = int, class Make>
 Generated<X, Y, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
   return {std::move(make), size};
@@ -89,7 +89,7 @@ class Integers : public Pipe<Integers> {
     bool next(element& out) {
       if (left_ == 0) return false;
       value_ = {at_};
-      if (--left_ > 0) at_ += step_;                       // the one behind the last might not fit into 64 bits
+      if (--left_ > 0) at_ += step_;                       // the one after the last might not fit into 64 bits
       out = {value_, {}};
       return true;
     }
@@ -113,7 +113,7 @@ class Integers : public Pipe<Integers> {
   std::size_t n_;
 };
 
-/// begin, begin + step, and so on, before `end` is reached: rows with one number in x and none in y.
+/// The integers begin, begin + step and so on, without `end`: rows with one number in x and none in y.
 inline Integers range(std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
   CHORALE_EXPECTS(step != 0, "range needs a step that is not 0");
   auto const empty = step > 0 ? begin >= end : begin <= end;

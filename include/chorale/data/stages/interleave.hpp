@@ -25,22 +25,22 @@ namespace chorale::data {
 /// How elements of several datasets become one sequence.
 struct Interleave {
   std::size_t cycle = 1;                                   // datasets that are read at the same time
-  std::size_t block = 1;                                   // elements in a row from each of them
+  std::size_t block = 1;                                   // consecutive elements from each of them
   std::optional<Seed> shuffle{};                           // another order of the datasets in each epoch
 };
 
 namespace detail {
 
-/// In which order the sources are opened: a function of (shuffle, epoch).
+/// The order in which the sources are opened, a function of (seed, epoch).
 inline std::vector<std::size_t> order_of_sources(std::size_t n, std::optional<Seed> seed, std::size_t epoch) {
   auto order = std::vector<std::size_t>(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  constexpr auto purpose = std::uint64_t{0x66696c65} << 32;                // "file": no one else's stream of this seed
+  constexpr auto purpose = std::uint64_t{0x66696c65} << 32;                // "file": used by no other stage
   if (seed) shuffle(order, Random{*seed, purpose + epoch});
   return order;
 }
 
-/// Appends how many sources there are, and a checksum of what they say of themselves.
+/// Appends the number of sources, and a checksum of their descriptions.
 template <class D>
 void describe_sources(std::vector<D> const& sources, std::vector<std::string>& lines) {
   auto sum = std::uint32_t{0};
@@ -93,7 +93,7 @@ class Interleaved : public Pipe<Interleaved<D>> {
 
     bool next(element& out) {
       if (next_source_ == 0)
-        for (auto& stream : open_) open(stream);           // all at once: what prefetches, begins
+        for (auto& stream : open_) open(stream);           // all at once: sources that prefetch begin
       for (auto ended = std::size_t{0}; ended < open_.size();) {
         auto& stream = open_[at_];
         if (stream && stream->next(out)) {
@@ -119,8 +119,8 @@ class Interleaved : public Pipe<Interleaved<D>> {
     std::size_t block_, epoch_;
     std::vector<std::size_t> order_;                       // of the sources
     std::vector<std::optional<StreamOf<D>>> open_;
-    std::size_t next_source_ = 0;                          // in order_
-    std::size_t at_ = 0, taken_ = 0;                       // in open_; of the block
+    std::size_t next_source_ = 0;                          // index in order_
+    std::size_t at_ = 0, taken_ = 0;                       // index in open_; elements of the block
   };
 
   Stream stream(std::size_t epoch) const { return {sources_, how_, epoch}; }
@@ -137,7 +137,7 @@ class Interleaved : public Pipe<Interleaved<D>> {
   Interleave how_;
 };
 
-/// The elements of several datasets, as fast as they come. See gather.
+/// The elements of several datasets, in the order in which they are ready. See gather.
 template <class D>
 class Gathered : public Pipe<Gathered<D>> {
  public:
@@ -167,7 +167,7 @@ class Gathered : public Pipe<Gathered<D>> {
         if (left == 0) slots.end();
         try {
           for (auto i = left.load(); i > 0; --i) threads.emplace_back("gather", [this] { read(); });
-        } catch (...) {                                    // those that have begun end
+        } catch (...) {                                    // threads that have begun end
           slots.stop();
           throw;
         }
@@ -227,10 +227,10 @@ class Gathered : public Pipe<Gathered<D>> {
 template <class D>
 Interleaved<D> interleave(std::vector<D> sources, Interleave how = {}) { return {std::move(sources), how}; }
 
-/// Several datasets as one, each read by one of `threads` threads, in whatever order they come.
+/// Several datasets as one, each read by one of `threads` threads, in the order in which elements are ready.
 ///
-/// ahead   elements that wait for the reader, of all together
-/// order   none: two passes differ. Every element comes once
+/// ahead   elements that wait for the reader, over all datasets
+/// order   none: two passes may differ. Every element comes once
 template <class D>
 Gathered<D> gather(std::vector<D> sources, std::size_t threads, std::size_t ahead = 256) {
   return {std::move(sources), threads, ahead};

@@ -15,18 +15,18 @@
 
 namespace chorale::data {
 
-/// Which row a function of map has before it: what its random numbers, if any, should be a function of.
+/// The epoch and number of a row, which a function of map may take: its random numbers should depend on them only.
 struct Place {
   std::size_t epoch = 0, row = 0;
 
-  /// Random numbers of this row in this epoch alone.
+  /// The random numbers of this row in this epoch only.
   Random random(Seed seed) const {
-    constexpr auto purpose = std::uint64_t{0x6d617020} << 32;              // "map ": no one else's stream of this seed
+    constexpr auto purpose = std::uint64_t{0x6d617020} << 32;              // "map ": used by no other stage
     return {Seed{Random{seed, purpose}.bits(epoch)}, row};
   }
 };
 
-/// Bytes to numbers: a pixel p becomes p / 255, a label an int.
+/// Converts bytes to numbers: a pixel p becomes p / 255, a label an int.
 struct Scale {
   void operator()(Sample<std::uint8_t, std::uint8_t> const& row, std::vector<float>& x, std::vector<int>& y) const {
     x.resize(row.x.size());
@@ -43,7 +43,7 @@ concept CallableByMap = std::invocable<F&, In const&, std::vector<X>&, std::vect
 
 namespace detail {
 
-/// Calls a function of map. False when the row is left out.
+/// Calls a function of map. False if the row is left out.
 template <class F, class In, class X, class Y>
 bool make_row(F& f, In const& row, std::vector<X>& x, std::vector<Y>& y, [[maybe_unused]] Place at) {
   auto const call = [&]() -> decltype(auto) {
@@ -54,7 +54,7 @@ bool make_row(F& f, In const& row, std::vector<X>& x, std::vector<Y>& y, [[maybe
   else return call(), true;
 }
 
-/// Whether a function of map makes a row of every row.
+/// True if a function of map makes a row of every row.
 template <class F, class In, class X, class Y>
 inline constexpr bool makes_every_row = [] {
   if constexpr (std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>)

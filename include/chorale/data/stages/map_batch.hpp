@@ -23,13 +23,13 @@
 
 namespace chorale::data {
 
-/// A map by several threads and the batches of its rows as one stage: what .map(f, how).batch(n) is.
+/// A map by several threads and the batches of its rows as one stage: .map(f, how).batch(n).
 ///
 ///   source ─ one thread at a time, a run of rows ─►  f, then a copy to the row's place in the batch  ─►  reader
 ///
 /// keeps   batches, their order and errors are those of the two stages; how.order orders batches, not rows in them
-/// cost    no copy by the reader, nothing to hand over for a row: only for a batch. At most max(how.ahead rows,
-///         2 batches) wait
+/// cost    the reader copies nothing; threads hand over batches, not rows. At most max(how.ahead rows, 2 batches)
+///         wait
 /// source  map_and_batch of tf.data.experimental
 template <class D, class F, class X, class Y>
 class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
@@ -39,7 +39,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
   using element = BasicBatch<X, Y>;
   static constexpr bool stable = false;
 
-  /// how.threads    at most, not 0; threads says how many
+  /// how.threads    upper bound of `threads`, not 0
   MapBatched(D from, F f, Parallel how, Choice threads, GlobalBatch rows, Remainder remainder)
       : from_{std::move(from)}, f_{std::move(f)}, how_{how}, threads_{std::move(threads)}, remainder_{remainder} {
     CHORALE_EXPECTS(rows.rows > 0, "a batch needs at least one row, got " + std::to_string(rows.rows));
@@ -59,7 +59,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       return true;
     }
 
-    /// The next batch, in memory of the caller, which is exchanged and not copied.
+    /// The next batch, whose memory is exchanged with that of the caller, not copied. False at the end.
     bool next_into(buffer& to, element& out) {
       auto* made = static_cast<Making*>(nullptr);
       if (!work_->next(made)) return false;
@@ -68,24 +68,24 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       return true;
     }
 
-    std::size_t threads() const { return work_->crew.size(); }             // that work now
+    std::size_t threads() const { return work_->crew.size(); }             // working threads
 
    private:
-    /// A batch while rows come into it.
+    /// A batch that is being filled.
     struct Making {
       buffer memory;
-      std::size_t rows  = 0;                               // that the source gave: in order, one run behind the other
-      std::size_t runs  = 0;                               // of these, not made yet
-      bool closed       = false;                           // there will be no other run
+      std::size_t rows  = 0;                               // read from the source: in order, run after run
+      std::size_t runs  = 0;                               // runs that are not made yet
+      bool closed       = false;                           // there will be no further run
       std::size_t wrong = 0;                               // row of the failure
       std::exception_ptr failure{};
     };
     using Places = ReorderBuffer<Making*, Making>;
 
-    /// What a thread does between two visits to the source.
+    /// The rows that a thread reads from the source at a time.
     struct Run {
       typename Places::Slot* slot = nullptr;
-      std::size_t first           = 0;                     // row in the batch
+      std::size_t first           = 0;                     // its first row in the batch
       Place at{};                                          // of that row
       std::vector<detail::MapMemory<D, X, Y>> rows{};      // the first n hold rows
       std::size_t n = 0;
@@ -98,7 +98,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
             crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
         try {
           start();
-        } catch (...) {                                    // those that have begun end
+        } catch (...) {                                    // threads that have begun end
           slots.stop(), crew.stop();
           throw;
         }
@@ -126,7 +126,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         for (auto mine = Run{}; crew.turn(i);) {
           auto lock = crew.lock_source();
           if (!pull(mine)) return;
-          if (mine.at.row > 0) lock.unlock();              // the first row alone: all others have its width
+          if (mine.at.row > 0) lock.unlock();              // the first row alone: it sets the width of all
           auto const begin = std::chrono::steady_clock::now();
           make(mine, own);
           length.took(mine.n, std::chrono::steady_clock::now() - begin);
@@ -134,7 +134,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         }
       }
 
-      /// The next rows of the source. False at the end, and when nobody wants more.
+      /// Reads the next rows of the source. False at the end, and after a stop or a failure.
       bool pull(Run& mine) {
         if (ended) return close(), false;
         if (now == nullptr && !open()) return false;
@@ -200,7 +200,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         auto const lock = std::lock_guard{state};
         if (--slot.memory.runs == 0 && slot.memory.closed) settle(slot);
       }
-      /// No other run comes into the batch that is open, if any.
+      /// Closes the open batch, if any: no further run is added to it.
       void close() {
         if (auto* const slot = std::exchange(now, nullptr)) {
           auto const lock     = std::lock_guard{state};
@@ -221,17 +221,17 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         ended = true;
       }
 
-      std::size_t full, room;                              // rows of a full batch; that a batch can have
+      std::size_t full, room;                              // rows of a full batch; rows that a batch can have
       Remainder remainder;
       Places slots;
       detail::RunLength length{64};
       std::atomic<bool> ended{false};                      // nothing more is read
-      Crew crew;                                           // its lock guards what follows, but for f
-      F f;                                                 // the reader's, who copies it for each thread
+      Crew crew;                                           // its lock guards the members below, except f
+      F f;                                                 // used by the reader, which copies it for each thread
       StreamOf<D> from;
       Place place;                                         // of the next row
-      std::uint64_t batches = 0;                           // begun
-      typename Places::Slot* now = nullptr;                // the batch that rows come into
+      std::uint64_t batches = 0;                           // batches begun
+      typename Places::Slot* now = nullptr;                // the batch that is being filled
       std::size_t width = 0, targets = 0;                  // written with the first row, and only read from then on
       std::mutex state;                                    // guards runs, closed and failure of all batches
       std::vector<NamedThread> threads;                    // last: they use the above
@@ -242,7 +242,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
 
   Stream stream(std::size_t epoch) const { return {*this, epoch}; }
 
-  std::size_t threads() const { return threads_.get(); }   // as of ParallelMapped
+  std::size_t threads() const { return threads_.get(); }   // see ParallelMapped::threads
 
   std::optional<std::size_t> size() const {
     auto const rows = from_.size();

@@ -49,7 +49,7 @@ class PaddedBatched : public Pipe<PaddedBatched<D>> {
 
     bool next(element& out) { return next_into(own_, out); }
 
-    /// The next batch, in memory of the caller.
+    /// Gathers the next batch in memory of the caller. False at the end.
     bool next_into(buffer& to, element& out) {
       auto n = std::size_t{0};
       for (; n < rows_ && from_.next(in_); ++n) keep(n);
@@ -102,7 +102,7 @@ class PaddedBatched : public Pipe<PaddedBatched<D>> {
     std::size_t rows_;
     Padding padding_;
     Remainder remainder_;
-    std::size_t count_ = 0;                                // rows given so far
+    std::size_t count_ = 0;                                // rows of earlier batches
     Row in_{};
     std::vector<Slot> slots_;
     buffer own_;

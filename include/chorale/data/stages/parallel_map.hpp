@@ -24,7 +24,7 @@ namespace chorale::data {
 
 namespace detail {
 
-/// How many rows a thread takes at a time: as many as keep it busy for a while, so that handing over costs little.
+/// The number of rows that a thread takes at a time: enough to keep it busy for a while, so that handing over is cheap.
 ///
 /// cost    a run is 1 row when a row takes more than about 50 microseconds, and at most `most` rows
 class RunLength {
@@ -34,7 +34,7 @@ class RunLength {
   std::size_t get() const { return rows_; }
   void took(std::size_t rows, std::chrono::nanoseconds time) {
     using namespace std::chrono_literals;
-    if (rows < rows_) return;                              // of an older length, or the last ones
+    if (rows < rows_) return;                              // a run of an older length, or the last run
     if (time < 50us) rows_ = std::min(most_, 2 * rows);
     if (time > 200us) rows_ = std::max(std::size_t{1}, rows / 2);
   }
@@ -44,7 +44,7 @@ class RunLength {
   std::atomic<std::size_t> rows_{1};                       // any thread may change it: no row depends on it
 };
 
-/// What one row needs on its way through map, used again for the next one.
+/// The memory of one row in map, reused for the next one.
 template <class D, class X, class Y>
 struct MapMemory {
   using In = typename D::element;
@@ -72,7 +72,7 @@ struct MapMemory {
 ///                                                    f f f  ┘
 ///
 /// keeps   at most how.ahead rows wait; a stream owns its threads, which end with it
-/// cost    some microseconds to hand a run over, which has more rows the less time f takes
+/// cost    some microseconds to hand over a run; the faster f is, the more rows a run has
 /// order   rows and their order are those of map with the same function, whatever the number of threads; with
 ///         Order::any, the rows are the same
 /// throws  what the source or f throws, from next, after the rows before it
@@ -101,7 +101,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
     bool next(element& out) {
       while (run_ == nullptr || at_ == run_->n) {
         if (run_ != nullptr && run_->failure) std::rethrow_exception(run_->failure);
-        if (!work_->next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may empty it
+        if (!work_->next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may reuse it
         at_ = 0;
       }
       auto const& row = run_->rows[at_++];
@@ -109,13 +109,13 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       return true;
     }
 
-    std::size_t threads() const { return work_->crew.size(); }             // that work now
+    std::size_t threads() const { return work_->crew.size(); }             // working threads
 
    private:
     struct Run {
       std::vector<detail::MapMemory<D, X, Y>> rows;        // the first n hold rows
       std::size_t n = 0;
-      std::exception_ptr failure{};                        // what comes behind them
+      std::exception_ptr failure{};                        // what next() throws after these rows
     };
     using Places = ReorderBuffer<Run*, Run>;
 
@@ -125,7 +125,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
             crew{stage.threads_, stage.how_.threads}, f{stage.f_}, from{stage.from_.stream(epoch)}, place{epoch, 0} {
         try {
           start();
-        } catch (...) {                                    // those that have begun end
+        } catch (...) {                                    // threads that have begun end
           slots.stop(), crew.stop();
           throw;
         }
@@ -134,7 +134,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       Work(Work const&)            = delete;
       Work& operator=(Work const&) = delete;
 
-      // A bound of few rows is kept to the row; without one, two runs for each thread wait.
+      // A small bound on rows is kept exactly; without a bound, two runs for each thread wait.
       static std::size_t longest(Parallel how) {
         return how.ahead == 0 ? 64 : std::clamp<std::size_t>(how.ahead / (2 * how.threads), 1, 64);
       }
@@ -175,7 +175,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
         }
       }
 
-      /// The next rows of the source, in a slot. Null at the end, and when nobody wants more.
+      /// Reads the next rows of the source into a slot. Null at the end, and after a stop or a failure.
       typename Places::Slot* pull(Place& at) {
         auto const lock  = crew.lock_source();
         auto* const slot = ended ? nullptr : slots.claim(runs);            // in the order of the rows
@@ -203,29 +203,29 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
       detail::RunLength length;
       Places slots;
       std::atomic<bool> ended{false};                      // nothing more is read
-      Crew crew;                                           // its lock guards what follows, but for f
-      F f;                                                 // the reader's, who copies it for each thread
+      Crew crew;                                           // its lock guards the members below, except f
+      F f;                                                 // used by the reader, which copies it for each thread
       StreamOf<D> from;
       Place place;                                         // of the next row
-      std::uint64_t runs = 0;                              // so far
+      std::uint64_t runs = 0;                              // runs begun
       std::vector<NamedThread> threads;                    // last: they use the above
     };
 
     std::unique_ptr<Work> work_;
-    Run* run_       = nullptr;                             // what the reader goes through
-    std::size_t at_ = 0;                                   // in it
+    Run* run_       = nullptr;                             // the run that is being read
+    std::size_t at_ = 0;                                   // next row in it
   };
 
   Stream stream(std::size_t epoch) const { return {*this, epoch}; }
 
-  /// That work, in the stream that has changed it last: what auto_tune has chosen so far. Also behind .batch(n).
+  /// The number of working threads: as given, or as auto_tune has last chosen in any stream, also after .batch(n).
   std::size_t threads() const { return threads_.get(); }
 
-  /// As Pipe::batch; the threads put their rows straight into the batches.
+  /// Gathers rows into batches, as Pipe::batch does; the threads put their rows directly into the batches.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
     if constexpr (detail::makes_every_row<F, In, X, Y>)
       return MapBatched<D, F, X, Y>{from_, f_, how_, threads_, rows, remainder};
-    else return Batched<ParallelMapped>{*this, rows, remainder};           // no row knows its place before all are made
+    else return Batched<ParallelMapped>{*this, rows, remainder};           // places depend on which rows are left out
   }
   std::optional<std::size_t> size() const {
     if constexpr (detail::makes_every_row<F, In, X, Y>) return from_.size();
@@ -240,7 +240,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
  private:
   D from_;
   F f_;
-  Parallel how_;                                           // threads: at most
+  Parallel how_;                                           // threads: upper bound
   Choice threads_;
 };
 

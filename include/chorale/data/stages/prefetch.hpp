@@ -24,7 +24,7 @@ namespace chorale::data {
 ///   reader              ^ holds
 ///
 /// keeps   order and elements are those of the source; a stream owns its thread, which ends with it
-///         auto_tune: n doubles when the reader finds nothing although all room was taken before
+///         auto_tune: n doubles when no element is ready although all room was taken before
 /// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots; no lock while
 ///         neither side has to wait
 /// throws  what the source throws, from next, after the elements before it
@@ -48,7 +48,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
 
     bool next(element& out) { return ring_->next(out); }
 
-    std::size_t elements() const { return ring_->depth(); }                // that it makes ahead now
+    std::size_t elements() const { return ring_->depth(); }                // made ahead now
 
    private:
     class Ring {
@@ -73,10 +73,10 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
         holding_ = false;
         if (choice_.tuned() && !ended_ && tuner_.found(made_ - at)) {
           choice_.set(tuner_.depth());
-          depth_ = tuner_.depth();                         // the thread has room already: none of its elements waits
+          depth_ = tuner_.depth();                         // the thread has room already: no element waits
         }
         made_any_.wait([&] { return made_ > at || ended_; });
-        if (made_ == at && failure_) std::rethrow_exception(failure_);     // ended_ is the last that the thread writes
+        if (made_ == at && failure_) std::rethrow_exception(failure_);     // the thread writes ended_ last
         if (made_ == at) return false;
         holding_ = true;
         out      = slots_[at % slots_.size()].out;
@@ -102,7 +102,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
           for (; wait_for_room(); made_any_.ring()) {
             auto& slot = slots_[made_ % slots_.size()];
             auto const depth = depth_.load();              // once: the reader may double it meanwhile
-            if (choice_.tuned() && made_ > depth)          // else it would go through memory for all slots
+            if (choice_.tuned() && made_ > depth)          // else every slot would get memory
               std::swap(slot.memory, slots_[(made_ - depth - 1) % slots_.size()].memory);
             if (!make(slot)) break;
             slot.bytes = slot.out.x.size_bytes() + slot.out.y.size_bytes();
@@ -121,13 +121,13 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
         return !stopped_;
       }
 
-      /// Whether n more elements may be made; where none waits, one always may.
+      /// True if n more elements may be made; always true while there is no element, held or waiting.
       bool has_room(std::size_t n) const {
         auto const here = made_ - released_;
         return here == 0 || (here + n <= depth_ + 1 && waiting_bytes_ < bytes_);
       }
 
-      /// Free slots: else each element would wake the thread.
+      /// The number of free slots at which the thread is woken: with fewer, each element would wake it.
       std::size_t worth_waking() const { return depth_ < 8 ? 1 : depth_ / 4; }
 
       bool make(Slot& slot) {
@@ -140,16 +140,16 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
         }
       }
 
-      StreamOf<D> from_;                                   // the thread's alone
+      StreamOf<D> from_;                                   // used by the thread only
       std::size_t bytes_;
-      std::vector<Slot> slots_;                            // from released_ to made_ the reader's, else the thread's
+      std::vector<Slot> slots_;                            // released_ to made_: the reader's; others: the thread's
       Choice choice_;
-      DepthTuner tuner_;                                   // the reader's alone
+      DepthTuner tuner_;                                   // used by the reader only
       std::atomic<std::size_t> depth_;                     // elements that may wait, below slots_.size(); only grows
       std::atomic<std::size_t> made_{0}, released_{0};     // elements: finished by the thread, given back by the reader
-      std::atomic<std::size_t> waiting_bytes_{0};          // of the elements between them
+      std::atomic<std::size_t> waiting_bytes_{0};          // bytes of the elements between them
       std::atomic<bool> ended_{false}, stopped_{false};
-      bool holding_ = false;                               // the reader looks at element number released_
+      bool holding_ = false;                               // the reader holds element number released_
       std::exception_ptr failure_;
       Wakeup made_any_, freed_;
       NamedThread thread_;                                 // last: it uses the above
@@ -160,7 +160,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
 
   Stream stream(std::size_t epoch) const { return {from_, epoch, ahead_, elements_}; }
 
-  /// That are made ahead, in the stream that has changed it last: what auto_tune has chosen so far.
+  /// The number of elements made ahead: as given, or as auto_tune has last chosen in any stream.
   std::size_t elements() const { return elements_.get(); }
   std::optional<std::size_t> size() const { return from_.size(); }
 
@@ -170,7 +170,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
 
  private:
   D from_;
-  Ahead ahead_;                                            // at most
+  Ahead ahead_;                                            // upper bounds
   Choice elements_;
 };
 

@@ -14,7 +14,7 @@ namespace chorale::data {
 
 /// Several passes as one. See Pipe::repeat.
 ///
-/// order   pass k of epoch e is pass e · n + k of the source: what shuffles there gives another order for each
+/// order   pass k of epoch e is pass e · n + k of the source: a shuffle before it gives each another order
 template <class D>
 class Repeated : public Pipe<Repeated<D>> {
  public:
@@ -51,7 +51,7 @@ class Repeated : public Pipe<Repeated<D>> {
     }
 
     D from_;
-    std::size_t pass_, left_;                              // this one; how many with it
+    std::size_t pass_, left_;                              // number of this pass; passes left, with this one
     std::optional<StreamOf<D>> now_;
   };
 
@@ -73,9 +73,9 @@ class Repeated : public Pipe<Repeated<D>> {
   std::size_t n_;
 };
 
-/// A shuffle and the passes over it as one stage: what .shuffle(buffer).repeat(n) is.
+/// A shuffle and several passes over it as one stage: .shuffle(buffer).repeat(n).
 ///
-/// order   that of the two stages: each pass is shuffled by itself, in an order of its own
+/// order   that of the two stages: each pass is shuffled by itself, in its own order
 /// cost    the buffer is made once, not for each pass
 /// source  shuffle_and_repeat of tf.data.experimental
 template <class D>

@@ -14,12 +14,12 @@
 
 namespace chorale::data {
 
-/// Elements in a random order: each is picked among `buffer` ones, and the next of the source takes its place.
+/// Elements in a random order: each is picked among `buffer` elements, and the next one of the source takes its place.
 ///
 ///   source  … 7 6 5 ->  [3 | 1 | 4 | 2]  -> picked
 ///
 /// order   a function of (seed, epoch); a buffer of all elements gives every order the same chance
-/// cost    views of a stable source, copies of another; no allocation once the buffer is full, also in a later pass of
+/// cost    views of a stable source, else copies; no allocation once the buffer is full, also in a later pass of
 ///         .shuffle(n).repeat(m)
 template <class D>
 class Shuffled : public Pipe<Shuffled<D>> {
@@ -38,16 +38,16 @@ class Shuffled : public Pipe<Shuffled<D>> {
 
     bool next(element& out) {
       if (count_ == 0) fill();
-      else if (size_ > 0) refill(picked_);                 // only now: until this call the reader may look at it
+      else if (size_ > 0) refill(picked_);                 // only now: until this call the reader may use it
       if (size_ == 0) return false;
       picked_ = random_.below(count_++, size_);
       out     = get(slots_[picked_]);
       return true;
     }
 
-    /// Another pass, in the same memory. Nothing of the last one may be in use.
+    /// Begins another pass in the same memory. No element of the last pass may be in use.
     void begin_again(StreamOf<D> from, Random random) {
-      from_.emplace(std::move(from));                      // streams may hold what cannot be assigned
+      from_.emplace(std::move(from));                      // streams may have no assignment
       random_ = random;
       count_ = 0, size_ = 0, ended_ = false;
     }
@@ -78,7 +78,7 @@ class Shuffled : public Pipe<Shuffled<D>> {
       std::swap(slots_[at], slots_[--size_]);
     }
 
-    std::optional<StreamOf<D>> from_;                      // always there
+    std::optional<StreamOf<D>> from_;                      // never empty
     std::size_t expected_;                                 // elements of the pass; 0: unknown
     std::size_t buffer_;
     Random random_;
@@ -94,12 +94,12 @@ class Shuffled : public Pipe<Shuffled<D>> {
     return {from_.stream(epoch), from_.size().value_or(0), buffer_, random(epoch)};
   }
 
-  /// Makes a stream of this dataset another pass over it.
+  /// Begins another pass over this dataset in a stream of it.
   void begin_again(Stream& stream, std::size_t epoch) const {
     stream.begin_again(from_.stream(epoch), random(epoch));
   }
 
-  /// As Pipe::repeat; all passes shuffle in one buffer.
+  /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer.
   auto repeat(std::size_t n) const { return ShuffleRepeated<D>{*this, n}; }
 
   std::optional<std::size_t> size() const { return from_.size(); }
@@ -111,7 +111,7 @@ class Shuffled : public Pipe<Shuffled<D>> {
 
  private:
   Random random(std::size_t epoch) const {
-    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": no one else's stream of this seed
+    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": used by no other stage
     return {seed_, purpose + epoch};
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optional: chorale.hpp does not include it, and a program that does links the CUDA runtime. Empty where the compiler
-// does not find CUDA.
+// Optional: chorale.hpp does not include it, and a program that does links the CUDA runtime. Empty if the compiler does
+// not find CUDA.
 #pragma once
 
 #include <chorale/data/pipe.hpp>
@@ -23,17 +23,17 @@
 
 namespace chorale::data {
 
-/// Batches whose x lies in the memory of a GPU, copied there by the thread that makes them, in its own queue. With a
-/// prefetch that is not the thread that trains, so a batch is copied while the step before computes:
+/// Batches whose x is in the memory of a GPU, copied there by the thread that makes them, in its own stream. With a
+/// prefetch, this is not the training thread, so that a batch is copied while the previous step computes:
 ///
 ///   auto train = data::on_cuda(rows.shuffle(10'000).batch(64), Cuda{0}).prefetch(2);
 ///
-/// keeps   y stays on the host, where a loss looks whether labels are labels. The host cannot read x: prefetch is the
-///         only stage there is here, and there is none behind that
-/// cost    one copy over the bus for each batch, and memory of the GPU for each that waits, and of the host as much: rows
-///         are gathered in pinned memory, where the stage before takes memory, as batch() does; else they are copied
-///         from where they are. A step copies x once more, on the GPU, to where its kernels read it. With several GPUs
-///         all but this one fetch their shares from it
+/// keeps   y stays on the host, where a loss checks the labels. The host cannot read x: prefetch is the only stage that
+///         may follow, and no stage may follow that
+/// cost    one copy over the bus for each batch, and memory of the GPU for each batch that waits, and as much of the
+///         host: rows are gathered in pinned memory if the stage before can fill it, as batch() does; else
+///         they are copied from their place. A step copies x once more, on the GPU, for its kernels. With several
+///         GPUs, the others fetch their shares from this one
 template <class D>
 class ToCuda {
  public:
@@ -63,7 +63,7 @@ class ToCuda {
 
     bool next(element& out) { return next_into(own_, out); }
 
-    /// The next batch, in memory of the caller; it is there when this returns.
+    /// Makes the next batch in memory of the caller; the copy is complete on return. False at the end.
     bool next_into(buffer& to, element& out) {
       auto const here = Cuda::Scope{device_};
       if constexpr (gathers) {

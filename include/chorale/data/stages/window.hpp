@@ -19,7 +19,7 @@ namespace chorale::data {
 ///   size 3, shift 2      0 1 2 3 4 5 6  ->  (0 1 2) (2 3 4) (4 5 6)
 ///   size 2, stride 3     0 1 2 3 4 5 6  ->  (0 3) (2 5)
 ///
-/// cost    (size - 1) · stride + 1 rows of memory; views of a stable source, copies of another
+/// cost    (size - 1) · stride + 1 rows of memory: views of a stable source, else copies
 template <class D>
 class Windowed : public Pipe<Windowed<D>> {
   using Row = typename D::element;
@@ -76,7 +76,7 @@ class Windowed : public Pipe<Windowed<D>> {
       if (!ended_) ended_ = !from_.next(in_);
       return !ended_;
     }
-    /// One more row behind those that are kept. The ring grows while the first window is read, when first_ is 0.
+    /// Reads one more row after those kept; false at the end. The ring grows in the first window, when first_ is 0.
     bool more() {
       if (!read()) return false;
       if (slots_.size() < reach_ && rows_ == slots_.size()) slots_.emplace_back();
@@ -90,7 +90,7 @@ class Windowed : public Pipe<Windowed<D>> {
     Window how_;
     std::size_t reach_;                                    // from the first row of a window to its last, both counted
     std::vector<Slot> slots_;                              // a ring
-    std::size_t first_ = 0, rows_ = 0;                     // where the kept rows begin, modulo the ring; how many
+    std::size_t first_ = 0, rows_ = 0;                     // slot of the first kept row, modulo the ring; kept rows
     bool begun_ = false, ended_ = false;
     Row in_{};
     std::vector<X> x_;

@@ -14,11 +14,11 @@
 
 namespace chorale::data {
 
-/// A number that the program gives, or that streams choose while they run: a later pass begins with what the last one
-/// chose, and every copy of a dataset sees it.
+/// A number that the program gives, or that streams choose while they run: a later pass begins with the last choice,
+/// and all copies of a dataset share it.
 class Choice {
  public:
-  /// begin    what streams start from when the number given is auto_tune
+  /// begin    the number that streams start with if `given` is auto_tune
   Choice(std::size_t given, std::size_t begin)
       : tuned_{given == auto_tune}, now_{std::make_shared<std::atomic<std::size_t>>(tuned_ ? begin : given)} {}
 
@@ -31,16 +31,15 @@ class Choice {
   std::shared_ptr<std::atomic<std::size_t>> now_;
 };
 
-/// How many threads a reader needs, by what it finds: one more where it waits for most of two reads a thread, one less
-/// when it has not waited for long. A thread that had to come back is given away less soon the next time.
+/// The number of threads that a reader needs, by its waits: one more if it waits in most of two reads per thread, one
+/// less if it has not waited for long. If a removed thread had to be added again, the next one is removed later.
 class ThreadTuner {
  public:
   ThreadTuner(std::size_t begin, std::size_t most) : threads_{std::min(begin, most)}, most_{most} {}
 
   std::size_t threads() const { return threads_; }
 
-  /// waiting    whether the reader had to wait for the threads
-  /// True when threads() is another number now.
+  /// Records a read; `waiting` is true if the reader had to wait for the threads. True when threads() has changed.
   bool found(bool waiting) {
     ++reads_;
     waits_ += waiting ? 1U : 0U;
@@ -64,14 +63,14 @@ class ThreadTuner {
   }
 
   std::size_t threads_, most_;
-  std::size_t reads_ = 0, waits_ = 0;                      // since the last look
-  std::size_t quiet_    = 0;                               // reads since one that waited, or since a change
-  std::size_t patience_ = least_patience;                  // such reads for each thread, before one is given back
-  bool was_less_        = false;                           // the last change
+  std::size_t reads_ = 0, waits_ = 0;                      // since the last decision
+  std::size_t quiet_    = 0;                               // reads since the last wait or change
+  std::size_t patience_ = least_patience;                  // quiet_ for each thread before one thread is removed
+  bool was_less_        = false;                           // the last change removed a thread
 };
 
-/// How far prefetch should run ahead, by what its reader finds: twice as far when nothing is there although all room
-/// was taken before. A source that is merely slow never takes all of it, and more room would not help.
+/// The depth of prefetch, by what its reader finds: doubled if no element waits although all room was taken before. A
+/// source that is merely slow never takes all of it, and more room would not help.
 ///
 /// source  PrefetchAutotuner of tf.data
 class DepthTuner {
@@ -80,8 +79,7 @@ class DepthTuner {
 
   std::size_t depth() const { return depth_; }
 
-  /// waiting    elements that wait for the reader, who wants one
-  /// True when depth() is another number now.
+  /// Records a read that finds `waiting` elements. True when depth() has changed.
   bool found(std::size_t waiting) {
     if (waiting >= depth_) was_full_ = true;
     if (waiting > 0 || !was_full_ || depth_ == most_) return false;
@@ -96,7 +94,7 @@ class DepthTuner {
 
 inline std::size_t cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 
-/// Which of the threads of a map work: all, or the first few of them. And the lock by which they read the source in
+/// The threads of a map that work: all, or the first few of them; and the lock under which they read the source in
 /// turns.
 class Crew {
  public:
@@ -105,7 +103,7 @@ class Crew {
 
   std::size_t size() const { return size_; }
 
-  /// Waits until thread number i is one of them. False when nobody wants more.
+  /// Waits until thread number i is among the working threads. False if stop() ends the wait.
   bool turn(std::size_t i) {
     if (i < size_) return true;
     auto lock = std::unique_lock{mutex_};
@@ -120,8 +118,8 @@ class Crew {
     return lock;
   }
 
-  /// What the reader found, of which only it may tell. True when more or fewer threads work from now on. Where threads
-  /// queue for the source, it is not they who are too few.
+  /// Records a read; only the reader may call it. True when the number of working threads has changed. While threads
+  /// wait for the source, a wait of the reader does not count: more threads would not help.
   bool found(bool waiting) {
     if (!choice_.tuned() || !tuner_.found(waiting && queue_ == 0)) return false;
     choice_.set(tuner_.threads());
@@ -139,10 +137,10 @@ class Crew {
 
  private:
   Choice choice_;
-  ThreadTuner tuner_;                                      // the reader's alone
-  std::atomic<std::size_t> size_, queue_{0};               // that work; of these, that want the source
+  ThreadTuner tuner_;                                      // used by the reader only
+  std::atomic<std::size_t> size_, queue_{0};               // threads that work; of these, that wait for the source
   std::mutex source_;
-  std::mutex mutex_;                                       // guards stopped_, and that no thread misses a change
+  std::mutex mutex_;                                       // guards stopped_, and changes of size_ from being missed
   std::condition_variable called_;
   bool stopped_ = false;
 };

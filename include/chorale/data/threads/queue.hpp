@@ -20,15 +20,15 @@
 
 namespace chorale::data {
 
-/// Which element of a queue comes out next: a place for elements without threads or bounds.
+/// A container, without locks or bounds, that decides which element of a queue comes next.
 template <class P, class T>
 concept Picking = requires(P picking, T value) {
   picking.put(std::move(value));
-  { picking.take() } -> std::same_as<T>;                   // only when there is one
+  { picking.take() } -> std::same_as<T>;                   // only if size() > 0
   { picking.size() } -> std::same_as<std::size_t>;
 };
 
-/// First in, first out.
+/// Picking in the order of arrival: first in, first out.
 template <class T>
 class FirstIn {
  public:
@@ -44,7 +44,7 @@ class FirstIn {
   std::deque<T> values_;
 };
 
-/// Any of them, as a function of the seed and of what was put and taken before.
+/// Picking at random, as a function of the seed and of the puts and takes before.
 template <class T>
 class AnyOf {
  public:
@@ -65,7 +65,7 @@ class AnyOf {
   std::vector<T> values_;
 };
 
-/// The least first, by Less; of equal ones the first that was put.
+/// Picking of the least element by Less; of equal elements, the one put first.
 template <class T, class Less = std::less<>>
 class LeastFirst {
  public:
@@ -86,7 +86,7 @@ class LeastFirst {
  private:
   struct Entry {
     T value;
-    std::uint64_t number;                                  // makes it stable
+    std::uint64_t number;                                  // keeps equal elements in order
   };
   auto later() const {
     return [this](Entry const& a, Entry const& b) {
@@ -102,12 +102,12 @@ class LeastFirst {
 /// A queue of bounded length between threads.
 ///
 ///   auto queue = data::Fifo<Task>{16};
-///   queue.push(task);                                     // one thread; waits while 16 are there
-///   while (auto task = queue.pop()) run(*task);           // others; nothing once it is closed and empty
+///   queue.push(task);                                     // one thread; waits while the queue holds 16
+///   while (auto task = queue.pop()) run(*task);           // other threads; nothing once it is closed and empty
 ///
-/// keeps   at most `capacity` elements; close() lets go of nothing, cancel() of everything
-/// order   Picking's, of what is there at the moment of a pop
-/// throws  what put and take of Picking throw; others who wait go on
+/// keeps   at most `capacity` elements; close() keeps them, cancel() drops them
+/// order   that of Picking, among the elements in the queue at the moment of a pop
+/// throws  what put and take of Picking throw; other threads that wait go on
 /// source  tf.queue.FIFOQueue, RandomShuffleQueue, PriorityQueue: enqueue, dequeue, close(cancel_pending_enqueues)
 template <class T, Picking<T> P>
 class BoundedQueue {
@@ -139,19 +139,19 @@ class BoundedQueue {
     return value;
   }
 
-  /// No more pushes, also for those that wait; pops go on until it is empty.
+  /// Refuses further pushes, also those that wait; pops go on until the queue is empty.
   void close() {
     auto const lock = std::lock_guard{mutex_};
     closed_         = true;
     any_.notify_all(), room_.notify_all();
   }
 
-  /// No more pushes, no more pops: what is there is dropped. Everyone who waits comes back.
+  /// Refuses further pushes and pops, and drops the elements. Every thread that waits returns.
   void cancel() {
     auto dropped    = std::vector<T>{};                    // destroyed when the lock is free again
     auto const lock = std::lock_guard{mutex_};
     closed_         = true;
-    any_.notify_all(), room_.notify_all();                 // first: what follows may throw
+    any_.notify_all(), room_.notify_all();                 // first: the next line may throw
     while (values_.size() > 0) dropped.push_back(values_.take());
   }
 
@@ -171,7 +171,7 @@ class BoundedQueue {
     else on.wait_until(lock, deadline.at, ready);
   }
 
-  /// Who throws has used up a wake-up: there is still room, or an element, and another may wait for it.
+  /// Calls change(). If it throws, wakes another thread: the room or element for which this one was woken is left.
   template <class Change>
   void or_wake_another(Change change) {
     try {
@@ -183,7 +183,7 @@ class BoundedQueue {
   }
 
   std::size_t capacity_;
-  mutable std::mutex mutex_;                               // guards what follows
+  mutable std::mutex mutex_;                               // guards the members below
   std::condition_variable any_, room_;
   P values_;
   bool closed_ = false;
@@ -191,7 +191,7 @@ class BoundedQueue {
 
 template <class T>
 using Fifo = BoundedQueue<T, FirstIn<T>>;
-/// Elements in a random order that a seed fixes, as far as threads put them in the same order: AnyOf<T>{seed}.
+/// A queue in a random order, fixed by a seed if threads put elements in the same order: pass AnyOf<T>{seed}.
 template <class T>
 using RandomQueue = BoundedQueue<T, AnyOf<T>>;
 template <class T, class Less = std::less<>>

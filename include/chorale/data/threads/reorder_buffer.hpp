@@ -14,7 +14,7 @@
 
 namespace chorale::data {
 
-/// A bounded number of places for elements on their way from several threads to one reader.
+/// A bounded number of slots through which several threads hand elements to one reader.
 ///
 ///   threads  claim, fill, finish     [done 7] [busy 6] [free] [done 5] [held 4]     next   reader
 ///
@@ -37,7 +37,7 @@ class ReorderBuffer {
   ReorderBuffer(ReorderBuffer const&)            = delete;
   ReorderBuffer& operator=(ReorderBuffer const&) = delete;
 
-  /// Waits for a free slot. Null when nobody wants more: after stop() or a failure.
+  /// Waits for a free slot. Null after stop() or a failure.
   Slot* claim(std::uint64_t number) {
     auto lock  = std::unique_lock{mutex_};
     auto* slot = static_cast<Slot*>(nullptr);
@@ -48,7 +48,7 @@ class ReorderBuffer {
     return slot;
   }
 
-  /// The element that was made in a claimed slot.
+  /// Hands over the element that was made in a claimed slot.
   void finish(Slot& slot, Element const& out) {
     auto const lock = std::lock_guard{mutex_};
     slot.out        = out;
@@ -57,13 +57,13 @@ class ReorderBuffer {
     leave(slot, Slot::State::done);
   }
 
-  /// Gives a claimed slot back: there was no element for it.
+  /// Frees a claimed slot for which there was no element.
   void drop(Slot& slot) {
     auto const lock = std::lock_guard{mutex_};
     leave(slot, Slot::State::free);
   }
 
-  /// Instead of the element of a claimed slot: what next() throws when it gets there.
+  /// Frees a claimed slot whose element could not be made: next() throws `why` in its place.
   void fail(Slot& slot, std::exception_ptr why) {
     auto const lock = std::lock_guard{mutex_};
     if (!failure_ || slot.number < failed_at_) failure_ = std::move(why), failed_at_ = slot.number;
@@ -71,23 +71,23 @@ class ReorderBuffer {
     freed_.notify_all();
   }
 
-  /// No more slots will be claimed.
+  /// Ends the sequence: no more slots will be claimed.
   void end() {
     auto const lock = std::lock_guard{mutex_};
     ended_          = true;
     made_.notify_all();
   }
 
-  /// Nobody will read any more: threads that wait get null.
+  /// Ends the reading: threads that wait in claim() get null.
   void stop() {
     auto const lock = std::lock_guard{mutex_};
     stopped_        = true;
     freed_.notify_all();
   }
 
-  /// False at the end.
+  /// Waits for the next element. False at the end.
   ///
-  /// throws  what was given to fail(), after the elements before it; with Order::any, after what is finished
+  /// throws  what was given to fail(), after the elements before it; with Order::any, after the finished elements
   bool next(Element& out) {
     auto lock = std::unique_lock{mutex_};
     if (auto* const held = find(Slot::State::held)) {
@@ -109,7 +109,7 @@ class ReorderBuffer {
     }
   }
 
-  /// Whether the last next() found nothing ready. For the reader.
+  /// True if the last next() had to wait. Only for the reader.
   bool waited() const { return waited_; }
 
  private:
@@ -130,16 +130,16 @@ class ReorderBuffer {
     if (state == Slot::State::free) freed_.notify_one();
   }
 
-  std::mutex mutex_;                                       // guards what follows, but for claimed and held slots
+  std::mutex mutex_;                                       // guards the members below, except claimed and held slots
   std::condition_variable made_, freed_;
   std::vector<Slot> slots_;
   Order order_;
   std::size_t busy_       = 0;
-  std::uint64_t finished_ = 0, read_ = 0;                  // elements that threads made; that the reader was given
+  std::uint64_t finished_ = 0, read_ = 0;                  // elements made by threads; given to the reader
   bool ended_ = false, stopped_ = false;
   std::exception_ptr failure_;
-  std::uint64_t failed_at_ = 0;                            // its number
-  bool waited_             = false;                        // the reader's alone
+  std::uint64_t failed_at_ = 0;                            // number of the element that failed
+  bool waited_             = false;                        // used by the reader only
 };
 
 }  // namespace chorale::data

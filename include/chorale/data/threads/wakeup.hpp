@@ -9,13 +9,13 @@
 
 namespace chorale::data {
 
-/// Wakes one thread that waits for what others write to atomics.
+/// Wakes one thread that waits for values that other threads write to atomics.
 ///
-/// keeps   a ring after the write is never missed, as long as the write and what `ready` reads are of the default order
-/// cost    of a ring that nobody waits for: one load
+/// keeps   a ring() after a write is never missed, if the write and the reads of `ready` have the default memory order
+/// cost    one load for a ring() while no thread waits
 class Wakeup {
  public:
-  /// Waits until ready() is true: a short while on the core, then asleep.
+  /// Waits until ready() is true: spins for a short while, then sleeps.
   template <class Ready>
   void wait(Ready ready) {
     for (int i = 0; i < 100; ++i) {
@@ -23,14 +23,14 @@ class Wakeup {
       relax();
     }
     auto lock = std::unique_lock{mutex_};
-    waiting_  = true;                                      // before ready() is asked again: a ring from now on is heard
+    waiting_  = true;                                      // before ready() is called again: from now on ring() wakes
     rung_.wait(lock, ready);
     waiting_ = false;
   }
 
   void ring() {
     if (!waiting_) return;
-    auto const lock = std::lock_guard{mutex_};             // else it might fall between ready() and the sleep
+    auto const lock = std::lock_guard{mutex_};             // else it might notify between ready() and the sleep
     rung_.notify_one();
   }
 

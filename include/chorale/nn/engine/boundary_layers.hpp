@@ -10,7 +10,7 @@
 
 namespace chorale::nn::detail {
 
-/// What comes out, as users read it: float, channels last.
+/// Last layer: converts the outputs to the form that users read, which is float, channels last.
 struct ToFloat {
   static constexpr std::string_view name = "plain";
 
@@ -22,7 +22,7 @@ struct ToFloat {
   using stage = Flatten::stage_of<typename Kernels<D>::ToPlain, D, In>;
 };
 
-/// What goes in, as the network keeps activations.
+/// First layer: converts the inputs to the type in which the network stores activations.
 struct ToActivations {
   static constexpr std::string_view name = "rounded";
 
@@ -37,14 +37,14 @@ struct ToActivations {
   };
 };
 
-/// Are activations halves there?
+/// True if device D stores the activations of Net in 16 bits.
 template <class D, class Net>
 inline constexpr bool keeps_halves = requires {
   requires Kernels<D>::keeps_halves;
   requires Net::activations != Elements::f32;
 };
 
-/// The layers of a network as a device computes them.
+/// The layers of a network as a device computes them, with first and last layers that convert.
 template <bool Halves, class Net, class Nodes = typename Net::nodes>
 struct WithBoundaryLayers;
 template <class Net, class... N>

@@ -16,17 +16,17 @@
 
 namespace chorale::nn {
 
-/// A network laid out on one device for one number of rows: the function that the compiler wrote, with its buffers.
+/// A network laid out on one device for one number of rows: stages that are known at compile time, and their buffers.
 ///
 ///   forward     x ─▶ stage 0 ─▶ y0 ─▶ stage 1 ─▶ ... ─▶ output()
 ///   backward    d_output() ─▶ ... ─▶ stage 0;  after each stage that has variables, `ready(end)`: the gradients
-///               below `end` are final, and a bucket of them may leave while the stages before still compute
-///   branches    a sum reads what its second branch left, and the gradient by both is one buffer until the fork
+///               below `end` are final, and a bucket of them may be sent while the stages before still compute
+///   branches    a sum reads the outputs of both branches; if their layouts are equal, both get one gradient buffer
 ///
 /// keeps   one buffer per activation (none for a stage that may overwrite its input) and two for their gradients, and
 ///         one more for each depth of branches
 /// cost    forward and backward allocate nothing
-/// order   where a device QueuesWork they queue it: settle() before the host reads what it wrote
+/// order   forward and backward only enqueue work if the device QueuesWork: settle() before the host reads results
 template <class D, class Net>
 class Executor {
   using K     = Kernels<D>;
@@ -69,19 +69,19 @@ class Executor {
   template <std::size_t I>
   using Stage = typename std::tuple_element_t<I, Stages>::value_type;
 
-  /// Is its y its x? Not where that is the user's batch, which is somewhere else in each step.
+  /// True if y of stage I is its x. Not so for the user's batch, whose address changes from step to step.
   template <std::size_t I>
   static constexpr bool renames() {
     constexpr bool same_bytes = requires { requires Stage<I>::renames; };
     return I > 0 && (same_bytes || branches[I] == detail::Branch::fork || branches[I] == detail::Branch::turn);
   }
-  /// Does anything read its y later but the stage after it?
+  /// True if y of stage I is read again after the next stage has read it.
   template <std::size_t I>
   static constexpr bool keeps_y() {
     if constexpr (renames<I>() && !Stage<I>::keeps_y) return keeps_y<wires.x[I]>();
     else return Stage<I>::keeps_y;
   }
-  /// May stage I write over its input? Not over the user's batch, nor over what the stage before still reads.
+  /// True if stage I may overwrite its input: not the user's batch, nor what the stage before reads again.
   template <std::size_t I>
   static constexpr bool in_place() {
     if constexpr (I == 0) return false;
@@ -122,7 +122,7 @@ class Executor {
     d_output_  = floats(total);
     auto* dy   = d_output_;
     auto held  = std::vector<float*>{};                                    // gradients that branches still read
-    auto spare = [&] {                                                     // a buffer of gradients that nobody reads
+    auto spare = [&] {                                                     // a buffer of gradients that no stage reads
       auto const is_held = [&](float* d) { return d == dy || std::ranges::find(held, d) != held.end(); };
       auto at = total;
       while (is_held(floats(at))) at += widest;
@@ -172,7 +172,7 @@ class Executor {
 
   int rows() const { return rows_; }
 
-  /// What goes in next. Where a device QueuesWork it is copied there, always to the same place.
+  /// Sets the input of the next pass. If the device QueuesWork, copies it there, always to the same address.
   ///
   /// x    (rows, Input); read again by backward, so it must live until then
   void read(float const* x) {
@@ -183,20 +183,20 @@ class Executor {
     each([&]<std::size_t I>() { std::get<I>(stages_)->forward(pass); });
   }
 
-  /// Returns when what was queued is done: the host may read what it wrote.
+  /// Waits until all enqueued work is done, so that the host may read its results.
   void settle() {
     if constexpr (QueuesWork<D>) runtime_.synchronize();
   }
   auto& step() requires QueuesWork<D> { return step_; }
 
-  /// (rows, Output)
+  /// Outputs of the network: (rows, Output).
   float const* output() const { return output_; }
-  /// (rows, Output); whoever computes the loss writes its gradient here before backward
+  /// Gradient of the loss by the outputs: (rows, Output). To be written before backward.
   float* d_output() const { return d_output_; }
 
-  /// What a replica without rows does meanwhile: it adds nothing to each sum over all replicas.
+  /// Takes part in the sums over all replicas of one step, with zeros: called by a replica without rows.
   ///
-  /// zeros    kept for the next time
+  /// zeros    memory, kept for the next call
   static void take_part(Together const& together, std::vector<double>& zeros) {
     each([&]<std::size_t I>() {                                            // forward: two sums and the count
       if constexpr (joins<I>()) together(zeros_of(zeros, 2 * channels_of<I>() + 1));
@@ -217,7 +217,7 @@ class Executor {
  private:
   static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-  /// Does any stage have variables whose output reaches I? If not, nobody needs the gradient by its input.
+  /// True if the output of any stage with variables reaches I. Otherwise no stage needs the gradient by its input.
   template <std::size_t I>
   static constexpr bool trains_before() { return trains[I]; }
 

@@ -54,7 +54,7 @@ struct LinesOf<List<L...>> {
   }
 };
 
-/// Layers of a network that does not say how it was written: as it computes them.
+/// Layers of a network without a type `layers`: those of its nodes, in the order of computation.
 template <class Nodes>
 struct LayersOfNodes;
 template <class... N>
@@ -80,7 +80,7 @@ struct WrittenLayers<Net> {
 ///   products f32
 ///   activations f32
 ///
-/// keeps   complete: layers have no state, so that the name of a layer's type says all of it
+/// keeps   complete: layers have no state, so the name of a layer's type describes it fully
 template <class Net>
 void describe_layers(std::vector<std::string>& lines) {
   auto input = std::string{"layer 0 Input<"};

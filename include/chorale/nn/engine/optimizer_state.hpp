@@ -24,7 +24,7 @@ namespace chorale::nn {
 template <class D, auto const& Plan, class Optimizer>
 class OptimizerState {
  public:
-  static constexpr std::size_t moving = [] {                               // numbers that are moved, and not trained
+  static constexpr std::size_t moving = [] {                               // numbers that are moved, but not trained
     auto n = std::size_t{0};
     for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : v.size;
     return n;
@@ -38,32 +38,32 @@ class OptimizerState {
 
   float rate() const { return rule_.rate(now); }
 
-  /// From now on another instance updates the variables, and this one counts its steps.
+  /// Makes this object a reader: another instance updates the variables, and this one counts its steps.
   void read_only() {
     slots_ = {};
     reads_ = true;
   }
 
-  /// One after the other, each laid out as the variables between header and trailer; empty in a reader.
+  /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader.
   Span<float> slots() const {
     constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
     return slots_.first(std::min(slots_.size(), n * Plan.body().size()));
   }
 
-  /// Does it want to know whether gradients are finite?
+  /// True if steps have to check that gradients are finite.
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
 
-  /// May an update be queued behind gradients that nobody has seen? Not where it needs a decision of the host's.
+  /// True if an update may be enqueued before the host has read its gradients: the host has nothing to decide.
   bool queues() const {
     return optim::QueuesUpdates<Optimizer> && rule_.global_clipnorm <= 0 &&
            !(scales_loss && on_non_finite == NonFinite::allow);
   }
 
-  /// Queues the next apply() of these gradients, which are not complete yet: that changes no variable any more. Does
-  /// nothing where updates are not queued.
+  /// Enqueues the update of these gradients, which are not complete yet; the next apply() then changes no variable.
+  /// Does nothing unless queues().
   ///
   /// rows    of the gradients
-  /// bad     as the device finds it before
+  /// bad     result of the device's check of the gradients, which is enqueued before
   template <class Bad>
   void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
     queued_ = queues();
@@ -72,11 +72,11 @@ class OptimizerState {
     update(variables, gradients, rows, 1 / (rows * loss_scale.value));
   }
 
-  /// The next apply() is of other gradients than those of the last queue().
+  /// Makes the next apply() update the variables: its gradients are not those of the last queue().
   void forget_queued() { queued_ = false; }
 
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
-  /// mean that stands in place of its gradient; to the update rule it is a variable without a gradient. A reader of
+  /// mean that is stored in place of its gradient; to the update rule it is a variable without a gradient. A reader of
   /// another instance's variables only follow()s.
   ///
   /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
@@ -92,25 +92,25 @@ class OptimizerState {
     if (gradients.rows() != 0) ++now.step;
   }
 
-  /// Counts a step behind which others have been queued already: `now` is theirs.
+  /// Counts a step after which others have been enqueued already: `now` is that of the newest of them.
   ///
-  /// step      its number; `now` is there again when this throws
+  /// step      its number; now.step is set to it if this throws
   void settle(Gradients const& gradients, std::int64_t step) {
     auto const next = std::exchange(now.step, step);
     static_cast<void>(accepts(gradients));
     now.step = next;
   }
 
-  /// Counts a step that another instance applies to the variables: the same checks, no update.
+  /// Counts a step that another instance applies to the variables: checks as apply() does, without an update.
   void follow(Gradients const& gradients) {
     static_cast<void>(accepts(gradients));
     if (gradients.rows() != 0) ++now.step;
   }
 
-  optim::Moment now;                                                       // epoch is the trainer's to set
+  optim::Moment now;                                                       // the trainer sets its epoch
   NonFinite on_non_finite = NonFinite::stop;
   std::size_t skipped     = 0;                                             // steps whose update was left out
-  optim::LossScale loss_scale;                                             // of the next step: gradients are times it
+  optim::LossScale loss_scale;                                             // of the next step: multiplies gradients
 
  private:
   bool accepts(Gradients const& gradients) {
@@ -129,7 +129,7 @@ class OptimizerState {
     return false;
   }
 
-  /// What is not finite in reduced gradients; empty when all is. Every replica finds the same.
+  /// Describes what is not finite in reduced gradients; empty if all is finite. The same on every replica.
   std::string non_finite(Gradients const& g) const {
     auto const step   = " of step " + std::to_string(now.step);
     auto const faults = g.trailer()[plan::faults_at];
@@ -158,7 +158,7 @@ class OptimizerState {
     put_moving(variables);
   }
 
-  /// Where moving averages go to, kept from the update rule, which may shrink what has no gradient.
+  /// Computes the next moving averages in separate memory: the update rule may shrink what has no gradient.
   void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
     each_moving([&](Range range, float momentum, std::size_t at) {
       Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, momentum,
@@ -171,7 +171,8 @@ class OptimizerState {
     });
   }
 
-  /// f(a range of the plan, its momentum, where it is among all moving numbers); neighbours are one range.
+  /// Calls f(range of the plan, momentum, offset among all moving averages) for each range of moving averages that are
+  /// neighbours.
   template <class F>
   static void each_moving(F&& f) {
     if constexpr (moving > 0)
@@ -189,7 +190,7 @@ class OptimizerState {
       }
   }
 
-  /// All of them, with what is between neighbours.
+  /// Number of moving numbers, with the padding between neighbours.
   static constexpr std::size_t padded_moving = [] {
     auto n = std::size_t{0};
     for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : plan::aligned(v.size);
@@ -205,8 +206,8 @@ class OptimizerState {
   Optimizer rule_;
   Span<float> slots_;
   bool reads_  = false;                                                    // the variables are another instance's
-  bool queued_ = false;                                                    // the update that apply() is about to make
-  typename Kernels<D>::Scratch moved_;                                     // the next values, one after the other
+  bool queued_ = false;                                                    // the update of the next apply() is enqueued
+  typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn
 };
 
 }  // namespace chorale::nn

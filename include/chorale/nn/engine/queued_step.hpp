@@ -23,14 +23,14 @@ concept queues_metric = requires(Metric const& m, float const* y, Target const* 
   m.template queue<D>(1, 1, y, wanted, to);
 };
 
-/// Does the host compute none of them?
+/// True if device D computes all of these metrics, and the host none.
 template <class D, class Target, class... Metrics>
 inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...);
 
 }  // namespace detail
 
-/// One batch on a device that QueuesWork: what is put into its queue, and what the host finds in memory when it has
-/// waited.
+/// One step on a device that QueuesWork: enqueues the work for one batch, and reads the results from host memory after
+/// a wait.
 ///
 /// keeps   batch, executor, loss and metrics outlive it
 template <class D, class Net, class Loss, class Metrics, class Batch>
@@ -41,7 +41,7 @@ class QueuedStep {
  public:
   /// Copies the batch to the device.
   ///
-  /// throws  BadArgument when a target is none
+  /// throws  BadArgument when the loss refuses a target
   QueuedStep(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
       : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
     if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
@@ -50,10 +50,10 @@ class QueuedStep {
     targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
   }
 
-  /// Forward, loss and backward. Waits before each ready(), and once where the caller LooksAtEnd, or follows the queue;
-  /// then also after forward for a metric that only the host computes.
+  /// Computes forward, loss and backward. Waits before each ready(), but only at the end if Ready LooksAtEnd or follows
+  /// the queue; in the latter case also after forward for a metric that only the host computes.
   ///
-  /// update    queues what comes behind them where the caller LooksAtEnd, before the wait
+  /// update    called before the wait if Ready LooksAtEnd, to enqueue work after backward
   /// returns   the sum of losses, as it was before `ready` let it be reduced
   template <class Ready, class Update>
   float compute_gradients(Gradients const& g, bool checks, Ready& ready, Update&& update) {
@@ -83,7 +83,7 @@ class QueuedStep {
     }
   }
 
-  /// The same, recorded and replayed: nothing is ready before all is.
+  /// Computes forward, loss and backward by replaying a recorded graph, then waits: no gradient is final before that.
   template <class Update>
   float replay(Gradients const& g, bool checks, Update&& update) {
     CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
@@ -94,9 +94,9 @@ class QueuedStep {
     return look(g);
   }
 
-  /// The step of a replica that is alone, without a wait: its sums stay with the device until it has ended.
+  /// Enqueues a whole step of a single replica, without a wait: its sums stay on the device until the step has ended.
   ///
-  /// bad_stays   where a step before is bad, this one is too
+  /// bad_stays   true: if an earlier step was bad, this one is bad, too
   template <class Update>
   void run_ahead(Gradients const& g, bool checks, bool bad_stays, bool replays, Update&& update) {
     step().mark_copied();
@@ -111,7 +111,7 @@ class QueuedStep {
     step().mark_ended();
   }
 
-  /// Forward and header alone, and a wait.
+  /// Computes forward and the header only, and waits for them.
   void evaluate(Span<float> sums) {
     step().begin();
     executor_->forward(pass_);
@@ -141,14 +141,14 @@ class QueuedStep {
     step().end();
   }
 
-  /// Waits; returns the sum of losses.
+  /// Waits for the queue. Returns the sum of losses.
   float look(Gradients const& g) {
     executor_->settle();
     finish_header(g.values);
     return g.loss();
   }
 
-  /// After a wait: writes what a metric finds that only the host computes.
+  /// Writes the metrics that only the host computes. Called after a wait.
   void finish_header(Span<float> header) {
     each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
       if constexpr (!queues<Metric>)

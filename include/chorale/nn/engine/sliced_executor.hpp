@@ -19,7 +19,7 @@ namespace chorale::nn {
 /// The threads of a Cpu and the gradients of the slices that they compute. All executors of one instance share them.
 class SliceThreads {
  public:
-  /// gradients    of slice 0; the other slices have memory of their own
+  /// gradients    of slice 0; the other slices have their own memory
   SliceThreads(Cpu const& device, int n, Gradients const& gradients)
       : threads_{device, n}, finals_(static_cast<std::size_t>(n)), sums_(static_cast<std::size_t>(n)) {
     gradients_.push_back(gradients.values);
@@ -41,7 +41,7 @@ class SliceThreads {
     }
   }
 
-  /// Before a run in which slices report or await final gradients.
+  /// Resets the reports, before a run in which slices report or await final gradients.
   void begin() {
     for (auto& end : finals_) end = 0;
   }
@@ -59,8 +59,8 @@ class SliceThreads {
     });
   }
 
-  /// Replaces the numbers of each slice by their sum over all slices, in the order of slices, and then over what
-  /// `outer` adds up. Every slice calls it.
+  /// Replaces the numbers of each slice by their sum over all slices, in the order of slices, which `outer` then adds
+  /// up over replicas, if it is set. Every slice calls it.
   void join(int slice, Span<double> numbers, Together const& outer) {
     sums_[static_cast<std::size_t>(slice)] = numbers;
     threads_.barrier();
@@ -89,9 +89,9 @@ class SliceThreads {
 ///   thread 0    rows  0 .. 31   forward | loss | backward | adds up half of the gradients
 ///   thread 1    rows 32 .. 63   forward |      | backward | adds up the other half
 ///
-/// keeps   the interface of Executor. Layers that look at all rows of the share add up over the slices (Pass::share)
-/// cost    gradients for each slice but the first, and their sum. Where that would cost more than it saves, with many
-///         variables and few rows, all threads compute each layer together, by OpenMP
+/// keeps   the interface of Executor. Layers that need all rows of the share add up over the slices (Pass::share)
+/// cost    gradients for each slice but the first, and their sum. If that would cost more than it saves, with many
+///         variables and few rows, all threads compute each layer together, with OpenMP
 /// order   gradients are added up in the order of slices: the same bits for the same number of threads
 template <class Net>
 class SlicedExecutor {
@@ -128,7 +128,7 @@ class SlicedExecutor {
 
   int rows() const { return rows_; }
 
-  /// x    (rows, Input); read again by backward, so it must live until then
+  /// Sets the input of the next pass: (rows, Input). Read again by backward, so it must live until then.
   void read(float const* x) {
     if (threads_ == nullptr) return slices_[0]->read(x);
     for (auto const& part : parts_) slice(part).read(x + part.rows.begin * width_in);
@@ -144,9 +144,9 @@ class SlicedExecutor {
 
   void settle() {}
 
-  /// (rows, Output)
+  /// Outputs of the network: (rows, Output).
   float const* output() const { return threads_ == nullptr ? slices_[0]->output() : output_.data(); }
-  /// (rows, Output); whoever computes the loss writes its gradient here before backward
+  /// Gradient of the loss by the outputs: (rows, Output). To be written before backward.
   float* d_output() { return threads_ == nullptr ? slices_[0]->d_output() : d_output_.data(); }
 
   static void take_part(Together const& together, std::vector<double>& zeros) {
@@ -154,7 +154,7 @@ class SlicedExecutor {
   }
 
   /// ready     called on the calling thread with an end: gradients below it are final
-  /// at_end    whether one call of it, at the end, is enough
+  /// at_end    true: one call of `ready`, at the end, is enough
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready, bool at_end) {
     if (threads_ == nullptr) return slices_[0]->backward(pass, ready);
@@ -187,7 +187,7 @@ class SlicedExecutor {
     int slice;
   };
 
-  /// Whether adding up the gradients of slices takes little of the time that computing them does.
+  /// True if adding up the gradients of slices takes little time, compared with computing them.
   static bool suits(int rows) {
     return plan.elements <= (std::size_t{1} << 20) ||
            plan.products_per_row * static_cast<std::size_t>(rows) >= 512 * plan.elements;
@@ -224,7 +224,7 @@ class SlicedExecutor {
 
 namespace detail {
 
-/// What computes a network on a device.
+/// The executor of a network on a device.
 template <class D, class Net>
 struct ExecutorOn {
   using type = Executor<D, Net>;

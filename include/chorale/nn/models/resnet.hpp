@@ -16,21 +16,21 @@ namespace chorale::nn::resnet {
 
 using Norm = BatchNorm<Momentum<90>, Epsilon<10>>;
 
-/// A convolution of `Size` by `Size` pixels, as large as its input over `Step`, and its normalization.
+/// A convolution of `Size` by `Size` pixels and its normalization. Height and width are divided by `Step`.
 template <int Filters, int Size, int Step = 1>
 using Conv = Block<Conv2D<Filters, Size, Stride<Step>, Pad<Size / 2>, NoBias, HeNormal>, Norm>;
 
-/// Three convolutions around which x goes. x (B, H, W, C), y (B, H / Step, W / Step, 4 Width); C = 4 Width and Step = 1
-/// without a Shortcut.
+/// Three convolutions with a residual connection. x (B, H, W, C), y (B, H / Step, W / Step, 4 Width); without a
+/// Shortcut, C = 4 Width and Step = 1.
 template <int Width, int Step = 1, class... Around>
 using Bottleneck =
     Block<Residual<Conv<Width, 1>, ReLU, Conv<Width, 3, Step>, ReLU, Conv<4 * Width, 1>, Around...>, ReLU>;
 
-/// `Blocks` of them; the first changes the shape.
+/// `Blocks` bottlenecks, of which the first one changes the shape.
 template <int Width, int Blocks, int Step>
 using Stage = Block<Bottleneck<Width, Step, Shortcut<Conv<4 * Width, 1, Step>>>, Repeat<Blocks - 1, Bottleneck<Width>>>;
 
-/// Images of 224 by 224 pixels, normalized, and logits: 25 557 032 parameters for 1000 classes.
+/// ResNet-50, from normalized images of 224 by 224 pixels to logits: 25 557 032 parameters for 1000 classes.
 ///
 /// source  He et al., CVPR 2016; the 3 by 3 convolution has the stride, as in torchvision's and MLPerf's ResNet-50 v1.5
 template <int Classes = 1000>

@@ -13,11 +13,11 @@
 
 namespace chorale {
 
-/// Ranks exchange in pairs: in step s those whose numbers add up to s, modulo P.
+/// Exchange in pairs: in step s between ranks whose numbers add up to s, modulo P.
 ///
-///   P = 4     step 0   1 <-> 3        0 and 2 would meet themselves
+///   P = 4     step 0   1 <-> 3        0 and 2 are their own peers
 ///             step 1   0 <-> 1   2 <-> 3
-///             step 2   0 <-> 2        1 and 3 would meet themselves
+///             step 2   0 <-> 2        1 and 3 are their own peers
 ///             step 3   0 <-> 3   1 <-> 2
 ///
 /// cost    P steps; (P-1)/P · S bytes sent per rank, the least possible
@@ -33,10 +33,10 @@ struct PairwiseExchange {
   }
 };
 
-/// Sends the i-th of P equal parts of `in` to rank i, and puts what comes from rank i at the i-th part of `out`.
+/// Sends the i-th of P equal parts of `in` to rank i, and receives the i-th part of `out` from rank i.
 ///
-/// in, out   of one size, a multiple of P, and apart
-/// throws    BadArgument when they are not; PeerLost
+/// in, out   of the same size, a multiple of P; they do not overlap
+/// throws    BadArgument when the sizes differ, or are not a multiple of P; PeerLost
 template <Endpoint E, class T>
   requires std::is_trivially_copyable_v<T>
 void all_to_all(E& at, Span<std::type_identity_t<T> const> in, Span<T> out, Tag tag = {},

@@ -13,15 +13,15 @@
 namespace chorale {
 namespace detail {
 
-/// A tree in which rank r hangs below r without its lowest bit. Step s joins ranks that are 2^s apart.
+/// A tree in which the parent of rank r is r without its lowest bit. Step s joins ranks that are 2^s apart.
 ///
 ///   P = 6      0 <- 1   2 <- 3   4 <- 5     step 0
-///              0 <----- 2                   step 1       (4 has no partner)
+///              0 <----- 2                   step 1       (4 has no peer)
 ///              0 <--------------- 4         step 2
 struct BinomialTree {
   static constexpr int steps(int ranks) { return std::bit_width(static_cast<unsigned>(ranks) - 1U); }
 
-  /// Towards rank 0, combined in the order of ranks.
+  /// A step towards rank 0, which combines in the order of ranks.
   static constexpr Step up(Rank rank, int ranks, int s) {
     auto const distance = 1 << s;
     auto const all      = Chunks::one(0);
@@ -30,7 +30,7 @@ struct BinomialTree {
     return {.from = rank + distance, .receive = all, .fold = Fold::mine_first};
   }
 
-  /// The same backwards.
+  /// A step away from rank 0: the steps of up() in reverse.
   static constexpr Step down(Rank rank, int ranks, int s) {
     auto const turned = up(rank, ranks, steps(ranks) - 1 - s);
     if (turned.to != nobody) return {.from = turned.to, .receive = turned.send};
@@ -46,7 +46,7 @@ void expect_root(E& at, Rank root) {
 
 }  // namespace detail
 
-/// From the leaves of a binomial tree to its root.
+/// Reduce from the leaves of a binomial tree to its root.
 ///
 /// cost    ceil(log2 P) messages that must follow one another; every rank but the root sends S bytes
 struct BinomialReduce {
@@ -57,7 +57,7 @@ struct BinomialReduce {
   static constexpr Step step(Rank rank, int ranks, int s) { return detail::BinomialTree::up(rank, ranks, s); }
 };
 
-/// From the root of a binomial tree to its leaves.
+/// Broadcast from the root of a binomial tree to its leaves.
 ///
 /// cost    ceil(log2 P) messages that must follow one another; the root sends S bytes in each
 struct BinomialBroadcast {
@@ -68,9 +68,9 @@ struct BinomialBroadcast {
   static constexpr Step step(Rank rank, int ranks, int s) { return detail::BinomialTree::down(rank, ranks, s); }
 };
 
-/// Combines the x of all ranks into that of the root. The x of the others is scratch afterwards.
+/// Combines the x of all ranks into the root's x. The x of the other ranks is scratch afterwards.
 ///
-/// order   ((root + next) + (next + next)) + ..: a balanced tree in the order of ranks, from the root on
+/// order   ((r + (r+1)) + ((r+2) + (r+3))) + ..: a balanced tree in the order of ranks, from root r on
 /// throws  BadArgument when there is no such root; PeerLost
 template <Endpoint E, Reducible T>
 void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {

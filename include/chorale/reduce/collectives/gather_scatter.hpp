@@ -14,7 +14,7 @@
 
 namespace chorale {
 
-/// The first half of a ring: every rank ends with its own chunk complete.
+/// Reduce-scatter around a ring: every rank ends with its own chunk complete.
 ///
 ///   P = 3; which chunk each rank sends         rank 0   rank 1   rank 2
 ///                                   step 0        2        0        1
@@ -36,7 +36,7 @@ struct RingReduceScatter {
   }
 };
 
-/// The second half of a ring: every rank passes on what it got last, first its own chunk.
+/// All-gather around a ring: every rank sends the chunk that it received last, and its own first.
 ///
 /// cost    P-1 steps; (P-1)/P · S bytes sent per rank, the least possible
 struct RingAllGather {
@@ -52,7 +52,7 @@ struct RingAllGather {
   }
 };
 
-/// Combines the x of all ranks, and leaves to each rank its share(x.size(), rank, P) of the result, in its place.
+/// Combines the x of all ranks; each rank gets its share(x.size(), rank, P) of the result, in place.
 ///
 /// returns that share of x; the rest of x is scratch afterwards
 template <Endpoint E, Reducible T>
@@ -64,9 +64,9 @@ Span<T> reduce_scatter(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = C
   return x.subspan(mine.begin, mine.size());
 }
 
-/// Puts what all ranks have one after the other, in the order of ranks, on every rank.
+/// Concatenates the elements of all ranks, in the order of ranks, on every rank.
 ///
-/// counts  elements of each rank, the same list on all of them
+/// counts  elements of each rank, the same list on all ranks
 /// mine    counts[rank] elements; may be its place in `all`, but not another part of it
 /// all     the sum of counts
 /// throws  BadArgument when sizes and counts differ; PeerLost
@@ -91,7 +91,7 @@ void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Sp
   operation.finish();
 }
 
-/// The same with as many elements from every rank.
+/// Concatenates equally many elements of every rank, in the order of ranks, on every rank.
 template <Endpoint E, class T>
   requires std::is_trivially_copyable_v<T>
 void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Tag tag = {},

@@ -8,7 +8,7 @@
 
 namespace chorale {
 
-/// Sends x to one rank, which receives as many.
+/// Sends x to rank `peer`, which receives as many elements.
 ///
 /// keeps   x may be changed when the result is done
 template <Endpoint E, class T>
@@ -17,9 +17,9 @@ template <Endpoint E, class T>
   return at.send(peer, tag, std::as_bytes(x));
 }
 
-/// Receives x from one rank, which sends as many.
+/// Receives x from rank `peer`, which sends as many elements.
 ///
-/// keeps   x is there when the result is done
+/// keeps   x is complete when the result is done
 template <Endpoint E, class T>
   requires std::is_trivially_copyable_v<T>
 [[nodiscard]] typename E::pending receive(E& at, Rank peer, Span<T> x, Tag tag = {}) {

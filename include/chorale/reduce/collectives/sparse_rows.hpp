@@ -18,7 +18,7 @@ namespace chorale {
 
 /// Some rows of a large table, such as the gradient of an embedding.
 ///
-/// rows      numbers of rows; the same one may come several times
+/// rows      row numbers; a row may occur several times
 /// values    (rows, width)
 struct SparseRows {
   std::vector<std::uint32_t> rows;
@@ -28,11 +28,11 @@ struct SparseRows {
   std::size_t bytes() const { return rows.size() * (sizeof(std::uint32_t) + width * sizeof(float)); }
 };
 
-/// The sum of the rows of all ranks: each row once, ascending. Bytes follow the rows touched, never the table.
+/// Returns the sum of the rows of all ranks: each row once, ascending. Bytes sent depend on the rows, not the table.
 ///
 /// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends those of up to P-1 ranks
 /// order   rank 0's rows in their order, then rank 1's, ..: the same bits on all ranks
-/// throws  BadArgument when values are not rows of `width`, or a row is not of the table; PeerLost
+/// throws  BadArgument when values are not rows of `width`, or a row is not in the table; PeerLost
 template <Endpoint E>
 SparseRows all_reduce_rows(E& at, SparseRows const& mine, std::size_t table_rows, Tag tag = {},
                            CallSite where = CallSite::here()) {

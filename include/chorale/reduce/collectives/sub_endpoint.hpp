@@ -15,20 +15,20 @@
 
 namespace chorale {
 
-/// Some ranks of an endpoint as a group of their own, numbered in the order given.
+/// An endpoint for a group of some ranks of another endpoint, numbered in the order given.
 ///
 ///   of 4 ranks: SubEndpoint{at, {3, 1}} on ranks 1 and 3; rank 3 is 0 in it, and rank 1 is 1
 ///
-/// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. Operations
-///         are announced and compared among these ranks alone, where the transport knows sub-groups: the others take no
-///         part, and the group's operations have numbers of their own, however many objects name it
+/// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. If the
+///         transport knows sub-groups, only the ranks of the group announce and compare its operations, and these have
+///         their own numbers, which all objects of one group share
 template <Endpoint E>
 class SubEndpoint {
  public:
   using pending = typename E::pending;
 
-  /// ranks   the same list on all of them; this rank is one of them
-  /// throws  BadArgument when a rank is not of the endpoint, is there twice, or this one is missing
+  /// ranks   the same list on all its ranks, including this one
+  /// throws  BadArgument when a rank is not in the endpoint's group, is listed twice, or this rank is missing
   SubEndpoint(E& at, std::vector<Rank> ranks) : at_{&at}, ranks_{std::move(ranks)} {
     for (auto const rank : ranks_)
       CHORALE_EXPECTS(rank >= 0 && rank < at.size() && std::count(ranks_.begin(), ranks_.end(), rank) == 1,
@@ -68,10 +68,10 @@ class SubEndpoint {
   }
 
   E* at_;
-  std::vector<Rank> ranks_;                                           // [rank here]: rank there
-  std::vector<Rank> outer_;                                           // of a group within this one
+  std::vector<Rank> ranks_;                                           // [rank in the group]: rank in *at_
+  std::vector<Rank> outer_;                                           // ranks of a group within this one
   Rank rank_        = 0;
-  std::uint32_t id_ = 0;                                              // of the list
+  std::uint32_t id_ = 0;                                              // fingerprint of ranks_
 };
 
 }  // namespace chorale

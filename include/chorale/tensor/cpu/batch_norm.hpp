@@ -16,13 +16,13 @@ namespace chorale {
 /// of this share of the batch, or of the whole batch over all replicas; else the moving ones.
 ///
 /// x, y      (B, H, W, C), in any layout, or (B, C)
-/// kernel    gamma (C); bias: beta (C); mean, variance: moving (C), which forward only reads: d_mean and d_variance say
-///           what they move towards
-/// order     sums are of double, over this share in one order: other shares of the same batch give nearly the same bits
+/// kernel    gamma (C); bias: beta (C); mean, variance: moving (C), which forward only reads: d_mean and d_variance get
+///           the targets that they move towards, times rows
+/// order     sums are double, over this share in one order: other shares of the same batch give nearly the same bits
 /// source    Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization: its variance divides by the count
 class Kernels<Cpu>::BatchNorm {
  public:
-  /// plain     the layout to go over to from one that is none of the usual
+  /// plain     the layout to convert to where order_of() does not know `in`
   BatchNorm(runtime& rt, layout const& in, layout const& plain, int channels, float epsilon, Normalize over)
       : rt_{&rt}, in_{in}, channels_{static_cast<std::size_t>(channels)}, epsilon_{static_cast<double>(epsilon)},
         over_{over} {
@@ -71,8 +71,8 @@ class Kernels<Cpu>::BatchNorm {
     });
   }
 
-  /// After a forward in training, with u = (x - mean) / deviation: dx = scale · (dy - mean of dy - u · mean of dy · u).
-  /// The means are over what was normalized; the gradients of gamma and beta are sums over this share alone.
+  /// dx = scale · (dy - mean of dy - u · mean of dy · u), after a forward in training, with u = (x - mean) / deviation.
+  /// The means are over all that is normalized together; gradients of gamma and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     add_up(p_.dy);
     auto const sums = Span<double>{at_.sums, 2 * channels_};
@@ -101,8 +101,8 @@ class Kernels<Cpu>::BatchNorm {
   }
 
  private:
-  /// Channels in memory: of each row, blocks of pixels of lanes. Channel c is lane c % lanes of block c / lanes; the
-  /// last block may be padded, with zeros.
+  /// Order of channels in memory: each row has blocks of pixels of lanes. Channel c is lane c % lanes of block
+  /// c / lanes; the last block may be padded, with zeros.
   struct Order {
     std::size_t rows, blocks, pixels, lanes;
 
@@ -111,7 +111,7 @@ class Kernels<Cpu>::BatchNorm {
   struct Places {
     double *sums, *count;                                                  // 2 C and one, sent together; of all pixels
     float *mean, *inverse, *scale, *shift, *slope;                         // (C), padded; inverse: of the deviation
-    float *x, *dx;                                                         // in the own layout, when it is another
+    float *x, *dx;                                                         // in own_, if that is not in_
   };
 
   /// W numbers that stay in registers.
@@ -152,7 +152,7 @@ class Kernels<Cpu>::BatchNorm {
     (over_ == Normalize::over_batch ? pass.together : pass.share)(sums);
   }
 
-  /// Mean and variance of what is normalized.
+  /// Computes mean and variance of all that is normalized together.
   void measure(Pass const& pass) const {
     std::fill_n(at_.mean, channels_, 0.0F);
     add_up(p_.x);                                                          // of x, and of x · x
@@ -175,7 +175,7 @@ class Kernels<Cpu>::BatchNorm {
     at_.inverse[channel] = static_cast<float>(1.0 / std::sqrt(variance + epsilon_));
   }
 
-  /// For each channel the sums of v, and then of v · (x - mean).
+  /// Computes for each channel the sums of v, and then of v · (x - mean).
   void add_up(float const* values) const {
     auto const n = order_.padded();
     std::fill_n(at_.sums, 2 * n, 0.0);
@@ -194,10 +194,10 @@ class Kernels<Cpu>::BatchNorm {
         at_.sums[n + channel + k] += times[k];
       }
     });
-    std::copy_n(at_.sums + n, channels_, at_.sums + channels_);            // without padding, which layouts differ in
+    std::copy_n(at_.sums + n, channels_, at_.sums + channels_);            // without padding, in which layouts differ
   }
 
-  /// f(Lanes<W>, first channel, offset in memory), for W lanes at a time of each block of each row.
+  /// Calls f(Lanes<W>, first channel, offset in memory) for W lanes at a time of each block of each row.
   template <class F>
   void each(F&& f) const {
     for (std::size_t r = 0; r < order_.rows; ++r)

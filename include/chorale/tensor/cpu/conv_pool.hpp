@@ -13,8 +13,8 @@
 
 namespace chorale {
 
-/// y = pool(convolution of x + bias), some rows at a time: backward reads nothing of what lies between the two, so that
-/// stays in the second cache and never reaches memory.
+/// y = pool(convolution of x + bias), some rows at a time: backward does not read the values between the two, so they
+/// stay in the second-level cache and never reach memory.
 ///
 ///   rows      0 .. 7 | 8 .. 15 | ...       slice by slice: convolution, pool; backward: pool, convolution
 ///
@@ -47,7 +47,7 @@ class Kernels<Cpu>::ConvPool {
   void bind(Ports const& p) {
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
-    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;          // x is not needed any more
+    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;          // x is no longer needed
     if (own_ != in_) {
       x_to_own_ = onednn::reorder(*rt_, in_, p.x, own_, at.x);
       if (p.dx != nullptr) own_to_dx_ = onednn::reorder(*rt_, own_, at.x, in_, p.dx);
@@ -96,8 +96,8 @@ class Kernels<Cpu>::ConvPool {
     std::byte *of_conv, *of_pools;
   };
 
-  /// The least number of equal slices that fit half of each thread's second cache. One, when the kernel is so large
-  /// that its gradient for each slice would cost more.
+  /// The least number of equal slices that fit half of each thread's second-level cache. One, when the kernel is so
+  /// large that its gradient for each slice would cost more.
   static int slices(int rows, Window const& conv, int filters) {
     constexpr auto cache = std::size_t{512} << 10;
     auto const floats    = [](int a, int b, int c) { return static_cast<std::size_t>(a) * b * c * sizeof(float); };
@@ -120,7 +120,7 @@ class Kernels<Cpu>::ConvPool {
   }
 
   runtime* rt_;
-  layout in_, own_;                                                        // of x: as it comes, as it should be
+  layout in_, own_;                                                        // of x: as given, and as slices need it
   std::size_t kernel_, bias_;                                              // elements
   std::vector<Slice> slices_;
   onednn::Call x_to_own_, own_to_dx_;

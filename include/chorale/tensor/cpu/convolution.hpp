@@ -23,14 +23,14 @@ namespace chorale {
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
-  /// wants_dx    does backward compute the gradient by x?
-  /// biased      is there a bias?
+  /// wants_dx    true if backward computes the gradient by x
+  /// biased      true if there is a bias
   Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool wants_dx = true,
          bool biased = true)
       : rt_{&rt}, in_{in},
         plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
         bias_{biased ? layout{{filters}, onednn::f32, onednn::tag::x} : layout{}} {
-    // What forward likes may leave oneDNN only its reference loops for a pass, hundreds of times slower.
+    // The layouts that forward prefers may leave oneDNN only its reference loops for a pass, hundreds of times slower.
     for (factors_ = rt.factors();; factors_ = onednn::f32) {
       describe(rows, w, filters, onednn::tag::any);
       auto const slow = references(wants_dx);
@@ -41,14 +41,14 @@ class Kernels<Cpu>::Conv2D {
     }
   }
 
-  /// How many passes run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
+  /// Number of passes that run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
   int references(bool wants_dx) const {
     auto const reference = [](auto const& pass) { return std::string_view{pass.impl_info_str()}.starts_with("ref"); };
     return reference(forward_) + reference(weights_) + (wants_dx && reference(data_));
   }
 
   bool rounds() const { return factors_ != onednn::f32; }
-  layout in() const { return forward_.src_desc(); }                        // the one that it likes
+  layout in() const { return forward_.src_desc(); }                        // the one that oneDNN prefers
   layout out() const { return forward_.dst_desc(); }
   std::size_t workspace() const {
     auto cut = onednn::Cutter{};
@@ -83,7 +83,7 @@ class Kernels<Cpu>::Conv2D {
     run_data_ = {*rt_, dnnl::convolution_backward_data{data_},
                  {{DNNL_ARG_DIFF_DST, d_dst, dy},
                   {DNNL_ARG_WEIGHTS, data_.weights_desc(), kernel_to_data_ ? at.data_kernel : at.kernel},
-                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is not needed any more
+                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
                   {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
     if (d_src != in_) own_to_dx_ = onednn::reorder(*rt_, d_src, at.x, in_, p.dx);
   }
@@ -112,7 +112,7 @@ class Kernels<Cpu>::Conv2D {
     float *x, *dy, *kernel, *d_kernel, *data_kernel;
     std::byte* scratch;
   };
-  /// The three passes, with x and y in the layout that `images` says.
+  /// Describes the three passes to oneDNN, with x and y in the layout `images`.
   void describe(int rows, Window const& w, int filters, onednn::tag images) {
     auto const attributes = onednn::user_scratchpad();
     auto const image      = onednn::dims{rows, w.channels, w.height, w.width};

@@ -22,7 +22,7 @@ class Kernels<Cpu>::Dense {
         kernel_{{units, inputs}, onednn::f32, onednn::tag::ba}, bias_{{units}, onednn::f32, onednn::tag::x} {
     auto const attributes = onednn::user_scratchpad();
     auto const factors    = rt.factors();
-    auto const plain      = factors == onednn::f32;                        // all of it where it lies
+    auto const plain      = factors == onednn::f32;                        // all operands in place
     auto const x          = plain ? in_ : layout{in_.dims(), factors, onednn::tag::ab};
     auto const dy         = plain ? out_ : layout{out_.dims(), factors, onednn::tag::ab};
     auto const kernel     = plain ? kernel_ : layout{kernel_.dims(), factors, onednn::tag::any};
@@ -89,7 +89,7 @@ class Kernels<Cpu>::Dense {
   }
 
  private:
-  /// Copies as oneDNN wants them; null where it takes the original.
+  /// Copies in the layouts that oneDNN chooses; null where it takes the original.
   struct Places {
     float *x, *kernel, *data_kernel, *dy, *d_kernel;
     std::byte* scratch;
@@ -222,7 +222,7 @@ class Kernels<Cpu>::Sum {
 
   layout out() const { return in_; }
   std::size_t workspace() const { return one_gradient() ? 0 : bytes(in_); }
-  /// Is the gradient by other the one by x? Then d_other is dy.
+  /// True if the gradient by other is the one by x: then d_other is dy.
   bool one_gradient() const { return in_ == other_; }
 
   void bind(Ports const& p) {

@@ -11,6 +11,7 @@
 
 namespace chorale {
 
+/// Kernels of CPUs: oneDNN, and loops of this library where oneDNN has none or a slower one.
 template <>
 struct Kernels<Cpu> : cpu::Loops {
   using layout  = onednn::desc;
@@ -26,7 +27,7 @@ struct Kernels<Cpu> : cpu::Loops {
   static void add(layout const& l, float const* x, float* y) { sum(bytes(l) / sizeof(float), y, x, y); }
 
   using cpu::Loops::dropout;
-  /// The same of an activation in any layout.
+  /// Dropout of an activation in any layout.
   static void dropout(std::size_t rows, layout const& l, float* x, float rate, Pass const& pass, std::uint64_t stream) {
     cpu::Loops::dropout(rows, bytes(l) / sizeof(float) / rows, x, rate, pass, stream);
   }

@@ -18,6 +18,7 @@
 
 namespace chorale::cpu {
 
+/// Loops over arrays of float, written so that the compiler makes vector instructions of them.
 struct Loops {
   /// y = a + b, n numbers; y may be a or b
   static void sum(std::size_t n, float const* a, float const* b, float* y) {
@@ -32,10 +33,10 @@ struct Loops {
       towards[i] = 0;
     }
   }
-  /// Memory that kernels alone read.
+  /// Memory that only kernels read.
   class Scratch {
    public:
-    /// n numbers; the same ones as long as there are no more.
+    /// Returns memory for n numbers: the same memory unless n is larger than before.
     float* take(std::size_t n) {
       if (numbers_.size() < n) numbers_.resize(n);
       return numbers_.data();
@@ -67,7 +68,7 @@ struct Loops {
     return sum;
   }
 
-  /// The same with a distribution over classes for each row: sum of -Σ target · log softmax(logits).
+  /// Sum over rows of -Σ target · log softmax(logits), for a distribution over classes in each row, and its gradient.
   ///
   /// targets   (rows, classes), each row sums to 1
   /// source    tf.keras.losses.CategoricalCrossentropy(from_logits=True)
@@ -135,7 +136,7 @@ struct Loops {
     return sum;
   }
 
-  /// No value is infinite or NaN: no exponent has all its bits.
+  /// True if no value is infinite or NaN: no exponent has all its bits.
   static bool finite(Span<float const> x) {
     auto bad = std::uint32_t{0};
     for (std::size_t i = 0; i < x.size(); ++i)
@@ -164,7 +165,7 @@ struct Loops {
     for (std::size_t i = 0; i < w.size(); ++i) value[i] -= s.rate * (g[i] * s.scale);
   }
 
-  /// v = momentum · v - rate · g; w += v, or, looking ahead, w += momentum · v - rate · g
+  /// v = momentum · v - rate · g; w += v, or, in sgd_nesterov, w += momentum · v - rate · g
   static void sgd_momentum(Span<float> w, float const* g, float* velocity, SgdStep s) {
     float* const value = w.data();
     for (std::size_t i = 0; i < w.size(); ++i) {
@@ -216,8 +217,8 @@ struct Loops {
   }
 
  private:
-  /// x, or 0 where it is so small that cores take a hundred times as long with it. What a unit without a gradient has
-  /// been is forgotten by and by, and would get there after some 800 steps, for good.
+  /// x, or 0 where x is subnormal: cores take a hundred times as long with such numbers. The optimizer state of a unit
+  /// without a gradient decays, and would become subnormal after some 800 steps, for good.
   static float normal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? 0.0F : x; }
 
   /// Writes softmax(logits) and returns log Σ exp(logits).

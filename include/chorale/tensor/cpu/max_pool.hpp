@@ -15,7 +15,7 @@
 
 namespace chorale::cpu {
 
-/// The largest of each window, and the way back: loops of our own, eight channels at a time.
+/// Max pooling, forward and backward: loops of this library, eight channels at a time.
 ///
 /// On CPUs without AVX-512, oneDNN's max pool for training takes seven to ten times as long as its mean pool of the
 /// same images: two thirds of a step of a small network (docs/80-decisions.md).
@@ -24,7 +24,8 @@ namespace chorale::cpu {
 ///   winners   as y, a byte each: which pixel of its window, row by row, was the largest; of equals the first
 class MaxPool {
  public:
-  /// x, y      ordered alike. None when channels are not side by side in eights, or a window has 256 pixels or more
+  /// x, y      in the same order. Returns nothing when channels are not side by side in eights, or a window has 256
+  ///           pixels or more
   static std::optional<MaxPool> of(onednn::desc const& x, onednn::desc const& y, Window const& window) {
     auto const in = order_of(x), out = order_of(y);
     if (in.lanes % wide != 0 || in.lanes != out.lanes || window.kernel > most) return {};
@@ -102,16 +103,16 @@ class MaxPool {
     return {d.dims[0], d.padded_dims[1] / lanes, lanes, strides[0], strides[1], strides[2], strides[3]};
   }
 
-  /// Every pixel of x is in one window.
+  /// True if every pixel of x is in exactly one window.
   bool is_tiled() const {
     auto const& w = window_;
     return w.kernel == w.stride && w.pad_before == 0 && w.pad_left == 0 && w.height == w.out_height() * w.kernel &&
            w.width == w.out_width() * w.kernel;
   }
 
-  /// The pixels of a window whose corner is there, without padding.
+  /// Writes the pixels of the window with that corner, without padding.
   ///
-  /// returns   how many
+  /// returns   their number
   std::size_t pixels_at(Index top, Index left, std::array<Pixel, most * most>& pixels) const {
     auto n = std::size_t{0};
     for (Index h = std::max<Index>(0, -top); h < std::min<Index>(window_.kernel, window_.height - top); ++h)
@@ -120,7 +121,7 @@ class MaxPool {
     return n;
   }
 
-  /// f(element of x at the window's corner, which may be in the padding; element of y; its pixels)
+  /// Calls f(element of x at the window's corner, which may be in the padding; element of y; pixels of the window).
   template <class F>
   void each_window(F f) const {
     Cpu::each(in_.images * in_.blocks, [&](Index unit) {

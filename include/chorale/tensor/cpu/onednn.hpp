@@ -29,7 +29,7 @@ struct Runtime {
   dnnl::stream stream{engine};
   Products rounds_to = Products::f32;                                      // set before kernels are made
 
-  /// What goes into products. Without AMX oneDNN has no faster way than float.
+  /// Type of the factors of products. Without AMX oneDNN has nothing faster than float.
   dnnl::memory::data_type factors() const {
     constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
     auto const has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
@@ -37,23 +37,23 @@ struct Runtime {
   }
 };
 
-/// An image as users see it: (B, H, W, C), channels last.
+/// Layout of images as users see them: (B, H, W, C), channels last.
 inline desc image(int rows, int height, int width, int channels) {
   return {
       {rows, channels, height, width}, f32, channels == 1 ? tag::nchw : tag::nhwc};  // the same bytes for one channel
 }
 
-/// The same layout for another number of rows.
+/// Layout like the given one, for another number of rows.
 inline desc with_rows(desc const& layout, int rows) {
   auto smaller    = layout;
   smaller.data.dims[0] = smaller.data.padded_dims[0] = rows;
   return smaller;
 }
 
-/// Rows of numbers: (B, N).
+/// Layout of rows of numbers: (B, N).
 inline desc matrix(int rows, int columns) { return {{rows, columns}, f32, tag::ab}; }
 
-/// Primitives take scratch memory from us, so that none is allocated in a step and none is shared between threads.
+/// Makes primitives take scratch memory from the caller: none is allocated in a step, and threads share none.
 inline dnnl::primitive_attr user_scratchpad() {
   auto attributes = dnnl::primitive_attr{};
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -82,7 +82,7 @@ class Call {
 
   explicit operator bool() const { return count_ > 0; }
 
-  /// From now on reads (or writes) one operand elsewhere.
+  /// Makes the call read (or write) one operand at another address from now on.
   void point(int argument, float const* data) {
     for (std::size_t i = 0; i < count_; ++i)
       if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<float*>(data));
@@ -102,8 +102,8 @@ class Call {
   std::size_t count_ = 0;
 };
 
-/// Deals out one block of workspace in 64-byte aligned pieces: first to add up what is needed, then, bound, to hand it
-/// out.
+/// Cuts one block of workspace into 64-byte aligned pieces. Without a base it only adds up what is needed; with one it
+/// returns the pieces.
 class Cutter {
  public:
   explicit Cutter(std::byte* base = nullptr) : base_{base} {}
@@ -122,7 +122,7 @@ class Cutter {
   std::size_t used_ = 0;
 };
 
-/// A call that copies between two layouts, or none when they are the same bytes.
+/// A call that copies from one layout to another.
 inline Call reorder(Runtime const& runtime, desc const& from, void* source, desc const& to, void* target) {
   auto const made = dnnl::reorder::primitive_desc{runtime.engine, from, runtime.engine, to};
   return {runtime, dnnl::reorder{made}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}};

@@ -14,11 +14,11 @@ namespace chorale::cuda::launch {
 
 namespace detail {
 
-/// y before the ReLU. Backward finds the bits that forward found: it is not the compiler who chooses to multiply and
-/// add in one.
+/// y before the ReLU. Backward gets the same bits as forward, since the compiler has no choice between a fused and a
+/// separate multiplication and addition.
 __device__ inline float normalized(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
 
-/// add(at, channel, sums): what element `at` adds to the two sums of its channel
+/// Adds up two sums for each channel: add(at, channel, sums) adds the contribution of element `at`.
 template <class F>
 cudaError_t add_channels(std::size_t pixels, std::size_t channels, ChannelSums to, cudaStream_t queue, F add) {
   return add_columns<2>(pixels, channels, to.parts, queue,
@@ -29,7 +29,7 @@ cudaError_t add_channels(std::size_t pixels, std::size_t channels, ChannelSums t
       });
 }
 
-/// take(channel, sums) of both sums of each channel
+/// Calls take(channel, sums) with both sums of each channel.
 template <class F>
 cudaError_t take_channels(std::size_t channels, ChannelSums of, cudaStream_t queue, F take) {
   return add_columns<2>(of.parts, channels, 1, queue,
@@ -40,7 +40,7 @@ cudaError_t take_channels(std::size_t channels, ChannelSums of, cudaStream_t que
       [=] __device__(std::size_t, std::size_t c, double const* sum) { take(c, sum); });
 }
 
-/// What normalize_back needs to know of two sums over `count` pixels.
+/// Writes the input of normalize_back from two sums over `count` pixels.
 __device__ inline void write_slopes(std::size_t channels, std::size_t c, double sum, double sum_u, Moments of,
                                     double count, float* slopes) {
   slopes[c]            = static_cast<float>(sum / count);

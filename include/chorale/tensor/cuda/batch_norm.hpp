@@ -15,14 +15,14 @@
 namespace chorale {
 
 /// y = gamma · (x - mean) / sqrt(variance + epsilon) + beta, for each channel, as the CPU has it, and max(y, 0) at once
-/// where a ReLU follows in place. Ours, and not cuDNN's: its statistics are never those of all replicas.
+/// where a ReLU follows in place. Our own kernels, since the statistics of cuDNN's are never those of all replicas.
 ///
 /// x, y      (B, H, W, C) or (B, C)
 /// kernel    gamma (C); bias: beta (C); mean, variance: moving (C), which forward only reads
-/// cost      in training x is read twice, and x and dy twice more in backward, which is the ReLU's too. Normalized over
-///           the batch of several replicas, forward and backward each wait once for the device, since replicas add up
-///           on the host
-/// order     sums are of double, in one order: the same bits for the same numbers
+/// cost      in training x is read twice, and x and dy twice more in backward, which includes the ReLU's. Normalized
+///           over the batch of several replicas, forward and backward each wait once for the device, since replicas
+///           accumulate on the host
+/// order     sums are double, in one order: the same bits for the same numbers
 /// source    Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization
 class Kernels<Cuda>::BatchNorm {
  public:
@@ -53,7 +53,7 @@ class Kernels<Cuda>::BatchNorm {
                  "normalize");
   }
 
-  /// After a forward in training. The gradients of gamma and beta are sums over this share alone.
+  /// Computes gradients after a forward in training. Those of gamma and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     cuda::expect(cuda::launch::channel_sums_back(pixels(), channels_, in_.at(p_.x), by_, in_.at(p_.dy), at_.parts,
                                                  cuda::queue()), "channel_sums_back");
@@ -72,7 +72,7 @@ class Kernels<Cuda>::BatchNorm {
  private:
   struct Places {
     double* sums;                                                          // 2 C and one, sent together
-    cuda::launch::ChannelSums parts;                                       // of them
+    cuda::launch::ChannelSums parts;                                       // of the sums
     cuda::launch::Moments of;
     float* slopes;                                                         // 2 C
   };
@@ -87,7 +87,7 @@ class Kernels<Cuda>::BatchNorm {
     return over_ == Normalize::over_batch && pass.together.all_reduce != nullptr;
   }
 
-  /// Mean and variance of what is normalized.
+  /// Computes mean and variance of all that is normalized together.
   void measure(Pass const& pass) {
     cuda::expect(cuda::launch::channel_sums(pixels(), channels_, in_.at(p_.x), at_.parts, cuda::queue()),
                  "channel_sums");
@@ -110,7 +110,7 @@ class Kernels<Cuda>::BatchNorm {
   std::size_t channels_;
   float epsilon_;
   Normalize over_;
-  double count_ = 0;                                                       // of what was normalized last
+  double count_ = 0;                                                       // pixels that were normalized last
   Places at_{};
   Ports p_{};
   cuda::launch::Normalization by_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the threads of a block do together. No header of CUDA's is included: a test reads this file on the CPU.
+// Kernels, and the shared work of a block's threads. No CUDA header is included: a test compiles this file for the CPU.
 #pragma once
 
 #include <chorale/tensor/cuda/map.cuh>
@@ -23,7 +23,7 @@ __global__ void run_map(std::size_t n, std::size_t columns, F f, A... arrays) {
   map_part<N>(std::size_t{blockIdx.x} * blockDim.x + threadIdx.x, all, n, columns, f, arrays...);
 }
 
-/// The sum of what all threads of a block have, in thread 0; as a tree, so that its order does not change.
+/// The sum of `mine` over all threads of a block, in thread 0; as a tree, so that its order does not change.
 template <class T>
 __device__ T sum_of_block(T mine) {
   __shared__ T lanes[threads];
@@ -46,11 +46,12 @@ __global__ void run_sum(std::size_t n, Sum* sums, F f) {
 
 inline constexpr unsigned side_of_tile = 32;
 
-/// to(place in turned rows, from(place in rows)): a block turns a tile, so that neighbours read and write neighbours.
+/// Transposes: to(place in (columns, rows), from(place in (rows, columns))). A block transposes a tile, so that
+/// neighbouring threads read and write neighbouring elements.
 template <class From, class To>
 __global__ void run_turn(std::size_t rows, std::size_t columns, From from, To to) {
   constexpr auto side = side_of_tile;
-  __shared__ float tile[side][side + 1];                                   // a column lies in all banks
+  __shared__ float tile[side][side + 1];                                   // a column is spread over all banks
   auto const lane = threadIdx.x % side, first = threadIdx.x / side;
   auto const row = std::size_t{blockIdx.y} * side, column = std::size_t{blockIdx.x} * side;
   for (auto r = first; r < side; r += threads / side)

@@ -14,8 +14,8 @@ namespace chorale::cuda::launch {
 
 namespace detail {
 
-/// The 4 x 4 pixels of x that one pixel of y comes from, in registers. It moves along a row of y: what two neighbours
-/// share is read once, and a warp, which has 32 filters of one pixel, reads one address.
+/// The 4 x 4 pixels of x that one pixel of y depends on, in registers. It moves along a row of y: pixels that two
+/// neighbours share are read once, and a warp, which has 32 filters of one pixel, reads one address.
 template <class T>
 class Patch {
  public:
@@ -23,10 +23,10 @@ class Patch {
   /// row     of y
   __device__ Patch(Window const& w, T const* image, int row)
       : image_{image}, height_{w.height}, width_{w.width}, top_{2 * row - w.pad_before}, left_{-w.pad_left - 4} {
-    move();                                                                // now the first column of y is to the right
+    move();                                                                // the next move() is to the first pixel
   }
 
-  /// To the next pixel of y.
+  /// Moves to the next pixel of y.
   __device__ void move() {
     left_ += 2;
     for (int r = 0; r < 4; ++r) {
@@ -36,7 +36,7 @@ class Patch {
       pixels_[r][3] = pixel(top_ + r, left_ + 3);
     }
   }
-  /// What pixel (r, c) of the window of y is convolved from, at (i, j) of the kernel.
+  /// The pixel of x that (i, j) of the kernel is multiplied with, for pixel (r, c) of the pool's window.
   __device__ float at(int r, int c, int i, int j) const { return pixels_[r + i][c + j]; }
 
  private:
@@ -50,9 +50,9 @@ class Patch {
   float pixels_[4][4]{};
 };
 
-/// A row of y and a filter of it: what a thread does.
+/// The work of one thread: a row of y and a filter.
 struct Strip {
-  std::size_t image, begin;                                                // of y, and of winners
+  std::size_t image, begin;                                                // begin: of y, and of winners
   int row;
 
   __device__ Strip(ConvPool const& of, std::size_t strip, std::size_t filter) {
@@ -107,7 +107,7 @@ cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, T const* x, T
         auto const strip = Strip{of, row, filter};
         auto patch       = Patch<T>{of.conv, x + strip.image * pixels, strip.row};
         auto at          = strip.begin;
-        float mine[10]{};                                                  // of the kernel, then of the bias
+        float mine[10]{};                                                  // gradients of the kernel, then of the bias
         for (int column = 0; column < width; ++column, at += filters) {
           patch.move();
           auto const winner = winners[at];

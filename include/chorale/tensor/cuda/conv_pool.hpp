@@ -18,7 +18,7 @@
 namespace chorale {
 
 /// y = the largest, or the mean, of each window of x, and max(y, 0) at once where a ReLU follows in place. Padding
-/// never counts. Ours, and not cuDNN's: pads may differ on the two sides, and gradients have the same bits every time.
+/// never counts. Not cuDNN's: here pads may differ on the two sides, and gradients have the same bits every time.
 ///
 /// x, y      (B, H, W, C), (B, H', W', C)
 /// source    tf.keras.layers.MaxPool2D, AveragePooling2D
@@ -48,7 +48,7 @@ class Kernels<Cuda>::Pool2D {
 
  private:
   std::size_t images() const { return static_cast<std::size_t>(rows_); }
-  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }    // which pixel of each window y grows with
+  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }    // the pixel of each window that y depends on
 
   runtime* rt_;
   layout in_;
@@ -63,8 +63,8 @@ class Kernels<Cuda>::Pool2D {
 ///
 /// x, y      (B, H, W, C), (B, H'', W'', Filters)
 /// kernel    (K, K, C, Filters); bias (Filters), or none
-/// cost      one pass over x and y each way, where launch::ConvPool fits and nobody needs dx; it adds up in float, from
-///           variables of float. Else the two, and memory of the device holds what lies between
+/// cost      one pass over x and y each way, where launch::ConvPool fits and dx is not needed; it accumulates in float,
+///           with float variables. Else Conv2D, then Pool2D, with the values between them in memory of the device
 class Kernels<Cuda>::ConvPool {
  public:
   ConvPool(runtime& rt, layout const& in, int rows, Window const& conv, int filters, Window const& pool, Pool kind,

@@ -23,7 +23,7 @@ namespace chorale {
 
 /// A convolution by cuDNN, of any kernel, stride and pads: see Conv2D.
 ///
-/// kernel    for cuDNN each forward turns it to (Filters, K, K, C), of elements as x has them
+/// kernel    each forward transposes it for cuDNN to (Filters, K, K, C), in the element type of x
 /// cost      one pass over y for the bias; where pads differ on the two sides, one over x, and dx, for a padded copy
 /// order     the same bits every time, unless cuDNN has no such algorithm for a shape
 /// source    cudnnConvolutionForward, BackwardFilter, BackwardData
@@ -77,7 +77,7 @@ class Kernels<Cuda>::Windows {
       cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), out_.at(p_.dy), at_.sums, p_.d_bias,
                                              cuda::queue()), "column_sums");
     if (p_.dx == nullptr) return;
-    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;            // x is not needed any more
+    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;            // x is no longer needed
     cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,
                                               how_.get(), data_, at_.scratch, data_bytes_, &zero, x_.get(), dx),
                  "cudnnConvolutionBackwardData");
@@ -89,7 +89,7 @@ class Kernels<Cuda>::Windows {
   static constexpr std::size_t most_scratch = std::size_t{256} << 20;      // bytes
 
   struct Places {
-    std::byte *x, *kernel, *d_kernel;                                      // as elements of x are; x: padded
+    std::byte *x, *kernel, *d_kernel;                                      // in the element type of x; x: padded
     float* sums;
     std::byte* scratch;
   };
@@ -151,10 +151,11 @@ class Kernels<Cuda>::Windows {
     cuda::expect(cudnnSetConvolutionMathType(how, math), "cudnnSetConvolutionMathType");
   }
 
-  /// The first of cuDNN's list, fastest first, that gives the same bits every time; else the first that there is.
+  /// Picks the first algorithm of cuDNN's list, fastest first, that gives the same bits every time; else the first that
+  /// can run.
   ///
-  /// list      fills an array of results: (count wanted, count, results)
-  /// scratch   says how many bytes an algorithm needs, or that it cannot: (algorithm, bytes)
+  /// list      fills an array of results: (most results, count, results)
+  /// scratch   gives the bytes that an algorithm needs, or fails if it cannot run: (algorithm, bytes)
   template <class Result, class Algorithm, class List, class Scratch>
   static void pick(std::string const& what, Algorithm& algorithm, std::size_t& bytes, List list, Scratch scratch) {
     auto results = std::array<Result, 16>{};
@@ -219,8 +220,8 @@ class Kernels<Cuda>::Windows {
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters)
 /// kernel    (K, K, C, Filters); bias (Filters), or none
-/// cost      with a kernel of one pixel that goes to every pixel: the products of a Dense of (B · H · W, C), in which
-///           nothing is turned. Else that of Windows
+/// cost      with a kernel of one pixel, stride 1 and no pads: the products of a Dense of (B · H · W, C), with nothing
+///           transposed. Else that of Windows
 /// source    tf.keras.layers.Conv2D
 class Kernels<Cuda>::Conv2D {
  public:

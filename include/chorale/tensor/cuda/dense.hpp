@@ -20,7 +20,7 @@ namespace chorale {
 ///
 /// x, y      (B, In), (B, Units); kernel (In, Units), bias (Units) or none, all plain
 /// cost      three products; bias, ReLU and the bias' gradient are in them, where cuBLASLt can. Where activations are
-///           halves, forward rounds kernel and bias to such once
+///           halves, forward rounds kernel and bias to halves once
 /// source    tf.keras.layers.Dense; cublasLtMatmul with CUBLASLT_EPILOGUE_RELU_BIAS and BGRADA
 class Kernels<Cuda>::Dense {
  public:
@@ -40,7 +40,7 @@ class Kernels<Cuda>::Dense {
     at_               = place(cut);
     p_                = p;
     auto const of     = in_.of;
-    auto const x      = Product::Factor{{p.x, of}, inputs_, rows_};        // each as cuBLAS sees it: turned
+    auto const x      = Product::Factor{{p.x, of}, inputs_, rows_};        // each as cuBLAS sees it: transposed
     auto const w      = Product::Factor{rounds() ? half(at_.kernel) : Values{p.kernel}, units_, inputs_};
     auto const dy     = Product::Factor{{p.dy, of}, units_, rows_};
     auto const turned = [](Product::Factor f) { return Product::Factor{f.data, f.rows, f.columns, CUBLAS_OP_T}; };
@@ -77,7 +77,7 @@ class Kernels<Cuda>::Dense {
   using Values = cuda::launch::Values;
 
   struct Places {
-    float* sums;                                                           // for the bias' gradient by itself
+    float* sums;                                                           // for a separate gradient of the bias
     std::byte *kernel, *bias;                                              // as halves
   };
   Places place(cuda::Cutter& cut) const {
@@ -87,7 +87,7 @@ class Kernels<Cuda>::Dense {
     return {sums, cut.take_values(static_cast<std::size_t>(inputs_) * units, in_.of), cut.take_values(units, in_.of)};
   }
 
-  /// What follows y in the same kernel.
+  /// The epilogue of forward, in the same kernel.
   cuda::Product::After end() const {
     auto const relu = rt_->take_relu(p_.y) != 0;
     if (!biased()) return {relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT};
@@ -127,7 +127,7 @@ class Kernels<Cuda>::Activate {
 
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
   void forward(Pass const&) const {
-    if (rt_->is_taken(p_.y)) return;                                       // whoever wrote y has done it
+    if (rt_->is_taken(p_.y)) return;                                       // the kernel that wrote y has applied it
     cuda::expect(cuda::launch::activate(f_, alpha_, in_.size(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "activate");
   }
   void backward(Pass const&) const {
@@ -183,7 +183,7 @@ class Kernels<Cuda>::Sum {
 
   layout out() const { return in_; }
   std::size_t workspace() const { return 0; }
-  /// Is the gradient by other the one by x? It always is here: all layouts are plain.
+  /// True if the gradient by other is the one by x: always here, since all layouts are plain.
   bool one_gradient() const { return true; }
 
   void bind(Ports const& p) {
@@ -232,7 +232,7 @@ class Kernels<Cuda>::ToRows {
   Ports p_{};
 };
 
-/// y = x as rows of float: what a loss reads.
+/// y = x as rows of float, the input of a loss.
 class Kernels<Cuda>::ToPlain {
  public:
   ToPlain(runtime&, layout const& in, layout const&, int rows, int columns) : in_{in}, out_{matrix(rows, columns)} {}
@@ -256,7 +256,7 @@ class Kernels<Cuda>::ToPlain {
   Ports p_{};
 };
 
-/// y = x as the runtime keeps activations; nobody asks for the gradient by a batch.
+/// y = x in the type of the runtime's activations. There is no backward: the gradient by a batch is not needed.
 class Kernels<Cuda>::ToActivations {
  public:
   ToActivations(runtime& rt, layout const& in) : in_{in}, out_{in} { out_.of = rt.activations; }

@@ -25,7 +25,7 @@ struct Divided {
   }
 };
 
-/// f(a number of the type that the elements have): a kernel for each. They compute in float and store what they have.
+/// Calls f with a number of the element type: a kernel for each type. Kernels compute in float and store that type.
 template <class F>
 cudaError_t typed(Elements of, F f) {
   switch (of) {

@@ -21,7 +21,7 @@ namespace detail {
 
 __device__ inline float value_of(Activation f, float alpha, float x) {
   switch (f) {
-    case Activation::relu:       return x < 0 ? 0 : x;                     // a NaN stays one
+    case Activation::relu:       return x < 0 ? 0 : x;                     // a NaN stays a NaN
     case Activation::leaky_relu: return x > 0 ? x : alpha * x;
     case Activation::elu:        return x > 0 ? x : alpha * expm1f(x);
     case Activation::tanh:       return tanhf(x);
@@ -33,7 +33,7 @@ __device__ inline float value_of(Activation f, float alpha, float x) {
   return 0;
 }
 
-/// f'(x); `of` is f(x) for those that differentiates_from_y() names, else x.
+/// f'(x); `of` is f(x) where differentiates_from_y(f), else x.
 __device__ inline float slope_of(Activation f, float alpha, float of) {
   switch (f) {
     case Activation::relu:       return of > 0 ? 1 : 0;
@@ -48,7 +48,7 @@ __device__ inline float slope_of(Activation f, float alpha, float of) {
   return 0;
 }
 
-/// A pixel of y and a channel: where the window begins, in pixels of x, and where the image does.
+/// Image, pixel of y and channel of element i of y, and where the window begins, in pixels of x.
 struct Place {
   int channel, top, left, row, column;
   std::size_t image;
@@ -68,7 +68,7 @@ __device__ inline std::size_t at(Window const& w, std::size_t image, int row, in
   return ((image * w.height + row) * w.width + column) * w.channels + channel;
 }
 
-/// Pixels of a window that lie within the image.
+/// Number of pixels of a window that are within the image.
 __device__ inline int inside(Window const& w, int top, int left) {
   auto const count = [&](int begin, int size) { return min(begin + w.kernel, size) - max(begin, 0); };
   return count(top, w.height) * count(left, w.width);
@@ -141,7 +141,7 @@ cudaError_t shift(std::size_t images, int channels, Extent from, T const* x, int
   });
 }
 
-/// The mean of all pixels: of images that are one window.
+/// The mean of all pixels of each image: a pool with one window per image.
 template <class T>
 cudaError_t mean_pixel(std::size_t images, std::size_t pixels, std::size_t channels, T const* x, T* y, int relu,
                        cudaStream_t queue) {

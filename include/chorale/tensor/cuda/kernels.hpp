@@ -14,6 +14,7 @@
 
 namespace chorale {
 
+/// Kernels of GPUs: cuBLASLt, cuDNN, and kernels of this library.
 template <>
 struct Kernels<Cuda> : cuda::Loops {
   using layout  = cuda::Layout;

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cstddef>
 
-/// How our own CUDA kernels are launched, all of them.
+/// Launches of all our own CUDA kernels.
 namespace chorale::cuda::launch::detail {
 
 inline constexpr unsigned most_blocks = 4096, most_blocks_of_map = 1024;
 
-/// f(i) for all i below n, each in a thread.
+/// Calls f(i) for all i below n, spread over the threads of a grid.
 template <class F>
 cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
   if (n == 0) return cudaSuccess;
@@ -30,9 +30,9 @@ cudaError_t map_by(std::size_t n, std::size_t columns, cudaStream_t queue, F f, 
   return cudaGetLastError();
 }
 
-/// f(an element of each array), for all n of them; side by side where all arrays lie for it.
+/// Calls f(an element of each array) for all n elements, several side by side where all arrays are aligned for it.
 ///
-/// columns   of a row, where an array has one number for each: n is a multiple. Else 0
+/// columns   of a row, where an array has one number for each column; n is a multiple of it. Else 0
 template <class F, class... A>
 cudaError_t map_rows(std::size_t n, std::size_t columns, cudaStream_t queue, F f, A... arrays) {
   constexpr auto wide = widest<A...>();
@@ -45,14 +45,14 @@ cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
   return map_rows(n, 0, queue, f, arrays...);
 }
 
-/// sums (parts): the f(i) of all i below n, added up in so many parts, in double.
+/// Adds up f(i) of all i below n, in double, into the given number of parts: sums (parts).
 template <class Sum, class F>
 cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
   run_sum<<<parts, threads, 0, queue>>>(n, sums, f);
   return cudaGetLastError();
 }
 
-/// to(place, value) of a matrix that has rows for columns, of value = from(place) of (rows, columns).
+/// Transposes a matrix: to(place in (columns, rows), value) with value = from(place in (rows, columns)).
 template <class From, class To>
 cudaError_t turn(std::size_t rows, std::size_t columns, cudaStream_t queue, From from, To to) {
   if (rows == 0 || columns == 0) return cudaSuccess;
@@ -61,8 +61,8 @@ cudaError_t turn(std::size_t rows, std::size_t columns, cudaStream_t queue, From
   return cudaGetLastError();
 }
 
-/// Adds up columns, in `parts` of so many rows each: f(row, column, sums) adds to N sums, in double; g(part, column,
-/// sums) takes them.
+/// Adds up columns, with the rows in `parts` parts: f(row, column, sums) adds to N sums, in double; g(part, column,
+/// sums) receives them.
 template <int N, class F, class G>
 cudaError_t add_columns(std::size_t rows, std::size_t columns, std::size_t parts, cudaStream_t queue, F f, G g) {
   if (rows == 0 || columns == 0) return cudaSuccess;

@@ -11,11 +11,11 @@
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>
 
-/// Each queues its work and returns what the launch said. Pointers are to memory that the device reaches; images are
-/// (B, H, W, C). Where numbers are added up, the order is fixed: the same bits for the same numbers.
+/// Each function queues its work and returns the launch's error code. Pointers are to memory that the device reaches;
+/// images are (B, H, W, C). Where numbers are added up, the order is fixed: the same bits for the same numbers.
 namespace chorale::cuda::launch {
 
-/// Numbers of the device: an activation, a gradient by one, or a copy of variables in their type.
+/// Numbers on the device: an activation, the gradient by one, or a copy of variables in the activations' type.
 struct Values {
   void* at    = nullptr;
   Elements of = Elements::f32;
@@ -27,15 +27,15 @@ struct Values {
 /// y = x, rounded to the nearest
 cudaError_t convert(std::size_t n, Values x, Values y, cudaStream_t queue);
 
-/// Rows of scratch that squared_norm adds up into first.
+/// Number of partial sums of squared_norm.
 inline constexpr unsigned partials = 1024;
-/// And those of column_sums and ChannelSums, for so many columns: enough of them to fill a GPU.
+/// Number of partial sums of column_sums and ChannelSums, for that many columns: enough to fill a GPU.
 constexpr std::size_t partials_of(std::size_t columns) {
   return columns > 4096 ? 8 : columns < 64 ? 512 : 32'768 / columns;
 }
 
-/// y = f(x); x and y may be one buffer. In `activate_back`, of is y where f' follows from y, else x. Here and below
-/// all values that a function takes have one type of elements, where it does not say that it rounds.
+/// y = f(x); x and y may be one buffer. In `activate_back`, `of` is y where f' follows from y, else x. Here and below
+/// all Values of a function have one element type, unless the function rounds.
 cudaError_t activate(Activation f, float alpha, std::size_t n, Values x, Values y, cudaStream_t queue);
 cudaError_t activate_back(Activation f, float alpha, std::size_t n, Values of, Values dy, Values dx,
                           cudaStream_t queue);
@@ -47,9 +47,10 @@ cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Val
 /// scratch   (partials_of(width), width)
 cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
                         cudaStream_t queue);
-/// y (columns, rows) = x (rows, columns), turned, and rounded to what y has
+/// y (columns, rows) = x (rows, columns), transposed, and rounded to the element type of y
 cudaError_t transpose(std::size_t rows, std::size_t columns, Values x, Values y, cudaStream_t queue);
 
+/// Height and width of an image, in pixels.
 struct Extent {
   int height, width;
 };
@@ -59,31 +60,31 @@ cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int d
 
 /// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
 ///
-/// winners   (B, H', W', C): for max, which pixel of its window was the first of the largest; -1 where y does not grow
-///           with it, for the ReLU
+/// winners   (B, H', W', C): for max, the first of the largest pixels of the window; -1 where the ReLU passes no
+///           gradient
 cudaError_t pool(Pool kind, Window const& w, std::size_t images, Values x, Values y, int* winners, int relu,
                  cudaStream_t queue);
 /// order     each dx adds up its windows from the top left: no two threads write one number
 cudaError_t pool_back(Pool kind, Window const& w, std::size_t images, Values dy, int const* winners, Values dx,
                       cudaStream_t queue);
 
-/// A convolution and the pool after it that are computed in one pass: of images with one channel, as a network begins.
+/// A convolution and the pool after it, computed in one pass: for images with one channel, at the start of a network.
 struct ConvPool {
   Window conv, pool;
   int filters;
 
-  static constexpr unsigned char nobody = 4;                               // of four pixels
+  static constexpr unsigned char nobody = 4;                               // none of the pixels 0 to 3
 
   constexpr bool fits(Pool kind) const {
     auto const pads = pool.pad_before + pool.pad_after + pool.pad_left + pool.pad_right;
     return conv.channels == 1 && conv.kernel == 3 && conv.stride == 1 && kind == Pool::max && pool.kernel == 2 &&
            pool.stride == 2 && pads == 0;
   }
-  /// Rows of y.
+  /// Number of rows of y.
   constexpr std::size_t strips(std::size_t images) const {
     return images * static_cast<std::size_t>(pool.out_height());
   }
-  /// In how many parts gradients are added up first: enough to fill a GPU, and eight rows each where there are fewer.
+  /// Number of partial sums of gradients: enough to fill a GPU, or, where there are fewer, one for eight rows.
   constexpr std::size_t parts(std::size_t images) const {
     return (strips(images) + 7) / 8 < 512 ? (strips(images) + 7) / 8 : 512;
   }
@@ -93,11 +94,11 @@ struct ConvPool {
 };
 /// y = the largest of each window of the convolution plus bias (null: none), then max(y, 0) where `relu` is 1.
 ///
-/// winners   (B, H'', W'', Filters): which of the four was the first of the largest; `nobody` where y does not grow
-///           with it, for the ReLU
+/// winners   (B, H'', W'', Filters): the first of the largest of four pixels; `nobody` where the ReLU passes no
+///           gradient
 cudaError_t conv_pool(ConvPool const& of, std::size_t images, Values x, float const* kernel, float const* bias,
                       Values y, unsigned char* winners, int relu, cudaStream_t queue);
-/// d_kernel and d_bias (null: nobody asks) from dy, which has not gone through the ReLU
+/// d_kernel and d_bias (null: not computed) from dy, which has not gone through the ReLU
 ///
 /// scratch   of.scratch(images)
 cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, Values x, Values dy, unsigned char const* winners,
@@ -109,7 +110,7 @@ cudaError_t add(std::size_t n, Values a, Values b, Values y, int relu, cudaStrea
 cudaError_t softmax(std::size_t rows, std::size_t classes, Values x, Values y, cudaStream_t queue);
 cudaError_t softmax_back(std::size_t rows, std::size_t classes, Values y, Values dy, Values dx, cudaStream_t queue);
 
-/// Of each channel (C) the mean, and 1 / sqrt(variance + epsilon).
+/// Mean and 1 / sqrt(variance + epsilon) of each channel (C).
 struct Moments {
   float *mean, *inverse;
 };
@@ -119,73 +120,76 @@ struct Normalization {
   float const *gamma, *beta;
   int relu;
 };
-/// Sums over pixels, in parts of them: (parts, 2 C). Whoever reads them adds up the parts.
+/// Sums over pixels, in parts of the pixels: (parts, 2 C). The reader adds up the parts.
 struct ChannelSums {
   double* at;
   std::size_t parts;
 };
 /// to = for each channel the sum of x (pixels, C), then of x · x. to.parts is partials_of(C).
 cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values x, ChannelSums to, cudaStream_t queue);
-/// The same of d, then of d · (x - mean), where d is dy as it comes back through the ReLU.
+/// to = for each channel the sum of d, then of d · (x - mean), where d is dy after the ReLU's backward.
 cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of, Values dy,
                               ChannelSums to, cudaStream_t queue);
-/// sums (2 C) = all parts, one order
+/// sums (2 C) = the sum of all parts, in one order
 cudaError_t sum_parts(std::size_t channels, ChannelSums of, double* sums, cudaStream_t queue);
-/// From the sums of x over `count` pixels; d_mean and d_variance get mean and variance times rows.
+/// to = the moments from the sums of x over `count` pixels; d_mean and d_variance get mean and variance times rows.
 cudaError_t moments(std::size_t channels, ChannelSums sums, double count, float rows, float epsilon, Moments to,
                     float* d_mean, float* d_variance, cudaStream_t queue);
 cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,
                            cudaStream_t queue);
 cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Normalization const& by, Values y,
                       cudaStream_t queue);
-/// From the sums of channel_sums_back the gradients of beta and gamma, and sums (2 C): theirs, for other replicas.
+/// Computes the gradients of beta and gamma from the sums of channel_sums_back, and writes them to sums (2 C), too, for
+/// other replicas.
 ///
-/// slopes    (2 C): what normalize_back needs of them over `count` pixels
+/// slopes    (2 C): the input of normalize_back, from the sums over `count` pixels
 cudaError_t normalize_sums(std::size_t channels, ChannelSums of, Moments moments, double count, double* sums,
                            float* slopes, float* d_gamma, float* d_beta, cudaStream_t queue);
-/// The same slopes, where the sums of other replicas have come to them.
+/// slopes (2 C) = the input of normalize_back, from sums to which other replicas have added theirs.
 cudaError_t slopes(std::size_t channels, double const* sums, Moments of, double count, float* slopes,
                    cudaStream_t queue);
-/// dx, with u = (x - mean) · inverse and d as above:
+/// dx, with u = (x - mean) · inverse and d as in channel_sums_back:
 ///   dx = gamma · inverse · (d - mean of d - u · mean of d · u)
 cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of,
                            float const* slopes, Values dy, Values dx, cudaStream_t queue);
 
-/// What Kernels<Cpu> has under these names. Where rows are few, it is one launch with the sum.
+/// The losses that Kernels<Cpu> has under these names. Where rows are few, loss and sum are one launch.
 cudaError_t sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                  float* d_logits, SumOfRows to, cudaStream_t queue);
 cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
                           float* d_logits, SumOfRows to, cudaStream_t queue);
 cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
                           float* d_outputs, SumOfRows to, cudaStream_t queue);
-/// The sum of 1 for each row of whose outputs the first of the largest is the label.
+/// Number of rows in which the first of the largest outputs is that of the label.
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
                  cudaStream_t queue);
 /// x *= factor
 cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue);
 
-/// The first of what is infinite or NaN in a step.
+/// Where a step is infinite or NaN: index of the first such gradient, and 0 for the loss. `no_bad`: nowhere.
 inline constexpr unsigned long long no_bad = ~0ULL;
+/// Indices of the first gradient and of the loss that are infinite or NaN; no_bad if there is none.
 struct FirstBad {
   unsigned long long gradient = no_bad, loss = no_bad;
 
   constexpr bool none() const { return gradient == no_bad && loss == no_bad; }
 };
 /// Makes found->gradient the smallest of itself and of first + i, for all i for which x[i] is infinite or NaN; and
-/// found->loss 0 where the loss is, if there is one to look at (null: none). n is not 0.
+/// found->loss 0 if the loss is (null: not checked). n is not 0.
 cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
                      cudaStream_t queue);
-/// scratch   (partials)
+/// norm = the sum of x · x; scratch (partials)
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue);
 
-/// One launch over everything that is trained, or moved.
+/// Kinds of momentum of sgd. Here and below, one launch updates everything that is trained, or moved.
 ///
-/// bad       of the device: nothing changes where it has anything. Null: all does
+/// bad       memory of the device: nothing changes if it has found anything. Null: not checked
 enum class Momentum { none, classic, nesterov };
 cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
                 float momentum, FirstBad const* bad, cudaStream_t queue);
+/// Numbers of one update by Adam or AdamW.
 struct Adam {
-  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is corrected already
+  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is already corrected
 };
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
                  cudaStream_t queue);
@@ -193,11 +197,11 @@ cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Ad
 cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
                  FirstBad const* bad, cudaStream_t queue);
 
-/// now    of the device, too
+/// now    memory of the device
 cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,
                     std::uint64_t stream, cudaStream_t queue);
 
-/// What gradients begin with, before anything is known of them: rows in the header, and a trailer of one replica's.
+/// Initializes gradients: writes rows to the header, and the trailer of one replica.
 cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue);
 
 }  // namespace chorale::cuda::launch

@@ -14,10 +14,10 @@ namespace chorale::cuda::launch {
 
 namespace detail {
 
-/// f(r) for each row, kept in `of_row` where one block would be slow, and their sum. Bits are the same either way.
+/// Sums f(r) over all rows, stored in `of_row` first where one block would be slow. The bits are the same either way.
 template <class F>
 cudaError_t sum_rows(std::size_t rows, std::size_t width, SumOfRows to, cudaStream_t queue, F f) {
-  constexpr auto one_block = std::size_t{10'240};                          // numbers, of so many rows as have ten
+  constexpr auto one_block = std::size_t{10'240};                          // numbers, in 1,024 rows of ten
   auto const add = [&](auto value) { return sum_each(1, rows, to.sum, queue, value); };
   if (rows * width <= one_block) return add([=] __device__(std::size_t r) { return static_cast<double>(f(r)); });
   auto const code = each(rows, queue, [=] __device__(std::size_t r) { to.of_row[r] = f(r); });
@@ -84,7 +84,7 @@ cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float con
   }, detail::index_of_each, detail::read(x));
 }
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {
-  auto const quarter = (n + 3) / 4;                                        // a thread has four loads under way
+  auto const quarter = (n + 3) / 4;                                        // a thread has four loads in flight
   auto const code    = detail::sum_each(partials, quarter, scratch, queue, [=] __device__(std::size_t i) {
     double four[4], sum = 0;
     for (int k = 0; k < 4; ++k) four[k] = i + k * quarter < n ? x[i + k * quarter] : 0;

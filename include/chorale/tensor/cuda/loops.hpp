@@ -17,11 +17,11 @@
 
 namespace chorale::cuda {
 
-/// The same functions as cpu::Loops, on the calling thread's device and in its queue. All memory is of the device.
+/// Counterpart of cpu::Loops on the calling thread's device, in its queue. All memory is of the device.
 ///
-/// cost    all but finite and squared_norm return at once
+/// cost    all but synchronize, finite and squared_norm return at once
 struct Loops {
-  /// Returns when what this thread has queued is done: the host may read it.
+  /// Returns when the work that this thread has queued is done: the host may read its results.
   static void synchronize() { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
 
   /// y = x, n numbers
@@ -30,10 +30,10 @@ struct Loops {
   static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
     expect(launch::move(n, x, towards, rows, momentum, next, bad(), queue()), "move");
   }
-  /// While it lives, values stay as they are in the update rules that this thread queues, and moving averages too,
-  /// where the device has found before that the step is bad.
+  /// Makes the update rules and moving averages that this thread queues while the object lives keep all values, where
+  /// the device has found before that the step is bad.
   ///
-  /// bad    of the device; null: nobody looks
+  /// bad    memory of the device; null: not checked
   class Unless {
    public:
     explicit Unless(launch::FirstBad const* bad) { Loops::bad() = bad; }
@@ -41,14 +41,14 @@ struct Loops {
     Unless(Unless const&)            = delete;
     Unless& operator=(Unless const&) = delete;
   };
-  /// Memory that kernels alone read. A copy has its own, which begins empty.
+  /// Memory that only kernels read. A copy of the object has its own memory, which begins empty.
   class Scratch {
    public:
     Scratch() = default;
     Scratch(Scratch const&) {}
     Scratch& operator=(Scratch const&) { return *this; }
 
-    /// n numbers; the same ones as long as there are no more.
+    /// Returns memory for n numbers: the same memory unless n is larger than before.
     float* take(std::size_t n) { return static_cast<float*>(room_.take(n * sizeof(float))); }
 
    private:
@@ -73,12 +73,12 @@ struct Loops {
     expect(launch::squared_error(rows, width, outputs, targets, d_outputs, to, queue()), "squared_error");
   }
 
-  /// Rows whose largest output is the one that the label names.
+  /// Number of rows whose largest output is that of the label.
   static void hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to) {
     expect(launch::hits(rows, classes, outputs, labels, to, queue()), "hits");
   }
 
-  /// Waits, for a caller who goes on by the answer. Step::find_bad does not.
+  /// True if no value is infinite or NaN. Waits for the result, which Step::find_bad does not.
   static bool finite(Span<float const> x) {
     auto* const found = static_cast<launch::FirstBad*>(scratch().take(sizeof(launch::FirstBad)));
     expect(cudaMemsetAsync(found, 0xFF, sizeof *found, queue()), "cudaMemsetAsync");
@@ -86,7 +86,7 @@ struct Loops {
     return value(found).none();
   }
 
-  /// Sum of squares in double: the same bits for the same values. Waits, too.
+  /// Sum of squares in double: the same bits for the same values. Waits for the result.
   static double squared_norm(Span<float const> g) {
     auto* const sums = static_cast<double*>(scratch().take((launch::partials + 1) * sizeof(double)));
     expect(launch::squared_norm(g.size(), g.data(), sums + 1, sums, queue()), "squared_norm");
@@ -114,7 +114,7 @@ struct Loops {
                         .correct_2 = s.correct_2}, bad(), queue()), "adam");
   }
 
-  /// The mask is the one of the CPU, number for number.
+  /// Dropout in place. The mask is the one of the CPU, number for number.
   static void dropout(std::size_t rows, Layout const& l, float* x, float rate, Pass const& pass, std::uint64_t stream) {
     CHORALE_EXPECTS(pass.on_device != nullptr, "dropout on Cuda needs Pass::on_device, which it reads in each step");
     expect(launch::dropout(rows, l.size() / rows, l.at(x), rate, pass.on_device, stream, queue()), "dropout");
@@ -135,7 +135,7 @@ struct Loops {
     return rooms[static_cast<std::size_t>(device)];
   }
 
-  /// What is there when the queue has come to here.
+  /// Waits for the queue, and returns the value at that address.
   template <class T>
   static T value(T const* at) {
     auto here = T{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one thread of a grid does to elements of some arrays. No header of CUDA's is included: a test reads this file on
-// the CPU.
+// Work of one thread of a grid on the elements of arrays. No CUDA header is included: a test compiles this file for the
+// CPU.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace chorale::cuda::launch::detail {
 
-/// What a kernel does with an array, element by element. `column`: of rows that have so many columns each, it has one
-/// number for a column, which a thread reads once. `index`: there is no array, each element is its number.
+/// How a kernel uses an array, element by element. `column`: the array has one number for each column of the rows, read
+/// once by a thread. `index`: there is no array, each element is its own number.
 enum class Use { read, write, change, column, index };
 
 template <Use U, class T>
@@ -80,9 +80,9 @@ __device__ void map_packs(std::size_t first, std::size_t end, std::size_t step, 
   }
 }
 
-/// f(an element of each array), for those of n that are thread `me` of `all`'s.
+/// Calls f(an element of each array), for those of n elements that belong to thread `me` of `all`.
 ///
-/// columns   0: none. Else a multiple of N, n is one of it, and `all` has a thread for each N at least
+/// columns   0: none. Else a multiple of N, n is a multiple of it, and `all` has at least a thread for each N columns
 template <unsigned N, class F, Use... U, class... T>
 __device__ void map_part(std::size_t me, std::size_t all, std::size_t n, std::size_t columns, F const& f,
                          Array<U, T>... arrays) {

@@ -11,20 +11,20 @@
 
 namespace chorale::cuda {
 
-/// D (m, n) = A (m, k) · B (k, n), added up in float, and what follows it in the same kernel; made once, then queued
-/// every step. A and B have one type of elements; D may be float where they are halves.
+/// D (m, n) = A (m, k) · B (k, n), accumulated in float, with an epilogue in the same kernel; made once, then queued
+/// every step. A and B have one element type; D may be float where they are halves.
 ///
-/// All are column-major, as cuBLAS has them: a row-major (B, N) here is (N, B).
+/// All matrices are column-major, as in cuBLAS: a row-major (B, N) is an (N, B) here.
 ///
 /// order   the same bits for the same numbers
 class Product {
  public:
   struct Factor {
     launch::Values data;
-    int rows, columns;                                                     // as it lies in memory
+    int rows, columns;                                                     // as stored
     cublasOperation_t turn = CUBLAS_OP_N;
   };
-  /// bias    (m): read by EPILOGUE_BIAS and RELU_BIAS, written by BGRADA; elements as D has them
+  /// Epilogue of a product. bias (m): read by EPILOGUE_BIAS and RELU_BIAS, written by BGRADA; element type of D
   struct After {
     cublasLtEpilogue_t what = CUBLASLT_EPILOGUE_DEFAULT;
     void const* bias        = nullptr;
@@ -40,7 +40,7 @@ class Product {
     choose();
   }
 
-  /// Has cuBLASLt a kernel that does all of it?
+  /// True if cuBLASLt has a kernel for the product with its epilogue.
   explicit operator bool() const { return found_; }
 
   void operator()() const {
@@ -50,7 +50,7 @@ class Product {
                           Runtime::product_bytes, queue()), "cublasLtMatmul");
   }
 
-  /// From now on reads one factor elsewhere.
+  /// Makes the product read one factor at another address from now on.
   void point_a(void const* data) { a_ = data; }
   void point_b(void const* data) { b_ = data; }
 
@@ -107,7 +107,7 @@ class Product {
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{Runtime::product_bytes});
     for (auto const which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      wish(which, std::uint32_t{64});                                      // what the plan keeps
+      wish(which, std::uint32_t{64});                                      // the alignment that the plan keeps
     auto best = cublasLtMatmulHeuristicResult_t{};
     int count = 0;
     auto const code = cublasLtMatmulAlgoGetHeuristic(rt_->products(), product_.get(), layout_a_.get(), layout_b_.get(),

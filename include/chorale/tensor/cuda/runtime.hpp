@@ -22,7 +22,7 @@
 
 namespace chorale::cuda {
 
-/// The queue of the calling thread on its device. All kernels go there.
+/// The queue of the calling thread on its device. All kernels are queued there.
 inline cudaStream_t queue() { return cudaStreamPerThread; }
 
 inline void expect(cublasStatus_t code, std::string const& call, char const* file = __builtin_FILE(),
@@ -39,10 +39,10 @@ inline void expect(cudnnStatus_t code, std::string const& call, char const* file
                 "CUDNN_LOGLEVEL_DBG=2, which says why; a device with more free memory."};
 }
 
-/// Bytes of so many elements.
+/// Bytes of n elements.
 constexpr std::size_t bytes_of(std::size_t n, Elements of) { return n * (of == Elements::f32 ? 4 : 2); }
 
-/// How one activation lies in memory: always plain, channels last. Rows of numbers have one pixel.
+/// How one activation is stored: always plain, channels last. Rows of numbers have one pixel.
 struct Layout {
   int rows = 0, height = 1, width = 1, channels = 0;
   Elements of = Elements::f32;
@@ -51,12 +51,12 @@ struct Layout {
   std::size_t size() const { return pixels() * static_cast<std::size_t>(channels); }
   std::size_t bytes() const { return bytes_of(size(), of); }
 
-  /// An activation of this layout.
+  /// The activation of this layout at that address.
   launch::Values at(void const* memory) const { return {const_cast<void*>(memory), of}; }
 };
 
-/// Deals out one block of workspace in pieces aligned to 256 bytes, as cuDNN likes them: first to add up what is
-/// needed, then, bound, to hand it out.
+/// Cuts one block of workspace into pieces aligned to 256 bytes, as cuDNN prefers. Without a base it only adds up what
+/// is needed; with one it returns the pieces.
 class Cutter {
  public:
   /// base    aligned to 64 bytes
@@ -79,7 +79,7 @@ class Cutter {
   std::size_t used_ = 0;
 };
 
-/// The libraries' handles, scratch memory for products, and where a batch goes that comes from the host.
+/// The libraries' handles, scratch memory for products, and device memory for a batch that comes from the host.
 ///
 /// keeps   belongs to the device on which it was made, and to one thread at a time
 class Runtime {
@@ -103,19 +103,19 @@ class Runtime {
   Products rounds_to   = Products::f32;                                    // both are set before kernels are made
   Elements activations = Elements::f32;
 
-  /// Copies a batch to the device, in the queue: for one number of rows always to the same place.
+  /// Copies a batch to the device, in the queue: for one number of rows always to the same address.
   ///
   /// x       of the host or of any device; it lives until synchronize()
   float* fetch(float const* x, std::size_t n) { return input_.fetch(x, n); }
 
-  /// Returns when what this thread has queued is done: the host may read it.
+  /// Returns when the work that this thread has queued is done: the host may read its results.
   void synchronize() const { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
 
-  /// A ReLU in place asks whoever writes y to do it at once. Stages are bound from the last one, so it asks in time.
+  /// Asks the kernel that writes y to apply a ReLU in place. Stages are bound from the last one, so it asks in time.
   void ask_relu(float const* y) { relus_.push_back({y}); }
-  /// What of it is done by who takes it: y alone, or what goes back through dy too, by whoever remembers where y is 0.
+  /// Passes of a ReLU that the kernel of y takes: forward alone, or both, if the kernel remembers where y is 0.
   enum class Takes { y, both };
-  /// For whoever writes y last: 1 when it is to write max(y, 0).
+  /// Takes the ReLU asked for; called by the kernel that writes y last. Returns 1 if it must write max(y, 0), else 0.
   int take_relu(float const* y, Takes what = Takes::y) {
     for (auto& relu : relus_)
       if (relu.y == y && !relu.taken) return (relu.taken = true, relu.both = what == Takes::both, 1);

@@ -7,7 +7,7 @@
 
 namespace chorale::cuda::launch::detail {
 
-/// Writes softmax(x) of one row and returns log of the sum of exp(x).
+/// Writes softmax(x) of one row to p, and returns the log of the sum of exp(x).
 template <class T>
 __device__ inline float softmax_of(std::size_t classes, T const* x, T* p) {
   auto top = -FLT_MAX, z = 0.0F;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GPU finds out in a step, in memory; empty where the compiler does not find cuBLAS and cuDNN.
+// Memory for the numbers and the results of a step on a GPU; empty where the compiler does not find cuBLAS and cuDNN.
 #pragma once
 
 #include <chorale/device/cuda_copies.hpp>
@@ -21,11 +21,11 @@
 
 namespace chorale {
 
-/// What steps of one number of rows need besides activations, at addresses that never change. They are queued without
-/// the host, which tells a step its numbers before, and reads what was found when it has waited.
+/// Memory that steps of one number of rows need besides activations, at addresses that never change. The host writes
+/// the numbers of a step before it queues the step, and reads the results after it has waited.
 ///
-/// order   tell(); begin(), kernels and end() in the queue; a wait; first_bad() and sums(). One step at a time; where
-///         turn() comes before each, two
+/// order   tell(); begin(), kernels and end() in the queue; a wait; first_bad() and sums(). One step at a time; two, if
+///         turn() is called before each
 class Kernels<Cuda>::Step {
  public:
   explicit Step(std::size_t rows)
@@ -34,62 +34,62 @@ class Kernels<Cuda>::Step {
     losses_.take(rows * sizeof(float));
   }
 
-  /// What the host tells the next step, and is told by it, has another place than that of the one before, which may be
-  /// under way.
+  /// Switches to the other of two host buffers, so that the next step's parameters and results do not overwrite those
+  /// of a step still in flight.
   ///
-  /// returns   its number, for what is found out in it
+  /// returns   number of that buffer, for first_bad(), sums() and wait_ended()
   std::size_t turn() { return now_ = (now_ + 1) % turns; }
 
-  /// Targets on the device; copied in the queue. Of every step the same number, of the host or of any device.
+  /// Copies targets to the device, in the queue. Every step has equally many, of the host or of any device.
   template <class T>
   T const* fetch(T const* targets, std::size_t n) { return targets_.fetch(targets, n); }
 
-  /// Before the step: what kernels read that queue for many steps.
+  /// Writes the numbers of the next step to the host buffer. Returns the pass with the address where kernels read them.
   Pass tell(Pass pass) {
     *mine().here   = {.now = pass.now};
     pass.on_device = &there_->now;
     return pass;
   }
 
-  /// In the queue, from here to end().
+  /// Queues a copy of the step's numbers to the device, with empty results. All from here to end() is queued.
   void begin() { cuda::copy(there_, mine().here, sizeof(Both)); }
-  /// The same, and what a step before found to be bad stays so.
+  /// Queues the copy of begin(), but keeps bad values that an earlier step has found.
   void begin_behind() { cuda::copy(there_, mine().here, offsetof(Both, bad)); }
   void forget_bad() {
     cuda::expect(cudaMemsetAsync(&there_->bad, 0xFF, sizeof there_->bad, cuda::queue()), "cudaMemsetAsync");
   }
-  /// Rows in the header of gradients, and an empty trailer.
+  /// Queues begin(), then rows in the header of the gradients, and the trailer of one replica.
   void begin(Span<float> gradients) {
     begin();
     cuda::expect(cuda::launch::begin_gradients(gradients.data(), gradients.last(plan::trailer).data(),
                                                static_cast<float>(rows_), cuda::queue()), "begin_gradients");
   }
-  /// `sum`: of the device; one sum after the other.
+  /// Destination of a sum over rows; `sum` is memory of the device. The scratch is for one sum after the other.
   SumOfRows sum_to(float* sum) { return {static_cast<float*>(losses_.take(rows_ * sizeof(float))), sum}; }
-  /// Where the sums of a step go that has no gradients.
+  /// Device memory for the sums of a step without gradients, or of a host that runs ahead.
   Span<float> own_sums() { return there_->sums; }
-  /// Looks at values[begin, end), and at the loss, of the device, if there is one.
+  /// Queues a check of values[begin, end) for infinite or NaN, and of the loss unless it is null; all on the device.
   void find_bad(Span<float const> values, std::size_t begin, std::size_t end, float const* loss = nullptr) {
     cuda::expect(cuda::launch::find_bad(begin, end - begin, values.data() + begin, loss, &there_->bad, cuda::queue()),
                  "find_bad");
   }
-  /// What kernels behind it find where they were looked for.
+  /// Address where kernels queued after find_bad() read its result.
   cuda::launch::FirstBad const* bad() const { return &there_->bad; }
-  /// Keeps a header of gradients before it is reduced.
+  /// Queues a copy of the header of gradients to sums(), before the header is reduced.
   void keep(float const* header) { cuda::copy(there_->sums.data(), header, sizeof there_->sums); }
 
-  /// What of the host's is in the work of a step, and so in its record.
+  /// The choices of the host that the work of a step depends on, and so its recorded graph.
   struct Kind {
     bool checks;
     float loss_scale;
-    bool ahead = false;                                                    // of the host
+    bool ahead = false;                                                    // the host runs ahead
     bool bad_stays = false;
     bool operator==(Kind const&) const = default;
   };
 
-  /// Calls work(), which queues all from begin() to end(); or replays it, from the second time on.
+  /// Calls work(), which queues all from begin() to end(); or, from the second time on, replays it.
   ///
-  /// kind    of the work: other work is recorded anew
+  /// kind    of the work; work of another kind is recorded again
   template <class Work>
   void replay(Kind kind, Work&& work) {
     if (!has_run_) {
@@ -101,12 +101,12 @@ class Kernels<Cuda>::Step {
     turn.recorded = kind;
     turn.graph.launch(cuda::queue());
   }
-  /// Kernels and copies in what is replayed; 0 where nothing is.
+  /// Number of kernels and copies in the graph that is replayed; 0 where there is none.
   std::size_t nodes() const { return turns_[now_].graph ? turns_[now_].graph.nodes() : 0; }
 
   void end() { cuda::copy(&mine().here->sums, &there_->sums, sizeof(Both) - offsetof(Both, sums)); }
 
-  /// After a wait: the first gradient that is infinite or NaN, if there is one.
+  /// Index of the first gradient that is infinite or NaN, if there is one; to be called after a wait.
   std::optional<std::size_t> first_bad() const { return first_bad(now_); }
   std::optional<std::size_t> first_bad(std::size_t turn) const {
     auto const first = turns_[turn].here->bad.gradient;
@@ -123,7 +123,7 @@ class Kernels<Cuda>::Step {
   void wait_ended(std::size_t turn) const { turns_[turn].ended.wait(); }
 
  private:
-  /// Of the device, and pinned memory of the host.
+  /// Numbers and results of a step, both in memory of the device and in pinned memory of the host.
   struct Both {
     StepNumbers now;
     std::array<float, plan::header> sums{};

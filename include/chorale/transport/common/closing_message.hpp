@@ -16,11 +16,11 @@
 
 namespace chorale::detail {
 
-/// The operations after which a rank ends, as it tells the others: the payload of a goodbye. See docs/55-wire.md.
+/// The last operations of a rank, which it sends when it ends: the payload of a goodbye frame. See docs/55-wire.md.
 ///
-/// sequence   of the last one; 0 for none
-/// history    LoggedOperation::history of that
-/// last       at most 16 of them, in their order
+/// sequence   of the last operation; 0 for none
+/// history    LoggedOperation::history of the last operation
+/// last       the last operations, at most 16, in their order
 struct ClosingMessage {
   static constexpr std::uint64_t most = 16;
 
@@ -48,7 +48,7 @@ struct ClosingMessage {
     return bytes;
   }
 
-  /// Takes any bytes; nothing unless they are exactly one farewell.
+  /// Parses any bytes; empty unless they are exactly one such message.
   static std::optional<ClosingMessage> parse(ConstBytes in) {
     if (in.size() < fixed_bytes || (in.size() - fixed_bytes) % wire::header_bytes != 0) return std::nullopt;
     auto from     = wire::Reader{in};
@@ -63,7 +63,7 @@ struct ClosingMessage {
     return said;
   }
 
-  /// The first of the last operations that is another one than ours of its number.
+  /// Returns the first of the last operations that differs from this rank's operation with the same number.
   std::optional<ConnectionFault> first_difference(Ends ends, OperationLog const& announced) const {
     for (auto const& theirs : last) {
       auto const& ours = announced.at(theirs.sequence);
@@ -72,7 +72,7 @@ struct ClosingMessage {
     return std::nullopt;
   }
 
-  /// Why this rank, which ends, too, has not called the same operations, if that is so.
+  /// Returns how the peer's operations differ from those of this rank, which ends, too; empty if they are the same.
   std::optional<ConnectionFault> difference(Ends ends, OperationLog const& announced) const {
     auto const& ours = announced.at(announced.last());
     if (sequence == ours.sequence && history == ours.history) return std::nullopt;

@@ -15,10 +15,10 @@
 
 namespace chorale {
 
-/// An endpoint around another that passes everything on. A decorator inherits it, and hides what it does otherwise.
+/// Endpoint that forwards every call to an inner one. A decorator inherits it, and hides the calls that it changes.
 ///
-/// keeps   what the inner endpoint can do, this one can: announcements, access in place, an arena. Collectives of its
-///         own and the layers of a Layered are not passed on, because nothing in between would see their messages
+/// keeps   the abilities of the inner endpoint: announcements, access in place, an arena. Its native collectives and
+///         the layers of a Layered are not forwarded, because a decorator would not see their messages
 template <Endpoint E>
 class ForwardingEndpoint {
  public:
@@ -48,7 +48,7 @@ class ForwardingEndpoint {
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
   bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(at_, longest); }
 
-  // Of ranks that are no threads, whose endpoints are handles.
+  // For ranks that are not threads, whose endpoints are handles.
 
   void wake_all() requires RunsItsRanks<E> { at_.wake_all(); }
   auto now() const requires RunsItsRanks<E> { return at_.now(); }

@@ -12,34 +12,34 @@
 #include <cstdint>
 #include <string>
 
-/// How two ranks find that they are not in the same operation, and what is said of it.
+/// Checks that two ranks are in the same operation, and the error texts if they are not.
 namespace chorale::detail {
 
-/// Why a connection between two ranks is of no use any more; a part of a sentence.
+/// Why a connection between two ranks has failed; `reason` is a part of a sentence.
 struct ConnectionFault {
   Fault fault;
   std::string reason;
 };
 
-/// Whose bytes come out of a connection, and whose they should be.
+/// The two ends of a connection.
 struct Ends {
   Rank me                   = 0;
   Rank peer                 = 0;
   std::uint32_t incarnation = 0;                                           // of the peer, from its handshake
-  std::uint8_t minor        = wire::version.minor;                         // of the wire: what both speak
+  std::uint8_t minor        = wire::version.minor;                         // of the wire version that both use
 };
 
-/// A message that a rank waits for.
+/// A posted receive.
 struct PostedReceive {
   Tag tag{};
   LoggedOperation announced{};
   Bytes left{};                                                            // memory that is not yet filled
-  std::size_t size    = 0;                                                 // of all of it
-  std::uint64_t order = 0;                                                 // of all that were waited for
+  std::size_t size    = 0;                                                 // of the whole message
+  std::uint64_t order = 0;                                                 // among all posted receives
   std::uint64_t turn  = 0;                                                 // of this place
 };
 
-/// Puts an operation into the header of a frame.
+/// Writes an operation into the header of a frame.
 inline void describe(wire::Header& head, LoggedOperation const& what) {
   head.sequence    = what.sequence;
   head.fingerprint = what.fingerprint;
@@ -51,7 +51,7 @@ inline void describe(wire::Header& head, LoggedOperation const& what) {
   head.root        = std::min(what.operation.root, wire::last_root);
 }
 
-/// The operation in a header as text. It has no line.
+/// Returns the operation in a header as text, without its line.
 inline std::string text_of(wire::Header const& head) {
   auto text         = Operation{head.collective, head.op, head.element, head.count, head.tag, {}, head.root}.text();
   auto const number = " rank " + std::to_string(wire::last_root);
@@ -59,10 +59,10 @@ inline std::string text_of(wire::Header const& head) {
   return text;
 }
 
-/// The two operations of one number that differ.
+/// Returns a fault that describes two operations which should be the same.
 ///
-/// head   of the peer, for its operation
-/// ours   another operation; sequence 0 for none
+/// head   header of the peer's message, with its operation
+/// ours   this rank's operation; sequence 0 for none
 inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOperation const& ours) {
   constexpr auto with_counts = [](Operation const& o) {
     return o.arguments != 0 || o.collective == Collective::all_gather || o.collective == Collective::reduce_scatter ||
@@ -87,12 +87,12 @@ inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOpera
                          : "")};
 }
 
-/// throws  ConnectionFault that says what the peer is in and what this rank is in. See mismatch()
+/// Throws a ConnectionFault that describes the operations of the peer and of this rank. See mismatch().
 [[noreturn]] inline void throw_mismatch(Ends ends, wire::Header const& head, LoggedOperation const& ours) {
   throw mismatch(ends, head, ours);
 }
 
-/// throws  ConnectionFault unless the message is the one that is wanted
+/// Throws a ConnectionFault unless the message is the one that the receive was posted for.
 ///
 /// size    bytes of the message, as far as they are known; with `more`, more are to come
 inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header const& head, std::size_t size, bool more) {
@@ -108,7 +108,7 @@ inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header con
                         std::to_string(static_cast<std::uint32_t>(wanted.tag))};
 }
 
-/// A loss as the error that it is.
+/// Throws the Disagreement or PeerLost that a loss stands for.
 ///
 /// me    the rank that throws
 [[noreturn]] inline void throw_peer_loss(Rank me, Loss const& loss) {

@@ -11,7 +11,7 @@
 
 namespace chorale::detail {
 
-/// An operation and its place in the order of all, from 1; 0 is no announced operation.
+/// An operation and its number in the order of announcement, from 1; 0 stands for no announced operation.
 ///
 /// history   a hash of the fingerprints of all operations up to this one
 struct LoggedOperation {
@@ -21,9 +21,9 @@ struct LoggedOperation {
   Operation operation       = {};
 };
 
-/// What a rank has announced, for the messages that follow: the last 1024 operations, found by number and by tag.
+/// The last 1024 operations that a rank has announced, found by number and by tag.
 ///
-/// keeps   any number of different tags; nothing is allocated after the constructor. One thread adds
+/// keeps   any number of different tags; nothing is allocated after the constructor. One thread calls add()
 /// cost    add() and of() look at the tags that share a bucket: 1 in 1024 of those remembered
 class OperationLog {
  public:
@@ -43,20 +43,20 @@ class OperationLog {
     newest       = last_;
   }
 
-  /// The last one with this tag. Sequence 0 where it was not announced, or 1024 others came after it.
+  /// The last operation with this tag. Sequence 0 if none was announced, or 1024 others came after it.
   LoggedOperation const& of(Tag tag) const {
     for (auto i = newest_[bucket(tag)]; is_remembered(i); i = entry(i).older)
       if (entry(i).announced.operation.tag == tag) return entry(i).announced;
     return none_;
   }
 
-  /// Sequence 0 where it was not announced, or is forgotten.
+  /// The operation with this number. Sequence 0 if it was not announced, or is forgotten.
   LoggedOperation const& at(std::uint64_t sequence) const {
     return is_remembered(sequence) ? entry(sequence).announced : none_;
   }
 
  private:
-  /// older   the next one in the same bucket, of another tag; it may be forgotten
+  /// older   the next operation in the same bucket, with another tag; it may be forgotten
   struct Entry {
     LoggedOperation announced;
     std::uint64_t older = 0;
@@ -71,7 +71,7 @@ class OperationLog {
     return sequence != 0 && sequence <= last_ && last_ - sequence < remembered;
   }
 
-  /// Takes the operation with this tag out of the bucket, so that a bucket never has a tag twice.
+  /// Removes the operation with this tag from the bucket, so that a bucket never has a tag twice.
   void forget_tag(Tag tag, std::uint64_t& newest) {
     for (auto* i = &newest; is_remembered(*i); i = &entry(*i).older)
       if (entry(*i).announced.operation.tag == tag) {

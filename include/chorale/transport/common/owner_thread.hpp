@@ -23,12 +23,12 @@
 namespace chorale {
 namespace detail {
 
-/// What a thread shows to those who want what it owns.
+/// State of a thread, for other threads that want to take over what it owns.
 ///
-/// inside   the owners in whose calls it is: one, or a few that call each other
+/// inside   the OwnerThreads in whose calls the thread is: one, or a few that call each other
 struct ThreadRecord {
   std::array<std::atomic<void const*>, 4> inside{};
-  std::size_t depth = 0;                                               // of `inside`: the thread's own
+  std::size_t depth = 0;                                               // of `inside`; used by the thread only
   long id           = syscall(SYS_gettid);                             // the system's
   std::atomic<bool> ended{false};
 
@@ -61,12 +61,12 @@ inline std::shared_ptr<ThreadRecord> record_of_this_thread() {
 ///   auto const use = owner.use(rank, [&] { return nothing_is_under_way(); });
 ///
 /// The first thread that calls becomes the owner. Another thread becomes the owner by its call, if the owner is not in
-/// a call, and either nothing is under way or the owner has ended. So an endpoint that is handed from thread to thread,
-/// with all of its operations complete, needs no word about it.
+/// a call, and either nothing is under way or the owner has ended. So an endpoint whose operations are all complete
+/// may be handed from thread to thread without further calls.
 ///
 /// cost    for the owner: its address is compared, and noted while the call lasts; about 1 ns. When the owner changes:
 ///         a memory barrier on all cores, some microseconds
-/// throws  BadArgument when two threads use it at once, with both. The owner's operations go on
+/// throws  BadArgument, which names both threads, when two use it at once. The owner's operations go on
 class OwnerThread {
  public:
   /// A call by the owner, which lasts as long as this.
@@ -86,11 +86,11 @@ class OwnerThread {
     detail::ThreadRecord& thread_;
   };
 
-  /// A call begins. Uses end in the opposite order.
+  /// Begins a call. Uses end in the opposite order.
   ///
   /// rank   of the endpoint, for the error
-  /// idle   called as idle() while another thread owns the endpoint and is not in a call: is nothing under way? It may
-  ///        read what only the owner writes
+  /// idle   idle() is true if nothing is under way. Called while another thread owns the endpoint and is not in a call,
+  ///        so that it may read what only the owner writes
   template <class Idle>
   Use use(Rank rank, Idle&& idle) {
     auto* me = detail::this_thread;
@@ -98,9 +98,9 @@ class OwnerThread {
     auto& mark = me->inside[me->depth % me->inside.size()];
     for (;;) {
       mark.store(this, std::memory_order_release);
-      std::atomic_signal_fence(std::memory_order_seq_cst);             // the processor's fence is that of who takes over
+      std::atomic_signal_fence(std::memory_order_seq_cst);             // the thread that takes over has the full fence
       if (owner_.load(std::memory_order_relaxed) == me) break;
-      mark.store(nullptr, std::memory_order_release);                  // another thread has come since the first look
+      mark.store(nullptr, std::memory_order_release);                  // another thread has taken over meanwhile
       take(rank, idle);
     }
     ++me->depth;
@@ -127,7 +127,7 @@ class OwnerThread {
     return record_.get();
   }
 
-  /// For who has the lock.
+  /// Throws BadArgument; the caller has the lock.
   [[noreturn]] void refuse(Rank rank, long me, std::string const& why) const {
     throw BadArgument{"the endpoint of rank " + std::to_string(rank) + " " + why + detail::thread_text(record_->id) +
                           ", its owner, and " + detail::thread_text(me) + " calls it.",
@@ -140,7 +140,7 @@ class OwnerThread {
       std::this_thread::sleep_for(std::chrono::milliseconds{10});      // far longer than any store takes to be seen
   }
 
-  inline static std::mutex changes;                                    // of any owner: they are rare
+  inline static std::mutex changes;                                    // of any owner; changes are rare
 
   std::atomic<detail::ThreadRecord const*> owner_{nullptr};
   std::shared_ptr<detail::ThreadRecord> record_;                       // the owner's; under the lock

@@ -9,25 +9,25 @@
 
 namespace chorale {
 
-/// Names one operation among those in flight. One that was made by default names none, which is done.
+/// Identifies one operation in flight. A default-constructed ticket identifies none, and counts as done.
 struct Ticket {
   std::size_t   place = 0;
   std::uint64_t turn  = 0;                                            // of this place: 1, 2, ..
 };
 
-/// The operations that an endpoint drives by itself. Each has a place, so that it goes on when its pending is gone.
+/// Operations that an endpoint drives by itself. Each has a place, so that it goes on after its pending is destroyed.
 ///
-/// Item    default-constructible; done() as a Pending has it
+/// Item    default-constructible, with done() like a Pending
 /// keeps   an item stays in its place, with what it owns, for the next operation there: nothing is allocated once there
 ///         are as many places as operations at a time
-/// cost    one look at each place to find a free one
+/// cost    a free place is found by a search of all places
 template <class Item>
 class PendingTable {
  public:
-  /// A free place; those whose operation is done are made free when there is no other.
+  /// Returns a free place. If there is none, the places of operations that are done are freed first.
   ///
-  /// fits    of the free places, one whose item it likes is preferred
-  /// keeps   an operation whose peer is lost stays, and tells who asks about it: nothing is wrong with the others
+  /// fits    true for items that are preferred among the free places
+  /// keeps   an operation whose peer is lost keeps its place, and throws when it is polled: the others are not affected
   template <class Fits>
   Ticket take(Fits fits) {
     auto place = find_free(fits);
@@ -50,7 +50,7 @@ class PendingTable {
   }
   void finish(Ticket ticket) { places_[ticket.place].busy = false; }
 
-  /// One look at an operation, which frees its place when it is done.
+  /// Polls an operation, and frees its place if it is done.
   bool done(Ticket ticket) {
     if (is_over(ticket)) return true;
     if (!(*this)[ticket].done()) return false;
@@ -81,7 +81,7 @@ class PendingTable {
   }
 
   template <class Fits>
-  std::size_t find_free(Fits const& fits) const {                     // the number of places when all are busy
+  std::size_t find_free(Fits const& fits) const {                     // the number of places if all are busy
     auto found = places_.size();
     for (std::size_t i = 0; i < places_.size(); ++i) {
       if (places_[i].busy) continue;
@@ -94,7 +94,7 @@ class PendingTable {
   std::vector<Place> places_;
 };
 
-/// A pending of an endpoint that drives its operations by itself: asks `Driver` about its ticket.
+/// Pending of an endpoint that drives its operations by itself: polls `Driver` with its ticket.
 ///
 /// Driver  done(Ticket) and wait(Ticket); does not move while operations are in flight
 template <class Driver>

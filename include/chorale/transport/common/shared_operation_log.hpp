@@ -19,7 +19,7 @@
 
 namespace chorale::detail {
 
-/// Which operation a message or an exposure belongs to. Two ends that differ in it are in different operations.
+/// Identifies the operation of a message or an exposure. Two ends with different labels are in different operations.
 struct Label {
   std::uint64_t number      = 0;                                      // within its group, from 1; 0: none was announced
   std::uint32_t fingerprint = 0;                                      // of the operation
@@ -39,15 +39,15 @@ struct Known {
   Operation operation;
 };
 
-/// What a rank has announced. Its own thread writes, and labels its messages; other ranks of the process read.
+/// Operations that a rank has announced. Its thread writes, and labels its messages; other ranks of the process read.
 ///
-/// remembered   operations; older ones are neither compared nor told
-/// keeps        nothing is allocated, but for a sub-group that is new
+/// remembered   operations; older ones are neither compared nor reported
+/// keeps        nothing is allocated, except for a new sub-group
 template <std::uint64_t remembered>
 class SharedOperationLog {
  public:
 
-  /// For the rank's own thread, as label_of() is.
+  /// Adds an operation, and returns its label. For the rank's own thread, like label_of().
   ///
   /// part   the ranks that take part; null: all
   Label add(Operation const& operation, SubGroup const* part) {
@@ -91,16 +91,16 @@ class SharedOperationLog {
 
   // For any thread.
 
-  /// How many there were.
+  /// Number of operations announced so far.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
 
-  /// The one at that place in the order of all, from 1; nothing where it is forgotten.
+  /// The operation at that position in the order of all, from 1; empty if it is forgotten.
   std::optional<Known> at(std::uint64_t position) const { return shared_[position % remembered].read(position); }
 
-  /// The last one, if there is one.
+  /// The last operation, if there is one.
   std::optional<Known> last() const { return count() == 0 ? std::nullopt : at(count()); }
 
-  /// The one of that group with that number, if it is remembered.
+  /// The operation with the group and number of this label, if it is remembered.
   std::optional<Known> find(Label const& wanted) const {
     auto const last = count();
     for (auto at = last; at != 0 && last - at < remembered; --at) {
@@ -119,11 +119,11 @@ class SharedOperationLog {
   struct Own {
     Label label{};
     Tag tag{};
-    std::uint64_t before = 0;                                         // place of the last one whose tag has this hash
+    std::uint64_t before = 0;                                         // position of the previous one with this hash
     Group const* group   = nullptr;
   };
 
-  /// A Known that may be read while it is written: then it is none.
+  /// A Known that may be read while it is written: read() is then empty.
   class Shared {
    public:
     void write(std::uint64_t position, Known const& known) {
@@ -163,18 +163,18 @@ class SharedOperationLog {
     return group;
   }
 
-  std::uint64_t last_ = 0;                                            // number of the last one of all ranks
-  std::array<std::uint64_t, remembered> newest_{};                    // [hash of a tag]: a place; 0: none
-  std::array<Own, remembered> own_{};                                 // [place]
+  std::uint64_t last_ = 0;                                            // number of the last operation of all ranks
+  std::array<std::uint64_t, remembered> newest_{};                    // [hash of a tag]: a position; 0: none
+  std::array<Own, remembered> own_{};                                 // [position % remembered]
   std::unordered_map<std::uint32_t, Group> groups_;                   // [SubGroup::id]
   alignas(64) std::atomic<std::uint64_t> count_{0};
   std::array<Shared, remembered> shared_{};
 };
 
-/// What a rank is in, as a part of a sentence.
+/// Returns the operation that a rank is in, as a part of a sentence.
 ///
-/// log    of that rank, and of the rank that says so
-/// raw    a message that was not announced
+/// log, witness   of that rank, and of the rank that reports it
+/// raw            a message whose operation was not announced
 template <std::uint64_t N>
 std::string text_of(Rank rank, Label const& label, SharedOperationLog<N> const& log,
                     SharedOperationLog<N> const& witness, Operation const& raw) {

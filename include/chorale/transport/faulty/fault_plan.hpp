@@ -17,14 +17,14 @@ namespace chorale {
 
 /// What can happen to a message between ranks.
 enum class InjectedFault {
-  delay,                                                              // it leaves later, and those behind it too
+  delay,                                                              // it leaves later, and those after it too
   drop,                                                               // it never arrives, nor what follows with its tag
-  flip,                                                               // one of its bits is another one
+  flip,                                                               // one of its bits is flipped
   duplicate,                                                          // it arrives twice
-  cut                                                                 // its sender can no longer talk to anybody
+  cut                                                                 // its sender is cut off from all ranks
 };
 
-/// A fault that is certain.
+/// A fault that is injected for certain.
 struct ScheduledFault {
   Rank rank;                                                          // of the sender
   std::uint64_t message;                                              // its first is 0
@@ -40,12 +40,12 @@ struct FaultRecord {
   friend constexpr bool operator==(FaultRecord const&, FaultRecord const&) = default;
 };
 
-/// How likely each fault is for a message; at most one befalls it, so they add up to at most 1.
+/// Probability of each fault for a message. A message has at most one fault, so they add up to at most 1.
 struct FaultRates {
   float delay = 0, drop = 0, flip = 0, duplicate = 0, cut = 0;
 };
 
-/// Which messages of which ranks suffer what: scheduled ones, and random ones from a seed.
+/// Faults of messages: scheduled ones, and random ones from a seed.
 ///
 /// longest   the bound of a delay
 /// order     a function of (seed, rank, number of the message): the same in every run
@@ -79,7 +79,7 @@ struct FaultPlan {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(longest * random(rank).uniform(3 * message + 1));
   }
 
-  /// In [0, bits).
+  /// Index of the bit to flip, in [0, bits); 0 when there are none.
   std::size_t bit_of(Rank rank, std::uint64_t message, std::size_t bits) const {
     return bits == 0 ? 0 : random(rank).bits(3 * message + 2) % bits;
   }

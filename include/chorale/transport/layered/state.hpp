@@ -17,10 +17,10 @@
 
 namespace chorale::detail {
 
-/// What the views of one TwoLayerEndpoint share: both layers, and the operations that are under way in them.
+/// State shared by the views of one TwoLayerEndpoint: both layers, and the operations under way in them.
 ///
-/// A transport may need its own thread to move bytes. So a wait in one layer looks at what is under way in the other:
-/// else rank A could wait near for B, B far for C, and C far for bytes that A has not moved yet.
+/// A transport may move bytes only while its rank calls it. So a wait in one layer also polls the operations of the
+/// other: else rank A could wait near for B, B far for C, and C far for bytes that A has not moved yet.
 template <Endpoint Near, Endpoint Far>
 class LayeredState {
  public:
@@ -64,7 +64,7 @@ class LayeredState {
     }
   }
 
-  /// The far layer first: it has all ranks, and what it hears first is what they tell.
+  /// Reports a failure to both layers. The far layer first: it has all ranks, which report the first cause it gets.
   void fail(std::string const& why) {
     chorale::fail(far, why);
     chorale::fail(near, why);
@@ -122,7 +122,7 @@ class LayeredState {
     return in_far([&] { return std::get<1>(item.pending).done(); });
   }
 
-  /// Looks at the operations of one layer; true when some are still under way.
+  /// Polls the operations of one layer; true if some are still under way.
   bool move_on(std::size_t layer) {
     auto some = false;
     under_way_.each([&](Item& item) {
@@ -141,7 +141,7 @@ class LayeredState {
     under_way_.finish(ticket);
   }
 
-  /// What the far layer makes of it is what all survivors tell; without such a verdict, what this one saw.
+  /// Throws the root cause that the far layer decides on, as all survivors do; without one, the loss this rank saw.
   [[noreturn]] void lost_in_node(PeerLost const& lost) {
     auto seen = lost.loss();
     seen.rank += node() * near.size();
@@ -149,12 +149,12 @@ class LayeredState {
     auto const mine = PeerLost{far.rank(), seen};
     if constexpr (requires { far.fail(seen.reason); }) {
       far.fail(plain(mine.what()));
-      far.recv(far.rank(), Tag{}, {}).done();                         // throws the verdict
+      far.recv(far.rank(), Tag{}, {}).done();                         // throws the root cause
     }
     throw mine;
   }
 
-  /// An error's sentence as a part of another.
+  /// Returns an error's text as a part of another sentence.
   static std::string plain(std::string_view text) {
     constexpr auto prefix = std::string_view{"chorale: "};
     if (text.starts_with(prefix)) text.remove_prefix(prefix.size());

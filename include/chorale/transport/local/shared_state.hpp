@@ -32,33 +32,33 @@
 
 namespace chorale::local {
 
-/// What the ranks of one LocalTransport share: one idea, of which LocalEndpoint is a rank's view.
+/// Shared state of the ranks of one LocalTransport: one idea, of which LocalEndpoint is a rank's view.
 ///
-/// A rank that throws takes its buffers with it, while another may be copying from them. So a rank touches foreign
-/// memory only while it holds, and whoever is about to throw first waits until nobody else does.
+/// A rank that throws may free its buffers while another rank copies from them. So a rank touches foreign memory only
+/// while it has a Hold, and a rank that is about to throw first waits until no other rank has one.
 struct SharedState {
   static constexpr unsigned slots = 64;                               // messages per pair; windows per rank
   static constexpr std::uint64_t remembered = 256;                    // operations
   using Log = detail::SharedOperationLog<remembered>;
 
   struct Message {
-    std::uint64_t    order;                                           // of all messages from this rank to that
+    std::uint64_t    order;                                           // among all messages of this `Lane`
     Tag              tag;
     std::byte const* data;
     std::size_t      size;
     detail::Label    about;
   };
 
-  /// A receive that waits.
+  /// A posted receive.
   struct Expected {
-    std::uint64_t order;                                              // of all receives of this rank
+    std::uint64_t order;                                              // among all receives of this rank
     Rank  from;
     Tag   tag;
     Bytes to;
     detail::Label about;
   };
 
-  /// Why nothing passes any more. The first who claims it says so.
+  /// The failure after which operations throw. The first call of claim() sets it.
   struct Loss {
     std::atomic<bool> claimed{false}, failed{false};
     chorale::Loss what{};                                             // set before `failed`, then constant
@@ -72,15 +72,15 @@ struct SharedState {
     }
   };
 
-  /// From one rank to another. A set bit of `posted` is a message: the sender sets it, the receiver clears it.
+  /// Messages from one rank to another. A set bit of `posted` is a message: the sender sets it, the receiver clears it.
   struct alignas(64) Lane {
     std::atomic<std::uint64_t> posted{0};
-    Loss loss;                                                        // of the sender for the receiver, if apart
-    std::uint64_t sent = 0;                                           // the sender's
+    Loss loss;                                                        // of the sender; with FailureScope::peer
+    std::uint64_t sent = 0;                                           // used by the sender only
     std::array<Message, slots> messages;                              // written by the sender while the bit is clear
   };
 
-  /// Where a rank shows every 64th of its exposures: the turn is 2n - 1 while it shows the n-th, 2n when it is left.
+  /// Window for every 64th exposure of a rank: the turn is 2n - 1 during the n-th exposure, 2n once it is left.
   struct alignas(64) Window {
     std::atomic<std::uint64_t> turn{0};
     Tag   tag{};
@@ -91,16 +91,16 @@ struct SharedState {
   /// An exposure that this rank has not left.
   struct Exposed {
     Tag tag;
-    std::uint64_t number;                                             // of all exposures of this rank, from 0
+    std::uint64_t number;                                             // among all exposures of this rank, from 0
   };
 
-  /// Ranks each of which waits for room at the next one, and how often each had looked when that was first seen.
+  /// Ranks, each of which waits for room at the next one, and the turns of each when this was first seen.
   struct Circle {
     std::vector<Rank> ranks;
     std::vector<std::uint64_t> turns;
   };
 
-  /// How far a rank has compared its announcements with a peer's: places in the order of all.
+  /// How far a rank has compared its announced operations with a peer's: positions in the two logs.
   struct Compared {
     std::uint64_t mine = 0, theirs = 0;
   };
@@ -109,19 +109,19 @@ struct SharedState {
     std::atomic<bool> holds{false};
     std::atomic<std::uint64_t> step{0};
     std::array<Window, slots> windows;
-    alignas(64) std::atomic<std::uint32_t> bell{0};                   // rung when something moves, if the rank listens
+    alignas(64) std::atomic<std::uint32_t> bell{0};                   // wake-ups, counted if the rank listens or sleeps
     std::atomic<bool> listens{false}, sleeps{false};
-    std::atomic<int> dozing{0};                                       // threads of the rank in doze()
-    std::uint32_t heard = 0;                                          // the rank's own, as is what follows
+    std::atomic<int> dozing{0};                                       // threads of the rank in `doze()`
+    std::uint32_t heard = 0;                                          // the rank's own, as are the next five
     std::uint64_t receives = 0;                                       // so far
     std::vector<Expected> expected;                                   // in the order posted
     std::uint64_t exposures = 0;                                      // so far
     std::vector<Exposed> exposed;                                     // in the order of numbers
     std::vector<Compared> compared;                                   // [peer]
-    std::atomic<Rank> waits_for_room{-1};                             // at that rank; -1: it does not
+    std::atomic<Rank> waits_for_room{-1};                             // at that rank; -1: at none
     std::atomic<std::uint64_t> turns{0};                              // of long waits
     OwnerThread owner;
-    Log announced;                                                    // shared, as far as it says so
+    Log announced;                                                    // other ranks read it; see there
     std::atomic<bool> ended{false};
   };
 
@@ -143,25 +143,25 @@ struct SharedState {
     return lanes[static_cast<std::size_t>(from) * members.size() + static_cast<std::size_t>(to)];
   }
 
-  /// The turn of an exposure's window when the rank shows it, and when it has left.
+  /// The turn of an exposure's window while the rank exposes it, and once the rank has left it.
   static constexpr std::uint64_t shown(std::uint64_t exposure) { return 2 * (exposure / slots) + 1; }
   static constexpr std::uint64_t left(std::uint64_t exposure) { return 2 * (exposure / slots) + 2; }
 
-  /// A call of the endpoint begins; see OwnerThread.
+  /// Begins a call of the endpoint; see OwnerThread.
   OwnerThread::Use use(Rank rank) {
     return member(rank).owner.use(rank, [&] { return has_nothing_under_way(rank); });
   }
 
-  /// What a rank would throw in an operation with that peer.
+  /// The failure that a rank throws in operations with that peer.
   Loss& loss(Rank me, Rank peer) { return is_apart() ? lane(peer, me).loss : all; }
   bool is_apart() const { return failures == FailureScope::peer; }
 
-  /// While it lives, no rank that fails gives up its memory.
+  /// While it lives, a rank that fails waits before it gives up its memory.
   class Hold {
    public:
     Hold(SharedState& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
       holds_.store(true, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);            // the processor's fence is the failing rank's
+      std::atomic_signal_fence(std::memory_order_seq_cst);            // the failing rank has the processor's fence
       if (!hub.loss(rank, peer).failed.load(std::memory_order_acquire)) return;
       holds_.store(false, std::memory_order_release);
       hub.throw_lost(rank, peer);
@@ -174,8 +174,8 @@ struct SharedState {
     std::atomic<bool>& holds_;
   };
 
-  /// A rank cannot go on, for this reason. The first call counts. Returns when no rank but `me` touches foreign memory
-  /// of who can be blamed, and none will again.
+  /// Fails a rank for this reason; the first call counts. Returns when no other rank touches the memory of `me`, and
+  /// none will again.
   void fail(Rank me, chorale::Loss const& why) {
     if (!is_apart()) all.claim(why);
     for (Rank rank = 0; is_apart() && rank < size; ++rank) {
@@ -186,7 +186,7 @@ struct SharedState {
     quiesce(me);
   }
 
-  /// Two ranks have nothing to do with each other any more, where failures are apart.
+  /// Disconnects two ranks from each other, with FailureScope::peer.
   void part(Rank me, Rank peer, chorale::Loss why) {
     loss(me, peer).claim(why);
     if (why.fault != Fault::collective_mismatch) {
@@ -198,9 +198,9 @@ struct SharedState {
     quiesce(me);
   }
 
-  /// What this rank finds wrong with a peer, in the operation of `label`: all ranks end with it, or these two.
+  /// Fails all ranks, or with FailureScope::peer these two, for a fault of the peer in the operation of `label`.
   [[noreturn]] void give_up(Rank me, Rank peer, chorale::Loss what, detail::Label const& label) {
-    check(me, peer);                                                  // a second look tells what the first has done
+    check(me, peer);                                                  // an earlier failure comes first
     if (auto const known = member(me).announced.find(label); label.number != 0 && known) {
       what.operation = known->operation.text();
       what.sequence  = label.number;
@@ -211,7 +211,7 @@ struct SharedState {
     throw_lost(me, peer);
   }
 
-  /// The endpoint of a rank is gone: what it has sent is still there, and nothing more will come.
+  /// Ends a rank whose endpoint is destroyed: its sent messages can still be received, unless this is a failure.
   void end(Rank me) {
     auto const why = chorale::Loss{.rank = me, .reason = has_ended};
     if (is_apart() || !member(me).exposed.empty()) return fail(me, why);
@@ -220,9 +220,9 @@ struct SharedState {
     for (Rank rank = 0; rank < size; ++rank) ring(rank);
   }
 
-  /// Compares what this rank has announced since its last look with the announcements of all others.
+  /// Compares the operations that this rank and all others have announced, as far as they are new since the last call.
   ///
-  /// throws  Disagreement where two operations of one number differ
+  /// throws  Disagreement where two operations with the same number differ
   void compare(Rank me) {
     auto const& mine = member(me).announced;
     auto const last  = mine.count();
@@ -241,9 +241,9 @@ struct SharedState {
     }
   }
 
-  /// A message, or an exposure, of a peer is not of the operation that this rank is in.
+  /// Fails because a peer's message or exposure does not belong to the operation that this rank is in.
   ///
-  /// bytes   of it, where it was not announced
+  /// bytes   of the message or exposure, where no operation was announced
   [[noreturn]] void mismatch(Rank me, Rank peer, detail::Label theirs, detail::Label ours, Tag tag, std::size_t bytes) {
     auto const& mine = member(me).announced;
     auto const raw   = Operation{.count = bytes, .tag = tag};
@@ -252,7 +252,7 @@ struct SharedState {
                                  detail::text_of(me, ours, mine, mine, raw)}, ours);
   }
 
-  /// Is this rank in a circle that nobody in it can open? Each of them has looked for what it can take since the circle
+  /// True if this rank is in a cycle that no rank in it can break: each has looked for messages to take since the cycle
   /// was first seen.
   bool is_stuck(Rank me, Circle& seen) {
     auto now = Circle{};
@@ -289,13 +289,13 @@ struct SharedState {
     throw PeerLost{me, found};
   }
 
-  /// For a wait of a rank; `rings` when it is rung for what it waits for. A rank that is rung sleeps soon: a core that
-  /// it yields, another program may keep for milliseconds, but a thread that is woken has it back at once.
+  /// Backoff for a wait of a rank; `rings` if the awaited event wakes the rank. Such a rank sleeps soon: another
+  /// program may keep a yielded core for milliseconds, but a thread that is woken gets the core back at once.
   Backoff patience(bool rings) const {
     return Backoff{spins(), !rings ? Backoff::many_yields : shares_cores ? rests : 0};
   }
 
-  /// Tells a rank that something moved, if it wants to know.
+  /// Counts a wake-up of a rank that listens or sleeps, because something has moved; wakes it if it sleeps.
   void ring(Rank rank) {
     auto& m = member(rank);
     auto const wakes = m.dozing.load() != 0;
@@ -304,7 +304,7 @@ struct SharedState {
     if (wakes || m.sleeps.load()) futex_wake<FutexScope::process>(m.bell);
   }
 
-  /// Wakes the ranks in doze() that may wait for what `me` has written to a window. Costs no fence: doze() has it.
+  /// Wakes the ranks in `doze()`: they may wait for a window that `me` has written. Costs no fence: `doze()` has it.
   void wake_others(Rank me) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     for (Rank rank = 0; rank < size; ++rank) {
@@ -315,10 +315,10 @@ struct SharedState {
     }
   }
 
-  /// Until it rings for the first time since the last call; false when the time is over.
+  /// Waits for the first wake-up since the last call; false if the time is over first.
   bool wait_for_bell(Rank me, std::chrono::nanoseconds longest) {
     auto& m = member(me);
-    if (!m.listens.exchange(true)) return true;                       // nobody has rung so far
+    if (!m.listens.exchange(true)) return true;                       // no wake-up was counted so far
     auto const deadline = Deadline::after(longest);
     for (int turns = 0;; ++turns) {
       check(me, me);
@@ -331,14 +331,14 @@ struct SharedState {
     }
   }
 
-  /// Sleeps until it rings, unless done() by now.
+  /// Sleeps until a wake-up, unless done() is already true.
   template <class Done>
   void doze(Rank me, Deadline until, Done done) {
     auto& m         = member(me);
     auto const rung = m.bell.load();
     m.dozing.fetch_add(1);
     auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
-    if (fenced) fence_all();                                          // whoever moves something after it rings
+    if (fenced) fence_all();                                          // a rank that moves something later wakes us
     else detail::full_fence();
     if (!done()) futex_wait<FutexScope::process>(m.bell, rung, until.at - std::chrono::steady_clock::now());
   }
@@ -353,19 +353,19 @@ struct SharedState {
   int const size;
   std::chrono::nanoseconds const timeout;
   FailureScope const failures;
-  bool const shares_cores;                                            // there are more ranks
+  bool const shares_cores;                                            // there are more ranks than cores
   std::vector<Member> members;
   std::vector<Lane> lanes;
   bool const fenced;
-  std::atomic<int> endings{0};                                        // of ranks
-  Loss all;                                                           // for all ranks, where failures are together
+  std::atomic<int> endings{0};                                        // ranks that have ended
+  Loss all;                                                           // for all ranks, with FailureScope::group
 
   static inline std::string const has_ended = "it had ended and left the group";
 
  private:
   static constexpr int rests = 20;                                    // yields before it sleeps
 
-  /// May another thread go on with this rank? What waits for a rank that is lost is no reason against it.
+  /// True if another thread may take over this rank. Operations with a lost rank do not prevent it.
   bool has_nothing_under_way(Rank me) {
     if (loss(me, me).failed.load(std::memory_order_acquire)) return true;
     auto const& mine = member(me);
@@ -377,7 +377,7 @@ struct SharedState {
     return true;
   }
 
-  /// Looks in `there` for the operations that `here` has from one place to another.
+  /// Calls differ() for each operation in `here`, after `seen` up to `last`, that is another one in `there`.
   template <class Differ>
   static void compare_from(std::uint64_t seen, std::uint64_t last, Log const& here, Log const& there, Differ differ) {
     auto const first = last - std::min(last - seen, remembered - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks under MPI say to each other besides their messages; empty where the compiler does not find MPI.
+// Control messages of ranks under MPI; empty where the compiler does not find MPI.
 #pragma once
 
 #include <chorale/core/error.hpp>
@@ -25,13 +25,13 @@
 
 namespace chorale::mpi {
 
-/// A communicator of its own, over which ranks say why they stop, and those that have waited for a while in which
-/// operation they are: so also ranks find that they differ which wait for different messages.
+/// Control channel on a duplicated communicator. A failing rank broadcasts its reason. A rank that has waited too long
+/// sends the operation it is in, so that ranks blocked in different operations detect the mismatch.
 ///
-/// keeps   nobody waits for anybody to hear it. Each rank throws the first loss that it sees or hears of, and only that
+/// keeps   no send waits for its receiver. Each rank throws only the first loss that it sees or receives
 class ControlChannel {
  public:
-  /// stop    called once, when nothing goes on
+  /// stop    called once, at the first loss
   explicit ControlChannel(std::function<void()> stop) : stop_{std::move(stop)} {
     expect_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
@@ -56,7 +56,7 @@ class ControlChannel {
     throw_if_lost();
     announced_.add(operation);
     for (Rank peer = 0; heard_positions_ && peer < size; ++peer) compare_position(peer);
-    if (announced_.last() % 64 == 0) listen();                        // what others said does not pile up
+    if (announced_.last() % 64 == 0) listen();                        // so that messages do not pile up
   }
 
   wire::Header header_of(detail::LoggedOperation const& announced) const {
@@ -70,26 +70,27 @@ class ControlChannel {
     if (lost_) detail::throw_peer_loss(rank, *lost_);
   }
 
-  /// Nothing goes on, and all others are told why.
+  /// Reports a loss to all other ranks, unless there was one before, and throws the first loss.
   [[noreturn]] void lose(Rank culprit, detail::ConnectionFault const& fault, std::string operation) {
     if (!lost_) tell({fault.fault, culprit, {}, std::move(operation), announced_.last(), step, fault.reason});
     detail::throw_peer_loss(rank, *lost_);
   }
 
-  /// The same, and no error yet. After another loss it says nothing: the first cause counts.
+  /// Reports to all other ranks that this one fails, and throws nothing. After another loss it sends nothing: the first
+  /// cause counts.
   void fail(std::string why) {
     if (why.ends_with('.')) why.pop_back();
     if (!lost_) tell({.fault = Fault::peer_lost, .rank = rank, .reason = std::move(why)});
   }
 
-  /// Tells that rank in which operation this one is.
+  /// Sends `peer` the operation that this rank is in.
   void send_position(Rank peer) {
     if (announced_.last() == 0) return;
     wire::write(header_of(announced_.at(announced_.last())), said_[said_next_++ % said_.size()]);
     say(peer, position, said_[(said_next_ - 1) % said_.size()]);
   }
 
-  /// What other ranks have said: that they cannot go on, or where they are.
+  /// Handles the control messages that have arrived: losses, and positions of other ranks.
   void listen() {
     for (;;) {
       int flag = 0, bytes = 0;
@@ -107,17 +108,17 @@ class ControlChannel {
  private:
   enum Word { cause, position };                                      // tags
 
-  /// In words that fit into a message.
+  /// Records a loss, cut to fit a message, and sends it to all other ranks.
   void tell(Loss const& loss) {
     told_.resize(wire::AbortPayload::max_bytes);
     told_.resize(wire::AbortPayload{loss}.write(Bytes{told_}.first<wire::AbortPayload::max_bytes>()));
-    lost_ = wire::AbortPayload::parse(told_)->loss;                   // as they read it
+    lost_ = wire::AbortPayload::parse(told_)->loss;                   // as the other ranks read it
     for (Rank peer = 0; peer < size; ++peer)
       if (peer != rank) say(peer, cause, told_);
     stop_();
   }
 
-  /// bytes   live as long as the communicator
+  /// bytes   must live as long as the communicator
   void say(Rank peer, Word word, ConstBytes bytes) const {
     auto request = MPI_Request{};
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, word, control_, &request);
@@ -144,7 +145,7 @@ class ControlChannel {
     compare_position(peer);
   }
 
-  /// Was that rank, when it last said so, in the operation that has the same number here?
+  /// Throws a mismatch if the last position of `peer` has the number of another operation here.
   void compare_position(Rank peer) {
     auto const& theirs = positions_[static_cast<std::size_t>(peer)];
     auto const& ours   = announced_.at(theirs.sequence);
@@ -159,11 +160,11 @@ class ControlChannel {
   std::function<void()> stop_;
   MPI_Comm control_ = MPI_COMM_NULL;
   detail::OperationLog announced_;
-  std::vector<wire::Header> positions_;                               // [rank] where each said it was; 0: nothing said
+  std::vector<wire::Header> positions_;                               // [rank] last position; sequence 0: none
   bool heard_positions_ = false;
-  std::array<wire::HeaderBytes, 64> said_{};                          // where this rank was; on their way
+  std::array<wire::HeaderBytes, 64> said_{};                          // positions being sent
   std::size_t said_next_ = 0;
-  std::vector<std::byte> told_;                                       // to the others, when nothing goes on
+  std::vector<std::byte> told_;                                       // the loss, as sent to the other ranks
   std::optional<Loss> lost_;
 };
 

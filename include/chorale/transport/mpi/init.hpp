@@ -14,7 +14,7 @@
 
 namespace chorale::mpi {
 
-/// throws  Error with MPI's own words when a call that has no peer did not succeed
+/// throws  Error with MPI's own text when a call without a peer has failed
 inline void expect_mpi(int code, std::string const& call) {
   if (code == MPI_SUCCESS) return;
   auto text = std::array<char, MPI_MAX_ERROR_STRING>{};
@@ -23,7 +23,7 @@ inline void expect_mpi(int code, std::string const& call) {
   throw Error{call + " said: " + std::string(text.data(), static_cast<std::size_t>(size)) + "."};
 }
 
-/// Starts MPI unless the program has, and then ends it when the program does.
+/// Starts MPI unless the program has done so, and then finalizes it when the program ends.
 inline void initialize_mpi() {
   struct AtExit {
     ~AtExit() {

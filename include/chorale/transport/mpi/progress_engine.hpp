@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mpi.hpp is made of; empty where the compiler does not find MPI.
+// Progress engine of mpi.hpp; empty where the compiler does not find MPI.
 #pragma once
 
 #include <chorale/core/error.hpp>
@@ -27,12 +27,12 @@
 
 namespace chorale::mpi {
 
-/// The communicator of one MpiEndpoint's messages, and what is under way on it.
+/// The communicator of one MpiEndpoint's messages, and the operations under way on it.
 ///
-///   a message   | header 64 | its first 1984 bytes |   | piece |   | piece |   | rest |     one of MPI's for each |..|
+///   a message   | header 64 | its first 1984 bytes |   | piece |   | piece |   | rest |     each |..| is one of MPI's
 ///
-/// The header is that of docs/55-wire.md: it says which operation the message belongs to, and how long it is. Pieces go
-/// straight from memory to memory.
+/// The header is that of docs/55-wire.md: it has the message's operation and length. Pieces are sent straight from
+/// memory to memory.
 class ProgressEngine {
  public:
   using Pending = TablePending<ProgressEngine>;
@@ -71,7 +71,7 @@ class ProgressEngine {
   Pending recv(Rank peer, Tag tag, Bytes in) {
     auto const ticket = take(Kind::recv, peer, tag, in);
     auto& item        = under_way_[ticket];
-    start(item, 0, MPI_Irecv, item.first);                            // there is always room for it, whatever comes
+    start(item, 0, MPI_Irecv, item.first);                            // always large enough for a first part
     for (std::size_t i = 1; i < item.requests.size(); ++i) start(item, i, MPI_Irecv, item.memory(i));
     return {*this, ticket};
   }
@@ -102,7 +102,7 @@ class ProgressEngine {
     }
   }
 
-  ControlChannel voice{[this] { cancel_receives(); }};                     // first: it knows who this rank is
+  ControlChannel voice{[this] { cancel_receives(); }};                     // first: it has this rank's number
   MPI_Comm data = MPI_COMM_NULL;
 
  private:
@@ -116,8 +116,8 @@ class ProgressEngine {
     Rank peer       = 0;
     detail::PostedReceive message{};                                       // `left` is all of it; of a send, only read
     std::size_t next = 0;                                             // the first piece that is not complete
-    std::vector<std::byte>   first{};                                 // header, and what comes with it
-    std::vector<MPI_Request> requests{};                              // one a piece
+    std::vector<std::byte>   first{};                                 // header, and the bytes sent with it
+    std::vector<MPI_Request> requests{};                              // one for each piece
 
     Range piece(std::size_t i) const {
       auto const begin = i == 0 ? 0 : carried + (i - 1) * state->piece_;
@@ -140,7 +140,7 @@ class ProgressEngine {
   Ticket take(Kind kind, Rank peer, Tag tag, Bytes memory) {
     voice.throw_if_lost();
     auto const ticket = under_way_.take();
-    voice.throw_if_lost();                                                 // by what it saw: no receive after the loss
+    voice.throw_if_lost();                                                 // take() may find a loss: no receive then
     auto& item        = under_way_[ticket];
     auto requests     = std::move(item.requests);
     auto first        = std::move(item.first);
@@ -167,7 +167,8 @@ class ProgressEngine {
     return head;
   }
 
-  /// Tags that differ modulo 64 still do: the number of tags is a power of two, and MPI has 32768 at least.
+  /// Maps a tag to one of MPI's. Tags that differ modulo 64 still differ: the number of MPI's tags is a power of two,
+  /// 32768 at least.
   int fold(Tag tag) const { return static_cast<int>(static_cast<std::uint32_t>(tag) % tags_); }
 
   void count_cores() {
@@ -179,7 +180,7 @@ class ProgressEngine {
     if (static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) spins_ = 20;
   }
 
-  /// A piece is here. With the first, is it the message that is wanted? The others go where it said that they would.
+  /// Checks a piece that has arrived: the first must begin the expected message, the others must have their lengths.
   void arrived(Item& item, MPI_Status const& status) {
     int got = 0;
     MPI_Get_count(&status, MPI_BYTE, &got);
@@ -241,12 +242,12 @@ class ProgressEngine {
            std::to_string(static_cast<std::uint32_t>(item.message.tag));
   }
 
-  /// So that no message lands in memory that its owner has given up, except one that is half here already. Where MPI
-  /// may still use the memory of a beginning, it is kept for ever.
+  /// Cancels all receives, so that no message is written to memory that its owner has released, except one that has
+  /// arrived in part. Memory for a first part that MPI may still use is never freed.
   void cancel_receives() {
     static auto& kept = *new std::vector<std::vector<std::byte>>;
     under_way_.each([](Item& item) {
-      auto over = item.next > 0;                                      // the first piece is
+      auto over = item.next > 0;                                      // the first piece is complete
       if (item.kind == Kind::recv)
         for (std::size_t i = item.requests.size(); i-- > item.next;) over = cancel(item.requests[i]);
       if (!over) kept.push_back(std::move(item.first));
@@ -267,7 +268,7 @@ class ProgressEngine {
   std::chrono::nanoseconds timeout_;
   std::uint32_t tags_ = 32'768;
   int spins_          = 2'000;
-  unsigned looks_     = 0;                                            // in vain
+  unsigned looks_     = 0;                                            // unsuccessful polls
   PendingTable<Item> under_way_;
 };
 

@@ -26,7 +26,7 @@
 namespace chorale::nccl {
 
 template <class T>
-inline constexpr auto nccl_type = ncclNumTypes;                       // of a type that NCCL has not
+inline constexpr auto nccl_type = ncclNumTypes;                       // of a type that NCCL does not have
 template <> inline constexpr auto nccl_type<float>         = ncclFloat32;
 template <> inline constexpr auto nccl_type<double>        = ncclFloat64;
 template <> inline constexpr auto nccl_type<bf16>          = ncclBfloat16;
@@ -43,17 +43,17 @@ inline ncclRedOp_t nccl_op(Op op) {
   return std::array{ncclSum, ncclMin, ncclMax, ncclProd}[static_cast<std::size_t>(op)];
 }
 
-/// throws  Error with NCCL's own words when a call that has no communicator did not succeed
+/// throws  Error with NCCL's own text when a call without a communicator has failed
 inline void expect_nccl(ncclResult_t code, std::string const& call) {
   if (code != ncclSuccess && code != ncclInProgress)
     throw Error{call + " said: " + ncclGetErrorString(code) + ", " + ncclGetLastError(nullptr) + ".",
                 "NCCL_DEBUG=WARN, which says why."};
 }
 
-/// The communicators of those ranks that live in this process; they begin and end together.
+/// Communicators of the ranks in this process; they are created and destroyed together.
 ///
-/// keeps   no call blocks: each is asked again and again whether it is done, until the deadline. Each rank's thread
-///         uses only its own
+/// keeps   no NCCL call blocks: each is polled until it is done, or until the deadline. Each rank's thread uses only
+///         its own communicator
 class Communicators {
  public:
   /// devices   [i] of the rank local[i]
@@ -75,7 +75,7 @@ class Communicators {
   ncclComm_t  comm(std::size_t i) const { return comms_[i]; }
   Cuda const& device(std::size_t i) const { return devices_[i]; }
 
-  /// Returns when NCCL has taken the call in, so that it is in its queue. After an error the rank has no communicator.
+  /// Waits until NCCL has enqueued the call. After an error the rank has no communicator.
   void await(std::size_t i, ncclResult_t code, std::string const& call) {
     expect_alive(i);
     auto patience       = Backoff{};
@@ -87,7 +87,7 @@ class Communicators {
     if (code != ncclSuccess) lose(i, call, code);
   }
 
-  /// Returns when the queue has come to the mark.
+  /// Waits until the queue of the device has reached `mark`.
   void await(std::size_t i, cuda::Event const& mark, std::string const& call) {
     auto patience       = Backoff{};
     auto const deadline = Deadline::after(timeout_);
@@ -99,7 +99,7 @@ class Communicators {
     }
   }
 
-  /// Ends what this rank has under way, in kernels too; its next operation throws.
+  /// Aborts the operations of this rank, in kernels too; its next operation throws.
   void abort(std::size_t i) {
     if (comms_[i] != nullptr) static_cast<void>(ncclCommAbort(std::exchange(comms_[i], nullptr)));
     aborted_ = true;
@@ -121,7 +121,7 @@ class Communicators {
       auto const here = Cuda::Scope{devices_[i]};
       code            = ncclCommInitRankConfig(&comms_[i], ranks, id, local_[i], &config);
     }
-    auto const together = ncclGroupEnd();                             // also after an error: to leave the group
+    auto const together = ncclGroupEnd();                             // also after an error: it closes the group
     expect_nccl(code, "ncclCommInitRankConfig");
     expect_nccl(together, "ncclGroupEnd");
   }
@@ -143,8 +143,8 @@ class Communicators {
                    "NCCL_DEBUG=WARN, which says more."};
   }
 
-  /// Together: a communicator ends when the others do, and some of them may be of this thread. Where one was aborted,
-  /// the others would wait for it.
+  /// Ends all communicators together: one ends only when the others do, and several may belong to this thread. If one
+  /// was aborted, all are, since the others would wait for it.
   void end() {
     auto const deadline = Deadline::after(timeout_);
     for (auto const comm : comms_)

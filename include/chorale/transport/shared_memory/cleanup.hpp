@@ -18,7 +18,7 @@
 namespace chorale {
 namespace detail {
 
-/// True if the file is of a job that this process can judge, and no process of that job lives. Under the file's lock.
+/// True if this process can determine that no process of the file's job lives. The caller holds the file's lock.
 inline bool is_of_dead_job(int file) {
   struct stat about {};
   if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != ::geteuid() || about.st_nlink == 0)
@@ -26,9 +26,9 @@ inline bool is_of_dead_job(int file) {
   auto prefix    = shared_memory::SegmentPrefix{};
   auto const got = ::pread(file, &prefix, sizeof prefix, 0);
   if (got != static_cast<ssize_t>(sizeof prefix)) return about.st_size == 0;       // ended before it wrote anything
-  if (prefix.magic == 0 && prefix.world == 0) return true;                          // the same, and nobody is in it
+  if (prefix.magic == 0 && prefix.world == 0) return true;                          // likewise, and no rank is recorded
   if (prefix.magic != 0 && prefix.magic != shared_memory::segment_magic) return false;
-  if (prefix.process_ids != shared_memory::namespace_of_processes()) return false;  // numbers of another container
+  if (prefix.process_ids != shared_memory::namespace_of_processes()) return false;  // of another container
   return std::ranges::all_of(prefix.processes, [](auto const& process) {
     return shared_memory::life_of(process) == shared_memory::ProcessLife::ended;
   });
@@ -36,12 +36,12 @@ inline bool is_of_dead_job(int file) {
 
 }  // namespace detail
 
-/// Removes the files that jobs of this user have left in /dev/shm: those of which no process lives any more, because a
-/// signal ended all of them before the last rank had joined.
+/// Removes the files in /dev/shm of this user's dead jobs: those of which no process lives any more, because a signal
+/// ended all of them before the last rank had joined.
 ///
 /// current  the name of a job whose file stays
-/// keeps    a file that some process has locked, that belongs to another user, or whose processes have the numbers of
-///          another container. Without a file descriptor it does nothing
+/// keeps    files that a process has locked, that belong to another user, or whose process numbers are those of another
+///          container. Without a free file descriptor it does nothing
 inline void remove_dead_jobs(std::string const& current) {
   constexpr auto ours = std::string_view{"chorale-"};
   auto error          = std::error_code{};

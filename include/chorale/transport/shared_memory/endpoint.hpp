@@ -23,13 +23,13 @@ namespace chorale {
 
 /// One rank of a SharedMemoryTransport.
 ///
-/// keeps   nothing is allocated after connect(). 63 messages may be under way from one rank to another, then send()
-///         waits; 64 receives from each rank may be posted, then recv() does; 64 announced operations and 64 other tags
-///         may be exposed. A next one stays pending while that 64 before it, or a tag that is equal modulo 64, is in
-///         use: what waits for it is BadArgument. 1024 operations may be under way. An endpoint may be moved while
-///         operations are in flight: they, and memory(), need only that one of the process lives
-/// cost    a message is copied twice, once by each end and at the same time; once when it lies in memory()
-/// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the limits; Disagreement
+/// keeps   nothing is allocated after connect(). 63 messages may be in flight from one rank to another before send()
+///         waits; 64 receives may be posted for each rank before recv() waits; 64 announced operations and 64 other
+///         tags may be exposed. A further exposure stays pending while the operation 64 before it, or a tag that is
+///         equal modulo 64, is in use: wait() then throws BadArgument. 1024 operations may be in flight. An endpoint
+///         may be moved while operations are in flight: they, and memory(), need only one live endpoint of the process
+/// cost    a message is copied twice, once by each end and at the same time; once if it is stored in memory()
+/// throws  PeerLost when a rank has failed, has left, or is silent or stuck for longer than the timeouts; Disagreement
 ///         when messages differ in operation or size. Then from every operation of every rank; with FailureScope::peer
 ///         from those with that rank, and a rank also fails when its last endpoint is destroyed
 class SharedMemoryEndpoint {
@@ -42,29 +42,29 @@ class SharedMemoryEndpoint {
   Rank rank() const { return seat().rank(); }
   int  size() const { return hub().size; }
 
-  /// This rank's part of the shared memory, for what is to be exposed, and for messages that are to be copied once.
+  /// This rank's part of the shared memory: for memory to be exposed, and for messages to be copied only once.
   Bytes memory() const { return hub().file.arena(rank()); }
 
-  /// Another rank's part. What lies there is that rank's, who says when it may be read.
+  /// Another rank's part of the shared memory. It may be read after that rank has sent a message that allows it.
   ConstBytes memory_of(Rank peer) const {
     expect_rank(peer);
     return hub().file.arena(peer);
   }
 
-  /// A rank's memory for copies of what lies elsewhere. See MeetingEndpoint.
+  /// This rank's shared memory for copies of data that is stored outside of memory(). See MeetingEndpoint.
   Bytes copies() const { return hub().file.copies(rank()); }
   ConstBytes copies_of(Rank peer) const {
     expect_rank(peer);
     return hub().file.copies(peer);
   }
 
-  /// 0 or 1: the half of copies() to use now, which is another one than after the call before.
+  /// Returns the half of copies() to use next, 0 or 1: not the half that the previous call returned.
   unsigned next_half() { return here_->rank.half ^= 1U; }
 
-  /// Returns when all ranks have called this as often. What each has written before, all may read afterwards.
+  /// Waits until all ranks have called it equally often. All ranks may then read what each rank wrote before its call.
   ///
-  /// tag     of the announced operation that the ranks are in: they compare it
-  /// throws  Disagreement when a rank came here in another operation; PeerLost
+  /// tag     of the announced operation that the ranks are in, which they compare
+  /// throws  Disagreement when a rank calls it in another operation; PeerLost
   void meet(Tag tag);
 
   pending send(Rank peer, Tag tag, ConstBytes out);
@@ -84,17 +84,17 @@ class SharedMemoryEndpoint {
     if (!hub().is_apart()) here_->rank.close();
   }
 
-  /// keeps   the result must live briefly and without waiting: a rank that fails waits for it
+  /// Keeps peers' memory valid while the result lives. Release it soon, without waiting: failing ranks wait for it.
   [[nodiscard]] shared_memory::Segment::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
 
-  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  /// True if nothing can be received from that rank any more, or from any rank. Does not throw.
   bool lost(Rank peer) const {
     expect_rank(peer);
     return hub().failed() || (hub().is_apart() && (hub().lost(rank(), rank()) || hub().lost(rank(), peer)));
   }
 
-  /// For a thread that serves many: waits until any message may have moved since it last waited so, or a rank is lost,
-  /// or the time is over; then false.
+  /// Waits until any message may have moved since the last call, or a rank is lost; false if the time is over first.
+  /// For a thread that serves many ranks.
   bool wait_any(std::chrono::nanoseconds longest) {
     auto const use = here_->rank.use();
     if (std::exchange(here_->rank.may_go_on, false)) return true;
@@ -110,11 +110,11 @@ class SharedMemoryEndpoint {
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
   /// rank and the reason.
   ///
-  /// keeps   the first cause is what all ranks tell. To be called before memory goes that peers may touch
+  /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
   void fail(std::string const& why) { seat().fail(why); }
 
  private:
-  /// Others learn that the rank has left when its last copy of this goes.
+  /// Shared by all copies of a rank's endpoint. Its destructor reports to the other ranks that the rank has left.
   struct Presence {
     Presence(std::shared_ptr<shared_memory::LocalRanks> all, shared_memory::ProgressEngine& mine)
         : group{std::move(all)}, rank{mine} {}
@@ -144,7 +144,7 @@ class SharedMemoryEndpoint {
   std::shared_ptr<Presence const> here_;
 };
 
-/// A message, or a meeting of all ranks at an exposed tag, that is under way.
+/// A message in flight, or a pending rendezvous of all ranks at an exposed tag.
 class SharedMemoryEndpoint::pending {
  public:
   pending() = default;
@@ -213,7 +213,7 @@ class SharedMemoryEndpoint::pending {
     }
   }
 
-  /// Opens the window if that is still to be done; true when all peers have come as far in theirs.
+  /// Opens the window unless it is open; true if the windows of all peers have reached this turn.
   bool met() {
     auto const me = seat().rank();
     auto& in_use  = rank_->in_use[window_];
@@ -246,7 +246,7 @@ class SharedMemoryEndpoint::pending {
     hub().ring_others(seat().rank());
   }
 
-  /// Nobody can end what has the window, because who could is here.
+  /// Only this thread could leave the exposure that has the window, and it waits here.
   [[noreturn]] void refuse_window() const {
     throw BadArgument{"rank " + std::to_string(seat().rank()) + " waits to expose memory under tag " +
                           std::to_string(static_cast<std::uint32_t>(tag_)) +
@@ -255,7 +255,7 @@ class SharedMemoryEndpoint::pending {
                       "to finish those that were started before."};
   }
 
-  /// throws  Disagreement when a peer exposed something else in our place
+  /// throws  Disagreement when a peer exposed something else in the same window
   void compare(shared_memory::SegmentWindow const& theirs) {
     auto const& mine = hub().file.window(seat().rank(), window_);
     auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(seat().rank());
@@ -274,10 +274,10 @@ class SharedMemoryEndpoint::pending {
   Kind kind_      = Kind::done;
   Tag  tag_       = {};
   Rank peer_      = 0;
-  std::size_t window_ = 0;                                            // of a meeting
-  std::uint64_t order_ = 0;                                           // of what is to be exposed in this window
-  Rank missing_   = 0;                                                // of a meeting: the first that may be missing
-  shared_memory::SlotTicket ticket_;                                       // of a meeting: only its turn
+  std::size_t window_ = 0;                                            // of a rendezvous
+  std::uint64_t order_ = 0;                                           // number of the exposure in this window
+  Rank missing_   = 0;                                                // of a rendezvous: first rank that may be missing
+  shared_memory::SlotTicket ticket_;                                       // of a rendezvous: only its turn
   shared_memory::ProgressEngine* rank_ = nullptr;
   Bytes bytes_;                                                       // to be exposed
 };
@@ -313,7 +313,7 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::expose(Tag tag, Bytes
   exposed.bytes_  = mine;
   exposed.window_ = seat().window(tag);
   exposed.order_  = ++here_->rank.asked[exposed.window_];
-  exposed.is_done();                                                    // peers see it now, not at the first look
+  exposed.is_done();                                                    // peers see it now, not at the first done()
   return exposed;
 }
 
@@ -340,7 +340,7 @@ inline void SharedMemoryEndpoint::meet(Tag tag) {
   mine.about[which] = {ours.sequence, ours.fingerprint, static_cast<std::uint32_t>(tag)};
   mine.turn.store(turn, std::memory_order_release);
   hub().ring_others(rank());
-  auto missing       = Rank{0};                                       // the first that may not be here yet
+  auto missing       = Rank{0};                                       // the first rank that may be missing
   auto const are_here = [&] {
     hub().check(rank());
     for (; missing < size(); ++missing) {

@@ -24,16 +24,16 @@
 
 namespace chorale::shared_memory {
 
-/// A thread that says that this process lives, and finds out whether the others do.
+/// Thread that sends the heartbeats of this process, and detects processes that have ended or stopped.
 ///
-///   ended     the kernel says so, at once
-///   stopped   its beats stand still: a warning after timeouts.warn_silent, a verdict after timeouts.dead
+///   ended     reported by the kernel, at once
+///   stopped   no further heartbeat: a warning after timeouts.warn_silent, a failure after timeouts.dead
 ///
-/// keeps   beats and looks four times per timeouts.heartbeat: a process is declared dead no earlier than timeouts.dead
-///         after it stopped, and no later than three quarters of a heartbeat after that, when threads run as they
-///         are woken. One that left is not missed. A watcher that was itself stopped begins anew: the others may
-///         have been, too
-/// throws  OutOfDescriptors, when it is made
+/// keeps   sends and checks heartbeats four times per timeouts.heartbeat: a process is declared dead no earlier than
+///         timeouts.dead after it stopped, and no later than three quarters of a heartbeat after that, if threads run
+///         as soon as they are woken. A rank that has left is not watched. A detector that was itself stopped starts
+///         again: the other processes may have been stopped, too
+/// throws  OutOfDescriptors, from the constructor
 class FailureDetector {
  public:
   explicit FailureDetector(Segment const& hub)
@@ -61,10 +61,10 @@ class FailureDetector {
   struct Other {
     Rank rank;
     Process process;
-    FileDescriptor end;                                                    // readable when it has ended
+    FileDescriptor end;                                                    // readable once the process has ended
     bool has_ended;
-    std::uint64_t beats;                                              // at the last look
-    Time since;                                                       // when they were seen to change
+    std::uint64_t beats;                                              // at the last check
+    Time since;                                                       // when `beats` last changed
     bool warned;
   };
 
@@ -98,7 +98,7 @@ class FailureDetector {
       other.since  = now;
       other.warned = false;
     }
-    auto const silent = now - other.since - tick_;                    // that much is the pause between two beats
+    auto const silent = now - other.since - tick_;                    // tick_: the pause between two heartbeats
     if (silent >= hub_.timeouts.dead)
       return accuse(other, Fault::peer_stalled,
                     "its process " + std::to_string(other.process.process) + " is there, but silent for " +
@@ -117,7 +117,7 @@ class FailureDetector {
     for (Rank const rank : hub_.local) hub_.part(rank, loss);
   }
 
-  /// Milliseconds until the next look; short where the kernel does not tell about the end of a process.
+  /// Milliseconds until the next check; few where the kernel does not report the end of a process.
   int pause() const {
     auto const blind = std::ranges::any_of(others_, [](auto const& other) { return other.end.number() < 0; });
     auto const limit = blind ? std::min<std::chrono::nanoseconds>(tick_, std::chrono::milliseconds{50}) : tick_;
@@ -127,8 +127,8 @@ class FailureDetector {
   Segment const& hub_;
   std::chrono::nanoseconds const tick_;
   FileDescriptor const stop_;
-  std::vector<Other> others_;                                         // the thread's, once it runs
-  NamedThread thread_;                                                // last: it ends before the rest goes
+  std::vector<Other> others_;                                         // used only by the thread, once it runs
+  NamedThread thread_;                                                // last: it ends before the rest is destroyed
 };
 
 }  // namespace chorale::shared_memory

@@ -24,7 +24,7 @@
 
 namespace chorale::shared_memory {
 
-/// A file of this many bytes in this process's memory, until it is destroyed.
+/// A mapping of a file into this process's memory, unmapped on destruction.
 class Mapping {
  public:
   Mapping(int file, std::size_t bytes)
@@ -48,14 +48,14 @@ class Mapping {
 
 inline bool is_no_descriptor(int error) { return error == EMFILE || error == ENFILE; }
 
-/// A part of a sentence: "no file descriptors left (limit 64)".
+/// Returns a part of a sentence, such as "no file descriptors left (limit 64)".
 inline std::string no_descriptors_text(int error) {
   auto limit = rlimit{};
   if (error == ENFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "no file descriptors left on its host";
   return "no file descriptors left (limit " + std::to_string(limit.rlim_cur) + ")";
 }
 
-/// who     such as "rank 2"
+/// Throws OutOfDescriptors if no file descriptors are left, else Error. `who` is a rank, such as "rank 2".
 [[noreturn]] inline void throw_no_descriptors(std::string const& who, int error) {
   if (!is_no_descriptor(error))
     throw Error{who + " cannot see in /proc whether the processes of other ranks live: " + std::strerror(error) + "."};
@@ -64,8 +64,8 @@ inline std::string no_descriptors_text(int error) {
                          "more."};
 }
 
-/// The time at which a process started, in ticks since the host did; 0 if it has ended, also if its parent has not
-/// waited for it yet. Nothing, with errno, if the host does not say: this process may have no file descriptor left.
+/// The time at which a process started, in ticks since the host started; 0 if it has ended, even if its parent has not
+/// waited for it yet. Empty, with errno, if /proc cannot be read: this process may have no file descriptor left.
 inline std::optional<std::uint64_t> started_at(std::int32_t process) {
   auto const path = "/proc/" + std::to_string(process) + "/stat";
   auto const file = FileDescriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -86,7 +86,7 @@ inline std::optional<std::uint64_t> started_at(std::int32_t process) {
   return ticks;
 }
 
-/// throws  OutOfDescriptors
+/// Returns the number and the start of this process. Throws OutOfDescriptors, or Error if /proc cannot be read.
 inline Process this_process(std::string const& who) {
   auto const id      = static_cast<std::int32_t>(::getpid());
   auto const started = started_at(id);
@@ -94,7 +94,7 @@ inline Process this_process(std::string const& who) {
   return {id, *started};
 }
 
-/// What this process knows of another one. `unknown` if it cannot look, for lack of file descriptors.
+/// Whether another process lives. `unknown` if /proc cannot be read, for lack of file descriptors.
 enum class ProcessLife { lives, ended, unknown };
 
 inline ProcessLife life_of(Process const& process) {
@@ -104,22 +104,22 @@ inline ProcessLife life_of(Process const& process) {
   return *started == process.started ? ProcessLife::lives : ProcessLife::ended;
 }
 
-/// The namespace in which this process's number means something; 0 when the host does not tell.
+/// The namespace of this process's number; 0 if the host does not report it.
 inline std::uint64_t namespace_of_processes() {
   struct stat about {};
   return ::stat("/proc/self/ns/pid", &about) == 0 ? static_cast<std::uint64_t>(about.st_ino) : 0;
 }
 
-/// Readable once the process has ended; none where the kernel has no such thing, or it has ended already.
+/// Returns a descriptor that is readable once the process has ended; none without pidfd_open(), or if it has ended.
 ///
 /// who     the rank that watches, such as "rank 2"
-/// throws  OutOfDescriptors
+/// throws  OutOfDescriptors, or Error if /proc cannot be read
 inline FileDescriptor watch_process(Process const& process, std::string const& who) {
   auto watched = FileDescriptor{static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0))};
   if (watched.number() < 0 && is_no_descriptor(errno)) throw_no_descriptors(who, errno);
   auto const life = life_of(process);
   if (life == ProcessLife::unknown) throw_no_descriptors(who, errno);
-  return life == ProcessLife::lives ? std::move(watched) : FileDescriptor{};  // and not another one of that number
+  return life == ProcessLife::lives ? std::move(watched) : FileDescriptor{};  // not another process of that number
 }
 
 }  // namespace chorale::shared_memory

@@ -21,7 +21,7 @@
 
 namespace chorale::shared_memory {
 
-/// All that is under way at one rank. Whichever operation is asked, all of them make progress.
+/// All operations in flight at one rank. Whichever operation is polled, all of them make progress.
 struct ProgressEngine {
   ProgressEngine(Segment const& hub, Rank rank) : seat{hub, rank} {
     for (Rank peer = 0; peer < hub.size; ++peer) {
@@ -29,12 +29,12 @@ struct ProgressEngine {
       inboxes.emplace_back(seat, peer);
     }
   }
-  ProgressEngine(ProgressEngine const&)            = delete;               // the boxes point at the seat
+  ProgressEngine(ProgressEngine const&)            = delete;               // the queues refer to `seat`
   ProgressEngine& operator=(ProgressEngine const&) = delete;
 
-  /// A call by the thread that has this rank.
+  /// Begins a call by the thread that owns this rank.
   ///
-  /// throws  BadArgument when it is another thread's
+  /// throws  BadArgument when another thread owns it
   auto use() {
     return owner.use(seat.rank(), [this] {
       return std::ranges::none_of(in_use, [](bool used) { return used; }) &&
@@ -46,11 +46,11 @@ struct ProgressEngine {
   SendQueue& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
   ReceiveQueue&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
 
-  /// One segment of every message that can go on; now and then also a look at lanes that nobody waits for.
+  /// Moves one segment of every message that can move. Every 1024 calls without progress, it checks all channels.
   void progress() {
     auto moved = false;
     for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
-      if (seat.has_parted(static_cast<Rank>(peer))) continue;          // and the memory it would go to may have gone
+      if (seat.has_parted(static_cast<Rank>(peer))) continue;          // its destination may have been freed
       if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
       if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
         seat.hub().ring(static_cast<Rank>(peer));
@@ -71,10 +71,10 @@ struct ProgressEngine {
     may_go_on = true;
   }
 
-  /// This rank calls no more operations: returns when no rank does, and all have called the same ones.
+  /// Closes this rank: waits until all ranks have closed, and compares the operations that they have called.
   void close() {
     auto const me = seat.rank();
-    auto peer     = Rank{0};                                           // all before it are as they should be
+    auto peer     = Rank{0};                                           // is_so() for all ranks before it
     auto const until_all = [&](char const* what, auto&& is_so) {
       peer = 0;
       seat.wait(Tag{}, what, [&] {
@@ -96,23 +96,23 @@ struct ProgressEngine {
   std::vector<SendQueue> outboxes;                                         // [peer]
   std::vector<ReceiveQueue> inboxes;                                       // [peer]
   std::array<bool, 2 * segment_slots> in_use{};                            // windows that peers may still need
-  std::array<std::uint64_t, 2 * segment_slots> asked{}, opened{};          // how often each was; in one order
-  std::uint64_t meetings = 0;                                         // of all ranks, so far
-  unsigned half          = 0;                                         // of its copies: the one that was used last
-  std::uint32_t heard = 0;                                            // of the bell, when it last waited for any
-  bool may_go_on = false;                                             // something moved since, and more may at once
-  unsigned in_vain = 0;                                               // calls of progress() since something moved
+  std::array<std::uint64_t, 2 * segment_slots> asked{}, opened{};          // times for each window, in the same order
+  std::uint64_t meetings = 0;                                         // calls of `meet()` so far
+  unsigned half          = 0;                                         // of copies(): the one that was used last
+  std::uint32_t heard = 0;                                            // wake-ups counted at the last wait_any()
+  bool may_go_on = false;                                             // something moved since; more may move at once
+  unsigned in_vain = 0;                                               // polls since something moved
 };
 
 /// The ranks of one process.
 struct LocalRanks {
-  /// throws  OutOfDescriptors, which the other ranks are told
+  /// throws  OutOfDescriptors, which is reported to the other ranks
   explicit LocalRanks(std::unique_ptr<Segment> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
     for (Rank const rank : hub->local) ranks.push_back(std::make_unique<ProgressEngine>(*hub, rank));
   }
 
   std::unique_ptr<Segment> const hub;
-  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // as in hub->local
+  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // in the order of `hub->local`
   FailureDetector watcher;
 
  private:

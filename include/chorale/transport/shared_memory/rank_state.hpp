@@ -21,7 +21,7 @@
 
 namespace chorale::shared_memory {
 
-/// What a message belongs to. Number 0: to no announced operation.
+/// The announced operation that a message belongs to. Sequence 0: none.
 struct AnnouncedOperations {
   std::uint64_t sequence    = 0;
   std::uint32_t fingerprint = 0;
@@ -29,7 +29,7 @@ struct AnnouncedOperations {
   friend constexpr bool operator==(AnnouncedOperations, AnnouncedOperations) = default;
 };
 
-/// One rank's place in the group: what it announced, how it waits, and how it says that it cannot go on.
+/// State of one rank: the operations that it announced, how it waits, and how it reports failures.
 class RankState {
  public:
   RankState(Segment const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
@@ -51,15 +51,15 @@ class RankState {
     return {found.sequence, found.fingerprint};
   }
 
-  /// Which window the memory under this tag has. Operations do not share one unless 64 others are between them.
+  /// The window of the memory under this tag. Operations share one only if their sequences are equal modulo 64.
   std::size_t window(Tag tag) const {
     auto const sequence = announced_.of(tag).sequence;
     return sequence == 0 ? static_cast<std::uint32_t>(tag) % segment_slots : segment_slots + sequence % segment_slots;
   }
 
-  /// To be called while an operation waits for that rank, which may be in another one, and wait, too.
+  /// Compares operations with a peer that this rank waits for: the peer may be waiting in another operation.
   ///
-  /// throws  Disagreement when that rank has announced another operation under the number of ours
+  /// throws  Disagreement when the peer has announced another operation under the same number
   void expect_same(Rank peer, Tag tag, AnnouncedOperations ours) {
     if (ours.sequence == 0 || hub_.is_apart()) return;
     auto const mark = hub_.member(peer).operations[ours.sequence % SegmentMember::remembered].mark.load(
@@ -70,14 +70,14 @@ class RankState {
     mismatch(peer, tag, {ours.sequence, static_cast<std::uint32_t>(mark)}, ours);
   }
 
-  /// This rank calls no more operations.
+  /// Marks this rank as having left: it calls no more operations.
   void leave() {
     member_.gone.store(1, std::memory_order_release);
     hub_.ring_others(rank_);
   }
   bool has_left(Rank peer) const { return hub_.member(peer).gone.load(std::memory_order_acquire) != 0; }
 
-  /// throws  Disagreement when another rank, which has left, has not called the operations that this one has
+  /// throws  Disagreement when a peer, which has left, has not called the same operations as this rank
   void expect_same_end(Rank peer) {
     auto const& other   = hub_.member(peer);
     auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
@@ -95,11 +95,11 @@ class RankState {
 
   void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
 
-  /// That something of this rank has moved: for those who wait for it.
+  /// Counts a step of progress, for the ranks that wait for this one.
   void has_moved() { member_.moved.store(moves() + 1, std::memory_order_relaxed); }
   std::uint64_t moves() const { return member_.moved.load(std::memory_order_relaxed); }
 
-  /// A peer's message, or what it exposes, belongs to another operation than ours in its place.
+  /// Fails because a peer's message or exposure belongs to another operation than this rank's in the same place.
   [[noreturn]] void mismatch(Rank peer, Tag tag, AnnouncedOperations theirs, AnnouncedOperations ours) {
     auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
     auto const is_same  = theirs.sequence == ours.sequence && ours.sequence != 0 &&
@@ -116,17 +116,17 @@ class RankState {
     give_up(loss(Fault::collective_mismatch, peer, sequence, what));
   }
 
-  /// Where failures are apart: this rank, or that one, is lost for the other.
+  /// True if, with FailureScope::peer, this rank and the peer are lost to each other.
   bool has_parted(Rank peer) const { return hub_.is_apart() && hub_.lost(rank_, peer); }
 
-  /// That this rank still looks, though nothing has moved: who only polls may take its time.
+  /// With FailureScope::peer, counts a poll as progress: a rank that only polls is never stuck.
   void has_polled() {
     if (hub_.is_apart()) has_moved();
   }
 
   void fail(std::string const& why) {
     auto reason = why;
-    while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the sentence has one of its own
+    while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the message adds its own
     auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
     if (hub_.is_apart()) return hub_.part_from_all(rank_, mine);
     hub_.accuse(rank_, Segment::Witness::rank, mine);
@@ -135,7 +135,7 @@ class RankState {
 
   /// Waits until done(): spins, yields, then sleeps until it is woken.
   ///
-  /// whom    the rank that is missing, as far as this one can see; asked again and again
+  /// whom    returns the rank that is missing, as far as this rank can see; called repeatedly
   /// what    a few words for the error: "recv, tag 7"
   template <class Done, class Whom>
   void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
@@ -143,7 +143,7 @@ class RankState {
     auto patience    = Backoff{hub_.spins};
     auto vain        = Vain{};
     auto moved       = moves();
-    auto const going = [&] { return moves() != moved; };                    // a piece of a long message: more may follow
+    auto const going = [&] { return moves() != moved; };                    // part of a message: more may follow
     for (auto turn = 0; !done(); ++turn) {
       if (going()) moved = moves();
       else if (!patience.asleep()) patience.pause();
@@ -156,7 +156,7 @@ class RankState {
   }
 
  private:
-  /// Since when nothing has moved here, nor at the rank that all seem to wait for.
+  /// The time since which nothing has moved at this rank, nor at the rank that all seem to wait for.
   struct Vain {
     std::tuple<Rank, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t> seen{-1, 0, 0, 0, 0};
     std::chrono::steady_clock::time_point since;
@@ -167,7 +167,7 @@ class RankState {
   void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
     auto const peer = whom();
     expect_same(peer, tag, announced(tag));
-    if (has_left(peer)) {                                                   // what it sent before may still be there
+    if (has_left(peer)) {                                                   // its last messages may still be unread
       auto const moved = moves();
       if (done() || moves() != moved || whom() != peer) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
@@ -192,7 +192,7 @@ class RankState {
                  ", which lives, in " + described_wait(tag, what));
   }
 
-  /// Whoever waits may wait for one that waits, too: the last of them does not. A circle ends where it began.
+  /// Follows waiting ranks to the first rank that does not wait. Returns `first` if they wait in a cycle.
   Rank last_of_chain(Rank first) const {
     auto rank = first;
     for (int i = 0; i < hub_.size; ++i) {

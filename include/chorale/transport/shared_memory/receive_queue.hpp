@@ -17,9 +17,9 @@
 
 namespace chorale::shared_memory {
 
-/// The receiver's end of a lane: what has arrived and is not wanted yet, and what is wanted and has not arrived yet.
+/// The receiver's end of a SegmentChannel: unexpected messages, and posted receives whose message has not arrived.
 ///
-/// keeps   a message stays where it is until somebody receives it, and until its operation is announced here, too
+/// keeps   a message stays in its slot until it is received, and until its operation is announced on this rank, too
 class ReceiveQueue {
  public:
   ReceiveQueue(RankState& seat, Rank from)
@@ -27,7 +27,7 @@ class ReceiveQueue {
 
   bool has_room() const { return ~busy_ != 0; }
 
-  /// Only when it has room.
+  /// Posts a receive; only if has_room().
   SlotTicket expect(Tag tag, Bytes in) {
     auto const i = static_cast<unsigned>(std::countr_one(busy_));
     busy_ |= bit(i);
@@ -43,7 +43,7 @@ class ReceiveQueue {
 
   bool is_waiting() const { return busy_ != 0; }
 
-  /// Makes what progress is possible; true when something moved.
+  /// Makes all possible progress; true if something moved.
   ///
   /// throws  Disagreement when a message that has arrived belongs to another operation, or has another size
   bool look() {
@@ -57,7 +57,7 @@ class ReceiveQueue {
     return drain() || moved;
   }
 
-  /// Compares again what has arrived, and what is waited for: operations may have been announced since.
+  /// Matches messages and posted receives again: operations may have been announced since.
   void look_again() {
     changed_ = true;
     look();
@@ -72,11 +72,11 @@ class ReceiveQueue {
     Tag tag;
     AnnouncedOperations about;
     Bytes rest;                                                       // still to be filled
-    unsigned slot;                                                    // of its message, once it is there
+    unsigned slot;                                                    // of its message, once matched
     std::uint64_t turn;
   };
 
-  /// Numbers below 64 in the order in which they came; any of them may leave.
+  /// Numbers below 64 in the order in which they were pushed; any of them may be removed.
   struct Line {
     std::array<std::uint8_t, segment_slots> numbers{};
     std::size_t size = 0;
@@ -92,7 +92,7 @@ class ReceiveQueue {
 
   SegmentSlot& next_slot() const { return file_.slot(from_, me_, next_); }
 
-  /// Takes every message that somebody wants.
+  /// Takes every message that has a posted receive.
   bool match() {
     auto moved = false;
     changed_   = false;
@@ -102,7 +102,7 @@ class ReceiveQueue {
       auto const tag    = Tag{slot.tag};
       auto const early  = theirs.sequence > seat_.last_announced();
       if (theirs.sequence != 0 && !early && seat_.announced(tag) != theirs)
-        seat_.mismatch(from_, tag, theirs, {theirs.sequence});        // ours of that number: its tag may be another
+        seat_.mismatch(from_, tag, theirs, {theirs.sequence});        // ours of that number may have another tag
       auto const w = early ? wanted_.size : find_wanted(tag, theirs);
       if (w == wanted_.size) {
         ++a;
@@ -116,7 +116,7 @@ class ReceiveQueue {
     return moved;
   }
 
-  /// The first receive of this tag, as a place in the line; its end when there is none.
+  /// Index in `wanted_` of the first posted receive with this tag; its size if there is none.
   std::size_t find_wanted(Tag tag, AnnouncedOperations theirs) {
     for (auto w = std::size_t{0}; w < wanted_.size; ++w) {
       auto const& receive = receives_[wanted_.numbers[w]];
@@ -127,7 +127,7 @@ class ReceiveQueue {
     return wanted_.size;
   }
 
-  /// Copies what is in reach; the rest of a large message passes the stage.
+  /// Copies the bytes in the arena or in the slot; the rest of a large message passes the stage.
   void take(unsigned i, unsigned at) {
     auto& receive   = receives_[i];
     auto& slot      = file_.slot(from_, me_, at);
@@ -152,7 +152,7 @@ class ReceiveQueue {
     seat_.hub().ring(from_);
   }
 
-  /// Copies one segment from the stage, if there is one; true when it did.
+  /// Copies one segment from the stage, if there is one; true if it did.
   bool drain() {
     if (streams_.size == 0 || lane_.filled.load(std::memory_order_acquire) == drained_) return false;
     auto const i  = unsigned{streams_.numbers[0]};
@@ -179,7 +179,7 @@ class ReceiveQueue {
     busy_ &= ~bit(i);
     freed_ ^= bit(receives_[i].slot);
     lane_.freed.store(freed_, std::memory_order_release);
-    if (at_once) seat_.hub().ring_for_room(from_);                    // it was done for its sender when it was sent
+    if (at_once) seat_.hub().ring_for_room(from_);                    // the sender was done when it was sent
     else seat_.hub().ring(from_);
   }
 
@@ -190,10 +190,10 @@ class ReceiveQueue {
   unsigned next_ = 0;                                                 // the slot of the next message
   bool changed_  = false;                                             // since the last match()
   std::uint64_t messages_ = 0;                                        // that have arrived
-  std::uint64_t freed_ = 0, drained_ = 0, granted_ = 0;               // as in the lane
-  std::uint64_t busy_ = 0;                                            // bit i: receive i is under way
+  std::uint64_t freed_ = 0, drained_ = 0, granted_ = 0;               // as in `lane_`
+  std::uint64_t busy_ = 0;                                            // bit i: receive i is posted
   std::array<Receive, segment_slots> receives_{};
-  Line arrived_, wanted_, streams_;                                   // slots; receives; receives, as granted
+  Line arrived_, wanted_, streams_;                                   // slots; receives; receives in granted order
 };
 
 }  // namespace chorale::shared_memory

@@ -31,27 +31,28 @@
 
 namespace chorale::shared_memory {
 
-/// How the ranks of one process become part of a job's file. Everything here is done under the file's lock, except
-/// waiting.
+/// Joins the ranks of one process to a job's file. Everything here is done under the file's lock, except waiting.
 ///
 ///   lock the file ─▶ of a dead job? ── yes ─▶ unlink it, begin again with a new one
 ///                         │ no
-///                    made by nobody yet? ── yes ─▶ make it whole
+///                    not initialized? ── yes ─▶ initialize it
 ///                         │ no
 ///                    same job? rank free? ── no ─▶ refuse
 ///                         │ yes
-///                    write down this process ─▶ the last one unlinks the file: it lives as long as it is mapped
+///                    record this process ─▶ the last one unlinks the file: it lives as long as it is mapped
 ///
-/// A rank with another model is written down, too, and refused together with all others. Those that wait see it at once,
+/// A rank with another model is recorded, too, and refused together with all others. The waiting ranks see it at once,
 /// and stay up to timeouts.handshake, so that a rank that comes later still finds the file and the reason in it.
 class Rendezvous {
  public:
   Rendezvous(JobDescription const& job, Group const& group)
       : job_{job}, group_{group}, deadline_{Deadline::after(job.timeouts.join)} {}
 
-  /// throws  Disagreement when this process is of another job than those that came before, or claims a taken rank;
-  ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has not enough, and
-  ///         PeerLost on those that wait; OutOfDescriptors
+  /// Joins the job, and returns when all its ranks have joined.
+  ///
+  /// throws  Disagreement when this process belongs to another job than those that came before, or claims a taken rank;
+  ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has too little, and
+  ///         PeerLost on the waiting ranks; OutOfDescriptors
   std::unique_ptr<Segment> join() {
     enter();
     if (other_model_) end_with_all();
@@ -68,7 +69,7 @@ class Rendezvous {
     return std::make_unique<Segment>(std::move(mapping), layout, job_, group_.local(), prefix_.processes);
   }
 
-  /// waiting for 1 of 4: rank 3
+  /// Returns a text such as "waiting for 1 of 4: rank 3".
   static std::string waiting_text(std::vector<Rank> const& missing, int world) {
     auto text = "waiting for " + std::to_string(missing.size()) + " of " + std::to_string(world) + ": rank";
     for (auto const* between = " "; auto const rank : missing)
@@ -77,12 +78,12 @@ class Rendezvous {
   }
 
  private:
-  /// Leaves the file locked, whole, and of this very job.
+  /// Opens the job's file, or makes it. Leaves it locked, complete, and of this job.
   void enter() {
     for (;;) {
       file_.emplace(job_.name, name());
       lock();
-      if (!file_->is_linked()) continue;                              // of a job that has just begun, or was stale
+      if (!file_->is_linked()) continue;                              // its job has just begun, or was dead
       prefix_ = file_->prefix();
       if (prefix_.magic == 0) return make();
       if (prefix_.magic != segment_magic)
@@ -122,7 +123,7 @@ class Rendezvous {
     prefix_.magic = segment_magic;
   }
 
-  /// Throws unless what the first rank wrote down is what this one would have.
+  /// Throws, or sets `other_model_`, if this job differs from the one that the first rank recorded.
   void agree() {
     auto const misfit = job_.misfit(prefix_, group_.size(), *file_);
     if (!misfit) return;
@@ -130,14 +131,14 @@ class Rendezvous {
       other_model_ = "rank " + std::to_string(group_.local().front()) + " of " + misfit->reason;
       return;
     }
-    if (prefix_.version == segment_wire_version)                           // else its place is unknown
+    if (prefix_.version == segment_wire_version)                           // else the refusal's place is unknown
       file_->refuse(SegmentFile::Concerns::newcomer, misfit->reason);
     throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
   }
 
   std::string name() const { return "rank " + std::to_string(group_.local().front()); }
 
-  /// Calls f() under the lock; when it throws, takes this process out of the file.
+  /// Calls f() under the lock; if it throws, removes this process from the file.
   template <class F>
   std::invoke_result_t<F> or_leave(F f) {
     try {
@@ -148,12 +149,12 @@ class Rendezvous {
     }
   }
 
-  /// For a rank with another model than those before it: it is refused together with them.
+  /// Refuses all ranks, because this one has another model than those before it.
   void end_with_all() {
     auto const mapping = or_leave([&] { return Mapping{file_->number(), SegmentLayout{}.members()}; });
     auto const mapped  = SegmentMemory{mapping.base(), SegmentLayout{}};
     or_leave([&] {
-      sign();                                                         // before: a rank that is taken concerns no other
+      sign();                                                         // first: a taken rank is no fault of the others
       file_->refuse(SegmentFile::Concerns::everyone, *other_model_);
       if (is_everybody_here()) complete(mapped);
     });
@@ -161,7 +162,7 @@ class Rendezvous {
     await(mapped);
   }
 
-  /// throws  OutOfMemory, which those that wait are told
+  /// throws  OutOfMemory, which is reported to the waiting ranks
   void populate(SegmentMemory const& mapped) {
     for (Rank const rank : group_.local()) {
       try {
@@ -201,9 +202,9 @@ class Rendezvous {
     futex_wake<FutexScope::shared>(verdict.complete);
   }
 
-  /// Waits, without the lock, until the last one has come.
+  /// Waits, without the lock, until the last rank has joined.
   ///
-  /// throws  Disagreement when all were refused
+  /// throws  Disagreement when all were refused; PeerLost when a rank could not join, or did not come in time
   void await(SegmentMemory const& mapped) {
     auto& verdict  = mapped.verdict();
     auto next_line = Deadline::after(std::chrono::seconds{10});
@@ -223,7 +224,7 @@ class Rendezvous {
         log_line(name() + ": " + waiting_text(missing(), group_.size()));
         next_line = Deadline::after(std::chrono::seconds{10});
       }
-      // A rank with another model has mapped only the verdict, and no account of a rank.
+      // A rank with another model has mapped only the SegmentVerdict, and no reports of ranks.
       if (auto const account = verdict.account.load(std::memory_order_acquire); account != 0 && !other_model_)
         hear_loss(mapped, account);
       if (!until.passed()) continue;
@@ -241,14 +242,14 @@ class Rendezvous {
 
   [[noreturn]] void end_refused(SegmentVerdict const& verdict) {
     auto const why = verdict.refusal.text();
-    if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else nobody looks at the file any more
+    if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else no rank reads the file any more
       lock(Deadline::after(job_.timeouts.handshake));
       leave();
     }
     throw Disagreement{Fault::model_mismatch, why + ".", JobDescription::same_model};
   }
 
-  /// A rank could not join: see populate().
+  /// Throws the PeerLost of a rank that could not join: see populate().
   void hear_loss(SegmentMemory const& mapped, std::uint32_t account) {
     auto const by = static_cast<Rank>((account - 1) / 2);
     CHORALE_ENSURES(by < group_.size(), "the verdict names rank " + std::to_string(by) + " of " +
@@ -270,9 +271,9 @@ class Rendezvous {
                   absent.empty() ? 0 : absent.front());
   }
 
-  /// Takes this process out of the file, which goes with the last one.
+  /// Removes this process from the file, and the file with the last process.
   void leave() {
-    prefix_ = file_->prefix();                                        // without what was not written
+    prefix_ = file_->prefix();                                        // without changes that were not written
     if (signed_) {
       for (Rank const rank : group_.local()) prefix_.processes[static_cast<std::size_t>(rank)] = {};
       file_->write(prefix_);
@@ -301,7 +302,7 @@ class Rendezvous {
     return std::ranges::any_of(prefix_.processes, [this](auto const& process) { return lives(process); });
   }
 
-  /// throws  OutOfDescriptors when this process cannot look: others must not be taken for dead for that
+  /// throws  OutOfDescriptors when /proc cannot be read: the others must not be taken for dead then
   bool lives(Process const& process) const {
     auto const life = life_of(process);
     if (life == ProcessLife::unknown) throw_no_descriptors(name(), errno);
@@ -312,10 +313,10 @@ class Rendezvous {
   JobDescription const& job_;
   Group const& group_;
   Deadline const deadline_;
-  std::optional<SegmentFile> file_;                                        // locked by join(), but for await()
+  std::optional<SegmentFile> file_;                                        // locked by join(), except in await()
   SegmentPrefix prefix_;
   bool signed_ = false;                                               // this process is in the file
-  std::optional<std::string> other_model_;                            // why neither it nor the others can go on
+  std::optional<std::string> other_model_;                            // why neither this rank nor the others can join
 };
 
 }  // namespace chorale::shared_memory

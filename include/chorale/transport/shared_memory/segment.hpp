@@ -31,7 +31,7 @@
 
 namespace chorale::shared_memory {
 
-/// What the endpoints of one process share: the mapped file, and how ranks wake and fail one another.
+/// Shared state of the endpoints of one process: the mapped file, wake-ups between ranks, and reports of failures.
 struct Segment {
   enum class Witness : std::uint32_t { rank, watcher };
 
@@ -45,12 +45,12 @@ struct Segment {
 
   SegmentMember& member(Rank rank) const { return file.member(rank); }
 
-  /// Wakes a rank that may sleep until what the caller has just stored, with release.
+  /// Wakes a rank that may sleep until a value changes that the caller has just stored with release order.
   void ring(Rank rank) const {
     detail::full_fence();
     ring_if_asleep(rank);
   }
-  /// Of what only concerns one that waits for it: room.
+  /// Wakes a rank that may sleep in sleep() until it has room again; wait_for_bell() does not wait for room.
   void ring_for_room(Rank rank) const {
     detail::full_fence();
     if (member(rank).asleep.load(std::memory_order_relaxed) == waiting) ring_if_asleep(rank);
@@ -61,7 +61,7 @@ struct Segment {
       if (rank != me) ring_if_asleep(rank);
   }
 
-  /// Sleeps until something has changed for this rank, unless done() by now; a tenth of a second at most.
+  /// Sleeps until another rank wakes this one, unless done() is already true; a tenth of a second at most.
   template <class Done>
   bool sleep(Rank me, Done&& done) const {
     auto& mine      = member(me);
@@ -74,13 +74,13 @@ struct Segment {
     return over;
   }
 
-  /// Until it rings for the first time since the last call; false when the time is over.
+  /// Waits for the first wake-up since the last call, or until lost(); false if the time is over first.
   ///
-  /// heard   the rank's, of the last call
+  /// heard   the rank's counter of wake-ups, as the last call left it
   template <class Lost>
   bool wait_for_bell(Rank me, std::uint32_t& heard, std::chrono::nanoseconds longest, Lost&& lost) const {
     auto& mine = member(me);
-    if (mine.listens.exchange(1) == 0) return true;                   // nobody has rung so far
+    if (mine.listens.exchange(1) == 0) return true;                   // no wake-up was counted so far
     auto const deadline = Deadline::after(longest);
     auto patience       = Backoff{spins, shares_cores ? rests : Backoff::many_yields};
     for (;;) {
@@ -94,13 +94,13 @@ struct Segment {
 
   bool is_apart() const { return failures == FailureScope::peer; }
 
-  /// Where failures are apart: is there nothing that one of them can have of the other any more?
+  /// With FailureScope::peer: true if neither rank can receive anything more from the other.
   bool lost(Rank me, Rank peer) const {
     auto const& lane = file.lane(peer, me);
     return lane.by_receiver.is_over() || lane.by_sender.is_over();
   }
 
-  /// Two ranks have nothing to do with each other any more. By the process of `me`.
+  /// Disconnects `me` and loss.rank from each other. Called by the process of `me`.
   void part(Rank me, Loss const& loss) const {
     file.lane(loss.rank, me).by_receiver.set(loss);
     if (loss.rank != me) {
@@ -116,7 +116,7 @@ struct Segment {
     ring(me);
   }
 
-  /// A rank has nothing to do with any other one any more. Returns when none of them touches its memory, as quiesce().
+  /// Disconnects `me` from all other ranks. Returns when none of them touches its memory, like quiesce().
   void part_from_all(Rank me, Loss const& loss) const {
     auto missed = std::bitset<max_segment_ranks>{};
     for (Rank peer = 0; peer < size; ++peer) {
@@ -128,7 +128,7 @@ struct Segment {
     quiesce(me, [&](Rank rank) { return missed[static_cast<std::size_t>(rank)]; });
   }
 
-  /// throws   when this rank, or that one, is lost
+  /// throws   PeerLost or Disagreement when `me` or `peer` is lost
   void check_apart(Rank me, Rank peer) const {
     for (Rank const rank : {me, peer}) {
       auto const& lane = file.lane(rank, me);
@@ -137,9 +137,9 @@ struct Segment {
     }
   }
 
-  /// Ends every wait of every rank with this loss. The first call of all ranks counts.
+  /// Reports a failure, which ends every wait of every rank with this loss. The first call of all ranks counts.
   ///
-  /// by      the rank whose account it is: written by its own thread, or by the one that watches
+  /// by      the rank whose report it is: written by its own thread, or by the failure detector
   void accuse(Rank by, Witness witness, Loss const& loss) const {
     auto& verdict = file.verdict().account;
     if (verdict.load(std::memory_order_acquire) != 0) return;
@@ -179,9 +179,9 @@ struct Segment {
     throw PeerLost{me, loss};
   }
 
-  /// Returns when no other rank touches this one's memory, and none will again. Only after a verdict.
+  /// Returns when no other rank touches this one's memory, and none will again. Only after a failure was reported.
   ///
-  /// missed   who is not waited for; others at most a second: they may have ended, too
+  /// missed   true for ranks not to wait for. It waits for the others at most a second: they may have ended, too
   template <class Missed>
   void quiesce(Rank me, Missed&& missed) const {
     auto const deadline = Deadline::after(std::chrono::seconds{1});
@@ -190,7 +190,7 @@ struct Segment {
         spin_until([&] { return member(rank).holds.load(std::memory_order_acquire) == 0 || deadline.passed(); });
   }
 
-  /// While it lives, no rank that fails gives up its memory.
+  /// While it lives, a rank that fails waits before it gives up its memory.
   class Hold {
    public:
     Hold(Segment const& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
@@ -212,7 +212,7 @@ struct Segment {
     std::atomic<std::uint32_t>& holds_;
   };
 
-  /// What a rank was doing when it was last heard of. Only of a rank that does nothing any more.
+  /// The loss of a rank, with its last operation and step. Only for a rank that does nothing any more.
   Loss report_exit(Rank rank, Fault fault, std::string reason) const {
     auto const& lost      = member(rank);
     auto const sequence   = lost.sequence.load(std::memory_order_relaxed);
@@ -226,15 +226,15 @@ struct Segment {
   Timeouts const timeouts;
   FailureScope const failures;
   int const size;
-  bool const shares_cores;                                            // more ranks than cores: asking takes a file
-  int const spins;                                                    // few then
+  bool const shares_cores;                                            // more ranks than cores; the query reads a file
+  int const spins;                                                    // few if `shares_cores`
   std::vector<Rank> const local;
   std::array<Process, max_segment_ranks> const processes;                  // [rank]
   std::string const host;
 
  private:
-  static constexpr std::uint32_t waiting = 1, listening = 2;          // how a rank is asleep
-  static constexpr int rests             = 20;                        // yields before it sleeps, listening
+  static constexpr std::uint32_t waiting = 1, listening = 2;          // values of `asleep`
+  static constexpr int rests             = 20;                        // yields before wait_for_bell() sleeps
 
   void ring_if_asleep(Rank rank) const {
     auto& other       = member(rank);

@@ -30,14 +30,14 @@
 
 namespace chorale::shared_memory {
 
-/// The file of a job on disk, as one of its processes sees it before all have joined.
+/// The file of a job, as one of its processes sees it before all have joined.
 ///
-/// keeps   mode 0600, and of this user: one that somebody else put there is refused
+/// keeps   mode 0600, and owned by this user: a file that another user put there is refused
 class SegmentFile {
  public:
   static std::string path_of(std::string const& name) { return "/dev/shm/chorale-" + name; }
 
-  /// name    of the job; empty for a file that has none, for ranks of one process
+  /// name    of the job; empty for a file without a name, for ranks of one process
   /// who     the rank that opens it, for errors
   explicit SegmentFile(std::string const& name, std::string who = "this process")
       : who_{std::move(who)}, path_{name.empty() ? "" : path_of(name)},
@@ -60,7 +60,7 @@ class SegmentFile {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
 
-  /// All zeros when the file is not whole.
+  /// The prefix; all zeros if the file is too short.
   SegmentPrefix prefix() const {
     auto prefix = SegmentPrefix{};
     if (::pread(number(), &prefix, sizeof prefix, 0) != static_cast<ssize_t>(sizeof prefix)) return {};
@@ -68,7 +68,7 @@ class SegmentFile {
   }
   void write(SegmentPrefix const& prefix) const { put(0, &prefix, sizeof prefix); }
 
-  /// Makes an empty file whole. The magic number comes last, so that one that is not is seen.
+  /// Initializes an empty file. The magic number is written last, so that an incomplete file is detected.
   void make(SegmentPrefix prefix, SegmentLayout const& layout, std::string const& plan) const {
     if (::ftruncate(number(), 0) != 0 || ::ftruncate(number(), static_cast<off_t>(layout.bytes())) != 0)
       throw_errno("cannot have " + std::to_string(layout.bytes()) + " bytes");
@@ -79,7 +79,7 @@ class SegmentFile {
     write(prefix);
   }
 
-  /// What the first rank said the model is.
+  /// The plan of the first rank: its description of the model.
   std::string plan(SegmentLayout const& layout) const {
     auto const begin = static_cast<off_t>(layout.plan_text());
     auto const size  = std::min(static_cast<off_t>(layout.plan), std::max(status().st_size - begin, off_t{0}));
@@ -88,10 +88,11 @@ class SegmentFile {
     return got == static_cast<ssize_t>(text.size()) ? text : "";
   }
 
-  /// Tells those who wait why somebody was turned away. Under the lock; the number comes after the text.
+  /// The ranks that a refusal concerns.
   ///
-  /// everyone    it concerns them, too: odd numbers say so. It stays: what comes later is not written down
+  /// everyone    also the waiting ranks: the refusal has an odd number, and later refusals do not replace it
   enum class Concerns : std::uint32_t { newcomer, everyone };
+  /// Reports to the waiting ranks why a rank was refused. Under the lock; the number is written after the text.
   void refuse(Concerns whom, std::string const& why) const {
     auto const verdict = SegmentLayout{}.verdict();
     auto text          = SegmentText<refusal_bytes>{};
@@ -106,7 +107,7 @@ class SegmentFile {
     put(at, &next, sizeof next);
   }
 
-  /// Lets the host find memory for what this rank writes; where it is written first, it is near.
+  /// Allocates the memory that this rank writes; the host places it near the core that writes it first.
   void populate(SegmentMemory const& mapped, Rank rank) const {
     auto const& layout = mapped.layout;
     auto const arena   = mapped.arena(rank);
@@ -138,7 +139,7 @@ class SegmentFile {
     if (error != 0) throw_no_memory(bytes, error);
   }
 
-  /// error   EFAULT is what a kernel says where writing would end the process with SIGBUS: the file system is full
+  /// error   EFAULT is reported where a write would end the process with SIGBUS: the file system is full
   [[noreturn]] void throw_no_memory(std::size_t bytes, int error) const {
     struct statvfs space {};
     auto const is_full = (error == EFAULT || error == ENOSPC) && ::fstatvfs(number(), &space) == 0;
@@ -158,17 +159,17 @@ class SegmentFile {
   FileDescriptor file_;
 };
 
-/// What all processes of a job must agree on, and what they bring.
+/// The options of one process of a job. All processes must agree on them, except on the timeouts.
 struct JobDescription {
   std::string name, plan;
   std::uint32_t incarnation;
-  std::size_t arena, ring;                                            // bytes per rank; per lane
+  std::size_t arena, ring;                                            // bytes per rank; per channel
   Timeouts timeouts;
   FailureScope failures;
 
   SegmentLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
 
-  /// Why this job is not the one of the file; nothing when it is.
+  /// A reason why this job is not the one of the file.
   struct Misfit {
     Fault fault;
     std::string reason, what_to_try;
@@ -192,7 +193,7 @@ struct JobDescription {
     if (auto m = other("a world of", static_cast<std::uint64_t>(theirs.world), static_cast<std::uint64_t>(world)))
       return m;
     if (auto m = other("incarnation", theirs.incarnation, incarnation)) return m;
-    // Before the sizes, which follow from the model: its first difference says more.
+    // Before the sizes, which follow from the model: its first difference is more informative.
     auto const first = file.plan({theirs.world, theirs.ring, theirs.arena, theirs.plan});
     if (first != plan)
       return Misfit{Fault::model_mismatch,

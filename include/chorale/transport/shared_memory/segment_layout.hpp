@@ -19,24 +19,23 @@
 
 namespace chorale::shared_memory {
 
-/// What the ranks of a SharedMemoryTransport share: one file, mapped by each process at an address of its own.
+/// The file that the ranks of a SharedMemoryTransport share; each process maps it at its own address.
 ///
-///   SegmentPrefix   the job, and the process of every rank: what a newcomer reads before it maps anything
-///   SegmentVerdict  the first cause of a failure
-///   SegmentMember   [P]      where each rank stands, what it exposes and what it announced
-///   lanes        [P * P]  messages from one rank to another: a SegmentChannel, 64 slots, a stage
-///   arenas       [P]      memory that the ranks use in place of their own, and behind each what meet() goes with
+///   SegmentPrefix            the job, and the process of every rank: read before anything is mapped
+///   SegmentVerdict           the root cause of a failure
+///   SegmentMember   [P]      the state of each rank, its exposures and its announced operations
+///   channels        [P * P]  messages from one rank to another: a SegmentChannel, 64 slots, a stage
+///   arenas          [P]      memory that the ranks use in place of private memory, each followed by its copies()
 ///   the plan of the first rank, as text
 ///
-/// keeps   every number in it is checked before it is used as an index or a size: a process that is ill cannot take
-///         another with it
+/// keeps   every number in it is checked before it is used as an index or a size: a faulty process cannot crash another
 inline constexpr std::uint64_t segment_magic = 0x316d6873726f6863;         // "chorshm1"
 inline constexpr std::uint32_t segment_wire_version = 3;
 inline constexpr int max_segment_ranks              = 256;
-inline constexpr unsigned segment_slots             = 64;  // messages per lane; half of a rank's windows
+inline constexpr unsigned segment_slots             = 64;  // messages per channel; half of a rank's windows
 inline constexpr std::size_t refusal_bytes       = 1'024;
 
-/// A text in the file: cut to n - 1 characters, and read as printable() has it.
+/// A text in the file, cut to n - 1 characters, and read through printable().
 template <std::size_t n>
 struct SegmentText {
   std::array<char, n> characters;
@@ -51,25 +50,25 @@ struct SegmentText {
   }
 };
 
-/// The process of one rank. One that has the number of a process that ended started at another time.
+/// The process of one rank. Its start distinguishes it from a process that had the same number before.
 struct Process {
-  std::int32_t  process = 0;                                          // 0: nobody has joined yet
+  std::int32_t  process = 0;                                          // 0: none has joined yet
   std::uint64_t started = 0;                                          // ticks since the host started
 };
 
-/// Read and written only under the file's lock. The first four, and where `processes` is, never change with versions.
+/// Header of the file, written only under its lock. Versions never change the first four, nor where `processes` is.
 struct SegmentPrefix {
   std::uint64_t magic       = 0;                                      // 0 until the file is whole
   std::uint32_t version     = 0;
   std::int32_t  world       = 0;                                      // ranks
-  std::uint64_t process_ids = 0;                                      // the namespace in which they are numbers
+  std::uint64_t process_ids = 0;                                      // the namespace of the process numbers
   std::array<Process, max_segment_ranks> processes = {};
   std::uint32_t incarnation = 0;
   std::uint32_t apart       = 0;                                           // 1: FailureScope::peer
-  std::uint64_t arena = 0, ring = 0, plan = 0;                        // bytes: per rank, per lane, in all
+  std::uint64_t arena = 0, ring = 0, plan = 0;                        // bytes: per rank, per channel, in all
 };
 
-/// A rank's account of why nobody can go on. Written once, before the verdict points at it.
+/// A failure as one rank reports it. Written once, before an atomic value publishes it.
 struct SegmentReport {
   std::int32_t  fault, rank;
   std::uint64_t sequence, step;
@@ -91,14 +90,14 @@ struct SegmentReport {
   }
 };
 
-/// Why a rank has nothing to do with another one any more, where failures are apart. One process writes it, once.
+/// With FailureScope::peer: why one rank has lost another. Written once, by one process.
 struct SegmentPeerLoss {
   std::atomic<std::uint32_t> state;                                   // 0, 1 while it is written, 2
   SegmentReport account;
 
   bool is_over() const { return state.load(std::memory_order_acquire) == 2; }
 
-  /// The first of the process counts.
+  /// Sets the loss; only the first call of the process counts.
   void set(Loss const& loss) {
     auto expected = std::uint32_t{0};
     if (!state.compare_exchange_strong(expected, 1)) return;
@@ -107,7 +106,7 @@ struct SegmentPeerLoss {
   }
 };
 
-/// An operation as the rank that announced it describes it, for other ranks: to compare, and for their errors.
+/// An announced operation, for other ranks to compare, and to describe in their errors.
 ///
 /// mark   the lower half of the sequence, then the fingerprint; written last
 struct SegmentOperation {
@@ -146,17 +145,17 @@ struct SegmentOperation {
   }
 };
 
-/// One tag that a rank exposes: turn 2n - 1 while it is the n-th of this slot, 2n once the rank has left.
+/// One tag that a rank exposes: turn 2n - 1 during the n-th exposure in this window, 2n once the rank has left it.
 struct alignas(64) SegmentWindow {
   std::atomic<std::uint64_t> turn;
   std::uint64_t sequence, place, size;                                // place: offset in the file
   std::uint32_t tag, fingerprint;
 };
 
-/// How often a rank has come to a meeting of all ranks, and in which operation it came there.
+/// How often a rank has called `meet()`, and in which operation.
 ///
-/// keeps   about[t % 2] is that of meeting t. It is written again for meeting t + 2, when all ranks have come to t + 1,
-///         and so have read it
+/// keeps   about[t % 2] belongs to call t. It is written again for call t + 2, when all ranks have made call t + 1, and
+///         so have read it
 struct SegmentMeetings {
   struct About {
     std::uint64_t sequence;
@@ -167,57 +166,59 @@ struct SegmentMeetings {
   std::array<About, 2> about;
 };
 
+/// What one rank publishes in the segment, and what other ranks write for it.
 struct SegmentMember {
-  static constexpr std::size_t remembered = 128;                      // operations; more than a lane holds messages
+  static constexpr std::size_t remembered = 128;                      // operations; more than messages of a channel
 
   alignas(64) std::atomic<std::uint64_t> sequence;                    // these six: written by the rank's thread
-  std::atomic<std::uint64_t> step, moved;                             // moved: messages and meetings so far
+  std::atomic<std::uint64_t> step, moved;                             // moved: steps of progress so far
   std::atomic<std::int32_t> waits_for;                                // 1 + the rank; 0 while it does not wait
-  std::atomic<std::uint32_t> gone;                                    // it ended in good order
+  std::atomic<std::uint32_t> gone;                                    // the rank has left in good order
   std::atomic<std::uint32_t> history;                                 // of all operations that it has announced
-  alignas(64) std::atomic<std::uint64_t> beats;                       // written by the thread that watches
-  alignas(64) std::atomic<std::uint32_t> bell;                        // rung by others when something has changed
-  std::atomic<std::uint32_t> asleep, listens;                         // only then; it counts what moves, asleep or not
-  alignas(64) std::atomic<std::uint32_t> holds;                       // it touches memory of other ranks
+  alignas(64) std::atomic<std::uint64_t> beats;                       // written by the failure detector
+  alignas(64) std::atomic<std::uint32_t> bell;                        // wake-ups by other ranks, counted
+  std::atomic<std::uint32_t> asleep, listens;                         // `bell` counts if either is not 0
+  alignas(64) std::atomic<std::uint32_t> holds;                       // the rank touches memory of other ranks
   SegmentMeetings meetings;
   std::array<SegmentWindow, 2 * segment_slots> windows;                    // by tag; by operation
   std::array<SegmentOperation, remembered> operations;
-  std::array<SegmentReport, 2> accounts;  // of the rank's thread; of the one that watches
+  std::array<SegmentReport, 2> accounts;  // by the rank's thread; by the failure detector
 };
 
+/// The root cause that ends the job, and the reason for which ranks were refused.
 struct SegmentVerdict {
-  alignas(64) std::atomic<std::uint32_t> account;                     // 0 while all is well; 1 + 2 * rank + which
-  alignas(64) std::atomic<std::uint32_t> complete;                    // all ranks have come; 2: and were refused
-  std::atomic<std::uint32_t> refused;                                 // a rank came that can never fit; why:
+  alignas(64) std::atomic<std::uint32_t> account;                     // 0: no failure; 1 + 2 * rank + witness
+  alignas(64) std::atomic<std::uint32_t> complete;                    // 1: all ranks have joined; 2: all were refused
+  std::atomic<std::uint32_t> refused;                                 // number of the last refusal; its reason:
   SegmentText<refusal_bytes> refusal;
 };
 
-/// One message: the sender fills a slot, the receiver frees it. What fits lies behind the header.
+/// One message: the sender fills a slot, the receiver frees it. The bytes that fit are stored after this header.
 struct alignas(64) SegmentSlot {
-  std::atomic<std::uint64_t> turn;                                    // n: this is the n-th message of the lane
+  std::atomic<std::uint64_t> turn;                                    // n: this is the n-th message of the channel
   std::uint64_t sequence, size, place;                                // place: in the sender's arena, or 0
   std::uint32_t tag, fingerprint, next;                               // next: the slot of message n + 1
 };
 
-/// From one rank to another. Each line of the cache has one writer.
+/// State of the messages from one rank to another. Each cache line has one writer.
 struct SegmentChannel {
   alignas(64) std::atomic<std::uint64_t> freed;                       // receiver: bit i flips when it frees slot i
   std::atomic<std::uint64_t> drained, granted;                        // segments; messages that may pass the stage
   std::array<std::uint8_t, segment_slots> grants;                          // message k passes from slot grants[k % 64]
   alignas(64) std::atomic<std::uint64_t> filled;                      // sender: segments
-  SegmentPeerLoss by_receiver, by_sender;                                  // the receiver lost the sender; reported by
+  SegmentPeerLoss by_receiver, by_sender;                                  // the receiver lost the sender, by reporter
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<SegmentPrefix> && std::is_standard_layout_v<SegmentMember>);
 
-/// Where everything is. A function of four numbers that all ranks agree on.
+/// Offsets in the file, computed from four numbers on which all ranks agree.
 struct SegmentLayout {
-  static constexpr std::size_t page = 4'096, segments = 8;            // segments: of one lane's stage
+  static constexpr std::size_t page = 4'096, segments = 8;            // segments: of one channel's stage
   static constexpr std::size_t copies = 256 << 10;  // bytes of a rank, for SharedMemoryEndpoint::copies()
 
   int world;
-  std::size_t ring, arena, plan;                                      // bytes: per lane, per rank, in all
+  std::size_t ring, arena, plan;                                      // bytes: per channel, per rank, in all
 
   static constexpr std::size_t pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -225,7 +226,7 @@ struct SegmentLayout {
   constexpr std::size_t inside() const { return ring / 2 / segment_slots; }  // bytes of a message in its slot
   constexpr std::size_t segment() const { return ring / 2 / segments; }
   constexpr std::size_t slot() const { return sizeof(SegmentSlot) + inside(); }
-  constexpr std::size_t stage() const { return sizeof(SegmentChannel) + segment_slots * slot(); }  // within a lane
+  constexpr std::size_t stage() const { return sizeof(SegmentChannel) + segment_slots * slot(); }  // within a channel
   constexpr std::size_t lane() const { return pages(stage() + segments * segment()); }
 
   constexpr std::size_t verdict() const { return pages(sizeof(SegmentPrefix)); }
@@ -266,7 +267,7 @@ struct SegmentMemory {
     return {base + layout.arena_of(rank) + SegmentLayout::pages(layout.arena), SegmentLayout::copies};
   }
 
-  /// Bytes of a rank's arena as another process named them. Throws Error when they are not in it.
+  /// Returns bytes of a rank's arena that another process named. Throws Error when they are not in it.
   Bytes in_arena(Rank rank, std::uint64_t place, std::uint64_t size) const {
     auto const begin = layout.arena_of(rank);
     CHORALE_ENSURES(place >= begin && size <= layout.arena && place - begin <= layout.arena - size,

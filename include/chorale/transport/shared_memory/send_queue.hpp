@@ -16,19 +16,19 @@
 
 namespace chorale::shared_memory {
 
-/// A message of one rank to or from another: its slot, and which of those that were in this slot.
+/// Identifies a send or a receive: its slot, and a turn that distinguishes it from others in this slot.
 struct SlotTicket {
   unsigned slot      = 0;
   std::uint64_t turn = 0;
 };
 
-/// The sender's end of a lane.
+/// The sender's end of a SegmentChannel.
 ///
 ///   small          copied into the slot                       done at once
-///   in the arena   read by the receiver where it is           done when it has done so
-///   large          its begin is copied into the slot; the     done when the rest is on the stage
+///   in the arena   read by the receiver where it is           done when the receiver has read it
+///   large          its start is copied into the slot; the     done when the rest is on the stage
 ///                  rest passes the stage, in segments, once
-///                  the receiver has said that it wants it
+///                  the receiver has granted it
 class SendQueue {
  public:
   SendQueue(RankState& seat, Rank to)
@@ -40,7 +40,7 @@ class SendQueue {
     return free_ != 0;
   }
 
-  /// Only when it has room.
+  /// Enqueues a message; only if has_room().
   SlotTicket post(Tag tag, ConstBytes out) {
     auto const at       = next_;
     auto& slot          = file_.slot(me_, to_, at);
@@ -61,7 +61,7 @@ class SendQueue {
     filled_ ^= bit(at);
     sends_[at] = {out.subspan(copied), turn_};
     if (!is_small) (in_place ? in_place_ : streaming_) |= bit(at);
-    find_free();                                                      // for the next one: nobody waits for it now
+    find_free();                                                      // for the next message, off the critical path
     return {at, turn_};
   }
 
@@ -75,13 +75,13 @@ class SendQueue {
 
   bool is_streaming() const { return streaming_ != 0; }
 
-  /// The receiver has all messages, or copies of them.
+  /// True if the receiver has all messages, or copies of them.
   bool is_idle() {
     in_place_ &= filled_ ^ lane_.freed.load(std::memory_order_acquire);
     return (in_place_ | streaming_) == 0;
   }
 
-  /// Copies one segment to the stage, if the receiver wants one and there is room; true when it did.
+  /// Copies one segment to the stage, if the receiver has granted one and there is room; true if it did.
   bool feed() {
     if (lane_.granted.load(std::memory_order_acquire) == passed_) return false;
     if (segments_ - lane_.drained.load(std::memory_order_acquire) >= SegmentLayout::segments) return false;
@@ -114,7 +114,7 @@ class SendQueue {
     return first >= begin && first - begin <= arena_.size() && out.size() <= arena_.size() - (first - begin);
   }
 
-  /// The lowest ones are taken first: they are in the caches of both.
+  /// Finds the free slots. The lowest are used first: they are in the caches of both ranks.
   void find_free() { free_ = ~(filled_ ^ lane_.freed.load(std::memory_order_acquire)) & ~bit(next_); }
 
   RankState& seat_;
@@ -122,9 +122,9 @@ class SendQueue {
   Rank const me_, to_;
   SegmentChannel& lane_;
   Bytes const arena_;
-  unsigned next_        = 0;                                          // the slot that the receiver looks at; free
+  unsigned next_        = 0;                                          // the slot that the receiver polls; free
   std::uint64_t turn_   = 0;                                          // messages sent
-  std::uint64_t free_   = ~std::uint64_t{1};                          // other slots that were free at the last look
+  std::uint64_t free_   = ~std::uint64_t{1};                          // other slots that were free at the last check
   std::uint64_t filled_ = 0;                                          // bit i flips when slot i is filled
   std::uint64_t in_place_ = 0, streaming_ = 0;                        // bit i: slot i's message is not done yet
   std::uint64_t segments_ = 0, passed_ = 0;                           // put on the stage; messages that passed it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Simulator does with messages. It is included at the end of simulator.hpp.
+// Messages of a Simulator. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
@@ -19,7 +19,7 @@ inline simulation::Handle Simulator::send(Rank me, Rank peer, Tag tag, ConstByte
   member(me).bytes += out.size();
   expect_not_lost(me, peer);
   if (faulty_) suffer(me, peer, message.number, message);
-  expect_not_lost(me, peer);                                               // which it may have become meanwhile
+  expect_not_lost(me, peer);                                               // a freeze may have lost it meanwhile
   auto& way        = channel(peer, me, tag);
   message.channel  = &way;
   message.sequence = way.sent++;
@@ -38,7 +38,7 @@ inline simulation::Handle Simulator::receive(Rank me, Rank peer, Tag tag, Bytes 
   enter(me);
   auto& way = channel(me, peer, tag);
   while (!way.arrived.empty() && messages_[way.arrived.first].cancelled) is_taken(way.arrived.pop(messages_));
-  if (way.arrived.empty()) expect_not_lost(me, peer);                      // what had arrived before is there
+  if (way.arrived.empty()) expect_not_lost(me, peer);                      // earlier messages can be received
   auto const index = receives_.take();
   auto& receive    = receives_[index];
   receive.in       = in;
@@ -65,7 +65,7 @@ inline bool Simulator::is_sent(Rank me, simulation::Handle h) {
 
 inline bool Simulator::is_received(Rank me, Rank peer, simulation::Handle h) {
   auto& rank = enter(me);
-  if (receives_.is_over(h)) {                                              // it was given back when the peer was lost
+  if (receives_.is_over(h)) {                                              // it was released when the peer was lost
     expect_not_lost(me, peer);
     return true;
   }
@@ -79,7 +79,7 @@ inline bool Simulator::is_received(Rank me, Rank peer, simulation::Handle h) {
 }
 
 inline void Simulator::wait_sent(Rank me, simulation::Handle h) {
-  for (enter(me).looks = 0; !is_sent(me, h);) {                            // a wait is no look
+  for (enter(me).looks = 0; !is_sent(me, h);) {                            // a wait does not count as a poll
     if (auto const left = messages_[h.index].left; left >= VirtualTime{}) sleep_until(me, left);
     else block(me, simulation::WaitsFor::sent, h);
   }
@@ -89,7 +89,8 @@ inline void Simulator::wait_received(Rank me, Rank peer, simulation::Handle h) {
   for (enter(me).looks = 0; !is_received(me, peer, h);) block(me, simulation::WaitsFor::message, h);
 }
 
-/// From the first call on, whatever moves is counted for this rank.
+/// Waits, for at most `longest`, until a message of this rank has moved since the last call; true if one has. From the
+/// first call on, the end of a send counts when the message leaves.
 inline bool Simulator::wait_any(Rank me, VirtualTime longest) {
   auto& rank = enter(me);
   if (!std::exchange(rank.listens, true))
@@ -121,7 +122,7 @@ inline simulation::Channel& Simulator::channel(Rank to, Rank from, Tag tag) {
   return *rank.last_channel;
 }
 
-/// From now on the message is no longer where the sender has it.
+/// Copies the message out of the sender's memory, which the sender may then reuse.
 inline void Simulator::capture(Message& message) const {
   if (message.captured) return;
   if (options_.payload == SimulatedPayload::bytes && !message.cancelled)
@@ -137,7 +138,7 @@ inline void Simulator::corrupt(Message& message) {
   message.copy[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
 }
 
-/// The message reaches the first line of its path.
+/// Puts a message on the first line of its path.
 inline void Simulator::depart(std::uint32_t index) {
   auto& message = messages_[index];
   if (message.cancelled) return is_taken(index);
@@ -148,7 +149,7 @@ inline void Simulator::depart(std::uint32_t index) {
     return;
   }
   auto const& faults = options_.faults;
-  auto late          = VirtualTime{};                                      // how much
+  auto late          = VirtualTime{};                                      // by how much
   if (message.has_fault && message.tried == 0) {
     if (message.fault == SimulatedFault::corrupt) corrupt(message);
     late = faults.part_of(faults.longest, from, message.number);
@@ -255,12 +256,12 @@ inline void Simulator::match(std::uint32_t index, std::uint32_t receive_index) {
   is_taken(index);
 }
 
-/// The record of a message is free; who waits until it may reuse the memory goes on.
+/// Releases the record of a message, and wakes its sender if that waits for the send.
 inline void Simulator::is_taken(std::uint32_t index) {
   auto const& message = messages_[index];
   auto const from     = message.from;
   auto const& sender  = member(from);
-  auto const is_news  = !sender.listens || message.left < VirtualTime{};   // else it heard when the message had left
+  auto const is_news  = !sender.listens || message.left < VirtualTime{};   // else counted when the message left
   --message.channel->on_their_way;
   messages_.give_back(index);
   if (is_news) stir(from);
@@ -281,7 +282,7 @@ inline void Simulator::disagree(Message const& message, simulation::Receive cons
                                         std::to_string(static_cast<std::uint32_t>(message.tag)));
 }
 
-/// What a rank finds wrong with a peer, in the operation of `label`.
+/// Reports a mismatch that a rank has found with a peer, in the operation of `label`.
 inline void Simulator::disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason) {
   auto const known = label.number == 0 ? std::nullopt : member(me).announced.find(label);
   lose({.fault = Fault::collective_mismatch, .rank = peer, .operation = known ? known->operation.text() : "",
@@ -289,7 +290,7 @@ inline void Simulator::disagree(Rank me, Rank peer, detail::Label const& label, 
        me, Concerns::witness);
 }
 
-/// part   the ranks that take part; null: all
+/// part   the ranks of the operation; null: all
 inline void Simulator::announce(Rank me, Operation const& operation, SubGroup const* part) {
   auto const& ours  = enter(me).announced;
   auto const label  = member(me).announced.add(operation, part);

@@ -10,10 +10,10 @@
 
 namespace chorale {
 
-/// What is to happen, in the order of time; of equal times in the order of push().
+/// Queue of events in the order of time; of equal times in the order of push().
 ///
-///   last_ = 1010      bucket 0: 1010     1: 1011     2: 110x     3: -     4: 0xxx has passed, so nothing
-///                     a bucket has the times whose highest bit that differs from the last one is that bit
+///   last_ = 1010      bucket 0: 1010     1: 1011     2: 100x has passed, so nothing     3: 11xx     4: 0xxx, as 2
+///                     bucket k has the times whose highest bit that differs from last_ is bit k - 1
 ///
 /// keeps   nothing is pushed for a time before that of the last pop()
 /// cost    each event moves at most once per bit of time that is still to pass; a few in practice
@@ -29,7 +29,7 @@ class EventQueue {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  /// Whether the next event is of the same time as the last one. May miss some that were pushed since.
+  /// True if the next event has the same time as the last one.
   bool has_more_now() const { return next_ < buckets_[0].size(); }
 
   void push(std::int64_t at, What what) {
@@ -48,7 +48,7 @@ class EventQueue {
     return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(at ^ last_)));
   }
 
-  /// Makes the earliest time the last one; its bucket is spread over those before it.
+  /// Sets last_ to the earliest time, and spreads the bucket of that time over the buckets before it.
   void refill() {
     buckets_[0].clear();
     next_      = 0;

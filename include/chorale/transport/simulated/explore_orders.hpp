@@ -15,15 +15,15 @@ struct OrdersTried {
   bool all           = false;
 };
 
-/// Runs a small world once for every order in which its messages can arrive, while messages with one tag between two
-/// ranks keep theirs. A send is done when its message is taken, so that a wait too many shows as a deadlock.
+/// Runs a small simulation once for every order in which its messages can arrive; messages with one tag between two
+/// ranks keep theirs. A send is done when its message is received, so that a superfluous wait shows as a deadlock.
 ///
-/// attempt    called with a transport that replays one order: makes its ranks and data anew, runs simulate(), checks;
+/// attempt    called with a transport that replays one order: makes new ranks and data, runs simulate(), checks;
 ///            returns false to stop, which leaves `transport.choose` on that order
-/// most       the bound; beyond it, no more orders are tried
+/// most       the largest number of orders to try
 /// cost       as many runs as there are orders, 30 us each for 3 ranks. Of an all-reduce of 4 elements recursive
 ///            doubling has 1,120 with 4 ranks, a double tree 12,096; a ring 3,072 with 3, and with 4 too many to try
-/// order      depth first, so that two runs that follow one another differ in the last choices
+/// order      depth first, so that consecutive runs differ in the last choices
 template <class Attempt>
 OrdersTried every_order(std::size_t most, SimulatedTransport transport, Attempt attempt) {
   struct Choice {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a Simulator fail, and who is told. It is included at the end of simulator.hpp.
+// Failures of a Simulator's ranks, and their reports. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
 
 namespace chorale {
 
-/// What the seed, or the plan, does to this message and its sender.
+/// Injects the fault of this message, if it has one: a scheduled one, or one drawn from the seed.
 inline void Simulator::suffer(Rank me, Rank peer, std::uint64_t number, Message& message) {
   if (result_.injected.size() >= static_cast<std::size_t>(options_.faults.most)) return;
   auto const what = options_.faults.of(me, number);
@@ -59,7 +59,7 @@ inline void Simulator::die(Rank me, std::uint64_t number, SimulatedFault what) {
   throw_told(me);
 }
 
-/// From now on, and for a while, nothing passes between two parts of the ranks.
+/// Starts a partition: for a while, no message passes between two parts of the ranks.
 inline void Simulator::part(SimulatedEvent const& event) {
   if (parted_ && now_ < parted_->until) return;
   auto const& faults  = options_.faults;
@@ -89,7 +89,7 @@ inline void Simulator::later(VirtualTime after, Loss loss, Rank witness, Concern
   push(now_ + after, What::silence, static_cast<std::uint32_t>(silences_.size()) - 1);
 }
 
-/// Tells all ranks that the witness can reach; who has been told of a loss before keeps that one.
+/// Reports a loss to all ranks that the witness can reach; a rank that has a loss already keeps it.
 inline void Simulator::lose(Loss const& loss, Rank witness, Concerns whom) {
   add_to_trace(5, static_cast<std::uint64_t>(loss.rank), static_cast<std::uint64_t>(loss.fault), 0);
   if (options_.failures == FailureScope::peer && whom != Concerns::all) return lose_apart(loss, witness, whom);
@@ -110,12 +110,13 @@ inline void Simulator::lose(Loss const& loss, Rank witness, Concerns whom) {
   }
 }
 
-/// Tells those whom it concerns, each about the ranks that are lost to it; across a partition, when that ends.
+/// Reports to each rank concerned the ranks that it has lost; across a partition, when that ends. For
+/// FailureScope::peer.
 inline void Simulator::lose_apart(Loss loss, Rank witness, Concerns whom) {
   if (whom == Concerns::witness) return part(witness, loss.rank, loss);
   if (whom == Concerns::its_peers && parted_ && now_ < parted_->until)
     later(parted_->until - now_, loss, witness, whom);
-  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).verdict < 0) {   // it says so itself
+  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).verdict < 0) {   // it reported itself
     let_go(witness, Gone::soon);
     told_.push_back(loss);
     member(witness).verdict = static_cast<int>(told_.size()) - 1;
@@ -128,7 +129,7 @@ inline void Simulator::lose_apart(Loss loss, Rank witness, Concerns whom) {
   }
 }
 
-/// Two ranks have nothing to do with each other any more.
+/// Disconnects two ranks for good: reports to each the loss of the other.
 inline void Simulator::part(Rank me, Rank peer, Loss const& loss) {
   auto evicted = loss;
   evicted.rank = me;
@@ -150,7 +151,8 @@ inline void Simulator::part_one(Rank me, Rank peer, Loss loss) {
   if (is_waiting(me)) make_ready(me);
 }
 
-/// Nothing will touch the memory of this rank any more, or nothing of that peer. What has left it travels on.
+/// Ends the use of a rank's memory by its messages, or by those with one peer. With Gone::soon, messages that have
+/// left are copied and still delivered.
 inline void Simulator::let_go(Rank me, Gone memory, Rank peer) {
   for (std::uint32_t i = 0; i < messages_.size(); ++i) {
     auto& message = messages_[i];
@@ -163,7 +165,7 @@ inline void Simulator::let_go(Rank me, Gone memory, Rank peer) {
       receives_.give_back(way.posted.pop(receives_));
 }
 
-/// This rank has waited for as long as it may.
+/// Reports that the wait of this rank has timed out.
 inline void Simulator::give_up(Rank me) {
   auto const peer     = awaited(me);
   auto const is_apart = options_.failures == FailureScope::peer && peer >= 0;
@@ -174,7 +176,7 @@ inline void Simulator::give_up(Rank me) {
        me, is_apart ? Concerns::witness : Concerns::all);
 }
 
-/// Whom a rank that waits waits for; -1 when there is no one.
+/// Rank that this rank waits for; -1 when it does not wait for a rank.
 inline Rank Simulator::awaited(Rank me) {
   auto const& rank = member(me);
   if (rank.status != simulation::Status::waiting) return -1;
@@ -188,7 +190,8 @@ inline Rank Simulator::awaited(Rank me) {
                                                      : messages_[rank.handle.index].to;
 }
 
-/// The end of the chain of waits from here: who waits for nobody, or the first rank of a circle.
+/// Rank at the end of the chain of waits from `me`: it waits for no rank. In a cycle, the cycle's lowest rank, or the
+/// one that `me` waits for if `me` is the lowest.
 inline Rank Simulator::blame(Rank me) {
   auto at = me;
   for (int i = 0; i < size(); ++i, at = awaited(at))
@@ -214,7 +217,7 @@ inline std::string Simulator::operation_of(Rank me) {
   return last ? last->operation.text() : "";
 }
 
-/// Nothing is under way, and all that live wait.
+/// Ends all waits with a loss: no message is under way, and every rank that has not ended waits.
 inline void Simulator::end_by_deadlock() {
   auto text    = std::string{};
   auto waiting = 0;

@@ -20,14 +20,14 @@ namespace chorale {
 /// What can go wrong when a rank sends a message.
 enum class SimulatedFault : std::uint8_t {
   drop,                                                                    // it is lost on its way, once
-  delay,                                                                   // it leaves later, and what is behind it too
+  delay,                                                                   // it leaves later, and those after it too
   duplicate,                                                               // it arrives once more, later
-  reorder,                                                                 // it arrives later than what is behind it
-  corrupt,                                                                 // one of its bits is another one
-  cut,                                                                     // the connection to that rank ends
+  reorder,                                                                 // it arrives later than those after it
+  corrupt,                                                                 // one of its bits is flipped
+  cut,                                                                     // the connection to its receiver ends
   freeze,                                                                  // its sender stops, for a while
   kill,                                                                    // its sender's process ends
-  restart,                                                                 // the same, and starts again
+  restart,                                                                 // its sender's process ends, then restarts
   partition                                                                // the ranks fall into two parts, for a while
 };
 
@@ -39,7 +39,7 @@ constexpr std::string_view name(SimulatedFault what) {
       [static_cast<std::size_t>(what)];
 }
 
-/// A fault that took place, or shall.
+/// A fault that took place, or is scheduled.
 struct SimulatedEvent {
   SimulatedFault what{};
   Rank rank             = 0;                                               // the sender
@@ -49,16 +49,16 @@ struct SimulatedEvent {
   friend constexpr bool operator==(SimulatedEvent const&, SimulatedEvent const&) = default;
 };
 
-/// Which messages meet which faults: scheduled ones, and random ones from a seed.
+/// Faults of messages: scheduled ones, and random ones from a seed.
 ///
-/// rates   of each fault at each message; together at most 1
-/// scheduled peer is not looked at
+/// rates     of each fault at each message; together at most 1
+/// scheduled their `peer` is ignored
 /// most      faults from the seed in one run
-/// longest   the bound of a delay, and of how late a message is that is overtaken
+/// longest   the bound of a delay, also of a duplicate and of a reordered message
 /// pause     the bound of a freeze, of a partition and of the time until a restart
-/// dead      how long a rank may be silent: then those that hear nothing of it take it for lost
-/// resend    when a message that was lost is sent again, at first; each time twice as long
-/// tries     after so many the receiver is taken for lost
+/// dead      longest silence of a rank: after it, ranks that receive nothing from it take it for lost
+/// resend    time until a lost message is sent again; doubled after each try
+/// tries     number of sends of a message after which its receiver is taken for lost
 /// order     a function of seed, rank, number of the message and of the try: the same in every run
 struct SimulatedFaults {
   Seed seed = 1;
@@ -71,7 +71,7 @@ struct SimulatedFaults {
   VirtualTime resend  = std::chrono::milliseconds{10};
   int tries           = 8;
 
-  /// All faults, each with that chance.
+  /// Returns faults of every kind, each at the rate `chance`.
   static SimulatedFaults all(Seed seed, float chance) {
     auto faults = SimulatedFaults{.seed = seed};
     faults.rates.fill(chance);
@@ -108,23 +108,23 @@ struct SimulatedFaults {
     return {};
   }
 
-  /// Whether a message that was lost is lost again.
+  /// True if a message that was dropped is dropped again at try `tried`.
   bool drops_again(Rank rank, std::uint64_t message, int tried) const {
     return draw(rank, message, static_cast<std::uint64_t>(tried)) < rates[0];
   }
 
-  /// Part of `whole` that this message gets: how late it is, for example.
+  /// Random part of `whole` for this message: its delay, for example.
   VirtualTime part_of(VirtualTime whole, Rank rank, std::uint64_t message) const {
     return VirtualTime{static_cast<std::int64_t>(static_cast<double>(whole.count()) *
                                                  static_cast<double>(draw(rank, message, 62)))};
   }
 
-  /// In [0, bits).
+  /// Index of the bit to flip, in [0, bits).
   std::size_t bit_of(Rank rank, std::uint64_t message, std::size_t bits) const {
     return random(rank).bits(64 * message + 63) % bits;
   }
 
-  /// The part of the ranks, 0 or 1, in which `of` is when this message parts them: its two ends are in different ones.
+  /// Side of the partition that a rank is on, 0 or 1: sender and receiver of the message are on different sides.
   bool part_of_rank(Rank of_rank, SimulatedEvent const& event) const {
     if (of_rank == event.rank || of_rank == event.peer) return of_rank == event.peer;
     return (Random{seed, 1'000'000 + event.message}.bits(static_cast<std::uint64_t>(of_rank)) & 1) != 0;
@@ -133,22 +133,24 @@ struct SimulatedFaults {
  private:
   Random random(Rank rank) const { return {seed, static_cast<std::uint64_t>(rank)}; }
 
-  /// In [0, 1): number `which` of this message, below 62.
+  /// Random number in [0, 1): number `which` of this message, at most 62.
   float draw(Rank rank, std::uint64_t message, std::uint64_t which) const {
     return random(rank).uniform(64 * message + which);
   }
 };
 
-/// What the receiving end of a simulated connection does with a message that comes off the wire.
+/// What the receiving end of a simulated connection does with a message that arrives.
 enum class Judgement : std::uint8_t { deliver, discard, hold, refuse };
 
+/// A message that arrives, and the number that the receiver expects next.
+///
 /// sequence   of the messages from one rank to another with one tag: 0, 1, ..
 struct Arrival {
   std::uint64_t sequence, expected;
   bool intact;                                                             // its checksum is right
 };
 
-/// Every message once, in the order sent, as it was sent: what an endpoint promises.
+/// Delivers every message once, in the order sent and intact, as an endpoint promises.
 constexpr Judgement in_order_once(Arrival const& message) {
   if (!message.intact) return Judgement::refuse;
   if (message.sequence < message.expected) return Judgement::discard;

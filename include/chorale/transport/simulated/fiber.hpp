@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-// A sanitizer must hear of every change of stacks. Without one these are null.
+// A sanitizer must be notified of every stack switch. Without a sanitizer these are null.
 extern "C" {
 [[gnu::weak]] void  __sanitizer_start_switch_fiber(void** fake_stack, void const* bottom, std::size_t size);
 [[gnu::weak]] void  __sanitizer_finish_switch_fiber(void* fake_stack, void const** bottom, std::size_t* size);
@@ -36,7 +36,7 @@ namespace detail {
 #if defined(__x86_64__)
 using StackPointer = void*;
 
-/// Puts what a call must keep on this stack, its top into *from, and goes on where `to` was left.
+/// Saves the callee-saved registers on this stack and its top in *from, and resumes the stack *to.
 [[gnu::naked, gnu::noinline]] inline void switch_stack(StackPointer* /*from*/, StackPointer* /*to*/) {
   asm("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
       "movq %rsp, (%rdi)\n\tmovq (%rsi), %rsp\n\t"
@@ -62,7 +62,7 @@ inline void prepare_stack(StackPointer& at, std::byte* bottom, std::size_t size,
 }
 #endif
 
-/// Memory for a stack, above a page that may not be touched. A thread keeps some for its next ones: mapping is slow.
+/// Memory for a stack, above a guard page. A thread keeps some for its next stacks: mapping is slow.
 class StackMemory {
  public:
   StackMemory() = default;
@@ -118,12 +118,12 @@ class StackMemory {
 
 }  // namespace detail
 
-/// A function that can pause in the middle of any call, on a stack of its own. Many of them take turns in one thread.
+/// A function that can pause in the middle of any call, on its own stack. Many fibres take turns in one thread.
 ///
 /// keeps   it is resumed by one thread, and does not move while it lives. A fibre may pause while it handles an
-///         exception. The function does not throw. One that is destroyed before its end leaves its objects as they are
-/// cost    a stack, of which pages are taken when they are touched, with a page below it that may not be; 50 ns to
-///         resume and pause on x86-64, 1 us elsewhere, by ucontext
+///         exception. The function does not throw. A fibre destroyed before its end does not destroy its objects
+/// cost    a stack, of which pages are taken when they are touched, above a guard page; 50 ns to resume and pause on
+///         x86-64, 1 us elsewhere, by ucontext
 /// throws  Error when there is no memory for a stack
 class Fiber {
  public:
@@ -132,20 +132,20 @@ class Fiber {
   Fiber& operator=(Fiber const&) = delete;
   ~Fiber() { release(); }
 
-  /// body    runs from the first resume() on. The stack of an earlier one is used again
+  /// body    runs from the first resume() on. The stack of an earlier body is reused
   void start(std::function<void()> body, std::size_t stack_bytes) {
     release();
     body_ = std::move(body);
     over_ = false;
     if (stack_.empty()) stack_ = detail::StackMemory{stack_bytes + most_shift};
-    if (__asan_unpoison_memory_region != nullptr)                       // of the fibre that had it before
+    if (__asan_unpoison_memory_region != nullptr)                       // poisoned by an earlier fibre
       __asan_unpoison_memory_region(stack_.bottom(), stack_.size());
-    auto const shift = reinterpret_cast<std::uintptr_t>(this) / 64 % 31 * 128;   // else all use one set of a cache
+    auto const shift = reinterpret_cast<std::uintptr_t>(this) / 64 % 31 * 128;   // else all stacks share one cache set
     detail::prepare_stack(inside_, stack_.bottom(), stack_.size() - shift, &Fiber::entry);
     if (__tsan_create_fiber != nullptr) tsan_inside_ = __tsan_create_fiber(0);
   }
 
-  /// Returns when it pauses or ends.
+  /// Runs the function until it pauses or ends.
   void resume() {
     current_ = this;
     if (__tsan_get_current_fiber != nullptr) tsan_outside_ = __tsan_get_current_fiber();
@@ -158,7 +158,7 @@ class Fiber {
     exchange_exceptions();
   }
 
-  /// From inside: returns at the next resume().
+  /// Called by the function: pauses it until the next resume().
   void pause() {
     void* fake = nullptr;
     if (__sanitizer_start_switch_fiber != nullptr)
@@ -194,7 +194,7 @@ class Fiber {
     self.pause();                                                       // for good
   }
 
-  /// What a thread knows of its exceptions belongs to the stack: those being handled, and how many are in the air.
+  /// Swaps the thread's exception state with the saved one: exceptions being handled, and the number in flight.
   void exchange_exceptions() {
     auto* const here = abi::__cxa_get_globals();
     auto before      = exceptions_;

@@ -14,7 +14,7 @@
 
 namespace chorale {
 
-/// What messages of a simulation carry. Sizes only: nothing is copied, and memory that is sent is never read.
+/// What messages of a simulation carry. With `sizes`, nothing is copied, and memory that is sent is never read.
 enum class SimulatedPayload : std::uint8_t { bytes, sizes };
 
 /// Chooses which of n messages arrives next: a number below n. See every_order().
@@ -27,16 +27,16 @@ class SimulatedEndpoint;
 ///   auto const run = simulate(4096, [&](auto& at) { RingAllReduce{}.all_reduce(at, x[at.rank()], Op::sum); });
 ///   run.check().time                                                     // virtual
 ///
-/// Each rank is a fibre; what waits on its endpoint lets others run, so algorithms need no change. A loop that waits
+/// Each rank is a fibre; a wait on its endpoint lets other ranks run, so algorithms need no change. A loop that waits
 /// for anything else, such as memory that another rank writes, never ends.
 ///
-/// model         what messages and computing cost
-/// faults        what goes wrong, and when
-/// failures      apart: a loss concerns those who talk to that rank; one that throws is lost, one that ends is not
+/// model         cost of messages and computing
+/// faults        injected faults
+/// failures      peer: a loss affects only messages with that rank; a rank that throws is lost, one that returns is not
 /// timeout       the longest wait for one message, in virtual time. When all ranks wait and nothing is under way, the
-///               waits end at once: the PeerLost, and SimulatedRun::deadlock, say who waits for whom
+///               waits end at once: the PeerLost, and SimulatedRun::deadlock, list the waits
 /// payload       sizes: messages carry no bytes; for worlds whose data would not fit
-/// compute       what a rank's processor needs for a step, of virtual time, where somebody says that a step begins
+/// compute       virtual time that a rank's processor needs for a step, spent in begin_step()
 /// stack_bytes   of each rank; pages are taken when they are touched
 /// judge         the receiver's rule, so that a test can break it
 /// choose        which message arrives next, instead of the clock; see every_order()

@@ -22,17 +22,17 @@ struct SimulatedEnd {
   VirtualTime at{};                                                        // on its clock
   std::exception_ptr error{};                                              // what it threw, if it did
   std::string message{};                                                   // of the error
-  Rank lost       = -1;                                                    // whom a PeerLost names
+  Rank lost       = -1;                                                    // the rank that a PeerLost names
   bool was_killed = false;                                                 // by a fault
   std::size_t messages = 0, bytes = 0;                                     // that it sent
 };
 
-/// What came of a simulation.
+/// Result of a simulation.
 struct SimulatedRun {
   VirtualTime time{};                                                      // when the last rank ended
   std::vector<SimulatedEnd> ranks;
   std::vector<SimulatedEvent> injected;                                    // faults, in the order of time
-  std::string deadlock;                                                    // who waits for whom, when all did
+  std::string deadlock;                                                    // the waits of the ranks, when all waited
   std::uint64_t trace = 0;                                                 // a hash of all events: equal in equal runs
 
   /// throws  the first error of a rank, if there was one
@@ -47,12 +47,12 @@ namespace simulation {
 
 inline constexpr std::uint32_t no_record = ~std::uint32_t{0};
 
-/// Names a record. It is over once the record serves something else.
+/// Names a record of a Pool. It is over once the record has been given back.
 struct Handle {
   std::uint32_t index = no_record, generation = 0;
 };
 
-/// Records that are used again. Taking one may move all of them.
+/// Pool of records that are reused. take() may move all of them.
 template <class T>
 class Pool {
  public:
@@ -83,7 +83,7 @@ class Pool {
   std::vector<std::uint32_t> free_;
 };
 
-/// Records in a row, linked by `next`.
+/// Queue of records, linked by `next`.
 struct Row {
   std::uint32_t first = no_record, last = no_record;
 
@@ -106,7 +106,7 @@ struct Row {
 /// Messages with one tag from one rank to another.
 struct Channel {
   Row posted;                                                              // receives that wait for a message
-  Row arrived;                                                             // messages that nobody has asked for
+  Row arrived;                                                             // messages without a posted receive
   std::uint64_t sent = 0, expected = 0;                                    // sequence numbers
   std::uint64_t on_their_way = 0;                                          // messages
   VirtualTime last{};                                                      // arrival
@@ -115,13 +115,14 @@ struct Channel {
   bool is_idle() const { return posted.empty() && arrived.empty() && on_their_way == 0; }
 };
 
+/// One message on its way from a rank to another.
 struct Message {
   Rank from = 0, to = 0;
   Tag tag{};
   detail::Label about{};                                                   // the operation
-  std::byte const* data = nullptr;                                         // the sender's, until it may reuse it
+  std::byte const* data = nullptr;                                         // the sender's memory, until captured
   std::size_t size = 0;
-  std::vector<std::byte> copy{};                                           // after that
+  std::vector<std::byte> copy{};                                           // the bytes, once captured
   Channel* channel = nullptr;
   VirtualTime left{-1};
   std::uint64_t sequence = 0, number = 0;                                  // in its channel, of its sender
@@ -133,6 +134,7 @@ struct Message {
   std::byte const* bytes() const { return captured ? copy.data() : data; }
 };
 
+/// One receive that a rank has posted.
 struct Receive {
   Bytes in{};
   Channel* channel = nullptr;
@@ -144,30 +146,31 @@ struct Receive {
 };
 
 enum class Status : std::uint8_t { ready, running, waiting, asleep, over };
-enum class WaitsFor : std::uint8_t { message, sent, anything, rest };      // rest: anything, for some time
+/// What a waiting rank waits for.
+enum class WaitsFor : std::uint8_t { message, sent, anything, rest };      // rest: anything, for a limited time
 
 constexpr bool is_any(WaitsFor what) { return what == WaitsFor::anything || what == WaitsFor::rest; }
 
-/// One virtual rank.
+/// State of one virtual rank.
 struct Member {
   Fiber fiber;
   Status status = Status::over;
   WaitsFor waits_for{};
-  Handle handle{};                                                         // of what it waits for
-  VirtualTime clock{}, since{};                                            // since: of this wait
+  Handle handle{};                                                         // of the record that it waits for
+  VirtualTime clock{}, since{};                                            // since: start of this wait
   VirtualTime rests_until{};
-  bool has_deadline = false, has_rest = false;                             // events
-  bool listens      = false;                                               // it rests: see wait_any()
-  std::uint64_t moves = 0, heard = 0;                                      // of its messages; when it last rested
-  int looks = 0;                                                           // in vain, one after another
-  int verdict = -1;                                                        // index of the loss that it has been told
+  bool has_deadline = false, has_rest = false;                             // events in the queue
+  bool listens      = false;                                               // it has called wait_any()
+  std::uint64_t moves = 0, heard = 0;                                      // events so far; at its last wait_any()
+  int looks = 0;                                                           // unsuccessful polls in a row
+  int verdict = -1;                                                        // index of the loss reported to it
   bool killed = false;
-  std::unordered_map<Rank, int> parted;                                    // the same about single ranks
+  std::unordered_map<Rank, int> parted;                                    // [lost peer] index of that loss
   std::uint64_t sent = 0, draws = 0, step = 0;
   std::size_t bytes = 0;
   detail::SharedOperationLog<32> announced;
   std::unordered_map<std::uint64_t, Channel> channels;                     // [from << 32 | tag]
-  std::size_t sweep_at = 64;                                               // channels
+  std::size_t sweep_at = 64;                                               // size at which idle channels are erased
   std::uint64_t last_key = ~std::uint64_t{0};
   Channel* last_channel  = nullptr;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a Simulator goes from one event to the next. It is included at the end of simulator.hpp.
+// Event loop of a Simulator. It is included at the end of simulator.hpp.
 #pragma once
 
 #include <chorale/transport/simulated/simulator.hpp>
@@ -127,9 +127,9 @@ inline void Simulator::next_event() {
   }
 }
 
-/// Lets the oldest message of a channel arrive, whichever is chosen.
+/// Delivers the oldest message of one channel, which SimulatedTransport::choose picks.
 inline void Simulator::next_choice() {
-  auto firsts = std::vector<std::size_t>{};                                // places in on_their_way_
+  auto firsts = std::vector<std::size_t>{};                                // indices into on_their_way_
   for (std::size_t i = 0; i < on_their_way_.size(); ++i) {
     auto const same = [&](std::size_t k) {
       return messages_[on_their_way_[k]].channel == messages_[on_their_way_[i]].channel;

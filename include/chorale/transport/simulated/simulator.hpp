@@ -34,12 +34,12 @@ namespace chorale {
 
 /// The ranks of a simulation, their messages and their clock.
 ///
-/// Each rank is a fibre with a clock of its own. It runs until it has to wait; then the world takes the earliest event,
-/// which may let a rank go on at that time. A rank's clock may be ahead of the world's, by what its processor has done
-/// since: a message that it sends then leaves by an event of that time, so that shared lines serve in order of time.
+/// Each rank is a fibre with its own clock. It runs until it has to wait; then the simulator takes the earliest event,
+/// which may let a rank continue at that time. A rank's clock may be ahead of the simulator's, by the computing since
+/// then: a message that it sends then leaves by an event of that time, so that shared lines serve in order of time.
 ///
 /// keeps   used by one thread
-/// order   events of equal times in the order in which they came to be: all of it is a function of program and options
+/// order   events of equal times in the order of their creation: the run is a function of program and options
 class Simulator {
  public:
   Simulator(SimulatedTransport options, int ranks)
@@ -48,10 +48,10 @@ class Simulator {
 
   int size() const { return static_cast<int>(members_.size()); }
 
-  /// Runs body(rank) on every rank, until all have ended. The clock goes on from one run to the next.
+  /// Runs body(rank) on every rank, until all have ended. The clock continues from one run to the next.
   SimulatedRun run(std::function<void(Rank)> body);
 
-  // What an endpoint does, for the rank that runs: see Endpoint.
+  // Operations of an endpoint, for the rank that runs: see Endpoint.
 
   simulation::Handle send(Rank me, Rank peer, Tag tag, ConstBytes out);
   simulation::Handle receive(Rank me, Rank peer, Tag tag, Bytes in);
@@ -87,11 +87,11 @@ class Simulator {
   enum class What : std::uint8_t { depart, arrive, left, wake, rested, deadline, silence, start_again };
   struct Next {
     What what;
-    std::uint32_t index;                                                   // of a message, a rank, or a loss to come
+    std::uint32_t index;                                                   // of a message, a rank, or a scheduled loss
   };
-  enum class Gone : std::uint8_t { soon, already };                        // memory of a rank that ends
-  enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };   // a loss, where failures are apart
-  struct First {                                                           // to announce an operation
+  enum class Gone : std::uint8_t { soon, already };                        // the memory of a rank's messages: freed
+  enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };   // affected, with FailureScope::peer
+  struct First {                                                           // rank that announced an operation
     Rank rank = 0;
     detail::Label label{};
   };
@@ -134,14 +134,14 @@ class Simulator {
                       "its endpoint in the body that simulate() runs, on its own rank."};
   }
 
-  /// The rank that runs, if it may go on.
+  /// Returns the state of the running rank; throws if the rank has a loss.
   simulation::Member& enter(Rank me) {
     auto& rank = running(me);
     if (rank.verdict >= 0) throw_told(me);
     return rank;
   }
 
-  /// What this rank has been told about another one, where failures are apart; -1: nothing.
+  /// Index of the loss of `peer` that was reported to this rank with FailureScope::peer; -1: none.
   int verdict_about(Rank me, Rank peer) {
     auto const& parted = member(me).parted;
     if (parted.empty()) return -1;
@@ -164,7 +164,7 @@ class Simulator {
 
   void push(VirtualTime at, What what, std::uint32_t index) { queue_.push(at.count(), {what, index}); }
 
-  /// Computing on this rank's processor.
+  /// Advances a rank's clock by `duration` of computing, plus slowness and noise.
   void charge(Rank me, VirtualTime duration) {
     auto const& model = options_.model;
     if (model.slow > 0 && model.is_slow(me))
@@ -210,13 +210,13 @@ class Simulator {
     push(at, What::deadline, static_cast<std::uint32_t>(me));
   }
 
-  /// Who only looks, and never waits, would stop the clock: many looks are a wait for whatever comes.
+  /// Counts an unsuccessful poll. After many in a row the rank waits for any event, else it would stop the clock.
   bool look_in_vain(Rank me) {
     if (++member(me).looks >= std::max(1'000, 4 * size())) block(me, simulation::WaitsFor::anything, {});
     return false;
   }
 
-  /// Something moved that a rank may wait for which waits for anything.
+  /// Counts an event of a rank, and wakes the rank if it waits for any event.
   void stir(Rank me) {
     auto& rank = member(me);
     ++rank.moves;
@@ -290,15 +290,15 @@ class Simulator {
   bool faulty_;
   VirtualTime now_{};
   OwnerThread owner_;                                                      // of run()
-  std::atomic<detail::ThreadRecord const*> thread_{nullptr};               // in which ranks run
+  std::atomic<detail::ThreadRecord const*> thread_{nullptr};               // the thread in which ranks run
   Rank running_ = -1;
   int alive_    = 0;                                                       // bodies that have not ended
-  std::size_t deadlines_ = 0;                                              // and ends of rests: nobody waits for them
+  std::size_t deadlines_ = 0;                                              // queued timeouts and ends of rests
   EventQueue<Next> queue_;
   std::deque<Rank> ready_;
   simulation::Pool<Message> messages_;
   simulation::Pool<simulation::Receive> receives_;
-  std::vector<std::uint32_t> on_their_way_;                                // messages, where their order is chosen
+  std::vector<std::uint32_t> on_their_way_;                                // messages, when `choose` sets their order
   std::array<First, 256> firsts_{};                                        // [number]
   std::unordered_map<std::uint32_t, std::array<First, remembered_of_groups>> firsts_of_groups_;   // [group][number]
   std::deque<Loss> told_;

@@ -13,8 +13,8 @@
 
 namespace chorale {
 
-/// Four bytes that are never read nor written: an algorithm over these sends the messages that it sends for float, and
-/// its loops over elements vanish. With SimulatedPayload::sizes, time and memory do not depend on the size of a model.
+/// Element of four bytes that are never read or written: an algorithm sends the same messages as for float, and its
+/// loops over elements vanish. With SimulatedPayload::sizes, time and memory do not depend on the size of a model.
 ///
 ///   template <> inline constexpr Element chorale::element_of<NoData> = Element::f32;   // where it is reduced
 class NoData {
@@ -34,7 +34,7 @@ class NoData {
   [[maybe_unused]] std::array<std::byte, 4> nothing_;
 };
 
-/// Addresses without memory behind them, which all ranks of a simulation may share.
+/// Range of addresses without memory, which all ranks of a simulation may share.
 ///
 /// throws  Error when there are not as many addresses
 class UnmappedMemory {

@@ -10,7 +10,7 @@
 
 namespace chorale {
 
-/// Ranks first, first + stride, .. of a simulation as a group of their own.
+/// Sub-group of a simulation: the ranks first, first + stride, ..
 ///
 /// keeps   operations are announced as those of a sub-group
 class SimulatedPart {
@@ -50,10 +50,10 @@ class SimulatedPart {
   std::uint32_t id_ = 0;
 };
 
-/// A simulated rank with near() and far(), as HierarchicalAllReduce wants it: rank r is number r % n of host r / n.
+/// A simulated rank with near() and far(), as HierarchicalAllReduce needs it: rank r is number r % n of host r / n.
 class TwoLevelEndpoint : public SimulatedEndpoint {
  public:
-  /// per_host   n; NetworkModel::ranks_per_host, or what divides it
+  /// per_host   n; NetworkModel::ranks_per_host, or a divisor of it
   /// throws     BadArgument when the last host would have fewer ranks than the others
   TwoLevelEndpoint(SimulatedEndpoint const& at, int per_host)
       : SimulatedEndpoint{at}, near_{at, first_of(at, per_host), 1, per_host},

@@ -15,12 +15,12 @@
 
 namespace chorale::tcp {
 
-/// The loss that all ranks tell, of those that some of them saw.
+/// Consensus of all ranks on one root cause, among the losses that some of them detected.
 ///
-/// A rank that sees a fault sends its Loss to all, one that hears of it first sends on what it heard. So each rank
-/// ends with one Loss of every rank that lives, and takes the least by (step, operation, who sent it).
+/// A rank that detects a fault sends its Loss to all ranks; a rank that first receives one forwards it to all. So each
+/// rank has one Loss from every live rank, and takes the least by (step, operation, sender).
 ///
-/// keeps   of each rank, what it said first counts
+/// keeps   the first Loss from each rank counts
 class AbortConsensus {
  public:
   AbortConsensus(Rank me, int size)
@@ -28,7 +28,7 @@ class AbortConsensus {
 
   bool begun() const { return begun_; }
 
-  /// As it comes out of an abort frame, so that long texts are cut alike on all ranks.
+  /// Returns the loss as an abort frame delivers it, so that long texts are cut alike on all ranks.
   static Loss as_sent(Loss loss) {
     auto bytes      = std::array<std::byte, wire::AbortPayload::max_bytes>{};
     auto const size = wire::AbortPayload{std::move(loss)}.write(bytes);
@@ -50,14 +50,14 @@ class AbortConsensus {
   bool has(Rank rank) const { return said_[static_cast<std::size_t>(rank)].has_value(); }
   Loss const& of(Rank rank) const { return *said_[static_cast<std::size_t>(rank)]; }
 
-  /// Every rank that lives has said something.
+  /// True if every live rank has sent a Loss.
   bool complete() const {
     for (std::size_t rank = 0; rank < said_.size(); ++rank)
       if (!said_[rank] && !silent_[rank]) return false;
     return begun_;
   }
 
-  /// Only when it has begun.
+  /// The root cause: the least of the losses. Only if begun().
   Loss const& least() const {
     auto const key = [&](std::size_t rank) { return std::tuple{said_[rank]->step, said_[rank]->sequence, rank}; };
     auto found     = static_cast<std::size_t>(me_);
@@ -70,7 +70,7 @@ class AbortConsensus {
   Rank me_;
   bool begun_ = false;
   std::vector<std::optional<Loss>> said_;                                  // [rank]
-  std::vector<bool> silent_;                                               // [rank]: dead, or gone
+  std::vector<bool> silent_;                                               // [rank]: dead, or has ended
 };
 
 }  // namespace chorale::tcp

@@ -23,15 +23,15 @@
 
 namespace chorale {
 
-/// Says at the place where a transport is made that its ranks accept connections without a secret.
+/// Option of a transport whose ranks accept connections from other hosts without a secret.
 struct AllowInsecureNetwork {};
 
-/// Where a rank listens.
+/// Address on which a rank listens.
 struct TcpAddress {
-  std::string host;                                                        // a name, or a number without brackets
-  std::uint16_t port = 0;                                                  // 0: any free one, for ranks of this process
+  std::string host;                                                        // a name, or an IP address without brackets
+  std::uint16_t port = 0;                                                  // 0: any free port, for ranks of this process
 
-  /// "node3:2222", "10.0.0.7:2222", "[::1]:2222"
+  /// Parses a text such as "node3:2222", "10.0.0.7:2222" or "[::1]:2222".
   ///
   /// throws  BadArgument
   static TcpAddress parse(std::string_view text) {
@@ -39,7 +39,7 @@ struct TcpAddress {
     auto host        = text.substr(0, std::min(colon, text.size()));
     auto const port  = colon == text.npos ? std::string_view{} : text.substr(colon + 1);
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    else if (host.find_first_of("[]:") != host.npos) host = {};             // which colon starts the port?
+    else if (host.find_first_of("[]:") != host.npos) host = {};             // unclear which colon starts the port
     auto number           = std::uint16_t{0};
     auto const [end, bad] = std::from_chars(port.data(), port.data() + port.size(), number);
     CHORALE_EXPECTS(!host.empty() && !port.empty() && bad == std::errc{} && end == port.data() + port.size(),
@@ -61,7 +61,7 @@ inline std::string text(asio::ip::tcp::endpoint const& at) {
   return TcpAddress{at.address().to_string(), at.port()}.text();
 }
 
-/// throws  BadArgument when strangers could reach the address, and nothing would keep them out
+/// throws  BadArgument when other hosts can reach the address, without a secret or `insecure_network`
 inline void expect_safe(asio::ip::address const& listens, bool has_secret, bool insecure_network) {
   CHORALE_EXPECTS(has_secret || insecure_network || listens.is_loopback(),
                   "a rank that listens on " + listens.to_string() + " can be reached from other hosts, but there is no "
@@ -71,10 +71,10 @@ inline void expect_safe(asio::ip::address const& listens, bool has_secret, bool 
 
 }  // namespace detail
 
-/// n different addresses of this host that nobody listened on a moment ago, for ranks that are processes.
+/// Returns n different loopback addresses whose ports were free a moment ago, for ranks that are processes.
 ///
-/// keeps   nothing: another program may take one before a rank does. Ranks of one process need no such thing, because
-///         port 0 works for them
+/// keeps   no port is reserved: another program may take one before a rank does. Ranks of one process can use port 0
+///         instead
 inline std::vector<std::string> free_loopback_addresses(int n) {
   auto sockets   = std::vector<int>{};
   auto addresses = std::vector<std::string>{};
@@ -90,7 +90,7 @@ inline std::vector<std::string> free_loopback_addresses(int n) {
     addresses.push_back("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
   }
   auto const error = errno;
-  for (int const socket : sockets)                                         // only now: no two are the same
+  for (int const socket : sockets)                                         // only now, so that no two are the same
     if (socket >= 0) ::close(socket);
   if (addresses.size() != static_cast<std::size_t>(n)) {
     tcp::throw_no_socket(error);

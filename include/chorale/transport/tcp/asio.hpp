@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The one place that includes Asio: some of its versions need std::exchange and do not say so.
+// The only file that includes Asio: some of its versions use std::exchange without its header.
 #include <utility>
 
-// The thread sanitizer of g++ does not know fences; ours has one thread in each io_context, which needs none.
+// The thread sanitizer of g++ does not support fences. Each io_context here has one thread, and needs none.
 #if defined(__SANITIZE_THREAD__) && !defined(BOOST_ASIO_DISABLE_FENCED_BLOCK)
 #define BOOST_ASIO_DISABLE_FENCED_BLOCK
 #endif

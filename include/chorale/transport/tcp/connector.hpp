@@ -20,29 +20,29 @@
 
 namespace chorale::tcp {
 
-/// Calls another rank until it answers, or says that the two do not fit.
+/// Connects to another rank, and retries until it accepts, or refuses because the two do not fit.
 ///
-/// keeps   after each failure it waits twice as long, from 10 ms to 1 s; names are looked up anew each time
+/// keeps   after each failure it waits twice as long, from 10 ms to 1 s; names are resolved again each time
 class Connector {
  public:
   using Socket = asio::ip::tcp::socket;
 
   struct Host {
-    wire::Identity identity;                                               // with the channel that the call is for
+    wire::Identity identity;                                               // with the channel to connect
     Rank peer;
     TcpAddress address;
     std::optional<Secret> secret;
     Timeouts timeouts;
     std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(wire::Refusal const&)> refused;
-    std::function<void(int)> starved;                                      // of descriptors; called with the errno
-    std::function<void()> failed{};                                        // if set, there is one call and no retry
+    std::function<void(int)> starved;                                      // no descriptors left; with the errno
+    std::function<void()> failed{};                                        // if set, there is one attempt and no retry
   };
 
   Connector(asio::io_context& io, Host host)
       : host_{std::move(host)}, io_{io}, resolver_{io}, socket_{io}, timer_{io} {}
 
-  /// Why the last call failed. Empty before the first.
+  /// Why the last attempt failed; empty before the first failure.
   std::string const& problem() const { return problem_; }
 
   void start() {
@@ -103,12 +103,12 @@ class Connector {
     }
     if (call.side().state() == wire::Handshake::State::accepted) {
       auto peer    = call.side().peer();
-      peer.channel = host_.identity.channel;                               // who listens does so for all channels
+      peer.channel = host_.identity.channel;                               // the listener's identity has no channel
       host_.admit(peer, call.finish(wire::End::dialer));
     } else {
       auto const refusal = wire::Refusal{call.side().fault(), call.side().reason()};
       call.close();
-      if (refusal.fault == Fault::join_timeout) retry(refusal.reason);      // there, but not yet who we look for
+      if (refusal.fault == Fault::join_timeout) retry(refusal.reason);      // it is still of an older incarnation
       else host_.refused(refusal);
     }
   }
@@ -135,7 +135,7 @@ class Connector {
   asio::steady_timer timer_;
   std::shared_ptr<Call> call_;
   std::chrono::milliseconds pause_{10};
-  int calls_ = 0;                                                          // what belongs to an earlier one is ignored
+  int calls_ = 0;                                                          // completions of earlier calls are ignored
   std::string problem_;
 };
 

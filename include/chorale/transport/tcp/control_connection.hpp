@@ -24,22 +24,22 @@
 
 namespace chorale::tcp {
 
-/// The connection over which two ranks tell each other that they live, and why they stop.
+/// Control channel between two ranks: heartbeats, plans, positions, goodbyes and failure reports.
 ///
-/// keeps   bounded: one frame that comes in, at most 64 KiB, and what is to go out, as long as the caller leaves out
-///         heartbeats while it is not idle
+/// keeps   bounded memory: one incoming frame of at most 64 KiB, and the outgoing frames, as long as the caller sends
+///         heartbeats only if is_idle()
 class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
  public:
   using Socket = asio::ip::tcp::socket;
 
-  static constexpr std::size_t most_payload = 64 << 10;                    // bytes: a plan is the longest
+  static constexpr std::size_t most_payload = 64 << 10;                    // bytes; a plan is the longest payload
 
   struct Host {
-    std::function<void(wire::Header const&, ConstBytes)> heard;            // a frame and its payload
+    std::function<void(wire::Header const&, ConstBytes)> heard;            // the header of a frame, and its payload
     std::function<void(detail::ConnectionFault const&)> lost;
   };
 
-  /// with    sealed when it has a key
+  /// with    frames are sealed if it has a key
   ControlConnection(AuthenticatedSocket with, detail::Ends ends, std::uint32_t incarnation, Host host)
       : socket_{std::move(with.socket)}, ends_{ends}, incarnation_{incarnation}, host_{std::move(host)},
         in_(wire::header_bytes + most_payload + wire::Sealed::tag_bytes) {
@@ -52,7 +52,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
 
   bool is_idle() const { return going_.empty() && next_.empty(); }
 
-  /// about   an operation for the frame's header; default: none
+  /// about   operation for the frame's header; default: none
   void send(wire::FrameType type, std::uint8_t flags, ConstBytes payload, detail::LoggedOperation const& about = {}) {
     if (!socket_.is_open()) return;
     auto header        = wire::Header{};
@@ -80,14 +80,14 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   }
 
  private:
-  /// What was just put last.
+  /// Seals the payload at the end of next_, and appends its tag.
   void seal(ConstBytes header, ConstBytes payload) {
     auto tag = std::array<std::byte, wire::Sealed::tag_bytes>{};
     sealed_->seal(header, payload, Bytes{next_}.last(payload.size()), tag);
     next_.insert(next_.end(), tag.begin(), tag.end());
   }
 
-  /// Is the frame the one that this peer sent next? Its header is good.
+  /// True if the frame is from this peer, and its checksum is right or, if sealed, it opens. Its header is valid.
   bool is_whole(wire::Header const& head, Bytes frame) {
     auto const payload = frame.subspan(wire::header_bytes, head.length);
     auto const ours    = head.from == ends_.peer && head.to == ends_.me && head.incarnation == ends_.incarnation &&
@@ -101,7 +101,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
     going_.swap(next_);
     asio::async_write(socket_, asio::buffer(going_), [self = shared_from_this()](auto error, std::size_t) {
       self->going_.clear();
-      if (!error && !self->next_.empty()) self->write();                   // errors: the reader gets them, too
+      if (!error && !self->next_.empty()) self->write();                   // errors: read() gets them, too
     });
   }
 
@@ -125,7 +125,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
       if (rest.size() < whole) break;
       if (!is_whole(parsed.header, rest.first(whole))) return corrupt();
       begin += whole;
-      auto const heard = host_.heard;                                      // it may close this link
+      auto const heard = host_.heard;                                      // it may close this connection
       heard(parsed.header, rest.subspan(wire::header_bytes, parsed.header.length));
     }
     if (!host_.heard) return;
@@ -145,11 +145,11 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   Socket socket_;
   detail::Ends ends_;
   std::uint32_t incarnation_;                                              // of this rank
-  Host host_;                                                              // empty once it is closed
+  Host host_;                                                              // empty once closed
   std::optional<wire::Sealed> sealed_;
   std::vector<std::byte> in_;
-  std::size_t size_ = 0;                                                   // bytes that came
-  std::vector<std::byte> going_, next_;                                    // on its way; to follow
+  std::size_t size_ = 0;                                                   // bytes received
+  std::vector<std::byte> going_, next_;                                    // being written; to be written next
 };
 
 }  // namespace chorale::tcp

@@ -23,13 +23,13 @@
 
 namespace chorale::tcp {
 
-/// The watching thread of a rank: lets the others in, tells them that this one lives, and finds out why one does not.
+/// Control thread of a rank: connects it with the others, sends heartbeats, and detects and reports failures.
 ///
 /// keeps   one thread, and one connection to each rank; never touches the memory of a message. However many faults
-///         there are, ThreadSharedState gets one verdict, the same on all ranks that live
+///         there are, ThreadSharedState gets one root cause, the same on all live ranks
 class ControlThread {
  public:
-  /// Listens, so that port 0 becomes one. No thread runs yet.
+  /// Starts to listen, which replaces port 0 by a free port. Does not start the thread.
   ControlThread(Setup setup, bool insecure_network, ThreadSharedState& standing)
       : setup_{std::move(setup)}, standing_{standing},
         listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
@@ -41,7 +41,7 @@ class ControlThread {
 
   std::uint16_t port() const { return listener_.port(); }
 
-  /// addresses   [rank], now with the ports that are listened on
+  /// addresses   [rank], now with the ports on which the ranks listen
   void start(std::vector<TcpAddress> addresses) {
     setup_.addresses = std::move(addresses);
     join_.emplace(io_, listener_, setup_, join_host());
@@ -50,7 +50,7 @@ class ControlThread {
     thread_ = NamedThread{"rank " + std::to_string(setup_.me()) + " watch", [this] { run(); }};
   }
 
-  /// Why this rank cannot join, if that is so.
+  /// Throws the reason if this rank cannot join.
   ///
   /// throws  PeerLost, Disagreement, OutOfDescriptors
   void throw_if_failed() {
@@ -59,33 +59,33 @@ class ControlThread {
     if (standing_.settled()) standing_.throw_verdict(setup_.me());
   }
 
-  /// The data connection of each other rank. Only when all are there.
+  /// Returns the sockets of the data connections, [rank]. Only after all ranks have connected.
   std::vector<DataSocket> take_lines() {
     auto const lock = std::scoped_lock{mutex_};
     return std::move(lines_);
   }
 
-  /// The working thread could not use its connection to that rank. Returns when there is a verdict, or at once where
-  /// failures are apart.
+  /// Reports that the working thread could not use its connection to a rank. Returns when there is a root cause, or at
+  /// once with FailureScope::peer.
   ///
-  /// fate    ended: what that rank had sent may still be received
+  /// fate    closed: messages that the rank had sent may still be received
   void report(Rank rank, detail::ConnectionFault fault, PeerState fate) {
     asio::post(io_, [this, rank, fault = std::move(fault), fate] { conference_->suspect(rank, fault, fate); });
     if (setup_.failures == FailureScope::group) standing_.wait_until_settled();
   }
 
-  /// This rank cannot go on. Returns when there is a verdict.
+  /// Fails this rank. Returns when there is a root cause.
   void fail(std::string const& why) {
     asio::post(io_, [this, why] { conference_->detect(setup_.me(), Fault::peer_lost, why); });
     standing_.wait_until_settled();
   }
 
-  /// Says goodbye, and compares how all ranks end: ThreadSharedState is then closed, or there is a verdict.
+  /// Sends a goodbye, and compares how all ranks end: ThreadSharedState is then closed, or gets a root cause.
   void close() {
     asio::post(io_, [this] { conference_->close(); });
   }
 
-  /// Says goodbye, and ends the thread.
+  /// Sends a goodbye, and ends the thread.
   void leave() {
     if (!conference_ || left_) return;
     left_ = true;
@@ -100,7 +100,7 @@ class ControlThread {
   void run() {
     try {
       io_.run();
-    } catch (std::exception const& error) {                                // no memory, or a log that throws
+    } catch (std::exception const& error) {                                // out of memory, or a log that throws
       settle(standing_.loss(Fault::peer_lost, setup_.me(), {}, error.what()));
     }
   }
@@ -193,7 +193,7 @@ class ControlThread {
     join_timer_.async_wait([this, tries](auto) { stop_when_sent(tries - 1); });
   }
 
-  asio::io_context io_{1};                                                 // before all that uses it
+  asio::io_context io_{1};                                                 // first: other members use it
   Setup setup_;
   ThreadSharedState& standing_;
   Listener listener_;
@@ -202,10 +202,10 @@ class ControlThread {
   asio::steady_timer join_timer_{io_}, report_timer_{io_};
   bool left_ = false;
 
-  std::mutex mutex_;                                                       // of what follows
+  std::mutex mutex_;                                                       // of starved_ and lines_
   int starved_ = 0;                                                        // an errno
   std::vector<DataSocket> lines_;
-  NamedThread thread_;                                                     // last: ends before all else goes
+  NamedThread thread_;                                                     // last: ends before the rest is destroyed
 };
 
 }  // namespace chorale::tcp

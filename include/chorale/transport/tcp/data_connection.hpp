@@ -22,20 +22,20 @@
 
 namespace chorale::tcp {
 
-/// The data connection to another rank, and all messages on it.
+/// Data connection to another rank, with the messages on it.
 ///
-/// broken   where failures are apart: a fault of this direction is told, and it is not used any more
+/// broken   with FailureScope::peer: a fault of this direction was reported, and it is not used any more
 template <wire::Protection P>
 struct DataConnection {
   FileDescriptor socket{};
   SendQueue<P> outbox{};
   ReceiveQueue<P>  inbox{};
   std::optional<P> protection{};
-  std::uint8_t minor = wire::version.minor;                                // of the wire: what both ends speak
+  std::uint8_t minor = wire::version.minor;                                // of the wire version that both ends use
   bool out_broken = false, in_broken = false;
   bool said_goodbye = false;
 
-  /// ends    but for the minor, which the line has
+  /// ends    without the minor, which `line` has
   void open(detail::Ends ends, DataSocket line) {
     ends.minor = minor = line.minor;
     socket = std::move(line.socket);
@@ -44,7 +44,7 @@ struct DataConnection {
     else protection.emplace();
   }
 
-  /// The peer reads it when it has received all that came before.
+  /// Sends a goodbye frame, once, if no message is left to send. The peer reads it after all messages.
   ///
   /// ends    of this rank, with its own incarnation
   /// last    the operation that this rank announced last

@@ -15,22 +15,23 @@
 
 namespace chorale {
 
-/// One rank of a TcpTransport, or of a SealedTcpTransport.
+/// Endpoint of one rank of a TcpTransport or a SealedTcpTransport.
 ///
-/// The thread that uses it moves the bytes, whenever it sends, asks or waits; one thread at a time, see OwnerThread. A
-/// thread of its own tells the other ranks that this one lives, and watches them.
+/// The thread that uses it moves the bytes, whenever it sends, polls or waits; one thread at a time, see OwnerThread. A
+/// control thread sends heartbeats to the other ranks, and detects their failures.
 ///
-/// keeps   64 messages may be on their way into the socket to each rank, then send() waits; 1024 may be wanted from
-///         each, then recv() waits; 1024 operations may be under way. A message goes from memory to memory without
-///         another copy, and is done when the system has taken it all; nothing is allocated after connect(), unless
-///         more than 64 are wanted for the first time. Only a message that another overtakes is copied, up to 64 MiB
-///         from each rank. An endpoint may be moved while operations are in flight
-/// cost    each message has 64 bytes in front of every 256 KiB, and a checksum of all bytes
-/// throws  BadArgument when another thread uses it while operations are under way; PeerLost when a rank has ended, is
-///         silent or stands still for too long, or what it sent is damaged; Disagreement when ranks are in different
-///         operations. The first cause is the same on all ranks that live, and comes out of every operation from then
-///         on. With FailureScope::peer it comes out of operations with that rank, which is told, and of no other; what
-///         the rank had sent before it ended is still received
+/// keeps   64 messages to each rank may wait for the socket before send() waits; 1024 receives from each rank may be
+///         posted before recv() waits; 1024 operations may be in flight. A message is sent from the caller's memory and
+///         received into it without another copy, and is done when the system has taken all of it; nothing is allocated
+///         after connect(), unless more than 64 receives are posted for the first time. Only an unexpected message that
+///         another overtakes is copied, up to 64 MiB from each rank. An endpoint may be moved while operations are in
+///         flight
+/// cost    a header of 64 bytes for every 256 KiB of a message, and a checksum of all bytes
+/// throws  BadArgument when another thread uses it while operations are in flight; PeerLost when a rank has ended, is
+///         silent or stuck for too long, or sends damaged bytes; Disagreement when ranks are in different operations.
+///         The root cause is the same on all live ranks, and every operation throws it from then on. With
+///         FailureScope::peer, only operations with that rank throw it, and it is reported to that rank; messages that
+///         the rank had sent before it ended are still received
 template <wire::Protection P>
 class BasicTcpEndpoint {
  public:
@@ -53,8 +54,8 @@ class BasicTcpEndpoint {
   /// See chorale::begin_step().
   void begin_step(std::uint64_t step) { node_->begin_step(step); }
 
-  /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
-  /// rank and the reason. Its own operations throw the same.
+  /// Ends every wait of every rank, with FailureScope::peer every wait for this rank, with a PeerLost that names this
+  /// rank and the reason. Its own operations throw it, too.
   void fail(std::string const& why) { node_->fail(why); }
 
   /// See chorale::close().
@@ -63,14 +64,14 @@ class BasicTcpEndpoint {
     node_->close();
   }
 
-  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  /// True if nothing can be received from that rank any more, or from any rank. Does not throw.
   bool lost(Rank peer) const {
     expect_rank(peer);
     return node_->lost(peer);
   }
 
-  /// For a thread that serves many: waits until any message has moved since it last waited so, or a rank is lost, or
-  /// the time is over; then false. It says nothing about this rank being stuck.
+  /// Waits until any message has moved since the last call, or a rank is lost; false if the time is over first. For a
+  /// thread that serves many ranks: meanwhile, this rank reports no other as stuck.
   bool wait_any(std::chrono::nanoseconds longest) {
     auto const use = node_->use();
     return node_->wait_any(longest);
@@ -85,13 +86,13 @@ class BasicTcpEndpoint {
   std::unique_ptr<tcp::ProgressEngine<P>> node_;
 };
 
-/// A message that is under way.
+/// A message in flight.
 template <wire::Protection P>
 class BasicTcpEndpoint<P>::pending {
  public:
   pending() = default;
 
-  /// throws  PeerLost, Disagreement, BadArgument
+  /// True if the message is done. Throws PeerLost, Disagreement, BadArgument.
   bool done() {
     if (kind_ == Kind::done) return true;
     auto const use = node_->use();
@@ -118,7 +119,7 @@ class BasicTcpEndpoint<P>::pending {
     return kind_ == Kind::send || kind_ == Kind::send_to_self ? tcp::Direction::out : tcp::Direction::in;
   }
 
-  /// The number of the one that it is of, while it is not over; 0 for none.
+  /// Number of the operation that the message waits in, while it is not over; 0 for none.
   std::uint64_t operation() const {
     if (kind_ == Kind::recv) return node_->inbox(peer_).operation(place_);
     return kind_ == Kind::send && !over() ? node_->outbox(peer_).operation() : 0;
@@ -138,7 +139,7 @@ class BasicTcpEndpoint<P>::pending {
   Kind kind_ = Kind::done;
   Rank peer_ = 0;
   int place_ = 0;
-  std::uint64_t turn_ = 0;                                                 // of the place; of a send: its number
+  std::uint64_t turn_ = 0;                                                 // of the place; for a send, its number
   tcp::ProgressEngine<P>* node_ = nullptr;
 };
 

@@ -16,27 +16,27 @@
 
 namespace chorale::tcp {
 
-/// How far a rank is, and whether its working thread waits for others.
+/// Position of a rank, and whether its working thread waits for others.
 struct RankProgress {
-  std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes, both ways
-  bool waits = false, polls = false;                                       // polls: looks, but would not wait
+  std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes sent and received
+  bool waits = false, polls = false;                                       // polls: checks, but does not wait
 
   bool same_place(RankProgress const& other) const {
     return step == other.step && sequence == other.sequence && moved == other.moved;
   }
 };
 
-/// Judges from what peers send, and when, whether one is dead or stuck: two ladders, of a warning and a fault each.
+/// Detects dead and stuck peers by what they send, and when. Each condition has a timeout for a warning and for a fault:
 ///
-///   silence       nothing comes from a rank               warn_silent, dead
+///   silence       nothing arrives from a rank             warn_silent, dead
 ///   no progress   this rank waits, and nothing moves      warn_stuck, stuck
 ///
-/// Stuck is not always who is waited for, because that one may wait, too: of the ranks that stand still, it is one that
-/// waits for nobody, else the one that is the furthest behind. Where failures are apart it is who is waited for, unless
-/// that one polls: then it is ready for whatever comes.
+/// The awaited rank is not always the stuck one, because it may wait, too: of the ranks without progress, one that does
+/// not wait is reported, else the one with the earliest position. With FailureScope::peer, the awaited rank is reported,
+/// unless it polls: then it is ready for any message.
 ///
-/// keeps   time in which this process itself stood still does not count. A heartbeat that may be under way is allowed
-///         for: a fault comes `dead` after a rank stopped, not before
+/// keeps   time in which this process itself was stopped does not count. A heartbeat in flight is allowed for: a fault
+///         is reported `dead` after a rank stopped, not earlier
 class FailureDetector {
  public:
   using Clock = std::chrono::steady_clock;
@@ -51,7 +51,7 @@ class FailureDetector {
       : timeouts_{timeouts}, failures_{failures}, me_{me}, peers_(static_cast<std::size_t>(size)), checked_{now},
         moved_at_{now} {}
 
-  /// How often to check.
+  /// Sets and returns the time between two checks.
   ///
   /// per_heartbeat   checks in the time from one heartbeat to the next
   std::chrono::nanoseconds tick(int per_heartbeat) {
@@ -76,9 +76,11 @@ class FailureDetector {
 
   std::string const& host(Rank rank) const { return peers_[static_cast<std::size_t>(rank)].host; }
 
-  /// mine    where this rank is
+  /// Returns a peer that is dead or stuck, with the reason; empty if there is none.
+  ///
+  /// mine    position of this rank
   /// for_    the rank that it waits for
-  /// warn    called with a line for people
+  /// warn    called with the text of a warning
   template <class Warn>
   std::optional<Verdict> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     forgive(now);
@@ -99,7 +101,7 @@ class FailureDetector {
 
   struct Peer {
     bool watched = false, warned = false;
-    Time heard{}, moved{};                                                 // when: any byte, another position
+    Time heard{}, moved{};                                                 // times of the last frame, last progress
     RankProgress at{};
     std::string host{};
   };
@@ -139,14 +141,14 @@ class FailureDetector {
     return std::nullopt;
   }
 
-  /// About as long as this rank.
+  /// True if the rank has made no progress for about as long as this rank.
   bool stands_still(Rank rank, Time now) {
     auto const stood  = now - moved_at_;
     auto const enough = std::max<std::chrono::nanoseconds>(stood - 2 * timeouts_.heartbeat, stood / 2);
     return rank != me_ && peer(rank).watched && now - peer(rank).moved >= enough;
   }
 
-  /// Of the peers that stand still; nobody when none does.
+  /// Returns the peer to report, among those without progress; empty if there is none.
   std::optional<Rank> furthest_behind(Time now) {
     auto const key = [&](Rank rank) {
       auto const& at = peer(rank).at;
@@ -158,7 +160,7 @@ class FailureDetector {
     return found;
   }
 
-  /// Who is waited for, if that is whom to blame. One that waits, too, gets twice the time: it may soon blame another.
+  /// Returns the awaited rank, if it is stuck. A rank that waits, too, gets twice the time: it may soon report another.
   std::optional<Rank> awaited(Time now) {
     if (awaited_ < 0 || !stands_still(awaited_, now) || peer(awaited_).at.polls) return std::nullopt;
     if (peer(awaited_).at.waits && now - moved_at_ < 2 * timeouts_.stuck) return std::nullopt;
@@ -184,7 +186,7 @@ class FailureDetector {
   Rank me_;
   std::vector<Peer> peers_;                                                // [rank]
   std::chrono::nanoseconds tick_ = shortest;                               // until the next check
-  Time checked_, moved_at_;                                                // the last check; when this rank last moved
+  Time checked_, moved_at_;                                                // of the last check; of this rank's progress
   RankProgress mine_;
   Rank awaited_ = -1;
   bool warned_  = false;

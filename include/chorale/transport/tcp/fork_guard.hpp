@@ -12,14 +12,14 @@
 
 namespace chorale::tcp {
 
-/// The sockets of this process that a child made by fork() must not keep. While a child holds a copy of a connection,
-/// the kernel does not close it when the parent is killed, and the other end waits for `Timeouts::dead` in vain.
+/// Removes the sockets of this process from children made by fork(). While a child has a copy of a connection, the
+/// kernel does not close it when the parent is killed, and the other end waits for `Timeouts::dead` without need.
 ///
-/// A child that calls exec() loses them by FD_CLOEXEC. In one that does not, pthread_atfork() puts /dev/null in their
-/// place, so that the numbers stay taken and what the child does with its copies of endpoints reaches nobody.
+/// A child that calls exec() loses them by FD_CLOEXEC. In other children, pthread_atfork() replaces them by /dev/null,
+/// so that the descriptors stay in use, and nothing that the child does with its copies of endpoints reaches a peer.
 ///
-/// keeps   an entry is a descriptor and the inode of its socket: when the descriptor was closed and is another file by
-///         then, the child keeps that. A child of clone(), vfork() or _Fork() is not seen
+/// keeps   an entry is a descriptor and the inode of its socket: if the descriptor was closed and is another file at
+///         the fork, the child keeps that file. A child of clone(), vfork() or _Fork() is not covered
 class ForkGuard {
  public:
   static void add(int socket) {
@@ -47,7 +47,7 @@ class ForkGuard {
     return only;
   }
 
-  /// In the child, where only the calls of signal handlers are allowed.
+  /// Called in the child, where only async-signal-safe functions are allowed.
   void replace() const {
     auto const none = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (std::size_t at = 0; at < inodes_.size(); ++at) {

@@ -24,26 +24,26 @@
 
 namespace chorale::tcp {
 
-/// A connection whose handshake is over.
+/// Socket of a connection whose handshake is complete.
 struct AuthenticatedSocket {
   asio::ip::tcp::socket socket;
   asio::ip::tcp::endpoint remote;
-  std::optional<wire::EndKey> key;                                         // where both ends have proved a secret
-  std::uint8_t minor;                                                      // of the wire: what both speak
+  std::optional<wire::EndKey> key;                                         // if both ends have proved a secret
+  std::uint8_t minor;                                                      // of the wire version that both ends use
 };
 
 /// One end of a handshake over a socket, within a time limit.
 ///
 /// Side    wire::Initiator or wire::Responder
-/// keeps   takes no byte from the socket that belongs to what follows. Lives while it has something to wait for;
-///         allocates once, whatever the other end sends
+/// keeps   takes no byte from the socket that follows the handshake. Stays alive while it waits; allocates once,
+///         whatever the other end sends
 template <class Side>
 class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Side>> {
  public:
   using Socket = asio::ip::tcp::socket;
 
-  /// broken  empty when the side's state is another than talking, else why the connection is of no use. An Responder
-  ///         that refuses has not said so yet: see tell_refusal()
+  /// broken  empty if the side's state is not talking any more, else why the connection failed. A Responder that refuses
+  ///         has not sent the refusal yet: see tell_refusal()
   using Ended = std::function<void(HandshakeSession&, std::string const& broken)>;
 
   HandshakeSession(Socket socket, Side side, Timeouts const& timeouts, Ended ended)
@@ -66,10 +66,10 @@ class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Si
     go_on();
   }
 
-  /// Sends the refusal of an Responder, which waits for this call.
+  /// Sends the refusal of a Responder, which waits for this call.
   void tell_refusal() { flush(); }
 
-  /// After side() was told to accept or to refuse: sends that, and takes the socket out.
+  /// Sends the end of the handshake, after side() has accepted or refused, and returns the socket.
   AuthenticatedSocket finish(wire::End end) {
     flush();
     timer_.cancel();
@@ -100,8 +100,8 @@ class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Si
     });
   }
 
-  /// An Initiator that refuses ends when the other end has closed the connection: the other end may still ask whether
-  /// the two fit (see IdentityProbe), and this process ends soon.
+  /// Waits until the other end closes the connection that this Initiator has refused: the other end may still ask
+  /// whether the two fit (see IdentityProbe), and this process ends soon.
   void linger() {
     socket_.async_wait(Socket::wait_read, [self = this->shared_from_this()](auto error) {
       auto bytes   = std::array<std::byte, wire::Handshake::buffer_bytes>{};
@@ -124,7 +124,7 @@ class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Si
     go_on();
   }
 
-  // A message has at most 256 bytes, and each is answered before the next: a socket that cannot take one is of no use.
+  // A message has at most 256 bytes, and each is answered before the next: a socket that cannot take one has failed.
   bool flush() {
     auto const bytes = side_.to_send();
     if (bytes.empty()) return true;

@@ -14,29 +14,29 @@
 
 namespace chorale::tcp {
 
-/// Finds out whether a rank that was refused is that rank, or a stranger who claims to be it.
+/// Finds out whether a refused connection comes from the rank that it claims to be, or from a stranger.
 ///
-///   who claims to be rank 1 ──▶ rank 0 refuses, and does not say so yet
-///                               rank 0 ──▶ the address of rank 1: do we fit?      no: the job ends at once, on both
-///                                                                                 yes, or nobody there: a stranger
-///   who claims to be rank 1 ◀── refused
+///   "I am rank 1" ──▶ rank 0 refuses, but does not send the refusal yet
+///                     rank 0 ──▶ the address of rank 1: do the two ranks fit?     no: the job ends at once, on both
+///                                                                                 yes, or no answer: a stranger
+///   "I am rank 1" ◀── refused
 ///
-/// A claim proves nothing: a job that ends because of one could be ended by anyone. Only the rank itself listens at its
-/// address. The refusal waits because the process of a rank that is refused ends, and could not be asked any more.
+/// A claim proves nothing: if it could end the job, anyone could end the job. Only the rank itself listens at its
+/// address. The refusal waits because the process of a refused rank ends, and could not be asked any more.
 ///
-/// keeps   one question to a rank at a time, and one connection for each connection of a stranger at most
+/// keeps   at most one question to a rank at a time, and one connection for each connection of a stranger
 class IdentityProbe {
  public:
   struct Host {
-    std::function<Connector::Host(Rank)> call_to;                          // for control
-    std::function<bool(Rank)> is_expected;                                 // it should call, and has not
-    std::function<void(Rank, wire::Refusal const&)> impossible;            // that rank can never be of this job
+    std::function<Connector::Host(Rank)> call_to;                          // to its control channel
+    std::function<bool(Rank)> is_expected;                                 // it should connect, and has not
+    std::function<void(Rank, wire::Refusal const&)> impossible;            // that rank can never join this job
   };
 
   IdentityProbe(asio::io_context& io, int ranks, Host host)
       : io_{io}, host_{std::move(host)}, questions_(static_cast<std::size_t>(ranks)) {}
 
-  /// then    is called when the answer is there, or will never be
+  /// then    called when the answer has arrived, or none can arrive
   void ask(Rank claimed, std::function<void()> then) {
     if (claimed < 0 || static_cast<std::size_t>(claimed) >= questions_.size() || !host_.is_expected(claimed))
       return then();

@@ -24,7 +24,7 @@
 
 namespace chorale::tcp {
 
-/// Lets through one line per source and 10 s.
+/// Limits a log to one line per source and 10 s.
 class LogLimiter {
  public:
   bool allows(std::string const& source) {
@@ -37,15 +37,15 @@ class LogLimiter {
   }
 
  private:
-  static constexpr std::size_t most = 256;                                 // sources; then all may speak again
+  static constexpr std::size_t most = 256;                                 // sources; then all are forgotten
 
   std::map<std::string, std::chrono::steady_clock::time_point> last_;
 };
 
-/// Where a rank listens, and those who have connected but are nobody yet.
+/// Listening socket of a rank, and its guests: connections whose handshake is not complete.
 ///
-/// keeps   at most 64 who are nobody: then the one that is here for the longest has to go. It never waits for anyone,
-///         and what they send changes nothing but their own state, before they have proved that they are of the job
+/// keeps   at most 64 guests: then the oldest is closed. It never waits for a guest, and the bytes of a guest change
+///         only its own state, before it has proved that it is of the job
 class Listener {
  public:
   using Socket   = asio::ip::tcp::socket;
@@ -56,13 +56,13 @@ class Listener {
     std::optional<Secret> secret;
     Timeouts timeouts;
     std::function<std::optional<wire::Refusal>(wire::Identity const&, Endpoint const&)> judge;
-    std::function<void(Rank, std::function<void()>)> doubt{};  // see IdentityProbe::ask(); none: nobody is asked
+    std::function<void(Rank, std::function<void()>)> doubt{};  // see IdentityProbe::ask(); empty: no rank is asked
     std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(std::string const&)> log;
-    std::function<void(int)> starved;                                      // of descriptors; called with the errno
+    std::function<void(int)> starved;                                      // no descriptors left; with the errno
   };
 
-  /// throws  BadArgument when the address cannot be listened on, or strangers could reach it and there is no secret
+  /// throws  BadArgument when it cannot listen on the address, or other hosts can reach it and there is no secret
   Listener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
       : acceptor_{io}, pause_{io} {
     auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
@@ -98,13 +98,13 @@ class Listener {
     acceptor_.async_accept([this](auto error, Socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (!error) return welcome(std::move(socket)), accept();
-      if (error.value() != EMFILE && error.value() != ENFILE) return accept();   // it was gone before we came to it
+      if (error.value() != EMFILE && error.value() != ENFILE) return accept();   // closed before it was accepted
       make_room(error.value());
     });
   }
 
-  /// There is no descriptor left. Perhaps a guest that is here has the last one by right, and is soon done; after a
-  /// while the oldest has to go.
+  /// Handles the lack of a descriptor: gives the oldest guest 100 ms to complete its handshake, then closes it, and
+  /// accepts again.
   void make_room(int error) {
     auto const oldest = guests_.empty() ? nullptr : guests_.front();
     if (!oldest && limiter_.allows("no descriptor")) host_.starved(error);
@@ -145,8 +145,8 @@ class Listener {
     dismiss(guest.shared_from_this());
   }
 
-  /// A guest that claims to be a rank is told that it was refused only when that rank has been asked: when it is that
-  /// rank, its process ends with the refusal, and could not be asked any more.
+  /// Refuses a guest. If it claims to be a rank, the refusal is sent only after that rank has been asked: if the guest
+  /// is that rank, its process ends with the refusal, and could not be asked any more.
   ///
   /// broken  not empty: there is no time left to wait for the answer
   void turn_away(Guest& guest, std::string const& broken) {
@@ -169,7 +169,7 @@ class Listener {
   }
 
   void dismiss(std::shared_ptr<Guest> const& guest) {
-    auto const kept = guest;                                               // also when it is a member of the list
+    auto const kept = guest;                                               // `guest` may be an element of the list
     guests_.remove(kept);
     kept->close();
   }

@@ -27,20 +27,20 @@
 
 namespace chorale::tcp {
 
-/// What a rank says to the others and hears from them over their control connections: plans, heartbeats, causes.
+/// Membership of a rank in its group, over control connections: plans, heartbeats, goodbyes and failure reports.
 ///
-///   rank 2 sees that rank 3 is gone ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all that live
-///   have sent theirs, at most 200 ms, and takes the least: the verdict
+///   rank 2 detects that rank 3 is lost ──abort──▶ ranks 0 and 1, which send an abort, too. Each waits until all live
+///   ranks have sent theirs, at most 200 ms, and takes the least: the root cause
 ///
-/// Where failures are apart, and all ranks have been there, each loss concerns two ranks only: see PeerLossPolicy.
+/// With FailureScope::peer, once all ranks have joined, each loss concerns two ranks only: see PeerLossPolicy.
 ///
-/// keeps   on one thread, that of the io_context
+/// keeps   runs on one thread, that of the io_context
 class Membership {
  public:
   struct Host {
-    std::function<void(Rank)> agreed;                                      // its plan is ours
-    std::function<bool(Rank)> may_return;                                  // its connection is gone; true: not a loss
-    std::function<void(Loss)> settled;                                     // the verdict, once or more often
+    std::function<void(Rank)> agreed;                                      // its plan is the same as this rank's
+    std::function<bool(Rank)> may_return;                                  // its connection is closed; true: not a loss
+    std::function<void(Loss)> settled;                                     // the root cause, once or more often
     std::function<void(std::string const&)> say;
   };
 
@@ -55,7 +55,7 @@ class Membership {
 
   bool has_cause() const { return cause_.begun(); }
 
-  /// All ranks have been there: now failures may be apart.
+  /// Reports that all ranks have joined: FailureScope::peer applies from now on.
   void joined() { apart_ = setup_.failures == FailureScope::peer; }
 
   /// incarnation   of that rank
@@ -76,7 +76,7 @@ class Membership {
     if (cause_.begun()) send_cause(*m.link);
   }
 
-  /// The working thread could not use its connection to that rank.
+  /// Reports that the working thread could not use its connection to a rank.
   ///
   /// fate    see PeerLossPolicy
   void suspect(Rank rank, detail::ConnectionFault const& fault, PeerState fate) {
@@ -86,10 +86,10 @@ class Membership {
     after(evidence_timer_, for_evidence, [this, rank, fault] { detect_lost(rank, fault); });
   }
 
-  /// The first fault that this rank saw is what it tells the others; those after it came of it.
+  /// Reports a fault to the other ranks, if it is the first of this rank: later faults are consequences.
   void detect(Rank rank, Fault fault, std::string const& reason) {
     if (cause_.begun() && is_for_all(cause_.of(setup_.me()).fault) && !member(rank).link) {
-      cause_.expect_nothing_of(rank);                                      // another one that does not fit
+      cause_.expect_nothing_of(rank);                                      // another rank that does not fit
       return settle_if_complete();
     }
     if (cause_.begun() || standing_.settled()) return;
@@ -99,14 +99,14 @@ class Membership {
     spread();
   }
 
-  /// waits   until all others say it, too
+  /// waits   true if this rank then waits for the goodbyes of all others
   void say_goodbye(bool waits = false) {
     if (cause_.begun() || std::exchange(said_goodbye_, true)) return;
     auto const farewell = positions_.farewell().write();
     to_all([&](ControlConnection& link) { link.send(wire::FrameType::goodbye, waits ? waits_flag : 0, farewell); });
   }
 
-  /// The working thread calls no more operations, and waits until no rank does.
+  /// Sends a goodbye: the working thread calls no more operations, and waits until no rank does.
   void close() {
     say_goodbye(true);
     positions_.end();
@@ -124,13 +124,13 @@ class Membership {
   static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // what this rank does: see docs/55-wire.md
   static constexpr int ticks_per_beat      = 4;
   static constexpr auto for_aborts         = std::chrono::milliseconds{200};
-  static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or the end
+  static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or a goodbye
 
   static inline std::string const has_ended = "it had ended and left the group";
 
   struct Member {
-    std::shared_ptr<ControlConnection> link;                               // none: not there yet, or gone
-    bool left = false;                                                     // it said goodbye
+    std::shared_ptr<ControlConnection> link;                               // null: not connected yet, or closed
+    bool left = false;                                                     // it has sent a goodbye
   };
 
   Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
@@ -141,7 +141,7 @@ class Membership {
       if (m.link) f(*m.link);
   }
 
-  /// Its connection is of no use any more, perhaps because it ended as it should.
+  /// Reports a rank whose connection has failed, perhaps because the rank has ended as it should.
   void detect_lost(Rank rank, detail::ConnectionFault const& fault) {
     auto const another = positions_.left_in_another(rank);
     if (another) detect(rank, another->fault, another->reason);
@@ -243,7 +243,7 @@ class Membership {
       case wire::FrameType::position:
         if (!apart_) positions_.hear(rank, head);
         break;
-      case wire::FrameType::data: break;                                   // not here; it changes nothing
+      case wire::FrameType::data: break;                                   // not sent here; ignored
     }
   }
 
@@ -286,13 +286,13 @@ class Membership {
     settle_if_complete();
   }
 
-  /// True if the rank that the cause names cannot even connect. One with another model does, and waits for this rank to
-  /// tell it so.
+  /// True if the cause names this rank, and it cannot even connect. A rank with another model connects, and waits for
+  /// the report.
   static bool never_joins(Rank rank, Loss const& cause) {
     return rank == cause.rank && cause.fault != Fault::model_mismatch;
   }
 
-  /// True if no restart helps, so that also ranks that are still to join should hear of it.
+  /// True if no restart helps, so that the fault is also reported to ranks that have yet to join.
   static bool is_for_all(Fault f) {
     return f == Fault::model_mismatch || f == Fault::world_mismatch || f == Fault::version_mismatch ||
            f == Fault::not_authentic;
@@ -335,8 +335,8 @@ class Membership {
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
   std::string name_ = host_name().substr(0, wire::max_host_bytes);
   std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
-  bool apart_ = false;                                                     // of failures, once all ranks were there
-  bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank itself said so
+  bool apart_ = false;                                                     // FailureScope::peer, once all have joined
+  bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank reported itself
   bool said_goodbye_ = false;
 };
 

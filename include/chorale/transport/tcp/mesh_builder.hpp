@@ -30,7 +30,7 @@
 
 namespace chorale::tcp {
 
-/// Lets the one who connects the ranks of this process wait for all of them, or for the first that cannot join.
+/// Latch on which connect() waits for all ranks of this process, or for the first that cannot join.
 class JoinLatch {
  public:
   explicit JoinLatch(int ranks) : missing_{ranks} {}
@@ -58,13 +58,13 @@ class JoinLatch {
   bool failed_ = false;
 };
 
-/// What a rank is told about its job, and how it is to behave in it.
+/// Job, peers and options of a rank.
 struct Setup {
   std::vector<TcpAddress> addresses;                                       // [rank]
   wire::Identity identity;                                                 // of this rank; the plan is compared later
   std::vector<std::string> plan;                                           // at most wire::max_plan_bytes
   std::optional<Secret> secret;
-  bool sealed = false;                                                     // frames are; then there is a secret
+  bool sealed = false;                                                     // frames are sealed; then there is a secret
   Timeouts timeouts;
   FailureScope failures = FailureScope::group;
   Topology topology;
@@ -76,31 +76,31 @@ struct Setup {
   int  size() const { return identity.world; }
 };
 
-/// The data connection to another rank; not open where the two have none.
+/// Socket of the data connection to another rank; not open if the two have none.
 struct DataSocket {
   FileDescriptor socket{};
   std::optional<wire::EndKey> key{};
   std::uint8_t minor = wire::version.minor;
 };
 
-/// Connects a rank with all others on channel 0, for control, and when the plans agree, with those that it has a link
-/// with on channel 1, for data. Ranks that seal their frames call on channels 2 and 3.
+/// Connects a rank with all others on channel 0, for control, and once the plans agree, with those that the topology
+/// connects it with on channel 1, for data. Ranks that seal their frames use channels 2 and 3.
 ///
-///   rank 0 ◀──── rank 1 ◀──── rank 2          a rank calls all that are below it, and is called by all above it
+///   rank 0 ◀──── rank 1 ◀──── rank 2          a rank connects to all lower ranks, and accepts all higher ranks
 ///      ▲                        │
 ///      └────────────────────────┘
 ///
-/// keeps   on one thread, that of the io_context; what it tells is told there. After all ranks are there it goes on
-///         listening, only to refuse
+/// keeps   runs on one thread, that of the io_context, and calls Host there. After all ranks have connected it still
+///         listens, only to refuse
 class MeshBuilder {
  public:
   using Socket = asio::ip::tcp::socket;
 
   struct Host {
     std::function<void(Rank, std::uint32_t, AuthenticatedSocket)> control;  // channel 0 to that rank; its incarnation
-    std::function<void()> complete;                                        // all channels are
-    std::function<void(Rank, Fault, std::string const&)> impossible;       // a part of a sentence
-    std::function<void(int)> starved;                                      // of descriptors; the errno
+    std::function<void()> complete;                                        // all channels are connected
+    std::function<void(Rank, Fault, std::string const&)> impossible;       // the reason: a part of a sentence
+    std::function<void(int)> starved;                                      // no descriptors left; with the errno
   };
 
   MeshBuilder(asio::io_context& io, Listener& listener, Setup const& setup, Host host)
@@ -125,14 +125,14 @@ class MeshBuilder {
     finish_if_complete();
   }
 
-  /// The plans of this rank and of that one are the same.
+  /// Reports that the plans of this rank and the given rank are the same.
   void plans_agree(Rank rank) {
     member(rank).agrees = true;
     if (!member(rank).linked) return finish_if_complete();
     if (rank < setup_.me()) dial(rank, data);
   }
 
-  /// The control connection of this rank is gone: it has to come again.
+  /// Reports that the control connection to a rank is closed: the two must connect again.
   void forget(Rank rank) {
     member(rank).agrees = false;
     for (auto& channel : member(rank).channels) {
@@ -145,7 +145,7 @@ class MeshBuilder {
 
   bool complete() const { return complete_; }
 
-  /// "1 of 4: rank 3 (10.0.0.7:2222): Connection refused"
+  /// Returns the missing ranks as text, such as "1 of 4: rank 3 (10.0.0.7:2222): Connection refused".
   std::string missing() const {
     auto s = std::string{};
     int  n = 0;
@@ -161,7 +161,7 @@ class MeshBuilder {
     return rank;
   }
 
-  /// The sockets of channel 1, of all ranks that have one. Only once it is complete.
+  /// Returns the sockets of the data connections, [rank], not open if there is none. Only if complete().
   std::vector<DataSocket> take_data() {
     auto lines = std::vector<DataSocket>{};
     for (auto& m : members_) {
@@ -180,12 +180,12 @@ class MeshBuilder {
   struct Channel {
     bool here = false;
     asio::ip::tcp::endpoint from{};
-    std::optional<AuthenticatedSocket> line{};                             // of data, until it is taken
+    std::optional<AuthenticatedSocket> line{};                             // for data, until take_data()
     std::unique_ptr<Connector> dial{};
   };
   struct Member {
     std::array<Channel, kinds> channels{};
-    bool linked = false, agrees = false;                                   // for data; on the plan
+    bool linked = false, agrees = false;                                   // linked for data; agrees on the plan
   };
 
   static std::string name(Rank rank) { return "rank " + std::to_string(rank); }
@@ -235,7 +235,7 @@ class MeshBuilder {
     return host;
   }
 
-  /// Why one who has proved to be of the job cannot have the place that it asks for; nothing when it can.
+  /// Returns why a rank that has proved to be of the job cannot have the channel that it asks for; empty if it can.
   std::optional<wire::Refusal> judge(wire::Identity const& who, asio::ip::tcp::endpoint const& from) {
     auto const them = name(who.rank), me = name(setup_.me());
     auto const ours = setup_.identity.incarnation;
@@ -270,7 +270,7 @@ class MeshBuilder {
     channel.from  = with.remote;
     if (!setup_.sealed) with.key.reset();
     if (who.channel % kinds == control) {
-      auto& old = member(who.rank).channels[data];                         // came after an earlier control connection
+      auto& old = member(who.rank).channels[data];                         // belongs to an earlier control connection
       old.here  = false;
       old.line.reset();
       host_.control(who.rank, who.incarnation, std::move(with));
@@ -291,7 +291,7 @@ class MeshBuilder {
   Setup const& setup_;
   Host host_;
   std::vector<Member> members_;                                            // [rank]
-  IdentityProbe doubt_;                                                    // about those that are refused
+  IdentityProbe doubt_;                                                    // for connections that are refused
   bool complete_ = false;
 };
 

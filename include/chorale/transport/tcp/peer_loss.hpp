@@ -18,19 +18,19 @@
 
 namespace chorale::tcp {
 
-/// How a rank loses others one by one, where failures are apart. See Membership, which does it for all at once.
+/// Loses peers one by one, with FailureScope::peer. See Membership, which fails all ranks at once.
 ///
-///   here ──its connections end──▶ ended ──all that it had sent is received, or after Timeouts::dead──▶ lost
-///     └───────────silent, stuck, damaged, or it said that it cannot go on──────────────────────────────▲
+///   alive ──its connections end──▶ closed ──all that it had sent is received, or after Timeouts::dead──▶ lost
+///     └────────────silent, stuck, damaged, or it reported that it failed────────────────────────────────▲
 ///
-/// keeps   on one thread, that of the io_context. Only the lost rank is told, so that it does not wait in vain when it
-///         lives; each of the two ranks then throws a PeerLost that names the other
+/// keeps   runs on one thread, that of the io_context. The loss is reported only to the lost rank, so that it stops
+///         waiting if it lives; each of the two ranks then throws a PeerLost that names the other
 class PeerLossPolicy {
  public:
   struct Host {
-    std::function<void(Rank)> forget;                                      // it is not to be watched any more
+    std::function<void(Rank)> forget;                                      // stops watching the rank
     std::function<void(Rank, Loss const&)> tell;
-    std::function<bool(Rank)> hears;                                       // there is a way to tell
+    std::function<bool(Rank)> hears;                                       // true if its control connection is open
     std::function<std::string(Rank)> name;                                 // of its host
   };
 
@@ -38,13 +38,13 @@ class PeerLossPolicy {
       : io_{io}, setup_{setup}, standing_{standing}, host_{std::move(host)},
         drained_(static_cast<std::size_t>(setup.size())) {}
 
-  /// Nothing more is to come from that rank.
+  /// Closes a rank that sends nothing more; it is lost at once if all that it had sent was received.
   void end(Rank rank, std::string const& reason) {
     settle(rank, drained_[static_cast<std::size_t>(rank)] ? PeerState::lost : PeerState::closed, Fault::peer_lost,
            reason);
   }
 
-  /// This rank has nothing more to do with that one.
+  /// Loses a rank, and reports the loss to it unless its connections have ended.
   void part(Rank rank, Fault fault, std::string const& reason) {
     if (standing_.fate(rank) == PeerState::lost) return;
     auto const known = standing_.fate(rank) == PeerState::closed;
@@ -52,9 +52,9 @@ class PeerLossPolicy {
     if (!known) host_.tell(rank, AbortConsensus::as_sent(standing_.loss_of(rank)));
   }
 
-  /// The working thread could not use its connection to that rank.
+  /// Reports that the working thread could not use its connection to a rank.
   ///
-  /// fate    ended: what that rank had sent may still be there
+  /// fate    closed: messages that the rank had sent may still be received
   void suspect(Rank rank, detail::ConnectionFault const& fault, PeerState fate) {
     auto const give_up = [this, rank, fault, fate] {
       if (fate == PeerState::closed) end(rank, fault.reason);
@@ -65,7 +65,7 @@ class PeerLossPolicy {
     else later(for_evidence, give_up);
   }
 
-  /// That rank says that it cannot go on, or not with this one.
+  /// Receives a rank's report that it has failed, or has lost this rank.
   void hear(Rank rank, Loss const& loss) {
     auto const about_me = loss.rank == setup_.me() && loss.fault != Fault::collective_mismatch;
     settle(rank, PeerState::lost, about_me ? Fault::evicted : loss.fault,
@@ -73,7 +73,7 @@ class PeerLossPolicy {
   }
 
  private:
-  static constexpr auto for_evidence = std::chrono::milliseconds{50};      // what that rank says, or its end
+  static constexpr auto for_evidence = std::chrono::milliseconds{50};      // a report of that rank, or its end
 
   void settle(Rank rank, PeerState fate, Fault fault, std::string const& reason) {
     host_.forget(rank);

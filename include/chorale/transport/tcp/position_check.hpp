@@ -18,25 +18,25 @@
 
 namespace chorale::tcp {
 
-/// The operations in which other ranks wait, and after which they say goodbye, compared with those of this rank. So
-/// also ranks find that they differ which wait for different messages, or for none.
+/// Compares the operations in which other ranks wait, and after which they end, with those of this rank. So ranks
+/// detect a mismatch even if they wait for different messages, or for none.
 ///
-///   position   from a rank that has waited from one look to the next, to the one that it waits for: in which operation
-///   goodbye    from a rank that ends, to all: its last operations, and the history of all
+///   position   from a rank that has waited from one check to the next, to the awaited rank: the operation it waits in
+///   goodbye    from a rank that ends, to all: its last operations, and the history of all operations
 ///
-/// keeps   on one thread, the watching one. Of ranks that go on, two are compared when one waits for the other: what
-///         others do need not concern them
+/// keeps   runs on the control thread. Ranks that have not ended are compared only if one waits for the other: the
+///         operations of other ranks need not concern them
 class PositionCheck {
  public:
   struct Host {
     std::function<void(Rank, detail::ConnectionFault const&)> differs;     // that rank is in another operation
-    std::function<void(Rank, detail::LoggedOperation const&)> tell;        // a position of this rank
+    std::function<void(Rank, detail::LoggedOperation const&)> tell;        // sends a position of this rank
   };
 
   PositionCheck(ThreadSharedState& standing, Rank me, int size, Host host)
       : standing_{standing}, me_{me}, host_{std::move(host)}, peers_(static_cast<std::size_t>(size)) {}
 
-  /// One look at this rank: when nothing has moved since the last one, the awaited rank is told where it waits, once.
+  /// Checks this rank: if it waits and nothing has moved since the last check, sends its position to the awaited rank.
   void look(RankProgress const& now) {
     auto const awaited   = standing_.waits_for.load(std::memory_order_relaxed);
     auto const operation = standing_.waits_in.load(std::memory_order_relaxed);
@@ -58,7 +58,7 @@ class PositionCheck {
     compare_ends();
   }
 
-  /// A rank that has ended was in another operation than this one, in one of its last.
+  /// Returns the first of an ended rank's last operations that differs from this rank's; empty if none does.
   std::optional<detail::ConnectionFault> left_in_another(Rank rank) const {
     auto const& said = peers_[static_cast<std::size_t>(rank)].farewell;
     return standing_.with_announced([&](detail::OperationLog const& ours) {
@@ -66,20 +66,20 @@ class PositionCheck {
     });
   }
 
-  /// This rank ends, and waits for all others to do so. Then ThreadSharedState is closed, or one of them differs.
+  /// Ends this rank. Once all others have ended, too, ThreadSharedState is closed, or a difference is reported.
   void end() {
     ends_ = true;
     compare_ends();
   }
 
-  /// What this rank says when it ends.
+  /// Returns the closing message of this rank.
   detail::ClosingMessage farewell() const { return standing_.with_announced(detail::ClosingMessage::after); }
 
  private:
   struct Peer {
     wire::Header position{};                                               // where it waits; sequence 0: not known
     std::optional<detail::ClosingMessage> farewell{};                      // of a rank that has ended
-    std::uint64_t told = 0;                                                // the last position that it was told
+    std::uint64_t told = 0;                                                // the last position that was sent to it
   };
 
   Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
@@ -94,7 +94,7 @@ class PositionCheck {
     return standing_.with_announced([&](detail::OperationLog const& announced) { return announced.at(number); });
   }
 
-  /// A position in an operation that this rank has not announced yet is kept until then.
+  /// Compares the positions received; one in an operation that this rank has yet to announce is kept until then.
   void compare_positions() {
     auto const announced = standing_.sequence.load(std::memory_order_relaxed);
     each_other([&](Rank rank, Peer& p) {
@@ -123,7 +123,7 @@ class PositionCheck {
   Rank me_;
   Host host_;
   std::vector<Peer> peers_;                                                // [rank]
-  RankProgress before_;                                                    // at the last look
+  RankProgress before_;                                                    // at the last check
   bool ends_ = false;
 };
 

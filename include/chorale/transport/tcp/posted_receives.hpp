@@ -18,10 +18,10 @@
 
 namespace chorale::tcp {
 
-/// The messages from one peer that a rank waits for, at most 1024.
+/// Posted receives of a rank from one peer, at most 1024.
 ///
-/// keeps   memory for 64; for more it is allocated when they are first wanted, and kept
-/// order   of those with one tag, the one that was wanted first is filled first
+/// keeps   memory for 64; for more it is allocated when they are first posted, and kept
+/// order   of receives with one tag, the one that was posted first is filled first
 class PostedReceives {
  public:
   static constexpr int none = -1;
@@ -33,7 +33,7 @@ class PostedReceives {
   detail::PostedReceive&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
   detail::PostedReceive const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
 
-  /// Only when it is not full.
+  /// Posts a receive, and returns its place. Only if not full().
   int post(detail::LoggedOperation const& announced, Tag tag, Bytes into) {
     auto const place = free_place();
     auto& wanted     = (*this)[place];
@@ -47,7 +47,7 @@ class PostedReceives {
     --count_;
   }
 
-  /// What had this turn in this place is complete.
+  /// True if the receive that had this turn of the place is complete.
   bool is_over(int place, std::uint64_t turn) const {
     return (*this)[place].turn != turn || (posted_[static_cast<std::size_t>(place) / 64] & bit(place)) == 0;
   }
@@ -82,7 +82,7 @@ class PostedReceives {
   int count_ = 0;
 };
 
-/// Messages that came while others were waited for, so that those could overtake them.
+/// Unexpected messages: stored before a receive was posted for them, so that other messages can overtake them.
 ///
 /// keeps   at most 64 MiB, of peers that have passed the handshake
 class UnexpectedMessages {
@@ -91,7 +91,7 @@ class UnexpectedMessages {
 
   bool has_room_for(std::size_t bytes) const { return bytes_ + bytes <= most; }
 
-  /// The last message, which is still coming, grows by these bytes.
+  /// Makes the last message, which is still arriving, longer, and returns the new bytes.
   Bytes grow(std::size_t bytes) {
     auto& last = messages_.back().bytes;
     last.resize(last.size() + bytes);
@@ -103,14 +103,14 @@ class UnexpectedMessages {
   void begin(wire::Header const& head) { messages_.push_back({head, {}, false}); }
   void end() { messages_.back().whole = true; }
 
-  /// The next message with this tag is the last one, which is still coming.
+  /// True if the next message with this tag is the last message, which is still arriving.
   bool is_coming(Tag tag) const {
     for (auto const& message : messages_)
       if (message.head.tag == tag) return !message.whole;
     return false;
   }
 
-  /// The last message, which goes on to memory of its own.
+  /// Removes and returns the last message, whose rest goes to the memory of a posted receive.
   std::vector<std::byte> take_last() {
     auto bytes = std::move(messages_.back().bytes);
     bytes_ -= bytes.size();
@@ -118,9 +118,9 @@ class UnexpectedMessages {
     return bytes;
   }
 
-  /// Fills the wanted message with the oldest of its tag, if there is one; that must be whole.
+  /// Fills the posted receive from the oldest message with its tag, which must be complete; false if there is none.
   ///
-  /// throws  ConnectionFault when it is another
+  /// throws  ConnectionFault when it is another message than the receive expects
   bool give_to(detail::PostedReceive& wanted, detail::Ends ends) {
     for (auto message = messages_.begin(); message != messages_.end(); ++message) {
       if (message->head.tag != wanted.tag) continue;

@@ -30,10 +30,10 @@
 
 namespace chorale::tcp {
 
-/// What an operation with another rank is for.
+/// Direction of a message, as seen by this rank.
 enum class Direction { out, in };
 
-/// One rank's connections, as its working thread uses them.
+/// Progress engine of one rank: sends and receives messages on its working thread, and starts its control thread.
 template <wire::Protection P>
 class ProgressEngine {
  public:
@@ -59,7 +59,7 @@ class ProgressEngine {
   /// throws  PeerLost, Disagreement, OutOfDescriptors
   void throw_if_failed() { control_.throw_if_failed(); }
 
-  /// Only when all ranks are there.
+  /// Opens the data connections. Only after all ranks have connected.
   void finish_start() {
     auto lines = control_.take_lines();
     for (Rank peer = 0; peer < size(); ++peer) {
@@ -70,9 +70,9 @@ class ProgressEngine {
     }
   }
 
-  /// A call by the thread that has this rank; what follows needs one, but for begin_step(), fail() and lost().
+  /// Begins a call of the thread that owns this rank. The functions below need it, except begin_step(), fail(), lost().
   ///
-  /// throws  BadArgument when it is another thread's
+  /// throws  BadArgument when another thread owns it
   auto use() {
     return owner_.use(rank_, [this] { return is_idle(); });
   }
@@ -94,7 +94,7 @@ class ProgressEngine {
     if (standing_.settled()) standing_.throw_verdict(rank_);
   }
 
-  /// Also where failures are apart, and it is that rank that is lost.
+  /// Throws if the group has failed or, with FailureScope::peer, the peer is lost for this direction.
   void check(Rank peer, Direction way) const {
     check();
     auto const fate = standing_.fate(peer);
@@ -103,7 +103,7 @@ class ProgressEngine {
     }
   }
 
-  /// Nothing can be received from that rank any more.
+  /// True if nothing can be received from that rank any more.
   bool lost(Rank peer) const {
     if (standing_.settled()) return true;
     auto const& l   = links_[static_cast<std::size_t>(peer)];
@@ -112,7 +112,7 @@ class ProgressEngine {
            (fate == PeerState::closed && (l.in_broken || !l.inbox.has_more(l.socket.number())));
   }
 
-  /// The number of the message for is_sent().
+  /// Enqueues a message, and returns its number for SendQueue::sent().
   std::uint64_t send(Rank peer, Tag tag, ConstBytes out) {
     auto const& announced = announced_.of(tag);
     auto& l               = link_with(peer);
@@ -131,7 +131,7 @@ class ProgressEngine {
     return number;
   }
 
-  /// The place of the message for is_received().
+  /// Posts a receive, and returns its place for ReceiveQueue::received().
   int recv(Rank peer, Tag tag, Bytes in) {
     auto const& announced = announced_.of(tag);
     auto& l               = link_with(peer);
@@ -139,7 +139,7 @@ class ProgressEngine {
     wait_until(peer, Direction::in, announced.sequence, [&] { return !l.inbox.full(); });
     auto place = PostedReceives::none;
     guarded(peer, l.in_broken, PeerState::lost, [&] { place = l.inbox.post(announced, tag, in); });
-    if (place == PostedReceives::none) wait_until(peer, Direction::in, 0, [] { return false; });  // for the loss
+    if (place == PostedReceives::none) wait_until(peer, Direction::in, 0, [] { return false; });  // throws the loss
     return place;
   }
 
@@ -158,7 +158,7 @@ class ProgressEngine {
   ReceiveQueue<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
   SelfConnection const&       self() const { return self_; }
 
-  /// Gives sockets what they take, and takes what they have; true when something moved.
+  /// Sends and receives as much as the sockets allow; true if something moved.
   bool progress() {
     auto const before = moves_;
     for (Rank const peer : linked_) {
@@ -170,9 +170,9 @@ class ProgressEngine {
     return moves_ != before;
   }
 
-  /// One look: true when it is over, perhaps after some progress.
+  /// Polls a message: true if over(), perhaps after some progress.
   ///
-  /// operation   the number of the one that it is of; 0 for none
+  /// operation   number of the message's operation; 0 for none
   template <class Over>
   bool look(Rank peer, Direction way, std::uint64_t operation, Over over) {
     check();
@@ -184,8 +184,10 @@ class ProgressEngine {
     return over();
   }
 
-  /// operation   as in look()
-  /// throws  PeerLost, Disagreement
+  /// Makes progress until over() is true.
+  ///
+  /// operation   see look()
+  /// throws      PeerLost, Disagreement
   template <class Over>
   void wait_until(Rank peer, Direction way, std::uint64_t operation, Over over) {
     auto patience = Backoff{spins_};
@@ -198,7 +200,7 @@ class ProgressEngine {
     }
   }
 
-  /// Says that this rank calls no more operations, and returns when all ranks have said so.
+  /// Reports that this rank calls no more operations, and returns when all ranks have reported it.
   void close() {
     check();
     if (standing_.failures == FailureScope::peer || size() == 1) return;
@@ -211,7 +213,7 @@ class ProgressEngine {
     wait_until((rank_ + 1) % size(), Direction::in, 0, [&] { return standing_.closed(); });
   }
 
-  /// Until something has moved since the last call, a rank is lost, or the time is over: then false.
+  /// Waits until something has moved since the last call, or a rank is lost; false if the time is over first.
   bool wait_any(std::chrono::nanoseconds longest) {
     auto const deadline = Deadline::after(longest);
     for (int turns = 0;; ++turns) {
@@ -231,7 +233,7 @@ class ProgressEngine {
  private:
   using Link = DataConnection<P>;
 
-  static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may be put aside
+  static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may become unexpected
   static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
 
   Link& link(Rank peer) { return links_[static_cast<std::size_t>(peer)]; }
@@ -269,7 +271,7 @@ class ProgressEngine {
     standing_.add_moved(peer, bytes);
   }
 
-  /// Where failures are apart, a fault is only told; what it means comes as the fate of that rank.
+  /// Calls f, and reports its fault. With FailureScope::peer it does not throw: the rank's PeerState changes later.
   template <class F>
   void guarded(Rank peer, bool& broken, PeerState fate, F f) {
     auto fault = std::optional<detail::ConnectionFault>{};
@@ -289,7 +291,7 @@ class ProgressEngine {
     return std::exchange(seen_fates_, fates) != fates;
   }
 
-  /// Until a socket is ready, a rank is lost, or the time is over.
+  /// Sleeps until a socket is ready, a rank is lost, or the time is over.
   ///
   /// asleep  true meanwhile
   void sleep(std::atomic<bool>& asleep, std::chrono::nanoseconds longest) {
@@ -315,7 +317,7 @@ class ProgressEngine {
   int spins_;
   SelfConnection self_;
   std::vector<Link> links_;                                                // [rank]
-  std::vector<Rank> linked_;                                               // with whom there is a connection
+  std::vector<Rank> linked_;                                               // those with a data connection
   std::vector<pollfd> polled_;
   std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
   bool self_broken_ = false;

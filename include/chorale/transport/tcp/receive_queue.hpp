@@ -25,14 +25,14 @@
 
 namespace chorale::tcp {
 
-/// The messages from another rank to this one, from the socket straight into the memory that waits for them.
+/// Receive queue of the messages from one peer, from the socket directly into the memory of posted receives.
 ///
-/// A frame whose operation is not announced here, or whose memory is not there yet, stays in the socket. Only when
-/// others are waited for in vain is it put aside, so that they can overtake it.
+/// A message without a posted receive, perhaps of an operation that is not announced here yet, stays in the socket. Only
+/// if this rank polls for others without success is it stored as an unexpected message, so that they can overtake it.
 ///
 /// keeps   never blocks. Sequence, fingerprint and size are compared before memory is touched, the size of a message of
-///         several frames as far as its first one tells. Nothing is allocated but for what is put aside
-/// order   of one tag, the message sent first is received first
+///         several frames as far as its first frame shows it. Nothing is allocated except for unexpected messages
+/// order   of messages with one tag, the one sent first is received first
 template <wire::Protection P>
 class ReceiveQueue {
  public:
@@ -41,15 +41,15 @@ class ReceiveQueue {
 
   bool wants() const { return !wanted_.empty(); }
   bool full() const { return wanted_.full(); }
-  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }   // else only a recv() helps
+  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }   // else it needs a recv() first
 
   bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
   std::uint64_t turn(int place) const { return wanted_[place].turn; }
   std::uint64_t operation(int place) const { return wanted_[place].announced.sequence; }
 
-  /// The place that the message has. Only when there is room.
+  /// Posts a receive, and returns its place. Only if not full().
   ///
-  /// throws  ConnectionFault when a message that was put aside is another than expected
+  /// throws  ConnectionFault when an unexpected message is another than the receive expects
   int post(detail::LoggedOperation const& announced, Tag tag, Bytes into) {
     auto const place = wanted_.post(announced, tag, into);
     if (destination_ == unexpected && unexpected_.is_coming(tag)) take_over(place);
@@ -57,7 +57,7 @@ class ReceiveQueue {
     return place;
   }
 
-  /// Takes what has come, for as long as something is waited for; the number of bytes.
+  /// Receives the bytes that have arrived, while receives are posted; returns their number.
   ///
   /// throws  ConnectionFault
   std::size_t receive(int socket, detail::OperationLog const& announced, P& protection) {
@@ -77,7 +77,7 @@ class ReceiveQueue {
     return moved;
   }
 
-  /// Is there something that a recv() could get, from a rank that sends no more?
+  /// True if a recv() may still get a message, from a peer that sends no more.
   bool has_more(int socket) const {
     if (head_) return !is_goodbye();
     auto head   = wire::HeaderBytes{};
@@ -96,7 +96,7 @@ class ReceiveQueue {
   static constexpr int looks_before_unexpected = 64;
   static constexpr int nobody = -2, unexpected = -1;
 
-  /// False when not as many bytes have come.
+  /// Reads until so many bytes are staged; false if they have not arrived yet.
   bool stage(int socket, std::size_t bytes, std::size_t& moved) {
     while (end_ - begin_ < bytes) {
       std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
@@ -126,7 +126,7 @@ class ReceiveQueue {
     return true;
   }
 
-  /// The peer sends no more, and something is waited for: perhaps because its last operation is another one than ours.
+  /// Throws because the peer has ended while receives are posted: perhaps its last operation differs from this rank's.
   [[noreturn]] void throw_left(detail::OperationLog const& announced) const {
     auto const& ours = announced.at(head_->sequence);
     if (head_->sequence != 0 && ours.sequence == head_->sequence && ours.fingerprint != head_->fingerprint)
@@ -170,7 +170,7 @@ class ReceiveQueue {
       detail::expect_same(ends_, wanted_[destination_], head, size, more);
   }
 
-  /// False when nothing has come.
+  /// False if nothing has arrived yet. Throws if the connection is closed or broken.
   static bool arrived(::ssize_t n) {
     if (n > 0) return true;
     if (n == 0) throw detail::ConnectionFault{Fault::peer_lost, "it closed the connection"};
@@ -178,7 +178,7 @@ class ReceiveQueue {
     return false;
   }
 
-  /// Decides whose the message is that begins with head_. False while that is not known.
+  /// Finds the destination of the message that begins with head_; false while there is none.
   bool find_taker(detail::OperationLog const& announced) {
     auto const& head = *head_;
     auto const& ours = announced.at(head.sequence);
@@ -197,24 +197,24 @@ class ReceiveQueue {
     return true;
   }
 
-  /// Is there memory for the frame that head_ begins?
+  /// True if there is memory for the frame that begins with head_.
   bool has_taker() const {
     return destination_ == unexpected ? grown_ || unexpected_.has_room_for(frame_left_) : destination_ != nobody;
   }
 
-  /// A message that was put aside, and is still coming, goes on to the memory that now waits for it.
+  /// Moves an unexpected message that is still arriving into the receive that has now been posted for it.
   void take_over(int place) {
     auto& wanted    = wanted_[place];
     auto const more = !head_ || (head_->flags & more_follows) != 0;
     auto const got  = unexpected_.take_last();
-    auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes that have come
+    auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes received
     detail::expect_same(ends_, wanted, first_, here + frame_left_, more);
     std::ranges::copy(ConstBytes{got}.first(here), wanted.left.begin());
     wanted.left = wanted.left.subspan(here);
     destination_      = place;
   }
 
-  /// False when the frame is not complete yet.
+  /// Reads the rest of the frame's payload; false if it is not complete yet.
   bool read_payload(int socket, std::size_t& moved) {
     auto into      = memory();
     auto const got = std::min(frame_left_, end_ - begin_);
@@ -240,7 +240,7 @@ class ReceiveQueue {
     return true;
   }
 
-  /// Where the rest of the frame goes.
+  /// Returns the memory for the rest of the frame.
   Bytes memory() {
     if (destination_ != unexpected) return wanted_[destination_].left.first(frame_left_);
     return std::exchange(grown_, true) ? unexpected_.last(frame_left_) : unexpected_.grow(frame_left_);
@@ -253,14 +253,14 @@ class ReceiveQueue {
     return into.subspan(bytes);
   }
 
-  /// The bytes of the frame, once all of them are there.
+  /// Returns the payload of the frame, once it is complete.
   Bytes payload() {
     auto const size = static_cast<std::size_t>(head_->length);
     if (size == 0) return {};
     return destination_ == unexpected ? unexpected_.last(size) : Bytes{wanted_[destination_].left.data() - size, size};
   }
 
-  /// False when its tag is not there yet.
+  /// Checks the frame's checksum or tag; false if the tag has not arrived yet.
   bool end_frame(int socket, P& protection, Bytes payload, std::size_t& moved) {
     if constexpr (P::tag_bytes == 0) {
       if (crc_ != head_->payload_crc)
@@ -288,15 +288,15 @@ class ReceiveQueue {
   detail::Ends ends_;
   PostedReceives wanted_;
   UnexpectedMessages  unexpected_;
-  std::vector<std::byte> staged_;                                          // read but not looked at: [begin_, end_)
+  std::vector<std::byte> staged_;                                          // read but not parsed: [begin_, end_)
   std::size_t begin_ = 0, end_ = 0;
-  std::optional<wire::Header> head_;                                       // of the frame that comes now
+  std::optional<wire::Header> head_;                                       // of the frame that is arriving
   std::array<std::byte, P::tag_bytes == 0 ? 0 : wire::header_bytes> head_bytes_{};
-  wire::Header first_;                                                     // of the message that comes now
-  std::size_t frame_left_ = 0;                                             // bytes of its payload
-  std::uint32_t crc_      = 0;                                             // of those that came
-  bool grown_ = false;                                                     // what is put aside has room for this frame
-  int destination_ = nobody, looks_ = 0;                                   // a place; how often a taker was not found
+  wire::Header first_;                                                     // of the message that is arriving
+  std::size_t frame_left_ = 0;                                             // bytes of its payload, not yet received
+  std::uint32_t crc_      = 0;                                             // of the payload bytes received
+  bool grown_ = false;                                                     // the unexpected message has room for it
+  int destination_ = nobody, looks_ = 0;                                   // a place; polls without a destination
 };
 
 }  // namespace chorale::tcp

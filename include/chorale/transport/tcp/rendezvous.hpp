@@ -29,7 +29,7 @@
 
 namespace chorale::tcp {
 
-/// Who meets where. A member is a process; the first one is where all know it to be.
+/// Options of a Rendezvous. A member is a process; all members know the address of the first one.
 struct RendezvousOptions {
   TcpAddress at{};
   int me = 0, members = 1, each = 1;                                       // each: ranks of a member
@@ -42,15 +42,16 @@ struct RendezvousOptions {
   std::function<void(std::string const&)> log = [](std::string const&) {};
 };
 
-/// What the first member sees of another one.
+/// Addresses of another member's connection, as the first member sees them.
 struct ObservedPeer {
-  asio::ip::address from, reached;                                         // its own, and where it has found the first
+  asio::ip::address from, reached;                                         // its own, and the one it connected to
 };
 
-/// How the members reach each other: as the first one sees them, but those of its own host as the others see that.
+/// Returns the hosts at which members reach each other: the addresses that the first member sees, but for members on its
+/// own host, the address at which the others have reached that host.
 ///
 /// others    [member - 1]
-/// returns   [member]: a number
+/// returns   [member]: an IP address
 inline std::vector<std::string> hosts_of(std::vector<ObservedPeer> const& others) {
   auto const plain = [](asio::ip::address const& at) {
     if (!at.is_v6() || !at.to_v6().is_v4_mapped()) return at;
@@ -67,25 +68,25 @@ inline std::vector<std::string> hosts_of(std::vector<ObservedPeer> const& others
   return hosts;
 }
 
-/// Members that know where the first one listens, and tell each other where they are.
+/// Rendezvous of members that know only where the first one listens: each gets the hosts of all.
 ///
 ///   member 0                                                   member i
-///                                                ◀──────       calls, and both prove that they have the secret
-///     when all are there: size (4), text, MAC (32) ──────▶     text: "+" and all hosts, or "-" and why not
+///                                                ◀──────       connects, and both prove that they have the secret
+///     once all connected: size (4), text, MAC (32) ──────▶     text: "+" and all hosts, or "-" and the reason
 ///
-/// The MAC has the key of the connection; without a secret it is 0.
+/// The MAC is made with the key of the connection; without a secret it is 0.
 ///
-/// keeps   what strangers send changes nothing; a member that has gone away may come again
+/// keeps   bytes from strangers have no effect; a member that has disconnected may connect again
 class Rendezvous {
  public:
   explicit Rendezvous(RendezvousOptions setup) : setup_{std::move(setup)} {
     others_.resize(static_cast<std::size_t>(setup_.members - 1));
   }
 
-  /// [member]: its host, a number
+  /// Runs the rendezvous, and returns the host of each member: [member].
   ///
-  /// throws  PeerLost when not all come within timeouts.join; Disagreement when they are of other jobs, or have another
-  ///         secret; BadArgument when the first member cannot listen there
+  /// throws  PeerLost when not all connect within timeouts.join; Disagreement when members are of different jobs, or
+  ///         have different secrets; BadArgument when the first member cannot listen on its address
   std::vector<std::string> hosts() {
     if (setup_.members == 1) return {setup_.at.host};
     return setup_.me == 0 ? wait_for_all() : call_first();
@@ -95,7 +96,7 @@ class Rendezvous {
   using Clock = std::chrono::steady_clock;
   struct Other {
     AuthenticatedSocket connection;
-    int visit;                                                             // an earlier one of it may have gone
+    int visit;                                                             // number of the connection
     std::vector<std::byte> told{};
   };
 
@@ -110,7 +111,7 @@ class Rendezvous {
   }
   std::string place() const { return "where the " + std::to_string(setup_.members) + " meet, " + setup_.at.text(); }
 
-  /// Until `done`, or the time to join is over; says every while what `missing` says.
+  /// Runs until done(), and logs missing() from time to time; false if the time to join is over first.
   template <class Done, class Missing>
   bool run_until(Done done, Missing missing) {
     auto const end = Clock::now() + setup_.timeouts.join;
@@ -155,7 +156,8 @@ class Rendezvous {
     return hosts;
   }
 
-  /// On all addresses of this host where a name may mean the loopback to itself alone, as with Debian's /etc/hosts.
+  /// Returns where to listen: with a secret, on all addresses if the host's name resolves to the loopback on this host,
+  /// as with Debian's /etc/hosts.
   TcpAddress listens_at() {
     auto error       = boost::system::error_code{};
     auto const found = asio::ip::tcp::resolver{io_}.resolve(setup_.at.host, std::to_string(setup_.at.port), error);
@@ -180,7 +182,7 @@ class Rendezvous {
     auto const visit = ++visits_;
     other.emplace(Other{std::move(with), visit});
     other->connection.socket.async_wait(asio::socket_base::wait_read, [this, &other, visit](auto error) {
-      if (!error && other && other->visit == visit && other->told.empty()) other.reset();     // it has gone
+      if (!error && other && other->visit == visit && other->told.empty()) other.reset();     // it has closed
     });
   }
 
@@ -268,7 +270,7 @@ class Rendezvous {
     });
   }
 
-  /// What was told: empty when it was cut off, or another than the first has told it.
+  /// Stores the text received; empty if it was cut off, or its MAC is wrong.
   void hear(boost::system::error_code const& cut, std::size_t size) {
     auto text = std::string{reinterpret_cast<char const*>(heard_.data()), size};
     if (cut || !wire::same(ConstBytes{heard_}.last(sizeof(wire::Mac)), mac_of(text, first_->key))) text.clear();
@@ -277,9 +279,9 @@ class Rendezvous {
 
   RendezvousOptions setup_;
   asio::io_context io_;
-  std::vector<std::optional<Other>> others_;                               // [member - 1], of the first member
+  std::vector<std::optional<Other>> others_;                               // [member - 1], used by the first member
   int visits_ = 0;
-  std::optional<AuthenticatedSocket> first_;                               // of all others
+  std::optional<AuthenticatedSocket> first_;                               // used by all others
   std::vector<std::byte> heard_;
   std::optional<std::string> told_;
 };

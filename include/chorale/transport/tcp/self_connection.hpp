@@ -10,14 +10,14 @@
 
 namespace chorale::tcp {
 
-/// What a rank sends to itself: one copy, when both sides are there.
+/// Messages of a rank to itself: copied once, when the send and the receive are posted.
 class SelfConnection {
  public:
   explicit SelfConnection(Rank me) : ends_{me, me, 0} {}
 
-  PostedReceives sends, recvs;                                             // of the first, `left` is only read
+  PostedReceives sends, recvs;                                             // `left` of a send is only read
 
-  /// throws  ConnectionFault
+  /// Completes sends and receives that match; true if there were any. Throws ConnectionFault.
   bool meet() {
     auto any = false;
     for (int place = 0; place < recvs.places(); ++place) {

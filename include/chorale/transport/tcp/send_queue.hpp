@@ -20,12 +20,12 @@
 
 namespace chorale::tcp {
 
-inline constexpr unsigned messages_per_link  = 64;                         // under way between two ranks, each way
+inline constexpr unsigned messages_per_link  = 64;                         // in flight between two ranks, each way
 inline constexpr std::size_t frame_payload   = 256 << 10;                  // bytes; still in the cache when it is sent
-inline constexpr std::size_t largest_payload = 1 << 20;                    // bytes that a frame may have
+inline constexpr std::size_t largest_payload = 1 << 20;                    // bytes of payload that a frame may have
 inline constexpr std::uint8_t more_follows   = 1;                          // flag: not the last frame of its message
 
-/// The error of a socket, after a call that failed. No fault: try again later.
+/// Throws a ConnectionFault for the error of a socket call, unless the call is to be retried later.
 inline void throw_unless_later(int error) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return;
   if (error == ETIMEDOUT)
@@ -33,7 +33,7 @@ inline void throw_unless_later(int error) {
   throw detail::ConnectionFault{Fault::peer_lost, "the connection to it broke: " + errno_text(error)};
 }
 
-/// The messages from one rank to another, in the order of send(), on their way into a socket.
+/// Send queue of the messages to one peer, which writes them to a socket in the order of send().
 ///
 ///   | header 64 | payload, at most 256 KiB | tag, if sealed | header 64 | ...     a message is one frame or more
 ///
@@ -46,19 +46,19 @@ class SendQueue {
   bool empty() const { return sent_ == posted_; }
   bool full() const { return posted_ - sent_ == messages_per_link; }
 
-  /// The message with this number is in the socket: its memory may be reused.
+  /// True if the message with this number has been written to the socket: its memory may be reused.
   bool sent(std::uint64_t number) const { return number <= sent_; }
 
-  /// The operation of the oldest message that is not sent, 0 for none. Only when it is not empty.
+  /// Number of the operation of the oldest unsent message, 0 for none. Only if not empty().
   std::uint64_t operation() const { return queue_[sent_ % messages_per_link].header.sequence; }
 
-  /// The number of the message. Only when there is room.
+  /// Enqueues a message, and returns its number. Only if not full().
   std::uint64_t post(wire::Header const& header, ConstBytes bytes) {
     queue_[posted_ % messages_per_link] = {header, bytes};
     return ++posted_;
   }
 
-  /// Gives the socket what it takes; the number of bytes.
+  /// Writes as much as the socket takes; returns the number of bytes.
   ///
   /// throws  ConnectionFault
   std::size_t flush(int socket, P& protection) {
@@ -97,7 +97,7 @@ class SendQueue {
     message.left  = message.left.subspan(payload_left_.size());
     message.header.flags       = message.left.empty() ? 0 : more_follows;
     message.header.length      = payload_left_.size();
-    message.header.payload_crc = P::tag_bytes == 0 ? crc32c(payload_left_) : 0;   // and with that it is in the cache
+    message.header.payload_crc = P::tag_bytes == 0 ? crc32c(payload_left_) : 0;   // which also brings it into the cache
     wire::write(message.header, head_);
     payload_left_ = protection.seal(head_, payload_left_, room_, tag_);
     head_left_    = head_.size();
@@ -119,7 +119,7 @@ class SendQueue {
   ConstBytes payload_left_;
   std::array<std::byte, P::tag_bytes> tag_{};
   std::size_t tag_left_ = 0;                                               // bytes at its end
-  std::vector<std::byte> room_;                                            // for a payload that is sealed
+  std::vector<std::byte> room_;                                            // for a sealed payload
 };
 
 }  // namespace chorale::tcp

@@ -27,7 +27,7 @@ inline std::string errno_text(int error) {
                            : std::generic_category().message(error);
 }
 
-/// throws  OutOfDescriptors where that is what the error says, else Error
+/// throws  OutOfDescriptors for EMFILE and ENFILE, else Error
 [[noreturn]] inline void throw_no_socket(int error) {
   if (error == EMFILE || error == ENFILE)
     throw OutOfDescriptors{"cannot open a socket: " + errno_text(error) + ".",
@@ -37,14 +37,14 @@ inline std::string errno_text(int error) {
 }
 
 inline void set_option(int socket, int level, int name, int value) {
-  ::setsockopt(socket, level, name, &value, sizeof(value));                // a wish: without it the wire is only slower
+  ::setsockopt(socket, level, name, &value, sizeof(value));                // best effort: failures are ignored
 }
 
-/// What every connection between ranks has: small messages leave at once, a dead host is noticed by the kernel too, and
-/// no child keeps it.
+/// Sets the options of a connection between ranks: small messages are sent at once, the kernel detects a dead host, too,
+/// and no child process keeps the socket.
 ///
-/// dead    as in Timeouts. The kernel's own verdicts come later: after 11 s of silence, or when what was sent is not
-///         acknowledged for 10 s or twice `dead`
+/// dead    see Timeouts. The kernel reports a dead host later: after 11 s of silence, or if sent bytes are not
+///         acknowledged for 10 s or twice `dead`, whichever is longer
 /// source  on loopback, pacing by BBR halves the speed, and reno is always allowed; on other links the host's choice
 inline void prepare(int socket, bool loopback, std::chrono::nanoseconds dead) {
   auto const unacknowledged =

@@ -24,11 +24,11 @@
 
 namespace chorale::tcp {
 
-/// What another rank is to this one, where failures are apart: ended, what it had sent may still be received.
+/// State of a peer, with FailureScope::peer. closed: messages that it had sent may still be received.
 enum class PeerState : std::uint8_t { alive, closed, lost };
 
-/// What the two threads of a rank tell each other: the working one where it stands, the watching one the verdict, and
-/// where failures are apart, the fate of each other rank.
+/// State shared by the two threads of a rank: the working thread writes its position, the control thread the root cause
+/// and, with FailureScope::peer, the state of each peer.
 class ThreadSharedState {
  public:
   /// throws  OutOfDescriptors
@@ -41,13 +41,13 @@ class ThreadSharedState {
 
   // Written by the working thread only.
   std::atomic<std::uint64_t> step{0}, sequence{0};
-  std::atomic<std::uint64_t> moved{0};                                     // bytes, both ways
-  std::atomic<std::uint64_t> looks{0};                                     // at messages that were not complete
-  std::atomic<std::uint64_t> polls{0};                                     // the same, where it would not have waited
-  std::atomic<bool> sleeps{false};                                         // in a wait, until something happens
-  std::atomic<bool> rests{false};                                          // the same, until any message moves
-  std::atomic<Rank> waits_for{-1};                                         // whose message it last looked at
-  std::atomic<std::uint64_t> waits_in{0};                                  // the operation of that message; 0: of none
+  std::atomic<std::uint64_t> moved{0};                                     // bytes sent and received
+  std::atomic<std::uint64_t> looks{0};                                     // checks of an incomplete message
+  std::atomic<std::uint64_t> polls{0};                                     // checks without the intent to wait
+  std::atomic<bool> sleeps{false};                                         // asleep in a wait for a message
+  std::atomic<bool> rests{false};                                          // asleep in wait_any()
+  std::atomic<Rank> waits_for{-1};                                         // peer of the message it last checked
+  std::atomic<std::uint64_t> waits_in{0};                                  // the operation of that message; 0: none
 
   void add_moved(Rank peer, std::size_t bytes) {
     add(moved, bytes);
@@ -69,17 +69,17 @@ class ThreadSharedState {
     sequence.store(announced_.last(), std::memory_order_relaxed);
   }
 
-  /// For the working thread, which alone changes it.
+  /// The announced operations, for the working thread, which alone adds to them.
   detail::OperationLog const& announced() const { return announced_; }
 
-  /// For the watching thread: calls f with what is announced.
+  /// Calls f with the announced operations; for the control thread.
   template <class F>
   auto with_announced(F f) const {
     auto const lock = std::scoped_lock{mutex_};
     return f(announced_);
   }
 
-  /// What a fault now would be blamed on.
+  /// Returns the Loss for a fault at this rank's current position.
   Loss loss(Fault fault, Rank culprit, std::string host, std::string reason) const {
     auto const lock   = std::scoped_lock{mutex_};
     auto const number = sequence.load(std::memory_order_relaxed);
@@ -87,7 +87,7 @@ class ThreadSharedState {
             step.load(std::memory_order_relaxed), std::move(reason)};
   }
 
-  /// Ends every wait, now and later. The first call counts.
+  /// Sets the root cause, which ends every wait, now and later. The first call counts.
   void settle(Loss loss) {
     {
       auto const lock = std::scoped_lock{mutex_};
@@ -101,7 +101,7 @@ class ThreadSharedState {
 
   bool settled() const { return settled_.load(std::memory_order_acquire); }
 
-  /// All other ranks have closed their endpoints, after the same operations. By the watching thread.
+  /// Reports that all other ranks have closed their endpoints, after the same operations. By the control thread.
   void close() {
     closed_.store(true, std::memory_order_release);
     ring();
@@ -113,20 +113,20 @@ class ThreadSharedState {
     changed_.wait(lock, [&] { return settled_.load(std::memory_order_relaxed); });
   }
 
-  /// The verdict as an error. Only once it is settled.
+  /// Throws the root cause. Only if settled().
   [[noreturn]] void throw_verdict(Rank me) const { detail::throw_peer_loss(me, verdict_); }
 
   PeerState fate(Rank peer) const {
     return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire);
   }
 
-  /// Once it is not here any more.
+  /// The loss of a peer. Only if it is not PeerState::alive.
   Loss const& loss_of(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].loss; }
 
-  /// How many fates there were; of each rank, the loss that was told first stays.
+  /// Number of changes of peers' states so far.
   std::uint64_t fates() const { return fates_.load(std::memory_order_acquire); }
 
-  /// Only by the watching thread.
+  /// Changes the state of a peer, whose first loss stays. Only by the control thread.
   void decide(Rank rank, PeerState fate, Loss loss) {
     auto& peer       = peers_[static_cast<std::size_t>(rank)];
     auto const known = peer.fate.load(std::memory_order_relaxed);
@@ -137,9 +137,9 @@ class ThreadSharedState {
     ring();
   }
 
-  int wake() const { return wake_.number(); }                              // readable once there is something new
+  int wake() const { return wake_.number(); }                              // readable after a change for this thread
 
-  /// Something new was seen: not readable until there is more.
+  /// Resets wake(), which is not readable until the next change.
   void silence() {
     auto rung = std::uint64_t{0};
     [[maybe_unused]] auto const n = ::read(wake_.number(), &rung, sizeof(rung));
@@ -147,12 +147,12 @@ class ThreadSharedState {
 
  private:
   struct Peer {
-    std::atomic<std::uint64_t> moved{0};                                   // bytes, both ways
+    std::atomic<std::uint64_t> moved{0};                                   // bytes sent and received
     std::atomic<PeerState> fate{PeerState::alive};
-    Loss loss{};                                                           // constant once it is not here
+    Loss loss{};                                                           // constant once the peer is not alive
   };
 
-  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {  // there is one who writes
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {  // only one thread writes
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
 

@@ -28,7 +28,7 @@ constexpr std::array<std::byte, n> swapped_on_big_endian(std::array<std::byte, n
 
 /// Writes numbers, bytes and texts one after another; numbers little endian.
 ///
-/// throws  Error when there is no room: the caller knows how much it writes
+/// throws  Error when there is no room, which is a defect of the caller
 class Writer {
  public:
   explicit Writer(Bytes out) : out_{out} {}
@@ -50,7 +50,7 @@ class Writer {
     size_ += n;
     return out_.subspan(size_ - n, n);
   }
-  [[noreturn, gnu::noinline]] void no_room(std::size_t n) const {          // apart, so that the rest is inlined
+  [[noreturn, gnu::noinline]] void no_room(std::size_t n) const {          // separate, so that take() is inlined
     throw Error{"a message of " + std::to_string(size_ + n) + " bytes has room for " + std::to_string(out_.size()) +
                     ".", "report this: it is a defect of the library."};
   }
@@ -59,14 +59,14 @@ class Writer {
   std::size_t size_ = 0;
 };
 
-/// Reads what Writer wrote, from bytes that anyone may have sent.
+/// Reads the output of a Writer, from bytes that anyone may have sent.
 ///
-/// keeps   never reads past the end: there it gives zeros, and whole() is false from then on
+/// keeps   never reads past the end: numbers are then zero, and whole() is false from then on
 class Reader {
  public:
   explicit Reader(ConstBytes in) : in_{in} {}
 
-  bool whole() const { return whole_; }                                    // nothing was missing so far
+  bool whole() const { return whole_; }                                    // no byte was missing so far
   bool at_end() const { return whole_ && in_.empty(); }
 
   template <std::integral T>
@@ -77,10 +77,10 @@ class Reader {
     return std::bit_cast<T>(detail::swapped_on_big_endian(value));
   }
 
-  /// Fills `out`, or leaves it as it is.
+  /// Fills `out`, or leaves it unchanged if bytes are missing.
   void bytes(Bytes out) { std::ranges::copy(take(out.size()), out.begin()); }
 
-  /// n characters, as printable() has them.
+  /// Reads n characters, made safe by printable().
   std::string text(std::size_t n) {
     auto const bytes = take(n);
     return printable({reinterpret_cast<char const*>(bytes.data()), bytes.size()});

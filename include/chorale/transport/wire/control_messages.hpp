@@ -18,10 +18,10 @@ inline constexpr std::size_t max_host_bytes = 63, max_operation_bytes = 127, max
 
 namespace detail {
 
-/// The values of Fault are part of the wire format: they grow at the end only.
+/// The values of Fault are part of the wire format: new ones are added at the end only.
 static_assert(static_cast<int>(Fault::peer_lost) == 0 && static_cast<int>(Fault::not_authentic) == 10);
 
-/// As much of a text as there is room for; the last three characters then say that it was longer.
+/// Returns the start of a text, at most `most` bytes. If it was longer, the last three are dots.
 inline std::string cut(std::string_view s, std::size_t most) {
   return s.size() <= most ? std::string{s} : std::string{s.substr(0, most - 3)} + "...";
 }
@@ -33,17 +33,17 @@ inline std::optional<Fault> fault_of(std::uint8_t code) {
 
 }  // namespace detail
 
-/// The payload of an abort frame: the first cause of a loss, as the sender knows it.
+/// Payload of an abort frame: the root cause of a loss, as far as the sender knows it.
 ///
-/// keeps   parse() takes any bytes; it gives nothing unless they are exactly one payload. Texts that are too long are
-///         cut by write()
+/// keeps   parse() accepts any bytes, and returns nothing unless they are exactly one payload. write() cuts texts that
+///         are too long
 struct AbortPayload {
   static constexpr std::size_t fixed_bytes = 24;
   static constexpr std::size_t max_bytes   = fixed_bytes + max_host_bytes + max_operation_bytes + max_reason_bytes;
 
   Loss loss;
 
-  /// Returns the bytes written.
+  /// Returns the number of bytes written.
   std::size_t write(std::span<std::byte, max_bytes> out) const {
     auto const host      = detail::cut(loss.host, max_host_bytes);
     auto const operation = detail::cut(loss.operation, max_operation_bytes);
@@ -83,17 +83,17 @@ struct AbortPayload {
   }
 };
 
-/// The payload of a heartbeat: that the process lives, and how far its training thread is.
+/// Payload of a heartbeat: it shows that the process lives, and the position of its training thread.
 struct HeartbeatPayload {
   static constexpr std::size_t fixed_bytes = 25;
   static constexpr std::size_t max_bytes   = fixed_bytes + max_host_bytes;
 
   std::uint64_t sequence    = 0;                                           // of the operation last announced
   std::uint64_t step        = 0;
-  std::uint64_t bytes_moved = 0;                                           // sent and received since the connection
+  std::uint64_t bytes_moved = 0;                                           // sent and received since connect()
   std::string host;
 
-  /// Returns the bytes written.
+  /// Returns the number of bytes written.
   std::size_t write(std::span<std::byte, max_bytes> out) const {
     auto const name = detail::cut(host, max_host_bytes);
     auto to         = Writer{out};

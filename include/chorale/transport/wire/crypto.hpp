@@ -13,11 +13,11 @@
 #include <array>
 #include <cstddef>
 
-/// The little cryptography that the handshake needs, as OpenSSL has it.
+/// Cryptographic functions for handshake and frames, from OpenSSL.
 namespace chorale::wire {
 
 using Nonce = std::array<std::byte, 32>;                                   // a number that is used once
-using Mac   = std::array<std::byte, 32>;                                   // who made it has the key
+using Mac   = std::array<std::byte, 32>;                                   // only a holder of the key can make it
 using Key   = std::array<std::byte, 32>;
 
 namespace detail {
@@ -27,7 +27,7 @@ inline unsigned char*       room(Bytes bytes) { return reinterpret_cast<unsigned
 
 }  // namespace detail
 
-/// throws  Error when the system has no random numbers
+/// Returns a random nonce. Throws Error when the system has no random numbers.
 inline Nonce fresh_nonce() {
   auto nonce = Nonce{};
   CHORALE_ENSURES(RAND_bytes(detail::room(nonce), static_cast<int>(nonce.size())) == 1, "no random numbers");
@@ -45,19 +45,19 @@ inline Mac hmac_sha256(ConstBytes key, ConstBytes data) {
   return mac;
 }
 
-/// The first 32 bytes that HKDF gives.
+/// Returns the first 32 bytes of HKDF's output.
 ///
-/// info    what the key is for; at most 128 bytes
+/// info    purpose of the key; at most 128 bytes
 /// source  RFC 5869, over SHA-256
 inline Key hkdf_sha256(ConstBytes secret, ConstBytes salt, ConstBytes info) {
   auto last = std::array<std::byte, 129>{};
   CHORALE_EXPECTS(info.size() < last.size(), std::to_string(info.size()) + " bytes of info for a key");
-  *std::ranges::copy(info, last.begin()).out = std::byte{1};               // the number of the block: the first
+  *std::ranges::copy(info, last.begin()).out = std::byte{1};               // the number of the first block
   auto const extracted                       = hmac_sha256(salt, secret);
   return hmac_sha256(extracted, ConstBytes{last}.first(info.size() + 1));
 }
 
-/// Equal; in a time that does not tell where they differ.
+/// True if the bytes are equal; the time that it takes does not depend on where they differ.
 inline bool same(ConstBytes a, ConstBytes b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

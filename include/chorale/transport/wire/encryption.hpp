@@ -21,19 +21,19 @@
 
 namespace chorale::wire {
 
-/// How frames are protected on their way. See Plain, Sealed.
+/// Protection of frames in transit. See Plain, Sealed.
 ///
-/// header  the bytes of the frame's header, as sent: protected, but not hidden
+/// header  the bytes of the frame's header, as sent: protected, but not encrypted
 /// tag     P::tag_bytes, which follow the payload
 /// order   each end opens the frames of the other in the order in which they were sealed
 template <class P>
 concept Protection = requires(P p, ConstBytes header, ConstBytes payload, Bytes room,
                               std::span<std::byte, P::tag_bytes> tag, std::span<std::byte const, P::tag_bytes> came) {
-  { p.seal(header, payload, room, tag) } -> std::same_as<ConstBytes>;     // what to send; `room` is as large as payload
+  { p.seal(header, payload, room, tag) } -> std::same_as<ConstBytes>;     // to send; `room` is as large as payload
   { p.open(header, room, came) }         -> std::same_as<bool>;           // in place; false: close the connection
 };
 
-/// Nothing but the checksums of the frames: for networks on which nobody listens or writes. Costs nothing.
+/// No protection but the checksums of the frames, for trusted networks. Costs nothing.
 struct Plain {
   static constexpr std::size_t tag_bytes = 0;
 
@@ -41,22 +41,22 @@ struct Plain {
   bool open(ConstBytes, Bytes, std::span<std::byte const, 0>) const { return true; }
 };
 
-/// Which end of a connection: the two never seal with the same key.
+/// An end of a connection. The two ends never seal with the same key.
 enum class End { dialer, acceptor };
 
-/// What an end of a connection seals with: the session key, and which half of it is its own.
+/// Key of one end of a connection: the session key, and the end, which selects the half of it to seal with.
 struct EndKey {
   Key session;
   End end;
 };
 
-/// Who is on the path of a frame can neither read nor change it, nor send one twice, drop one or swap two: AES-128-GCM.
+/// Protection by AES-128-GCM: an attacker cannot read frames, nor change, repeat, drop or reorder them unnoticed.
 ///
-/// bytes_per_key  then a new key is made of the last one. 2^36 keep the advantage of who guesses below 2^-60
-/// keeps          one key for each direction, and never the same number twice under a key; after the first frame that
-///                does not open, none does; what does not open is wiped
-/// cost           a pass over the payload with AES instructions; no allocation after the constructor
-/// throws         Error when OpenSSL cannot go on
+/// bytes_per_key  after so many, a new key is derived from the last one. 2^36 keep an attacker's advantage below 2^-60
+/// keeps          one key for each direction, and never the same nonce twice under a key; after the first frame that
+///                does not open, none does; the bytes of a frame that does not open are wiped
+/// cost           one pass over the payload with AES instructions; no allocation after the constructor
+/// throws         Error when OpenSSL fails
 /// source         NIST SP 800-38D, with counted nonces; limits as in RFC 8446, section 5.5
 class Sealed {
  public:
@@ -91,7 +91,7 @@ class Sealed {
     return ConstBytes{key}.subspan(sender == End::dialer ? 0 : key_bytes, key_bytes);
   }
 
-  /// The frames of one direction.
+  /// Cipher for the frames of one direction.
   class Direction {
    public:
     Direction(ConstBytes key, int seals, std::uint64_t bytes_per_key)
@@ -105,7 +105,7 @@ class Sealed {
     Direction& operator=(Direction&&) noexcept = default;
     ~Direction() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
-    /// The next frame, with a number that this key has not seen.
+    /// Begins the next frame, with a nonce that this key has not used.
     bool begin(ConstBytes header, std::size_t size) {
       CHORALE_EXPECTS(size <= std::size_t{1} << 30, "a frame of " + std::to_string(size) + " bytes");
       if (bytes_ >= bytes_per_key_ && !next_key()) return false;
@@ -117,7 +117,7 @@ class Sealed {
              pass(header, nullptr);
     }
 
-    /// to      nullptr: protected only, and not written
+    /// to      nullptr: the bytes are authenticated only, and not written
     bool pass(ConstBytes from, std::byte* to) {
       auto size = 0;
       return from.empty() || EVP_CipherUpdate(cipher_.get(), reinterpret_cast<unsigned char*>(to), &size,

@@ -14,11 +14,11 @@
 #include <span>
 #include <string>
 
-/// What processes say to each other over a byte stream. Every byte is in docs/55-wire.md.
+/// Wire format of messages between processes over a byte stream. docs/55-wire.md documents every byte.
 namespace chorale::wire {
 
-/// Of the wire format. Two sides with one major work together, and speak the smaller of their minors: a newer minor
-/// knows all that an older one does, and leaves every byte where it is.
+/// Version of the wire format. Two sides with one major work together, and use the smaller of their minors: a newer
+/// minor includes all of an older one, and leaves every byte where it is.
 struct Version {
   std::uint8_t major = 2;
   std::uint8_t minor = 0;
@@ -30,20 +30,20 @@ struct Version {
 inline constexpr Version version{.major = 2, .minor = 0};
 inline constexpr std::size_t header_bytes = 64;
 
-/// The values are part of the wire format, as are those of Collective, Op and Element.
+/// Type of a frame. The values are part of the wire format, like those of Collective, Op and Element.
 enum class FrameType : std::uint8_t { data = 1, heartbeat, abort, goodbye, plan, position };
 
-/// The largest root that a header tells exactly; it stands for those above, too.
+/// The largest root that a header can hold; it stands for all larger ones, too.
 inline constexpr Rank last_root = 254;
 
-/// What stands before the `length` bytes of payload of every frame.
+/// Header of every frame, before its `length` bytes of payload.
 struct Header {
   FrameType type            = FrameType::data;
   std::uint8_t flags        = 0;                                           // free for the transport
-  std::uint32_t incarnation = 0;                                           // the sender's: another after a restart
+  std::uint32_t incarnation = 0;                                           // of the sender; changes with a restart
   Rank from                 = 0;
   Rank to                   = 0;
-  std::uint64_t sequence    = 0;                                           // which operation, from 1; see announce()
+  std::uint64_t sequence    = 0;                                           // of the operation, from 1; see announce()
   Collective collective     = Collective::message;
   Op op                     = Op::sum;
   Element element           = Element::byte;
@@ -52,7 +52,7 @@ struct Header {
   std::uint32_t fingerprint = 0;                                           // Operation::fingerprint()
   std::uint64_t length      = 0;                                           // bytes of payload
   std::uint32_t payload_crc = 0;                                           // crc32c(payload)
-  std::uint8_t minor        = version.minor;                               // that both ends speak
+  std::uint8_t minor        = version.minor;                               // of the wire version that both ends use
   Rank root                 = no_root;                                     // of the operation; at most last_root
 
   friend constexpr bool operator==(Header const&, Header const&) = default;
@@ -62,13 +62,13 @@ using HeaderBytes = std::array<std::byte, header_bytes>;
 
 namespace detail {
 
-/// Not the start of any text, nor of HTTP, TLS or SSH.
+/// First bytes of a frame: not the start of any text, nor of HTTP, TLS or SSH.
 inline constexpr auto frame_magic = std::array{std::byte{0xC4}, std::byte{'h'}, std::byte{'r'}, std::byte{0x0D}};
-inline constexpr std::size_t checked_bytes = header_bytes - 4;             // the checksum of the header is its end
+inline constexpr std::size_t checked_bytes = header_bytes - 4;             // the header ends with its checksum
 
 }  // namespace detail
 
-/// Adds magic, version and the checksum of the header.
+/// Writes a header, with magic, version and its checksum.
 inline void write(Header const& header, std::span<std::byte, header_bytes> out) {
   auto to = Writer{out};
   to.bytes(detail::frame_magic);
@@ -92,16 +92,17 @@ inline void write(Header const& header, std::span<std::byte, header_bytes> out) 
   to.number(crc32c(out.first(detail::checked_bytes)));
 }
 
-/// What some bytes are.
+/// Result of parse().
 enum class Parse {
   ok,
-  need_more,                                                               // so far a header; read until 64 bytes
-  not_a_frame,                                                             // another protocol, or a stream out of step
-  other_version,                                                           // of Parsed::version, which we do not speak
-  corrupt,                                                                 // its checksum, or a value that is none
+  need_more,                                                               // valid so far; read until 64 bytes
+  not_a_frame,                                                             // another protocol, or a stream out of sync
+  other_version,                                                           // Parsed::version is not supported
+  corrupt,                                                                 // wrong checksum, or an invalid value
   too_large                                                                // more payload than allowed
 };
 
+/// Result of parsing the first 64 bytes of a frame.
 struct Parsed {
   Parse result;
   Header header   = {};                                                    // ok and too_large only
@@ -134,9 +135,9 @@ inline bool read(Header& header, ConstBytes in) {
 
 }  // namespace detail
 
-/// Looks at the first bytes of a stream, whoever sent them.
+/// Parses a header from the first bytes of a stream, which anyone may have sent.
 ///
-/// max_length  bytes of payload that the caller will take
+/// max_length  bytes of payload that the caller accepts
 /// keeps       never throws, never reads past the end, allocates nothing; ok says nothing about the payload, whose
 ///             checksum the caller compares: crc32c(payload) == header.payload_crc
 /// order       magic, version, checksum, values, length: the first that is wrong is the result

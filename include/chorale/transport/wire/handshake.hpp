@@ -18,20 +18,20 @@
 
 namespace chorale::wire {
 
-/// The side that connects.
+/// Handshake of the side that connects.
 ///
 ///   Initiator                                                Responder
-///     ClientHello {who, for whom, nonce}          ──────▶
+///     ClientHello {identity, to, nonce}           ──────▶
 ///                                                 ◀──────   ServerHello {nonce, proof}
 ///     ClientAuth  {proof}                         ──────▶
-///                                                 ◀──────   Accept {who, proof}, or Refuse {fault, text, proof}
+///                                                 ◀──────   Accept {identity, proof}, or Refuse {fault, text, proof}
 ///
-/// A proof is an HMAC-SHA256 with the secret of all that was said so far, under a label of its own. Without a secret
-/// the same messages go, and nothing is proved. Of all bytes docs/55-wire.md tells what they are for.
+/// A proof is an HMAC-SHA256, with the secret, of a label for this message, of both hellos and of the message. Without
+/// a secret the same messages are sent, and nothing is proved. docs/55-wire.md documents all bytes.
 ///
-/// secret  must live as long as the Initiator; none, nullptr: then the other side must have none, too
-/// nonce   for tests only: a number that is used twice ends the protection against replay
-/// keeps   accepted: with a secret, the other end has it, and it is this connection's; and the two fit together
+/// secret  must live as long as the Initiator; nullptr for none: then the other side must have none, too
+/// nonce   for tests only: a nonce that is used twice ends the protection against replay
+/// keeps   accepted: the other end has proved the secret, if there is one, on this connection; and the two fit together
 class Initiator : public Handshake {
  public:
   Initiator(Identity const& me, Rank peer, Secret const* secret, Nonce const& nonce = fresh_nonce())
@@ -43,7 +43,7 @@ class Initiator : public Handshake {
     remember_client(written());
   }
 
-  /// Takes bytes of the other end until the handshake is over, and returns how many.
+  /// Takes bytes of the other end until the handshake is over; returns their number.
   std::size_t feed(ConstBytes in) {
     return gather(in, [&](ConstBytes message) { proved() ? on_accept(message) : on_server_hello(message); });
   }
@@ -74,16 +74,16 @@ class Initiator : public Handshake {
   Rank to_;
 };
 
-/// The side that listens. See Initiator.
+/// Handshake of the side that listens. See Initiator.
 ///
-/// keeps   asking: the peer has the secret, if there is one, is of this job and fits. Whether its rank is free, and its
-///         incarnation not one that was given up, the caller knows: accept() or refuse()
+/// keeps   asking: the peer has the secret, if there is one, is of this job and fits. The caller decides whether its
+///         rank is free and its incarnation is current, and calls accept() or refuse()
 class Responder : public Handshake {
  public:
   explicit Responder(Identity const& me, Secret const* secret, Nonce const& nonce = fresh_nonce())
       : Handshake{me, std::nullopt, secret, Message::client_hello}, nonce_{nonce} {}
 
-  /// Takes bytes of the other end until the handshake is over or waits for the caller, and returns how many.
+  /// Takes bytes of the other end until the handshake is over or waits for the caller; returns their number.
   std::size_t feed(ConstBytes in) {
     return gather(in, [&](ConstBytes message) {
       hello_came_ ? on_client_auth(message) : on_client_hello(message);
@@ -98,14 +98,14 @@ class Responder : public Handshake {
     set_state(State::accepted);
   }
 
-  /// The rank that the other end says it is, if it has said so; nothing proves it.
+  /// The rank that the other end claims to be, without proof; empty before its hello.
   std::optional<Rank> claimed() const {
     if (!hello_came_) return std::nullopt;
     auto from = Reader{client_hello().subspan(prefix_bytes)};
     return detail::read_identity(from, theirs()).identity.rank;
   }
 
-  /// reason  a part of a sentence with both values: the other end gets it, too
+  /// reason  a part of a sentence with both values, which is sent to the other end, too
   void refuse(Fault fault, std::string reason) {
     CHORALE_EXPECTS(state() == State::asking, "nobody asks to be accepted");
     send_refusal({fault, std::move(reason)});

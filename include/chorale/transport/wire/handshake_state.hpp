@@ -20,17 +20,17 @@
 
 namespace chorale::wire {
 
-/// What both ends of a handshake have in common: a state machine over bytes that has never heard of sockets.
+/// Common part of both ends of a handshake: a state machine over bytes, independent of sockets.
 ///
 ///   while (side.state() == Handshake::State::talking) {
 ///     side.sent(write_some(side.to_send()));
-///     side.feed(read_some());                              // says how many of the bytes it took
+///     side.feed(read_some());                              // returns how many bytes it took
 ///   }
-///   write_all(side.to_send());                             // also when refused: the other end wants to know why
+///   write_all(side.to_send());                             // also when refused: this sends the refusal
 ///
-/// keeps   feed() takes any bytes and never throws for them: what is no handshake is refused. It takes no byte of what
-///         follows the handshake. Two buffers of 256 bytes, and nothing allocated before the peer has proved itself
-///         but the sentence of a refusal
+/// keeps   feed() accepts any bytes and never throws because of them: anything but a handshake is refused. It takes no
+///         byte that follows the handshake. Two buffers of 256 bytes; before the peer has proved itself, nothing is
+///         allocated but the text of a refusal
 class Handshake {
  public:
   enum class State {
@@ -44,27 +44,27 @@ class Handshake {
 
   State state() const { return state_; }
 
-  /// What the other end is to get next; valid until feed(), accept() or refuse().
+  /// The bytes to send to the other end next; valid until feed(), accept() or refuse().
   ConstBytes to_send() const { return ConstBytes{out_}.subspan(sent_, out_size_ - sent_); }
 
-  /// n bytes of it are on their way.
+  /// Reports that n bytes of to_send() were sent.
   void sent(std::size_t n) {
     CHORALE_EXPECTS(n <= to_send().size(), std::to_string(n) + " bytes of " + std::to_string(to_send().size()));
     sent_ += n;
   }
 
-  /// Who the other end is, once it is asking or accepted.
+  /// Identity of the other end, in the states asking and accepted.
   Identity const& peer() const { return peer_; }
 
-  /// What frames of this connection are to be, once it is asking or accepted: the smaller minor. Both have said theirs
-  /// under the proofs, so nobody in between can make it smaller where there is a secret.
+  /// Version of this connection's frames, in the states asking and accepted: the smaller minor. The proofs cover both
+  /// versions, so that with a secret nobody in between can lower it.
   Version agreed() const { return std::min(me_.wire_version, theirs()); }
 
-  /// When refused: for programs, and as a part of a sentence with both values, for people.
+  /// The fault of a refusal, for programs; reason() is for people, a part of a sentence with both values.
   Fault fault() const { return refusal_.fault; }
   std::string const& reason() const { return refusal_.reason; }
 
-  /// A key that only the two ends of this connection have: they need a secret, and to have proved it.
+  /// True if there is a session key, which only the two ends of this connection have: both have proved a secret.
   ///
   /// source  HKDF-SHA256 of the secret, salted with both nonces
   bool has_session_key() const { return secret_ != nullptr && proved_; }
@@ -88,8 +88,8 @@ class Handshake {
   static constexpr std::size_t refuse_bytes = prefix_bytes + 4 + sizeof(Mac);   // and a text; the same in all versions
   static constexpr std::size_t max_text     = buffer_bytes - refuse_bytes;
 
-  /// peer      the rank that should answer; none where anyone may call
-  /// expected  what the first message is to be
+  /// peer      the rank that should answer; empty if any rank may connect
+  /// expected  type of the first message
   Handshake(Identity const& me, std::optional<Rank> peer, Secret const* secret, Message expected)
       : me_{me}, secret_{secret}, expected_{expected},
         peer_name_{peer ? detail::rank_text(*peer) : std::string{"who connected"}} {
@@ -98,18 +98,18 @@ class Handshake {
   }
 
   Identity const& me() const { return me_; }
-  Version theirs() const { return theirs_.value_or(me_.wire_version); }    // as the peer's first message says
+  Version theirs() const { return theirs_.value_or(me_.wire_version); }    // from the peer's first message
   bool proved() const { return proved_; }
   bool has_secret() const { return secret_ != nullptr; }
   void expect(Message next) { expected_ = next; }
-  void set_proved() { proved_ = true; }                                    // the peer has the secret, or none is asked
+  void set_proved() { proved_ = true; }                                    // the peer has the secret, or there is none
   void set_state(State state) { state_ = state; }
   void set_peer(Identity const& peer) {
     peer_      = peer;
     peer_name_ = detail::rank_text(peer.rank);
   }
 
-  /// Takes bytes until a message is whole, and hands it to act(message), with its prefix.
+  /// Takes bytes, and calls act(message) with each message that is complete, with its prefix.
   template <class Act>
   std::size_t gather(ConstBytes in, Act act) {
     auto taken = std::size_t{0};
@@ -127,7 +127,7 @@ class Handshake {
     return taken;
   }
 
-  /// Begins a message. What was to be sent before is on its way: the peer has answered it.
+  /// Begins a message. The previous one was sent: the peer has answered it.
   Writer begin(Message type) {
     sent_ = out_size_ = 0;
     auto to = Writer{out_};
@@ -144,8 +144,8 @@ class Handshake {
     end(message);
   }
 
-  /// What both ends have said so far, with both nonces: every proof is about all of it. Of the server's hello only
-  /// what stands before its proof.
+  /// Stores the hellos of both ends, with both nonces, which every proof covers: the client's hello, and the server's
+  /// up to its proof.
   void remember_client(ConstBytes hello) { std::ranges::copy(hello, transcript_.begin()); }
   void remember_server(ConstBytes hello) {
     std::ranges::copy(hello.first(prefix_bytes + sizeof(Nonce)), transcript_.begin() + hello_bytes);
@@ -153,14 +153,14 @@ class Handshake {
   ConstBytes client_hello() const { return ConstBytes{transcript_}.first(hello_bytes); }
   ConstBytes written() const { return ConstBytes{out_}.first(out_size_); }
 
-  /// Does the message end with the proof of its sender? Each message has a label of its own, so that no proof can be
-  /// sent back to who made it.
+  /// True if the message ends with the proof of its sender, or there is no secret. Each message has a separate label,
+  /// so that no proof can be sent back to its sender.
   bool proves(ConstBytes message, std::string_view label) const {
     auto const said = message.first(message.size() - sizeof(Mac));
     return !has_secret() || same(message.last(sizeof(Mac)), proof(label, said));
   }
 
-  /// Ends the handshake and tells the other end; why, only when it has proved itself.
+  /// Ends the handshake and sends a refusal; with the reason only if the other end has proved itself.
   void send_refusal(Refusal refusal) {
     auto const text = proved_ ? detail::cut(refusal.reason, max_text) : std::string{};
     auto to         = begin(Message::refuse);
@@ -173,7 +173,7 @@ class Handshake {
     give_up(std::move(refusal));
   }
 
-  /// Ends the handshake without a word.
+  /// Ends the handshake without a message.
   void give_up(Refusal refusal) {
     refusal_ = std::move(refusal);
     state_   = State::refused;
@@ -183,7 +183,7 @@ class Handshake {
     return {Fault::not_authentic, peer_name_ + " does not speak this library's protocol to " + my_name()};
   }
 
-  /// Both ends have a secret, or neither has.
+  /// True if both ends have a secret, or neither has.
   bool agrees_on_secret(ConstBytes message) const {
     return message[prefix_bytes - 1] == static_cast<std::byte>(has_secret());
   }
@@ -195,7 +195,7 @@ class Handshake {
     return {Fault::not_authentic, peer_name_ + " and " + my_name() + " have no secret in common"};
   }
 
-  /// What a proof, or a key, is for; 16 characters.
+  /// Purposes of proofs and keys; 16 characters each.
   struct Label {
     static constexpr std::string_view server = "chorale 1 server", client = "chorale 1 client",
                                       accept = "chorale 1 accept", refuse = "chorale 1 refuse",
@@ -209,7 +209,7 @@ class Handshake {
   static Message type_of(ConstBytes message) { return static_cast<Message>(message[magic.size() + 2]); }
   std::string my_name() const { return detail::rank_text(me_.rank); }
 
-  /// Bytes of the message that begins in in_, as far as that is known.
+  /// Size in bytes of the message that begins in in_, as far as it is known.
   std::size_t wanted() const {
     if (in_size_ < prefix_bytes) return prefix_bytes;
     switch (type_of(in_)) {
@@ -222,7 +222,7 @@ class Handshake {
     return refuse_bytes + (in_size_ < prefix_bytes + 2 ? 0 : std::to_integer<std::size_t>(in_[prefix_bytes + 1]));
   }
 
-  /// Refuses at the first byte that is wrong. The version comes first: what follows may be laid out in another way.
+  /// Refuses at the first wrong byte. The version is checked first: other versions may have another layout.
   void check_prefix() {
     for (std::size_t i = 0; i < std::min(in_size_, magic.size()); ++i)
       if (in_[i] != magic[i]) return give_up(no_handshake());

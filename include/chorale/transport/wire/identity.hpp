@@ -15,25 +15,25 @@
 
 namespace chorale::wire {
 
-/// The incarnation of a caller that does not join: it only asks whether the other end fits. One that does refuses it as
-/// it refuses every incarnation that is to come, with Fault::join_timeout; one that does not, with another fault.
+/// Incarnation of an initiator that does not join, but only asks whether the other end fits. An end that fits refuses
+/// it with Fault::join_timeout, like every later incarnation; an end that does not fit, with another fault.
 inline constexpr std::uint32_t only_asks = 0xFFFF'FFFF;
 
-/// Who one side of a connection says that it is.
+/// Identity that one side of a connection claims.
 struct Identity {
   std::array<std::byte, 16> job{};                                         // the same on all ranks of a job
   Rank rank                 = 0;
   int world                 = 1;                                           // ranks in the job
-  std::uint8_t role         = 0;                                           // the caller's
-  std::uint32_t incarnation = 0;                                           // of a rank that was started again: another
-  std::uint8_t channel      = 0;                                           // of the pair: 0 control, from 1 data
+  std::uint8_t role         = 0;                                           // free for the caller
+  std::uint32_t incarnation = 0;                                           // changes when a rank is started again
+  std::uint8_t channel      = 0;                                           // of the pair: 0, 2 control, 1, 3 data
   std::array<std::byte, 32> plan_hash{};                                   // of the model and how it is distributed
-  Version wire_version = version;                                          // goes before, with every message
+  Version wire_version = version;                                          // sent in the prefix of every message
 
   friend constexpr bool operator==(Identity const&, Identity const&) = default;
 };
 
-/// Why two sides cannot work together, as a part of a sentence with both values.
+/// Why two sides cannot work together; the reason is a part of a sentence with both values.
 struct Refusal {
   Fault fault;
   std::string reason;
@@ -43,7 +43,7 @@ namespace detail {
 
 inline constexpr std::size_t identity_bytes = 68;
 
-/// to      the rank that it is meant for
+/// to      the rank that the identity is sent to
 inline void write(Writer& out, Identity const& identity, Rank to) {
   out.bytes(identity.job);
   out.number(identity.rank);
@@ -59,7 +59,7 @@ inline void write(Writer& out, Identity const& identity, Rank to) {
 struct Addressed {
   Identity identity;
   Rank to;
-  bool whole;                                                              // no byte was missing or has no meaning
+  bool whole;                                                              // complete, and reserved bytes are 0
 };
 
 inline Addressed read_identity(Reader& from, Version wire_version) {
@@ -86,7 +86,7 @@ inline std::string hexadecimal(ConstBytes bytes) {
   return s;
 }
 
-/// A job's 16 bytes: its name when they are one, filled up with zeros; else hexadecimal.
+/// Returns a job's 16 bytes as text: its name if they are one, padded with zeros; else hexadecimal.
 inline std::string job_text(std::array<std::byte, 16> const& job) {
   auto const end  = std::ranges::find(job, std::byte{0});
   auto const seen = [](std::byte b) { return b > std::byte{' '} && b <= std::byte{'~'}; };
@@ -100,9 +100,9 @@ inline std::string rank_text(Rank rank) { return "rank " + std::to_string(rank);
 
 }  // namespace detail
 
-/// What keeps two sides from working together, the most basic first; nothing when they fit.
+/// Returns why two sides cannot work together, the most basic reason first; empty if they fit.
 ///
-/// to      the rank that `theirs` meant to reach
+/// to      the rank that the sender of `theirs` wants to reach
 inline std::optional<Refusal> misfit(Identity const& theirs, Rank to, Identity const& mine) {
   auto const them = detail::rank_text(theirs.rank), me = detail::rank_text(mine.rank);
   if (theirs.job != mine.job)

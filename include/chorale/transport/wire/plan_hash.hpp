@@ -11,7 +11,7 @@
 
 namespace chorale::wire {
 
-/// What Identity::plan_hash is to be: SHA-256 of all lines, each with a line break. Needs -lcrypto.
+/// Returns a value for Identity::plan_hash: the SHA-256 of all lines, each with a line break. Needs -lcrypto.
 inline std::array<std::byte, 32> plan_hash(Span<std::string const> lines) {
   auto text = std::string{};
   for (auto const& line : lines) text += line + "\n";

@@ -16,15 +16,15 @@ namespace chorale::wire {
 
 inline constexpr std::size_t max_plan_bytes = 64 * 1024;
 
-/// The payload of a plan frame: what a rank computes, in lines: loss, optimizer, metrics, variables, layers. Two ranks
-/// whose hashes differ send it to each other, so that both can name the first line that differs.
+/// Payload of a plan frame: what a rank computes, in lines: loss, optimizer, metrics, variables, layers. Two ranks send
+/// it to each other, so that both can name the first line that differs.
 ///
 ///   optimizer Adam learning_rate 0.001
 ///   dense/kernel f32[784,256]
 ///   layer 2 ReLU
 ///
-/// keeps   parse() takes any bytes: nothing when they are too many or a line is empty. write() sends whole lines, as
-///         many from the front as there is room for
+/// keeps   parse() accepts any bytes, and returns nothing when they are too many, or a line is empty or has no end.
+///         write() writes whole lines, as many from the front as there is room for
 struct PlanPayload {
   std::vector<std::string> lines;
 
@@ -72,14 +72,14 @@ inline void shorten(std::string_view a, std::string_view b, std::string& short_a
 
 }  // namespace detail
 
-/// The first line in which two plans differ: what they have, and we have. Words that both lines begin with stand once.
+/// Returns the first line in which two plans differ: the peer's text vs this rank's. A common start appears once.
 ///
 ///   dense/kernel f32[784,256] vs f32[784,512]
 ///   layer 2 Tanh vs ReLU
 ///   optimizer Adam learning_rate 0.01 vs 0.001
-///   dense/bias f32[10] vs nothing                          our plan ends before
+///   dense/bias f32[10] vs nothing                          this rank's plan has ended
 ///
-/// keeps   at most 80 characters of each value, around the place where they differ, and 64 of what stands once
+/// keeps   at most 80 characters of each value, around the place where they differ, and 64 of the common start
 inline std::string first_difference(Span<std::string const> mine, Span<std::string const> theirs) {
   auto const line = [](Span<std::string const> plan, std::size_t i) {
     return i < plan.size() ? std::string_view{plan[i]} : std::string_view{"nothing"};
@@ -90,7 +90,7 @@ inline std::string first_difference(Span<std::string const> mine, Span<std::stri
   auto const i    = static_cast<std::size_t>(a - mine.begin());
   auto const ours = line(mine, i), other = line(theirs, i);
   auto const same = static_cast<std::size_t>(std::ranges::mismatch(ours, other).in1 - ours.begin());
-  auto const gap  = same == 0 ? ours.npos : ours.rfind(' ', same - 1);     // the last one in what both begin with
+  auto const gap  = same == 0 ? ours.npos : ours.rfind(' ', same - 1);     // the last space in the common start
   auto const key  = gap == ours.npos ? 0 : gap + 1;
   auto x = std::string{}, y = std::string{};
   detail::shorten(ours.substr(key), other.substr(key), x, y);
