@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/reduce/predict.hpp>
+#include <chorale/reduce/step_time.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,19 +14,20 @@
 
 namespace chorale {
 
-/// What is trained, as far as its time goes.
+/// The quantities of a training job that its step time depends on.
 struct Workload {
   std::size_t bytes = 0;                                                   // of all gradients, at least 1
   VirtualTime compute{};                                                   // of one step on one device; 0: not known
 };
 
-/// A model's workload: Model::plan says how many bytes a step combines.
+/// The workload of a model; Model::plan gives the bytes that a step combines.
 template <class Model>
 constexpr Workload workload(VirtualTime compute) {
   return {Model::plan.bytes_per_step(), compute};
 }
 
-/// OneDeviceStrategy, MirroredStrategy, MultiWorkerMirroredStrategy, ParameterServerStrategy with Synchronous.
+/// The strategies that advise() chooses from: OneDeviceStrategy, MirroredStrategy, MultiWorkerMirroredStrategy, and
+/// ParameterServerStrategy with Synchronous.
 enum class AdvisedStrategy : std::uint8_t { one_device, mirrored, multi_worker_mirrored, parameter_server };
 
 constexpr std::string_view name(AdvisedStrategy s) {
@@ -33,27 +35,16 @@ constexpr std::string_view name(AdvisedStrategy s) {
                                          "parameter servers"}[static_cast<std::size_t>(s)];
 }
 
-/// What to use for a model on a network, and what to expect.
+/// The strategy and the algorithm to use for a model on a network, and the times to expect.
 struct Advice {
   AdvisedStrategy strategy{};
   ReduceKind algorithm{};                                                  // the fastest all-reduce
-  std::size_t bucket_bytes = 0;                                            // gradients leave in buckets of that many
+  std::size_t bucket_bytes = 0;                                            // gradients are sent in buckets of this size
   VirtualTime all_reduce{};                                                // of one bucket
-  VirtualTime step{};                                                      // expected: computing, and sending that shows
-  double speedup = 1;                                                      // beside one device; 0: not known
+  VirtualTime step{};                                                      // computing, and sending that is not hidden
+  double speedup = 1;                                                      // over one device; 0: not known
   std::string reason;
 };
-
-/// When the last of `buckets` is reduced: each starts when it is final and the one before it is done.
-///
-///   computing   | forward: a third | backward: bucket 0 | bucket 1 | bucket 2 |
-///   sending                                             |   0   |  |   1   |  |   2   |
-constexpr VirtualTime step_time(VirtualTime compute, VirtualTime one_bucket, int buckets) {
-  auto end = VirtualTime{};
-  for (int i = 1; i <= buckets; ++i)
-    end = std::max(end, compute / 3 + compute * 2 / 3 * i / buckets) + one_bucket;
-  return std::max(end, compute);
-}
 
 namespace detail {
 
@@ -84,15 +75,15 @@ inline std::string in_percent(VirtualTime a, VirtualTime b) {
 
 }  // namespace detail
 
-/// The strategy, the algorithm and the bucket size with the shortest step, where a thread sends bucket after bucket
-/// while the device computes.
+/// Returns the strategy, the algorithm and the bucket size with the shortest step, if a thread sends one bucket after
+/// another while the device computes.
 ///
-/// work      a third of its computing is forward, two thirds backward, gradients becoming final evenly
-/// ranks     that compute
+/// work      one third of its computing is forward, two thirds backward; gradients become final at an even pace
+/// ranks     the ranks that compute
 /// model     the network, measured by bench/calibrate or from its data sheet
-/// servers   more ranks, which may be parameter servers; 0 where there are none
-/// cost      a few predicted_time() for each algorithm: milliseconds up to 64 ranks
-/// keeps     within 1 % fewer, larger buckets are preferred, and no servers. One device, when more would be slower
+/// servers   further ranks that may be parameter servers; 0 for none
+/// cost      a few calls of predicted_time() for each algorithm: milliseconds up to 64 ranks
+/// keeps     within 1 %, fewer and larger buckets are preferred, and no servers. One device when more would be slower
 inline Advice advise(Workload const& work, int ranks, NetworkModel const& model, int servers = 0) {
   CHORALE_EXPECTS(work.bytes > 0 && ranks >= 1 && work.compute.count() >= 0 && servers >= 0,
                   "advice is for 1 byte and 1 rank or more, not for " + std::to_string(work.bytes) + " bytes on " +

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/transport/counting.hpp>
+#include <chorale/transport/transport.hpp>
 #include <chorale/transport/operation.hpp>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace chorale {
 
-/// Chunks [begin, end) of those into which a schedule cuts x.
+/// Chunks [begin, end) of the chunks into which a schedule cuts x.
 struct Chunks {
   int begin = 0, end = 0;
 
@@ -23,12 +23,12 @@ struct Chunks {
   friend constexpr bool operator==(Chunks, Chunks) = default;
 };
 
-/// What becomes of chunks that arrive: they replace mine, or are combined with them, in this order.
+/// How a rank treats chunks that arrive: they replace its own, or are combined with its own in the order named.
 enum class Fold : std::uint8_t { keep, mine_first, theirs_first };
 
 inline constexpr Rank nobody = -1;
 
-/// What one rank does in one step: at most one message out and one message in, at the same time.
+/// The messages of one rank in one step: at most one out and one in, at the same time.
 struct Step {
   Rank   to      = nobody;
   Chunks send    = {};                                                // as they were before this step
@@ -37,30 +37,30 @@ struct Step {
   Fold   fold    = Fold::keep;
 };
 
-/// Who sends what to whom: a function of rank, number of ranks and step, that the compiler can prove. See check().
+/// The messages of all ranks: a function of rank, number of ranks and step, which the compiler can prove. See check().
 ///
 /// keeps   in lockstep: what a rank receives from a peer in a step is what that peer sends to it in the same step.
 ///         Where an operation has a root, the schedule is written for root 0
 template <class S>
 concept Schedule = requires(Rank rank, int ranks, int step) {
-  { S::collective }              -> std::convertible_to<Collective>;  // what is true in the end
+  { S::collective }              -> std::convertible_to<Collective>;  // what holds at the end
   { S::chunks(ranks) }           -> std::same_as<int>;                // into which x is cut, at least 1
   { S::widest(ranks) }           -> std::same_as<int>;                // the most chunks in one message, at least 1
   { S::steps(ranks) }            -> std::same_as<int>;
   { S::step(rank, ranks, step) } -> std::same_as<Step>;
 };
 
-/// Messages of about this many bytes, so that one travels while another is combined in the cache.
+/// The approximate size of messages in bytes, such that one is sent while another is combined in the cache.
 inline constexpr std::size_t largest_message = std::size_t{256} << 10;
 
-/// How x is cut: into the chunks of the schedule, and across them into lanes, which run the schedule side by side.
+/// The division of x into the chunks of the schedule, and across them into lanes, which run the schedule concurrently.
 ///
 ///   one chunk in a message    | chunk 0        | chunk 1        | chunk 2        |     each chunk into lanes, so that
 ///                             | lane 0 | lane 1| lane 0 | lane 1| lane 0 | lane 1|     chunks stay where they are
 ///   several                   | lane 0                 | lane 1                  |     each lane into chunks, so that
 ///                             | 0 | 1 | 2 | 3          | 0 | 1 | 2 | 3           |     a message is one piece of x
 ///
-/// keeps   a function of what all ranks know, so that all cut alike
+/// keeps   depends only on values that all ranks know, so that all ranks cut x in the same way
 class Cut {
  public:
   Cut() = default;
@@ -78,10 +78,10 @@ class Cut {
 
   int lanes() const { return lanes_; }
 
-  /// No message has more elements.
+  /// An upper bound of the elements of one message.
   std::size_t largest() const { return message_; }
 
-  /// The elements of these chunks in this lane.
+  /// The elements of chunks c in that lane.
   Range range(int lane, Chunks c) const {
     if (c.size() == 0) return {};
     if (single_) {
@@ -107,7 +107,7 @@ class Cut {
   bool single_ = true;
 };
 
-/// What one rank sends, message by message, for n elements of `element` bytes.
+/// The messages and bytes that one rank sends for n elements of `element` bytes.
 template <Schedule S>
 Sent traffic(Rank rank, int ranks, std::size_t n, std::size_t element) {
   auto const cut = Cut{n, element, S::chunks(ranks), S::widest(ranks)};
@@ -123,7 +123,7 @@ Sent traffic(Rank rank, int ranks, std::size_t n, std::size_t element) {
   return sent;
 }
 
-/// Messages that must follow one another: the longest chain in which each carries what the one before it brought.
+/// The number of messages that must follow one another: the longest chain in which each depends on the one before it.
 template <Schedule S>
 int depth(int ranks) {
   auto const chunks = static_cast<std::size_t>(S::chunks(ranks));

@@ -10,8 +10,8 @@
 
 namespace chorale {
 
-/// A replica of a CentralStorageStrategy: the first one updates the variables that all read. In a loop of one's own
-/// this follows all_reduce(), by optimizer.apply() on every replica; then the next step waits for it.
+/// Replica of a CentralStorageStrategy: the first replica updates the variables that all read. A custom training loop
+/// calls optimizer.apply() on every replica after all_reduce(); the next step then waits for the update.
 template <class R, class E>
 class CentralReplica : public Replica<R, E> {
   using Base = Replica<R, E>;
@@ -38,20 +38,20 @@ class CentralReplica : public Replica<R, E> {
     all_met();
   }
 
-  /// All replicas have come to one point behind what they did last.
+  /// Marks that all replicas have synchronized since their last operation.
   void all_met() { may_be_written_ = false; }
 
  private:
   bool may_be_written_ = false;                                            // the variables, by the first replica
 };
 
-/// Synchronous data parallelism in one process with one copy of the variables: a replica per compute device, which all
-/// read it in place, and one parameter device, which updates it once per step.
+/// Synchronous data parallelism in one process with one copy of the variables: one replica per compute device, which
+/// reads the copy in place, and one parameter device, which updates it once per step.
 ///
 ///   CentralStorageStrategy{Cpu::split(4)}              the first compute device updates
 ///   CentralStorageStrategy{Cpu::split(4), Cpu{}}       all cores update
 ///
-/// keeps   the memory of one copy of variables and optimizer state; each replica has gradients of its own. A step is that
+/// keeps   the memory of one copy of variables and optimizer state; each replica has its own gradients. A step is that
 ///         of MirroredStrategy, bit by bit, and then one barrier
 /// throws  BadArgument when the list of devices is empty
 /// source  tf.distribute.experimental.CentralStorageStrategy

@@ -5,14 +5,14 @@
 
 namespace chorale {
 
-/// When a parameter server applies what workers push, and for whom a worker waits.
+/// Consistency of a parameter server: when it applies pushes, and for which other workers a worker waits.
 ///
-///   rounds      clock c of a worker is its c-th push. Round c sums what clock c of all workers brought, in pairs
-///               in their order, and is one update; rounds are applied in order
+///   rounds      clock c of a worker is its c-th push. Round c sums the pushes of clock c of all workers, in pairs in
+///               their order, and is one update; rounds are applied in order
 ///   staleness   a worker begins clock c when round c - 1 - staleness has been applied
 ///   spares      workers that a round does not wait for
 ///
-/// keeps   of a worker that is lost or left, rounds have what had come in full, and then go on without it
+/// keeps   when a worker is lost or leaves, rounds use what it had pushed in full, and then go on without it
 /// source  one core for all: Ho et al., "More effective distributed ML via a stale synchronous parallel parameter
 ///         server", NIPS 2013
 template <class C>
@@ -22,7 +22,7 @@ concept Consistency = requires {
   { C::spares }    -> std::convertible_to<int>;
 };
 
-/// Every push is an update by itself, as soon as it has arrived in full. No worker waits for another.
+/// No rounds: every push is an update by itself, as soon as it has arrived in full. No worker waits for another.
 ///
 /// source  Dean et al., "Large scale distributed deep networks", NIPS 2012
 struct Asynchronous {
@@ -40,14 +40,14 @@ struct BoundedStaleness {
 
 /// Rounds; every worker computes on the values after the last one.
 ///
-/// order   the bits depend on the number of workers, not on that of servers, nor on who is faster
+/// order   the bits depend on the number of workers, not on the number of servers, nor on which worker is faster
 struct Synchronous {
   static constexpr bool rounds   = true;
   static constexpr int staleness = 0, spares = 0;
 };
 
-/// Rounds that close with the first W - b of W workers. What comes later for a round is dropped and counted, and the
-/// mean is over the rows that came.
+/// Rounds that close with the first W - b of W workers. A push that comes later for a round is dropped and counted, and
+/// the mean is over the rows that came in time.
 ///
 /// keeps   at least one worker is waited for, else the server refuses to start
 /// source  Chen et al., "Revisiting distributed synchronous SGD", 2016

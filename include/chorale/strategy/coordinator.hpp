@@ -23,7 +23,7 @@
 
 namespace chorale {
 
-/// Trains as a coordinator says: it runs on one rank, in the order that it likes, and has workers run closures.
+/// Trains with a coordinator: a program that runs on one rank, and has workers run closures in any order.
 ///
 ///   auto const train = Closure{"train", [](auto& here, WorkerStream<Batch>& batches, int steps) {
 ///     auto loss = Sum<float>{};
@@ -36,17 +36,17 @@ namespace chorale {
 ///     auto const batches = coordinator.create_per_worker_dataset(digits);
 ///     for (int i = 0; i < 100; ++i) coordinator.schedule(train, batches, 10);
 ///     coordinator.join();
-///     here.pull();                                                  // the variables after all of them
+///     here.pull();                                                  // the variables after all closures
 ///   });
 ///
-/// Every process runs this; which does what, the cluster says: the chief, or worker 0 where there is none, runs
-/// `program`; other workers run closures, and servers serve, until program has returned.
+/// Every process calls this; the cluster defines its role: the chief, or worker 0 if there is none, runs `program`;
+/// other workers run closures, and servers serve, until program has returned.
 ///
 /// known     all closures and datasets of the program
 /// program   called as program(coordinator, here): a Coordinator, and a WorkerContext that runs no closures
 /// returns   a report from each server of this process
-/// keeps     as Coordinator says, of a lost worker. The consistency is Asynchronous: closures wait for nobody
-/// throws    what program threw; BadArgument when there is no worker beside the coordinator; PeerLost in workers when
+/// keeps     what Coordinator keeps if a worker is lost. The consistency is Asynchronous: no closure waits for another
+/// throws    what program threw; BadArgument when there is no worker besides the coordinator; PeerLost in workers when
 ///           the coordinator is lost, or a server
 template <placement::Sharding P, Device D, class Model, class T, class... Known, class Program>
 std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchronous, P, D> const& strategy,

@@ -9,16 +9,16 @@
 
 namespace chorale {
 
-/// The replicas of another strategy, which learn apart and after each step average their variables in pairs.
+/// The replicas of another strategy, which train independently, and average their variables in pairs after each step.
 ///
 ///   Gossip{MirroredStrategy{Cpu::split(4)}}
 ///
-///   P = 4, who meets whom     step 0   0-3 1-2      every pair meets once in P-1 steps (in P steps when P is odd, and
-///                             step 1   1-3 2-0      then one replica has nobody to meet in each)
+///   P = 4, pairs of replicas  step 0   0-3 1-2      every pair occurs once in P-1 steps (in P steps when P is odd, and
+///                             step 1   1-3 2-0      then one replica has no peer in each)
 ///                             step 2   2-3 0-1
 ///
-/// keeps   nothing between epochs but that copies stay close; after each epoch all are bit-equal: their mean
-/// cost    one message of all variables each way and step, whatever the number of replicas; nobody waits for more than
+/// keeps   within an epoch, copies only stay close; after each epoch all are bit-equal: their mean
+/// cost    one message of all variables each way per step, whatever the number of replicas; a replica waits for at most
 ///         one other
 /// source  Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017; the pairs are
 ///         those of a round-robin tournament
@@ -28,15 +28,15 @@ class Gossip {
   using device    = typename Base::device;
   using placement = typename Base::placement;
   template <class R>
-  static constexpr bool takes = gives_plain_sums<R>;                      // variables are averaged by it
+  static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
   static_assert(placement::writes_everywhere,
                 "chorale: Gossip needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
   explicit Gossip(Base base) : base_{std::move(base)} {}
 
-  /// Whom this rank meets in a round, or itself.
+  /// Rank of this rank's peer in a round, or its own rank if it has no peer.
   static constexpr Rank partner(Rank rank, int ranks, int round) {
-    auto const seats = ranks + ranks % 2, circle = seats - 1;              // the last seat stays, the others turn
+    auto const seats = ranks + ranks % 2, circle = seats - 1;              // the last place is fixed, the others rotate
     auto const r     = round % circle;
     auto const meets = [&](Rank a) {
       if (a == circle) return r;
@@ -52,9 +52,9 @@ class Gossip {
   std::vector<device> local_devices() const { return base_.local_devices(); }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: the others go on
+    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
     else model.optimizer.apply(model.net.variables(), gradients);
-    auto const round = static_cast<int>(model.optimizer.now.step % 1'000'000);         // so that a run can go on from it
+    auto const round = static_cast<int>(model.optimizer.now.step % 1'000'000);         // so that a run can resume
     auto const other = partner(replica.id(), replica.num_replicas(), round);
     if (other == replica.id()) return;
     auto const mine = model.net.variables().body(), theirs = gradients.body();
@@ -62,7 +62,7 @@ class Gossip {
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = (mine[i] + theirs[i]) * 0.5F;
   }
 
-  /// Brings variables and optimizer state together at the end of an epoch.
+  /// Averages variables and optimizer state over all replicas at the end of an epoch.
   void finish(auto& replica, auto& model) const {
     auto gradients = model.gradients();
     replica.average(model.net.variables(), gradients, 1);

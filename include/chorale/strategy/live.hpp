@@ -30,7 +30,7 @@ namespace chorale {
 
 namespace detail {
 
-/// What Live is when its parts fit together; otherwise an empty class, so that Live's sentence is the only error.
+/// Base of Live; an empty class if its parts do not fit together, so that Live's static_assert is the only error.
 template <class S, class R, class T>
 class Running {
  public:
@@ -59,8 +59,8 @@ class Running<S, R, T> {
   S const& strategy() const { return strategy_; }
   replica const& local_replica(std::size_t i) const { return replicas_[i]; }
 
-  /// One copy of the model's variables and optimizer state on each replica, bit-equal; one for all where the strategy
-  /// shares variables.
+  /// Creates one copy of the model's variables and optimizer state on each replica, bit-equal; one copy for all if the
+  /// strategy shares variables.
   template <class Model>
   auto create(Model const& model, Seed seed = {}) {
     static_assert(nn::ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs input, output and "
@@ -82,11 +82,11 @@ class Running<S, R, T> {
     return PerReplica{std::move(copies)};
   }
 
-  /// Has this process servers and no replica? They serve until all workers have left, or are lost. Meanwhile run() calls
-  /// nothing here, every PerReplica is empty, reduce() returns V{} and gather() nothing.
+  /// True if this process has servers and no replica. They serve until all workers have left, or are lost. Meanwhile
+  /// run() calls nothing here, every PerReplica is empty, reduce() returns V{} and gather() an empty vector.
   bool only_serves() const { return local_.empty(); }
 
-  /// The end of training: the replicas of this process take leave of the servers, and its servers serve until all have.
+  /// Ends training: the replicas of this process leave, and its servers serve until all workers have left, or are lost.
   ///
   /// returns   a report from each server of this process
   auto served() requires HasServers<S> {
@@ -96,9 +96,9 @@ class Running<S, R, T> {
     return host_.wait();
   }
 
-  /// Deals out each global batch of one pass over a dataset.
+  /// Deals out each global batch of one pass over a dataset to all replicas.
   ///
-  /// epoch     which pass, 0-based: a dataset that shuffles gives another order for each
+  /// epoch     number of the pass, 0-based: a dataset that shuffles has a different order in each
   template <Dataset Batches>
   auto distribute(Batches const& batches, int epoch = 0) const {
     using Element = typename Batches::element;
@@ -108,14 +108,14 @@ class Running<S, R, T> {
                                                            shares_};
     } else {
       static_assert(sizeof(Element) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
-      return std::vector<PerReplica<Element>>{};                           // so that the sentence is the only error
+      return std::vector<PerReplica<Element>>{};                           // so that the assert is the only error
     }
   }
 
   /// Deals out each batch of one pass over a dataset among the replicas of this process: together they get all rows,
   /// whatever other processes do.
   ///
-  /// epoch     which pass, 0-based: a dataset that shuffles gives another order for each
+  /// epoch     number of the pass, 0-based: a dataset that shuffles has a different order in each
   template <Dataset Batches>
   auto distribute_here(Batches const& batches, int epoch = 0) const {
     auto here = std::vector<Rank>{};
@@ -125,7 +125,7 @@ class Running<S, R, T> {
         std::move(stream), static_cast<int>(here.size()), std::move(here), 0};
   }
 
-  /// From the next distribute() on: unequal shares for unequal devices. Every process calls it with the same, or none.
+  /// Sets the shares of replicas from the next distribute() on. All processes set the same shares, or none does.
   void set_shares(BatchShares shares) {
     CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
     shares_ = std::move(shares);
@@ -135,9 +135,9 @@ class Running<S, R, T> {
   /// Calls step(replica, arguments...) on every replica at once, with that replica's arguments.
   ///
   /// returns   PerReplica<result>, or nothing when step returns nothing
-  /// throws    BadArgument when another thread uses this, or a step calls run(). What the first step that failed threw;
-  ///           the others end too, and the replicas are connected anew. Where they cannot be (some live in other
-  ///           processes, or gradients lie in their SharedMemoryTransport's memory), PeerLost from then on
+  /// throws    BadArgument when another thread uses this object, or a step calls run(). The exception of the first step
+  ///           that failed; the other steps end too, and the replicas are connected again. If they cannot be (some are
+  ///           in other processes, or gradients are in their SharedMemoryTransport's memory), PeerLost from then on
   template <class Step, class... Args>
   auto run(Step&& step, PerReplica<Args>&... args) {
     using Result = std::invoke_result_t<Step&, replica&, Args&...>;
@@ -150,14 +150,14 @@ class Running<S, R, T> {
     }
   }
 
-  /// Ends a step of one replica as the strategy does. Every replica calls it, with what value_and_gradient gave it.
+  /// Ends a step of one replica by the strategy's update(). Every replica calls it, with its own gradients.
   template <class Model>
   void update(replica& at, Model& model, Gradients& gradients) const {
     strategy_.update(at, model, gradients);
   }
 
-  /// Brings copies together that learn apart, such as at the end of an epoch: then all have the same bits. Does nothing
-  /// where they always have. Every process calls it.
+  /// Synchronizes copies that train independently, e.g. at the end of an epoch: then all have the same bits. Does
+  /// nothing if they always have. Every process calls it.
   template <class Model>
   void finish(PerReplica<Model>& copies) {
     if constexpr (requires(S const& s, replica& at, Model& model) { s.finish(at, model); })
@@ -168,10 +168,10 @@ class Running<S, R, T> {
       }, copies);
   }
 
-  /// One value from one for each replica of the job: V is a monoid such as Sum, so uneven shares weigh what they should.
+  /// Sums one value of each replica of the job: V is a monoid such as Sum, so uneven shares have the right weights.
   ///
-  /// order   added up in the order of ranks: the same bits in every process, which all call it
-  /// keeps   with servers, a lost worker is only missed: the others get the sum of theirs
+  /// order   added up in the order of ranks: the same bits in every process. Every process calls it
+  /// keeps   with servers, a lost worker is left out: the others get the sum of their values
   template <class V>
   V reduce(PerReplica<V> const& values) {
     auto total = V{};
@@ -182,9 +182,9 @@ class Running<S, R, T> {
     return total;
   }
 
-  /// The values of all replicas of the job, in the order of their ranks. Every process calls it.
+  /// Returns the values of all replicas of the job, in the order of their ranks. Every process calls it.
   ///
-  /// throws  PeerLost when one is missing
+  /// throws  PeerLost when a value is missing
   template <class V>
   std::vector<V> gather(PerReplica<V> const& values) {
     if constexpr (HasServers<S>) {
@@ -201,7 +201,7 @@ class Running<S, R, T> {
     }
   }
 
-  /// The right of this thread to use this object, while it is held: other threads that call run() get a BadArgument.
+  /// Reserves this object for the calling thread while the result lives: run() in other threads throws BadArgument.
   [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
 
  private:
@@ -219,7 +219,7 @@ class Running<S, R, T> {
     return all;
   }
 
-  /// What the replicas of all workers that live have; empty in a process that only serves.
+  /// Values of the replicas of all live workers; empty in a process that only serves.
   template <class V>
   auto told(PerReplica<V> const& values)
     requires HasServers<S>
@@ -233,7 +233,7 @@ class Running<S, R, T> {
     return std::move(all[0]);
   }
 
-  /// Where ranks share memory, and it has room: they then read each other's gradients in place.
+  /// Stores gradients in memory that ranks share, if there is any and it has room: ranks then read them in place.
   void place_gradients(auto& copy, endpoint& at) {
     if constexpr (requires { copy.place_gradients(Span<float>{}); at.memory(); }) {
       auto const free = at.memory().subspan(std::min(placed_, at.memory().size()));
@@ -245,13 +245,13 @@ class Running<S, R, T> {
   }
 
   static constexpr int shards() {
-    if constexpr (sharded<R>) return R::logical_shards;
+    if constexpr (ShardedReduce<R>) return R::logical_shards;
     else return 0;
   }
 
-  /// When a replica throws, the others are released from what they wait for; then, where all live in this process, all
-  /// are connected anew, so that a caller who knows what to do about the reason can go on. Not when gradients lie in the
-  /// memory of these endpoints, which would go with them.
+  /// Runs work on all replicas. When a replica throws, the others are released from their waits; then, if all are in
+  /// this process, all are connected again, so that a caller that can handle the error can go on. Not if gradients are
+  /// stored in the memory of these endpoints, which would be freed with them.
   template <class Work>
   void run_on_all(Work&& work) {
     auto const mine = hold();
@@ -265,7 +265,7 @@ class Running<S, R, T> {
     try {
       run_by_team(work);
     } catch (...) {
-      if constexpr (!HasServers<S>) {                                      // which go on without a lost worker
+      if constexpr (!HasServers<S>) {                                      // servers go on without a lost worker
         if (is_all_local() && placed_ == 0) connect();
         else failed_ = true;
       }
@@ -300,15 +300,15 @@ class Running<S, R, T> {
   S strategy_;
   R reduce_;
   T transport_;
-  std::vector<Rank> local_;                                                // of the replicas that live here
+  std::vector<Rank> local_;                                                // of the replicas of this process
   std::vector<endpoint> endpoints_;
   typename HostOf<S, endpoint>::type host_;                                // ends after the replicas have left
   std::vector<replica> replicas_;
   BatchShares shares_;
   OneThread owner_;
-  bool running_ = false;                                                   // its owner's to change
-  std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory that gradients have
-  bool failed_        = false;                                             // for good: see run_on_all
+  bool running_ = false;                                                   // changed by the owner only
+  std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory for gradients
+  bool failed_        = false;                                             // permanently: see run_on_all
   typename TeamOf<device, endpoint>::type team_;                           // last: its threads use the above
 };
 
@@ -318,7 +318,7 @@ class Running<S, R, T> {
 ///
 ///   auto strategy = Live{MirroredStrategy{Cpu::split(4)}, RingAllReduce{}, LocalTransport{}};
 ///
-/// The parameters carry no constraint on purpose: at the front door a sentence comes before the notes.
+/// The parameters are deliberately unconstrained: a static_assert's sentence then comes before the compiler's notes.
 template <class S, class R, class T>
 class Live : public detail::Running<S, R, T> {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "

@@ -8,14 +8,14 @@
 
 namespace chorale {
 
-/// The replicas of another strategy, which learn apart and average their variables every h steps.
+/// The replicas of another strategy, which train independently, and average their variables every h steps.
 ///
 ///   local_sgd<8>(MirroredStrategy{Cpu::split(4)})
 ///
-/// keeps   after every h-th step, and after each epoch, all copies of a variable are bit-equal: their mean, in which
-///         each replica counts by the rows it has learned from since the last time. Optimizer state stays apart until
-///         the end of an epoch. With h = 1 and plain SGD this is MirroredStrategy, up to rounding
-/// cost    1/h of the bytes of an all-reduce every step
+/// keeps   after every h-th step, and after each epoch, all copies of a variable are bit-equal: their mean, weighted by
+///         the rows that each replica has trained on since the last average. Optimizer state differs until the end of
+///         an epoch. With h = 1 and plain SGD this is MirroredStrategy, up to rounding
+/// cost    1/h of the bytes of an all-reduce in every step
 /// source  Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019
 template <int h, Strategy Base>
 class LocalSgd {
@@ -25,7 +25,7 @@ class LocalSgd {
   using device    = typename Base::device;
   using placement = typename Base::placement;
   template <class R>
-  static constexpr bool takes = gives_plain_sums<R>;                      // variables are averaged by it
+  static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
   static_assert(placement::writes_everywhere,
                 "chorale: LocalSgd needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
@@ -37,12 +37,12 @@ class LocalSgd {
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.apart.rows += gradients.rows();
-    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: the others go on
+    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
     else model.optimizer.apply(model.net.variables(), gradients);
     if (++replica.apart.steps == h) average(replica, model, gradients);
   }
 
-  /// Brings variables and optimizer state together at the end of an epoch.
+  /// Averages variables and optimizer state over all replicas at the end of an epoch.
   void finish(auto& replica, auto& model) const {
     auto gradients = model.gradients();
     if (replica.apart.steps != 0) average(replica, model, gradients);

@@ -34,7 +34,7 @@ class MirroredStrategy {
   std::vector<D> local_devices() const { return devices_; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // Reduce over Transport; most buckets left during backward
+    replica.all_reduce(gradients);                           // Reduce over Transport; most buckets sent during backward
     model.optimizer.apply(model.net.variables(), gradients);  // same bits in, same bits out, on every replica
   }
 

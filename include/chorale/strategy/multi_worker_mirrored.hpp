@@ -16,7 +16,7 @@ namespace chorale {
 
 namespace detail {
 
-/// What one of `size` processes of a host computes on when nobody says: its share of the host.
+/// Default devices of one process: its share of the host if the host has several processes, else all visible devices.
 template <Device D>
 std::vector<D> devices_of(Cluster const& cluster) {
   if constexpr (requires { D::split(2); }) {
@@ -28,9 +28,9 @@ std::vector<D> devices_of(Cluster const& cluster) {
   return D::visible();
 }
 
-/// Where the devices of all workers listen: the first where its worker does, others 1000, 2000, .. ports further.
+/// Addresses of the devices of all workers: the first listens at its worker's, others 1000, 2000, .. ports higher.
 ///
-/// throws  BadArgument when two of them would listen at one address
+/// throws  BadArgument when two devices would listen at one address
 inline std::vector<std::string> addresses_of(Cluster const& cluster, int devices) {
   constexpr int apart = 1'000, ports = 65'536, first_port = 1'024;
   auto all = std::vector<std::string>{};
@@ -59,7 +59,7 @@ inline std::vector<std::string> addresses_of(Cluster const& cluster, int devices
 ///
 /// ranks   of worker w with d devices: w · d to w · d + d - 1
 /// keeps   all copies of a variable are bit-equal after every step
-/// throws  BadArgument when the cluster has tasks that this strategy cannot use, or this process is none of its workers;
+/// throws  BadArgument when the cluster has tasks that this strategy cannot use, or this process is not a worker;
 ///         PeerLost when a replica fails: the variables are those of the step before
 /// source  tf.distribute.MultiWorkerMirroredStrategy
 template <Device D = DefaultDevice>
@@ -72,7 +72,7 @@ class MultiWorkerMirroredStrategy {
   explicit MultiWorkerMirroredStrategy(Cluster cluster)
       : MultiWorkerMirroredStrategy{cluster, detail::devices_of<D>(cluster)} {}
 
-  /// devices   of each worker, the same number on all of them
+  /// devices   of each worker; all workers have the same number
   MultiWorkerMirroredStrategy(Cluster cluster, std::vector<D> devices)
       : cluster_{std::move(cluster)}, devices_{std::move(devices)} {
     CHORALE_EXPECTS(!devices_.empty(), "MultiWorkerMirroredStrategy got a list of 0 devices; a worker needs one");
@@ -107,7 +107,7 @@ class MultiWorkerMirroredStrategy {
   }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // Reduce over Transport; most buckets left during backward
+    replica.all_reduce(gradients);                           // Reduce over Transport; most buckets sent during backward
     model.optimizer.apply(model.net.variables(), gradients);  // same bits in, same bits out, on every replica
   }
 

@@ -9,10 +9,10 @@
 
 namespace chorale {
 
-/// All variables and all computing on one named device; input still takes the path of the other strategies.
+/// Strategy with all variables and all computing on one named device; input still takes the path of other strategies.
 ///
 /// keeps   the plain training loop: no rank waits for another, nothing is sent
-/// throws  BadArgument when no device is named, and there is none
+/// throws  BadArgument when no device is named, and this process has none
 /// source  tf.distribute.OneDeviceStrategy
 template <Device D = DefaultDevice>
 struct OneDeviceStrategy {
@@ -27,7 +27,7 @@ struct OneDeviceStrategy {
   std::vector<D> local_devices() const { return {on}; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // alone, nothing is sent; shards are added up
+    replica.all_reduce(gradients);                           // one replica: nothing is sent; shards are added up
     model.optimizer.apply(model.net.variables(), gradients);
   }
 
@@ -43,7 +43,7 @@ OneDeviceStrategy() -> OneDeviceStrategy<>;
 template <Device D>
 OneDeviceStrategy(D) -> OneDeviceStrategy<D>;
 
-/// No distribution: the first device of the default kind.
+/// Strategy without distribution: the first device of the default kind.
 ///
 /// source  tf.distribute.get_strategy() outside any scope
 struct DefaultStrategy : OneDeviceStrategy<DefaultDevice> {};

@@ -21,8 +21,8 @@
 
 namespace chorale {
 
-/// Variables on servers, computing on workers: each variable, or piece of one, lives on one server, beside its slots of
-/// the optimizer. Every process runs the same program; which of them is a server the cluster says, and there fit()
+/// Variables on servers, computing on workers: each variable, or piece of one, is stored on one server, with its slots
+/// of the optimizer. Every process runs the same program; the cluster defines which processes are servers: there, fit()
 /// serves until all workers have ended.
 ///
 ///   ParameterServerStrategy{Cluster::from_env()}                                        asynchronous
@@ -31,11 +31,11 @@ namespace chorale {
 ///   ParameterServerStrategy{Cluster::from_env(), Asynchronous{}, placement::GreedyByBytes{}, Cpu::split(2)}
 ///                                                                                       two devices in each worker
 ///
-/// ranks   replicas of the workers, those of worker w with d devices from w · d on; then servers
-/// keeps   what Consistency says, of workers: the replicas of one worker are one, whose gradients are one push.
-///         Gradients are means over the rows of their push, or of their round
-/// throws  BadArgument when the cluster has no server; PeerLost when a server fails: it names the shard. A lost worker is
-///         only missed
+/// ranks   first the replicas, those of worker w with d devices from w · d on; then servers
+/// keeps   what Consistency defines, for workers: the replicas of one worker make one push together. Gradients are
+///         means over the rows of their push, or of their round
+/// throws  BadArgument when the cluster has no server; PeerLost when a server fails: it names the shard. A lost worker
+///         is left out
 /// source  Li et al., OSDI 2014; tf.distribute.ParameterServerStrategy
 template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes, Device D = DefaultDevice>
 class ParameterServerStrategy {
@@ -44,8 +44,8 @@ class ParameterServerStrategy {
   using placement   = P;
   using consistency = C;
   static constexpr bool in_lockstep = C::rounds && C::staleness == 0 && C::spares == 0;
-  template <class R>                                                      // gradients do not pass through it, but
-  static constexpr bool takes = gives_plain_sums<R> || (detail::sharded<R> && in_lockstep);   // in its order
+  template <class R>                                                      // gradients do not pass through R, but
+  static constexpr bool takes = gives_plain_sums<R> || (ShardedReduce<R> && in_lockstep);   // in its order
   template <class R, class E>
   using replica_type = ParameterReplica<R, E>;
   template <class E>
@@ -54,7 +54,7 @@ class ParameterServerStrategy {
   explicit ParameterServerStrategy(Cluster cluster, C when = {}, P sharding = {})
       : ParameterServerStrategy{cluster, when, std::move(sharding), first_of(cluster)} {}
 
-  /// devices   of each worker, as many in all processes
+  /// devices   of each worker; the same number in all processes
   /// options   such as PushedAs::bf16
   ParameterServerStrategy(Cluster cluster, C, P sharding, std::vector<D> devices, ParameterOptions options = {})
       : cluster_{std::move(cluster)}, sharding_{std::move(sharding)}, devices_{std::move(devices)}, options_{options} {
@@ -68,7 +68,7 @@ class ParameterServerStrategy {
                         "starting this program as a worker or a ps task only."};
   }
 
-  /// A lost rank concerns those who need it: a lost worker is only missed.
+  /// Selects FailureScope::peer in a transport that has the choice: other ranks then go on without a lost worker.
   template <Transport T>
   static void prepare(T& transport) {
     if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::peer;
@@ -88,7 +88,7 @@ class ParameterServerStrategy {
     if (!cluster_.is_worker()) local.push_back(cluster_.rank() - cluster_.workers() + all);
     else for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
     auto addresses = detail::addresses_of(cluster_, d);
-    for (int s = 1; s < cluster_.servers(); ++s)                           // which have one each, as d is for workers
+    for (int s = 1; s < cluster_.servers(); ++s)                           // a server has one rank, a worker has d
       addresses[static_cast<std::size_t>(all + s)] = addresses[static_cast<std::size_t>(all + s * d)];
     addresses.resize(static_cast<std::size_t>(all + cluster_.servers()));
     auto meeting      = cluster_.meeting();
@@ -96,7 +96,7 @@ class ParameterServerStrategy {
     return {all + cluster_.servers(), std::move(local), std::move(meeting)};
   }
 
-  /// A rank for each task, whatever its devices: where each worker is one thread that has them all. See coordinate().
+  /// Group with one rank per task, whatever its devices: each worker is one thread that has them all. See coordinate().
   Group tasks() const {
     auto const all = cluster_.workers() + cluster_.servers();
     if (cluster_.is_local()) return Group::all_local(all);
@@ -110,7 +110,7 @@ class ParameterServerStrategy {
     return all;
   }
 
-  /// Which elements of a model's variables are where.
+  /// Returns which elements of a model's variables each server stores.
   ///
   /// replicas  ranks of each worker
   template <class Plan>
@@ -133,7 +133,7 @@ class ParameterServerStrategy {
     ++model.optimizer.now.step;
   }
 
-  /// All workers have ended their epoch: the newest values.
+  /// Pulls the newest values, after all workers have ended their epoch.
   void finish(auto& replica, auto& model) const { replica.pull(model.net.variables()); }
 
  private:

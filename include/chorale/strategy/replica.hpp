@@ -24,13 +24,13 @@
 
 namespace chorale {
 
-/// What one share of a batch gave: the loss, a sum over its rows, and gradients, sums over the same rows.
+/// Result of one share of a batch: the loss, a sum over its rows, and gradients, sums over the same rows.
 struct ValueAndGradient {
   Sum<float> value;
   Gradients gradients;
 };
 
-/// One participant of a running strategy: its rank, and the operations in which all replicas take part together.
+/// One participant of a running strategy: its rank, and the operations in which all replicas take part.
 ///
 /// order   every replica calls the collective operations in the same order
 template <class R, class E>
@@ -41,10 +41,10 @@ class Replica {
   Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
   int  num_replicas() const { return at_->size(); }
 
-  /// Says which step begins, for what errors and heartbeats tell.
+  /// Sets the number of the step that begins, which errors and heartbeats report.
   void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
 
-  /// Forward, loss and backward of this replica's share; nothing is sent.
+  /// Computes forward, loss and backward of this replica's share; no gradients are sent.
   ///
   /// batch   x (B, Input), y (B, targets); may be empty
   template <class Model, class Batch>
@@ -54,10 +54,11 @@ class Replica {
     return {loss, model.gradients()};
   }
 
-  /// The same, and each bucket of gradients leaves as soon as it is complete. all_reduce(gradients) must follow.
+  /// Computes forward, loss and backward of this replica's share, and sends each bucket of gradients as soon as it is
+  /// complete. all_reduce(gradients) must follow.
   ///
-  /// at_end    UpdatesAtEnd: and then model.optimizer.apply() of these gradients as they are, so that a GPU which is
-  ///           alone has it in its queue already
+  /// at_end    UpdatesAtEnd if model.optimizer.apply() of these gradients, unchanged, follows as well: a GPU that is
+  ///           the only replica then has it in its queue already
   template <class Model, class Batch, class AtEnd = LooksAtEnd>
   ValueAndGradient value_and_gradient_ahead(Model& model, Batch const& batch, AtEnd at_end = {}) {
     variables_      = model.net.variables();
@@ -67,20 +68,20 @@ class Replica {
 
   /// Adds up the gradients of all replicas, and their rows, loss and metrics with them: the same bits on every replica.
   ///
-  /// throws  PeerLost when another replica failed; NumericFault when the copies of a variable are not the same bits any
-  ///         more, which every Instance::compare_every steps shows in the sums: it names replica and variable
+  /// throws  PeerLost when another replica failed; NumericFault when the copies of a variable no longer have the same
+  ///         bits, which the sums show every Instance::compare_every steps: it names replica and variable
   void all_reduce(Gradients& gradients) {
     lane_of(gradients).reduce(gradients, traffic_);
     if (!ReplicaDigest::all_equal(gradients.trailer().subspan(plan::marks_at, ReplicaDigest::size))) tell_divergence();
   }
 
-  /// What this replica's gradients still owe the others, under an algorithm that leaves something out, such as TopK: to
-  /// be saved with the optimizer's slots, and written back before the next step. Empty under all others.
+  /// Part of the gradients that this replica has not sent yet, under an algorithm that leaves elements out, such as
+  /// TopK: saved with the optimizer's slots, and written back before the next step. Empty under all other algorithms.
   Span<float> residual(Gradients const& gradients) { return lane_of(gradients).residual(); }
 
-  /// Replaces variables by their mean over all replicas, of which each counts by its weight: the same bits everywhere.
+  /// Replaces variables by their mean over all replicas, weighted by `weight`: the same bits on every replica.
   ///
-  /// weight    such as the rows that this replica has learned from since the last time; when all are 0, nothing changes
+  /// weight    e.g. the rows that this replica has trained on since the last average; if all are 0, nothing changes
   /// scratch   gradients that are not needed any more
   template <std::convertible_to<Variables> V>
   void average(V const& variables, Gradients& scratch, float weight) {
@@ -90,26 +91,26 @@ class Replica {
     average_of(variables.body(), scratch, weight);
   }
 
-  /// The same for the slots of an optimizer, of which all replicas count alike.
+  /// Replaces the slots of an optimizer by their mean over all replicas, each with the same weight.
   void average_slots(Span<float> slots, Gradients& scratch) {
     for (auto const n = scratch.body().size(); n != 0 && slots.size() >= n; slots = slots.subspan(n))
       average_of(slots.first(n), scratch, 1);
   }
 
-  /// Gives `mine` to a peer and takes as much from it. Both call it.
+  /// Sends `mine` to a peer, and receives as many bytes from it. Both ranks call it.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
     auto sent = at_->send(peer, alone, mine);
     at_->recv(peer, alone, theirs).wait();
     sent.wait();
   }
 
-  /// Puts what all replicas have one after the other, in the order of ranks, on every replica. See chorale::all_gather.
+  /// Concatenates the values of all replicas, in the order of ranks, on every replica. See chorale::all_gather.
   template <class V>
   void all_gather(Span<V const> mine, Span<V> all, Span<std::size_t const> counts) {
     chorale::all_gather(*at_, mine, all, counts, alone);
   }
 
-  /// Gives every replica what the one with rank `root` has.
+  /// Copies x of the replica with rank `root` to all replicas.
   template <class V>
   void broadcast(Span<V> x, Rank root = 0) { chorale::broadcast(*at_, x, root, alone); }
 
@@ -118,28 +119,28 @@ class Replica {
 
   ReduceStatistics traffic() const { return traffic_; }
 
-  /// Messages and bytes that this rank has sent, where somebody counts them: over Counting<T>.
+  /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
   auto sent() const
     requires requires(E const& at) { at.sent(); }
   {
     return at_->sent();
   }
 
-  /// What this rank's clock shows, where it is a virtual one: over SimulatedTransport.
+  /// Time of this rank's virtual clock. Only over SimulatedTransport.
   auto now() const
     requires requires(E const& at) { at.now(); }
   {
     return at_->now();
   }
 
-  /// Since the variables of replicas that learn apart were last brought together. See LocalSgd, Gossip.
+  /// Steps and rows since the variables of replicas that train independently were last averaged. See LocalSgd.
   struct Apart {
     int steps  = 0;
     float rows = 0;
   } apart;
 
  private:
-  static constexpr auto alone = Tag{1};                                    // of all that is no gradient: one at a time
+  static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
 
   void average_of(Span<float> values, Gradients& scratch, float weight) {
     static_assert(gives_plain_sums<R>, "chorale: average() needs a Reduce that gives sums as they are, e.g. RingAllReduce");
@@ -162,19 +163,19 @@ class Replica {
     auto all          = std::vector<std::uint64_t>(n * counts.size());
     all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
     try {
-      barrier();                                                           // a rank that throws ends what others wait for
-    } catch (PeerLost const&) {                                            // then it has passed here, and has the same
+      barrier();                                                           // a rank that throws fails those that wait
+    } catch (PeerLost const&) {                                            // it passed the barrier, and has the same
     }
     detail::throw_diverged(variables_, all);
   }
 
-  /// Sums of all replicas, for layers of a model that need them. Nothing of it is compiled for others.
+  /// Sums over all replicas, for models with layers that need them. For other models nothing of it is compiled.
   template <class Model>
   Together together() {
     if constexpr (detail::joins<Model>) {
       using Summing = ScheduleExecution<RecursiveDoublingAllReduce, E, double>;
       if (num_replicas() == 1) return {};
-      for (auto const& entry : lanes_)                                     // a thread of theirs may use the endpoint
+      for (auto const& entry : lanes_)                                     // their threads may use the endpoint
         CHORALE_EXPECTS(!entry.lane->under_way(), "gradients of another model are on their way: all_reduce them before "
                                                   "a step of a model with SyncBatchNorm");
       if (!summing_) summing_ = std::make_shared<Summing>();               // keeps its memory from step to step
@@ -200,7 +201,7 @@ class Replica {
     auto const* const buffer = gradients.values.data();
     for (auto& entry : lanes_)
       if (entry.buffer == buffer && entry.owner == gradients.owner) return *entry.lane;
-    std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a model that is gone
+    std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a destroyed model
     auto const first = Tag{(lanes_made_++ % 0xFFFF + 1) << 16};            // all replicas make them in the same order
     lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, first)});
     return *lanes_.back().lane;
@@ -211,7 +212,7 @@ class Replica {
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
   ReduceStatistics traffic_;
-  std::shared_ptr<void> summing_;                                          // what together() works with
+  std::shared_ptr<void> summing_;                                          // the ScheduleExecution of together()
   Variables variables_;                                                    // of the model that computed last
 };
 

@@ -17,7 +17,7 @@
 
 namespace chorale {
 
-/// Numbers of a callback that a checkpoint keeps, so that a run that goes on decides as one that was not cut off.
+/// Numbers of a callback that a checkpoint keeps, so that a resumed run decides like one that was not interrupted.
 struct CallbackState {
   std::string name;
   Span<double> numbers;
@@ -25,8 +25,8 @@ struct CallbackState {
 
 namespace detail {
 
-/// Is only the process that writes files told? It then gets the trainer as const, on which nothing that all processes
-/// must do together can be called.
+/// True if only the chief calls callback C. C then gets the trainer as const, so that it cannot call what all processes
+/// must call together.
 template <class C>
 inline constexpr bool for_chief_only = false;
 template <class C>
@@ -50,23 +50,23 @@ concept sees_steps = requires(C& c, SeenBy<C, Trainer>& trainer, StepEnd const& 
 
 }  // namespace detail
 
-/// Takes part in a fit: any class with one of these functions. One that it does not have costs nothing. A function of
-/// another name that is near one of these, or of a right name with other parameters, is refused.
+/// A callback of fit: any class with at least one of these functions. A function that it does not have costs nothing. A
+/// function whose name is close to one of these, or that has one of these names and other parameters, is refused.
 ///
-///   on_fit_begin(trainer)             before the first epoch; on_resume(trainer) after it, when a checkpoint was found
+///   on_fit_begin(trainer)             before the first epoch; on_resume(trainer) after it, if a checkpoint was found
 ///   on_epoch_begin(trainer, epoch)    from 0
 ///   on_step_end(trainer, end)
 ///   on_epoch_end(trainer, epoch, e)   e may be changed: Validation adds its scores
 ///   on_fit_end(trainer, history)      not when fit ends with an exception
 ///
 ///   struct PrintRate {
-///     static constexpr bool chief_only = true;             // else every process is told
+///     static constexpr bool chief_only = true;             // else every process calls it
 ///     void on_epoch_end(auto& trainer, int epoch, Epoch&) const {
 ///       std::printf("Learning rate for epoch %d is %g\n", epoch + 1, trainer.learning_rate());
 ///     }
 ///   };
 ///
-/// keeps   state(), if there is one, refers to numbers that a checkpoint keeps, under `name`
+/// keeps   state(), if C has it, refers to numbers that a checkpoint keeps under `name`
 /// source  tf.keras.callbacks.Callback
 template <class C, class Trainer>
 concept Callback =
@@ -76,7 +76,7 @@ concept Callback =
     requires(C& c, detail::SeenBy<C, Trainer>& trainer, int epoch, Epoch& e) { c.on_epoch_end(trainer, epoch, e); } ||
     requires(C& c, detail::SeenBy<C, Trainer>& trainer, History const& all) { c.on_fit_end(trainer, all); };
 
-/// The callbacks and sinks of one fit, in the order in which they were given. An empty std::optional is nobody.
+/// The callbacks and sinks of one fit, in the order in which they were given. An empty std::optional is ignored.
 template <class Trainer, class... C>
 class CallbackList {
   template <class Of>
@@ -131,14 +131,14 @@ class CallbackList {
     });
   }
 
-  /// On every rank, from its thread.
+  /// Passes an event to the sinks. Every rank calls it, from its thread.
   void take(Event const& event) noexcept {
     each([&](auto& c, auto&) {
       if constexpr (looks_at_events<std::remove_reference_t<decltype(c)>>) c.take(event);
     });
   }
 
-  /// On the chief.
+  /// Passes scalars to the sinks, on the chief only.
   void take(Scalars const& scalars) {
     if (!trainer_.is_chief()) return;
     each([&](auto& c, auto&) {
@@ -146,9 +146,9 @@ class CallbackList {
     });
   }
 
-  void flush() const noexcept {}                                           // fit_ended() does
+  void flush() const noexcept {}                                           // fit_ended() flushes the sinks
 
-  /// As many in every process, also of callbacks for the chief.
+  /// States of all callbacks, those for the chief included: equally many in every process.
   std::vector<CallbackState> states() {
     auto states    = std::vector<CallbackState>{};
     auto const add = [&](auto const& again, auto& c) -> void {
@@ -157,7 +157,7 @@ class CallbackList {
         if (c) again(again, *c);
       } else if constexpr (requires { c.state(); }) {
         auto name = "callback/" + std::string{c.name};
-        for (auto const& before : states) name += before.name == name ? "+" : "";      // two of one kind
+        for (auto const& before : states) name += before.name == name ? "+" : "";      // two of one name
         states.push_back({name, Span<double>{c.state()}});
       }
     };
@@ -166,7 +166,7 @@ class CallbackList {
   }
 
  private:
-  /// One that does not take part has its sentence already.
+  /// Checks the names of a callback's functions. A type that is neither callback nor sink is refused above.
   template <class Of>
   static void check_names() {
     if constexpr (takes_part<Of>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of callbacks that fit would never call: those of another name, or with other parameters.
+// Refuses functions of callbacks that fit would never call: those with a similar name, or with other parameters.
 #pragma once
 
 #include <chorale/trainer/history.hpp>
@@ -9,8 +9,8 @@
 
 namespace chorale::detail {
 
-/// Names of functions that fit does not call, and that are near those it calls: Keras' and PyTorch Lightning's, other
-/// forms of the verb, and other spellings.
+/// Names of functions that fit does not call, and that are close to those it calls: of Keras and PyTorch Lightning, in
+/// other forms of the verb, and in other spellings.
 struct NearNames {
   int on_fit_begins, on_fit_start, on_train_begin, on_train_start, onFitBegin, onTrainBegin, on_resumed,
       on_fit_resume, onResume, on_epoch_begins, on_epoch_start, on_epoch_started, on_train_epoch_start, onEpochBegin,
@@ -25,15 +25,15 @@ struct CallbackNames {
   int on_fit_begin, on_resume, on_epoch_begin, on_step_end, on_epoch_end, on_fit_end;
 };
 
-/// C beside a class with members of these names. Where C has a function of that name, `&Beside<C, Names>::name` is
-/// ambiguous, whatever its parameters are; functions that are templates or overloaded have no address to ask for.
+/// Derives from C and from a class with members of these names. If C has a function of such a name, then
+/// `&Beside<C, Names>::name` is ambiguous, whatever the parameters: `&C::name` fails for templates and overloads.
 template <class C, class Names>
 struct Beside : C, Names {};
 template <class C, class Names>
   requires std::is_final_v<C>
-struct Beside<C, Names> : Names {};                                        // what is final is not looked at
+struct Beside<C, Names> : Names {};                                        // a final class is not checked
 
-/// Refuses a callback that has a function whose name is near the one that was meant.
+/// Refuses a callback that has a function whose name is close to one that fit calls.
 template <class C>
 struct HasNoNearName {
   using All = Beside<std::remove_const_t<C>, NearNames>;
@@ -183,9 +183,9 @@ struct HasNoNearName {
                 "on_step_end(trainer, end) or on_epoch_begin(trainer, epoch). See docs/48-observe.md");
 };
 
-/// Refuses a callback that has a function of a right name which fit cannot call.
+/// Refuses a callback that has a function with the right name which fit cannot call.
 ///
-/// Trainer   as this callback sees it
+/// Trainer   const if the callback gets it as const
 template <class C, class Trainer>
 struct CanBeCalled {
   using All = Beside<std::remove_const_t<C>, CallbackNames>;

@@ -20,7 +20,7 @@
 
 namespace chorale {
 
-/// Callback: evaluates after each epoch, into Epoch::validation. It comes before callbacks that look at "val_loss".
+/// Callback: evaluates after each epoch, into Epoch::validation. To be given before callbacks that read "val_loss".
 ///
 ///   trainer.fit(train, {.epochs = 12}, validate_on(test), EarlyStopping{});
 template <class Data>
@@ -38,17 +38,17 @@ Validation<Data> validate_on(Data const& data) {
   return Validation<Data>{data};
 }
 
-/// Is a smaller value a better one? automatic: a larger one is when the name ends in accuracy.
+/// Whether smaller or larger values are better. automatic: larger if the name ends in "accuracy", else smaller.
 enum class Better { automatic, smaller, larger };
 
-/// What callbacks look at: how long a value has been without getting better.
+/// A value that a callback monitors, with the number of epochs since it last got better.
 class Monitor {
  public:
   Monitor(std::string name, double min_delta, Better better)
       : name_{std::move(name)}, min_delta_{std::abs(min_delta)},
         sign_{better == Better::larger || (better == Better::automatic && name_.ends_with("accuracy")) ? -1.0 : 1.0} {}
 
-  /// Was this epoch better than every one before, by more than min_delta?
+  /// True if this epoch is better than all before, by more than min_delta. Called once for each epoch.
   ///
   /// throws  BadArgument when there is no such value
   bool improves(Epoch const& epoch) {
@@ -61,8 +61,8 @@ class Monitor {
     return better;
   }
 
-  int  epochs_without() const { return static_cast<int>(numbers_[1]); }    // a better value
-  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs) + 1}; }      // then they count again
+  int  epochs_without() const { return static_cast<int>(numbers_[1]); }    // since the last better value
+  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs) + 1}; }      // these do not count
   void forget() { numbers_ = first; }
   Span<double> state() { return numbers_; }
 
@@ -73,19 +73,20 @@ class Monitor {
   std::array<double, 3> numbers_ = first;                                  // best value · sign, epochs since, of rest
 };
 
+/// Options of EarlyStopping, with the names and defaults of Keras.
 struct EarlyStoppingOptions {
   std::string monitor = "val_loss";                                        // see Epoch::operator[]
   double min_delta    = 0;
   int patience        = 0;                                                 // epochs without a better value
   Better better       = Better::automatic;
-  bool restore_best   = false;                                             // at the end, the variables of the best
+  bool restore_best   = false;                                             // at the end: variables of the best epoch
 };
 
 /// Callback: ends fit when a value has not become better for `patience` epochs.
 ///
 /// keeps   every process decides the same, because every process has the same scores. A checkpoint keeps how long it
 ///         has waited and, with restore_best, the variables of the best epoch
-/// cost    with restore_best, 8 bytes for each number of the variables, here and in each checkpoint
+/// cost    with restore_best, 8 bytes for each number of the variables, in memory and in each checkpoint
 /// source  tf.keras.callbacks.EarlyStopping
 class EarlyStopping {
  public:
@@ -148,12 +149,13 @@ class EarlyStopping {
   std::vector<double> best_;                                               // monitor's, epoch, variables; or nothing
 };
 
+/// Options of ReduceLROnPlateau, with the names and defaults of Keras.
 struct ReduceLROnPlateauOptions {
   std::string monitor = "val_loss";
   float factor        = 0.1F;
   int patience        = 10;
   double min_delta    = 1e-4;
-  int cooldown        = 0;                                                 // epochs after a change in which none counts
+  int cooldown        = 0;                                                 // epochs after a change that do not count
   float min_rate      = 0;
   Better better       = Better::automatic;
 };
@@ -192,7 +194,7 @@ class ReduceLROnPlateau {
   Monitor monitor_;
 };
 
-/// Callback: the learning rate of each epoch, from its number, 0-based, and the rate so far.
+/// Callback: sets the learning rate of each epoch, from its 0-based number and the rate so far.
 ///
 ///   LearningRateScheduler{[](int epoch, float rate) { return epoch < 10 ? rate : rate * 0.9F; }}
 ///
@@ -205,7 +207,7 @@ class LearningRateScheduler {
 
   void on_fit_begin(auto&) { set_for_ = -1; }
   void on_epoch_begin(auto& trainer, int epoch) {
-    if (std::exchange(set_for_, epoch) == epoch) return;                   // it goes on in its middle, and has its rate
+    if (std::exchange(set_for_, epoch) == epoch) return;                   // resumed in its middle: the rate is set
     trainer.set_learning_rate(rule_(epoch, trainer.learning_rate()));
   }
 
@@ -216,6 +218,7 @@ class LearningRateScheduler {
   double set_for_ = -1;                                                    // the last epoch, 0-based
 };
 
+/// Options of ModelCheckpoint.
 struct ModelCheckpointOptions {
   std::string file    = "model_{epoch}.safetensors";                       // {epoch}: from 1
   bool only_best      = false;
@@ -223,9 +226,9 @@ struct ModelCheckpointOptions {
   Better better       = Better::automatic;
 };
 
-/// Callback: writes the variables after each epoch, or after each that is the best so far. Only the chief writes.
+/// Callback: writes the variables after each epoch, or only if it is the best so far. Only the chief writes.
 ///
-/// keeps   a file is whole or as it was before. To go on from where a run was cut off is FitOptions::checkpoints
+/// keeps   a file is whole or as it was before. To resume an interrupted run, use FitOptions::checkpoints
 /// throws  BadFile when the file cannot be written. See Trainer::save
 /// source  tf.keras.callbacks.ModelCheckpoint, save_weights_only
 class ModelCheckpoint {

@@ -23,85 +23,103 @@
 
 namespace chorale::detail {
 
-/// The part of a Trainer that saves where it stands, and goes on from there.
+/// Saves the state of one fit, and brings all replicas back to it.
+///
+/// keeps   only the chief opens the folder; the other processes take part in what replicas do together
 template <class M, class S, class R, class T>
-class Checkpointed : public ModelReplicas<M, S, R, T> {
-  using Base = ModelReplicas<M, S, R, T>;
-
- protected:
-  using Base::copies_, Base::live_, Base::totals_;
-  using typename Base::instance;
+class Checkpointing {
+  using Replicas = ModelReplicas<M, S, R, T>;
+  using instance = typename Replicas::instance;
 
  public:
-  using Base::Base, Base::step;
-
- protected:
-  /// Where to go on, and all replicas as they were there.
-  TrainingPosition resume(std::optional<RunCheckpoints>& saved, FitOptions const& options,
-                          std::vector<CallbackState> const& states) {
-    auto const begin = TrainingPosition{.epoch = options.initial_epoch};
-    if (options.checkpoints.folder.empty()) return begin;
-    if constexpr (HasServers<S>) return resume_on_servers(saved, begin, states);
-    else return resume_on_all(saved, begin, states);
+  Checkpointing(Replicas& replicas, FitOptions const& options) : replicas_{replicas}, options_{options} {
+    if (enabled() && live_.is_chief()) {
+      saved_.emplace(options.checkpoints, live_.num_replicas(), std::to_string(M::plan.hash));
+      saved_->say_goes_on();
+    }
   }
 
-  /// Between two epochs, in every process: saves. Where workers do not wait for one another, ends when any was asked to.
-  void save_after(int epoch, FitOptions const& options, auto const& batches, std::optional<RunCheckpoints>& saved,
-                  auto& audience) {
-    auto const whole = options.steps_per_epoch == 0;
+  /// Brings all replicas to the newest checkpoint, and returns where it stands; the first epoch if there is none.
+  TrainingPosition resume(std::vector<CallbackState> const& states) {
+    auto const begin = TrainingPosition{.epoch = options_.initial_epoch};
+    if (!enabled()) return begin;
+    if constexpr (HasServers<S>) return resume_on_servers(begin, states);
+    else return resume_on_all(begin, states);
+  }
+
+  /// Logs that the run is complete, for a user who started it again.
+  void report_nothing_left(TrainingPosition const& at) {
+    if (saved_) saved_->say_nothing_left(static_cast<int>(at.epoch), options_.epochs);
+  }
+
+  /// Waits until no checkpoint is being written: a save while one is would be skipped.
+  void finish() {
+    if (saved_) saved_->finish();
+  }
+
+  /// Writes the marker from which a sidecar evaluator learns that no further checkpoint follows.
+  void report_end() {
+    if (!saved_) return;
+    saved_->finish();
+    saved_->say_ended({.epochs = static_cast<std::uint64_t>(options_.epochs), .step = replicas_.step()});
+  }
+
+  /// Saves after an epoch; every process calls it. With parameter servers, then ends fit if any process was asked to.
+  void save_after(int epoch, auto const& batches, auto& audience) {
+    auto const whole = options_.steps_per_epoch == 0;
     auto asked       = false;
-    if constexpr (HasServers<S>) asked = any_asked(options);
-    if (asked && saved) saved->finish();                                   // as in look_after
-    if (!options.checkpoints.folder.empty())
-      save_at(saved, {.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
+    if constexpr (HasServers<S>) asked = any_asked();
+    if (asked) finish();                                                   // else WhenBusy::skip might skip the save
+    if (enabled())
+      save_at({.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
                       .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
-    if (asked) end_early(options, saved);
+    if (asked) end_early();
   }
 
-  /// After an update: saves when it is time to, and ends when any rank was asked to; where workers do not wait for one
-  /// another, they do when it is time to save, and only then know who was asked.
-  void look_after(auto const& batches, std::int64_t epoch, FitOptions const& options,
-                  std::optional<RunCheckpoints>& saved, auto& audience) {
-    auto const due = options.checkpoint_every != 0 && step() % options.checkpoint_every == 0;
+  /// Saves after an update if a save is due, and saves and ends fit if any rank was asked to end. Workers of parameter
+  /// servers, which do not wait for one another, learn of the request only when a save is due.
+  void save_if_due(auto const& batches, std::int64_t epoch, auto& audience) {
+    auto const due = options_.checkpoint_every != 0 && replicas_.step() % options_.checkpoint_every == 0;
     auto asked     = false;
-    if constexpr (HasServers<S>) asked = due && any_asked(options);
+    if constexpr (HasServers<S>) asked = due && any_asked();
     else if constexpr (ReducesEveryStep<S>) asked = was_asked(copies_[0]);
     if (!due && !asked) return;
-    this->catch_up();
-    if (asked && saved) saved->finish();                                   // else it might be skipped for an older one
-    if (!options.checkpoints.folder.empty())
-      save_at(saved, {.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
-                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = this->totals_of_all()}, audience);
-    if (asked) end_early(options, saved);
+    replicas_.catch_up();
+    if (asked) finish();
+    if (enabled())
+      save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
+                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()},
+              audience);
+    if (asked) end_early();
   }
 
  private:
+  bool enabled() const { return !options_.checkpoints.folder.empty(); }
+
   static bool was_asked(instance const& copy) {
     if constexpr (requires { copy.was_asked(); }) return copy.was_asked();
     else return copy.gradients().trailer()[plan::asked_at] != 0;
   }
 
-  /// Was a process with workers asked to end? All of them call it together.
-  bool any_asked(FitOptions const& options)
+  /// True if any process with workers was asked to end. All of them call it together.
+  bool any_asked()
     requires HasServers<S>
   {
-    if (options.asked_to_end == nullptr) return false;
+    if (options_.asked_to_end == nullptr) return false;
     auto asked       = PerReplica<Totals>(copies_.size());
-    asked[0].sums[0] = *options.asked_to_end ? 1 : 0;
+    asked[0].sums[0] = *options_.asked_to_end ? 1 : 0;
     return live_.reduce(asked).sums[0] != 0;
   }
 
-  [[noreturn]] void end_early(FitOptions const& options, std::optional<RunCheckpoints>& saved) const {
-    if (saved) saved->finish();
-    throw Preempted{"asked to end after update " + std::to_string(step()) +
-                        (options.checkpoints.folder.empty() ? "; nothing was saved, for there is no folder."
-                                                            : "; a checkpoint is in " +
-                                                                  options.checkpoints.folder.string() + "."),
+  [[noreturn]] void end_early() {
+    finish();
+    throw Preempted{"asked to end after update " + std::to_string(replicas_.step()) +
+                        (enabled() ? "; a checkpoint is in " + options_.checkpoints.folder.string() + "."
+                                   : "; nothing was saved, for there is no folder."),
                     "the same command again: it goes on from there."};
   }
 
-  TrainingPosition resume_on_all(std::optional<RunCheckpoints>& saved, TrainingPosition const& begin,
-                         std::vector<CallbackState> const& states) {
+  TrainingPosition resume_on_all(TrainingPosition const& begin, std::vector<CallbackState> const& states) {
     auto found   = PerReplica<TrainingPosition>(copies_.size());
     auto numbers = PerReplica<std::vector<double>>(copies_.size());
     auto owed    = PerReplica<ErrorFeedback>(copies_.size());
@@ -112,7 +130,7 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
       };
       if (replica.id() == 0) {
         remember();
-        position = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, rest);
+        position = saved_->restore(copy.net.variables(), copy.optimizer.slots(), states, told, rest);
       }
       replica.broadcast(Span<TrainingPosition>{&position, 1});
       if (position.found == 0) return;
@@ -124,34 +142,33 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
       }
       copy.optimizer.now.step = position.update;
       if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
-      if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it begins anew
+      if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it starts from its initial value
         copy.optimizer.loss_scale = {static_cast<float>(position.loss_scale), position.loss_scale_steps};
       totals = position.totals;
-      if constexpr (lossy<R>) take_residual(replica, copy, rest);
-    }, copies_, found, totals_, numbers, owed);
+      if constexpr (LossyReduce<R>) take_residual(replica, copy, rest);
+    }, copies_, found, replicas_.totals(), numbers, owed);
     if (found[0].found == 0) return begin;
     put(states, numbers[0]);
     return found[0];
   }
 
-  TrainingPosition resume_on_servers(std::optional<RunCheckpoints>& saved, TrainingPosition const& begin,
-                             std::vector<CallbackState> const& states) {
+  TrainingPosition resume_on_servers(TrainingPosition const& begin, std::vector<CallbackState> const& states) {
     auto position = TrainingPosition{};
     auto told     = std::vector<double>{};
     for (auto const& state : states) told.resize(told.size() + state.numbers.size());
     live_.run([&](auto& replica, instance& copy) {
       if (replica.id() != 0) return;
-      auto owed = ErrorFeedback{};                                         // nothing that servers would know
-      position  = saved->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
+      auto owed = ErrorFeedback{};                                         // servers keep no error feedback
+      position  = saved_->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
       if (position.found == 0) return;
-      position.loss_scale = 0;                                             // no worker of servers scales its loss
+      position.loss_scale = 0;                                             // workers of servers do not scale the loss
       replica.assign(copy.net.variables());
       replica.assign_slots(copy.optimizer.slots(), copy.gradients(), static_cast<std::uint64_t>(position.servers));
     }, copies_);
     auto all = position.numbers();
-    all.push_back(static_cast<double>(position.found + 1));                // 0: the chief has not come here
+    all.push_back(static_cast<double>(position.found + 1));                // 0: the chief is lost, and sent nothing
     all.insert(all.end(), told.begin(), told.end());
-    all = this->tell_all(std::move(all));
+    all = replicas_.tell_all(std::move(all));
     auto const n = position.numbers().size();
     if (all[n] == 0) throw PeerLost{0, "the chief could not bring a checkpoint to the servers."};
     if (all[n] == 1) return begin;
@@ -159,13 +176,13 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
     put(states, Span<double const>{all}.subspan(n + 1));
     live_.run([&](auto& replica, instance& copy, Totals& totals) {
       copy.optimizer.now.step = position.update;
-      totals                  = replica.id() == 0 ? position.totals : Totals{};            // they are added up
+      totals                  = replica.id() == 0 ? position.totals : Totals{};            // totals are added up
       replica.pull(copy.net.variables());
-    }, copies_, totals_);
+    }, copies_, replicas_.totals());
     return position;
   }
 
-  /// What all ranks still owe, in every process.
+  /// Gathers the error feedback of all ranks, in every process.
   ErrorFeedback residuals() {
     auto all = PerReplica<ErrorFeedback>(copies_.size());
     live_.run([](auto& replica, instance& copy, ErrorFeedback& owed) {
@@ -179,7 +196,7 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
     return std::move(all[0]);
   }
 
-  /// owed    on rank 0
+  /// Sends the error feedback on rank 0 to all ranks, and restores the residual of each from its part.
   static void take_residual(auto& replica, instance& copy, ErrorFeedback& owed) {
     auto size = std::array<std::size_t, 2>{owed.ranks, owed.values.size()};
     replica.broadcast(Span<std::size_t>{size});
@@ -189,7 +206,7 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
     replica.broadcast(Span<float>{owed.values});
     auto const mine = replica.residual(copy.gradients());
     auto const from = owed.of(static_cast<std::size_t>(replica.id()), static_cast<std::size_t>(replica.num_replicas()));
-    if (from.size() == mine.size()) std::ranges::copy(from, mine.begin());  // else another algorithm goes on
+    if (from.size() == mine.size()) std::ranges::copy(from, mine.begin());  // else the Reduce is a different one
   }
 
   static void put(std::vector<CallbackState> const& states, Span<double const> from) {
@@ -199,32 +216,38 @@ class Checkpointed : public ModelReplicas<M, S, R, T> {
     }
   }
 
-  /// In every process, where all have made the same steps.
-  void save_at(std::optional<RunCheckpoints>& saved, TrainingPosition position, auto& audience) {
-    this->expect_equal_copies();                                           // before an older checkpoint goes for it
+  /// Saves a checkpoint. Every process calls it, after the same steps.
+  void save_at(TrainingPosition position, auto& audience) {
+    replicas_.expect_equal_copies();                                          // before an older checkpoint is replaced
     auto owed = ErrorFeedback{};
-    if constexpr (lossy<R> && ReducesEveryStep<S>) owed = residuals();
+    if constexpr (LossyReduce<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;
-    if constexpr (HasServers<S>) position.servers = this->fetch_from_servers();
-    else position.servers = position.update;                               // as many as here
-    if (saved) write(*saved, position, owed, audience);
-    if constexpr (HasServers<S>) this->tell_all({});                       // until then nobody pushes
+    if constexpr (HasServers<S>) position.servers = replicas_.fetch_from_servers();
+    else position.servers = position.update;                               // the same number as here
+    if (saved_) write(position, owed, audience);
+    if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
   }
 
-  void write(RunCheckpoints& saved, TrainingPosition position, ErrorFeedback& owed, auto& audience) {
+  void write(TrainingPosition position, ErrorFeedback& owed, auto& audience) {
     auto const& rule  = copies_[0].optimizer;
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;
     position.rate     = rule.now.rate.value_or(0);
     if (rule.scales_loss) {
-      position.loss_scale     = rule.loss_scale.value;
+      position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved.save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
+    saved_->save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
-      audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = step(), .begin = begin,
-                          .end = std::chrono::steady_clock::now()});
+      audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
+                          .begin = begin, .end = std::chrono::steady_clock::now()});
   }
+
+  Replicas& replicas_;
+  FitOptions const& options_;
+  Live<S, R, T>& live_             = replicas_.live();
+  PerReplica<instance>& copies_    = replicas_.copies();
+  std::optional<RunCheckpoints> saved_;                                    // on the chief
 };
 
 }  // namespace chorale::detail

@@ -20,8 +20,8 @@ namespace chorale::detail {
 ///
 /// live      a strategy whose replicas wait for one another
 /// replicas  of this process
-/// throws    Disagreement with Fault::model_mismatch when lines differ, the same on all ranks: the first line in which
-///           the first rank that is not like rank 0 differs from it, with both values
+/// throws    Disagreement with Fault::model_mismatch if lines differ, the same on all ranks: it names the first rank
+///           that differs from rank 0, and the first line in which it does, with both values
 /// cost      one all_gather of 16 bytes for each rank; texts are sent only when they differ
 template <class L>
 void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> const& lines) {
@@ -33,7 +33,7 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
   };
   auto text = std::string{};
   for (auto const& line : lines) {
-    for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';      // it ends in logs and terminals
+    for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';      // for logs and terminals
     text += '\n';
   }
   auto const mine    = Digest{Fnv1a<std::uint64_t>{}.add(text).value(), text.size()};

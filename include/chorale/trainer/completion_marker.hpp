@@ -13,18 +13,18 @@
 
 namespace chorale {
 
-/// That a fit has ended, beside its checkpoints: no later one comes, although epochs may be left that a callback has
-/// spared it.
+/// Marker file that `fit` writes next to its checkpoints when it finishes, so that a sidecar evaluator knows that no
+/// further checkpoint will follow, even if a callback stopped training early.
 ///
-/// keeps   written after the last checkpoint, and gone while a fit goes on. Preempted and other exceptions leave none:
-///         such a job goes on when it is started again
+/// keeps   written after the last checkpoint, and removed when a fit begins. Preempted and other exceptions leave none:
+///         such a job continues when it is started again
 struct CompletionMarker {
   std::uint64_t epochs = 0;                                                // FitOptions::epochs
   std::uint64_t step   = 0;                                                // updates
 
   static constexpr auto file_name = "ended";
 
-  /// Nothing when there is none, or when it cannot be read.
+  /// Reads the marker in a folder; empty if there is none, or if it cannot be read.
   static std::optional<CompletionMarker> in(std::filesystem::path const& folder) {
     auto from  = std::ifstream{folder / file_name};
     auto found = CompletionMarker{};
@@ -32,7 +32,7 @@ struct CompletionMarker {
     return {};
   }
 
-  /// throws  BadFile
+  /// Writes the marker as a whole, or throws BadFile.
   void write_to(std::filesystem::path const& folder) const {
     auto const text = std::to_string(epochs) + " " + std::to_string(step) + "\n";
     auto file       = AtomicFile{folder / file_name};

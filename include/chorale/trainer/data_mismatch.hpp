@@ -8,11 +8,11 @@
 
 namespace chorale::detail {
 
-/// Calls work(), in which every process of a job takes part with its own dataset, options and callbacks. Where these
-/// differ, ranks end up in operations that do not fit together: the error then says how far this process had come.
+/// Calls work(), which every process of a job calls with its own dataset, options and callbacks. If these differ, ranks
+/// call operations that do not match: the error then reports how far this process had come.
 ///
-/// place   gives a part of a sentence: "in fit, at batch 20 of epoch 1"
-/// throws  what work() throws; Disagreement with another text
+/// place   returns a part of a sentence: "in fit, at batch 20 of epoch 1"
+/// throws  what work() throws; a Disagreement about operations with another text, which names the place
 template <class Work, class Place>
 decltype(auto) with_same_data(Work&& work, Place&& place) {
   try {

@@ -9,14 +9,14 @@
 
 namespace chorale {
 
-/// The batches that fit takes, epoch after epoch: a pass over the data each, or a number of steps that begin where the
-/// last epoch stopped and go on pass after pass.
+/// The batches of fit, epoch after epoch. An epoch is a pass over the data, or a number of steps, which begin where the
+/// last epoch stopped and continue pass after pass.
 template <class Live, class Data>
 class EpochBatches {
   using BatchShares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
 
  public:
-  /// steps   of an epoch; 0: a pass each
+  /// steps   of an epoch; 0: an epoch is a pass
   EpochBatches(Live const& live, Data const& data, std::size_t steps, int first_epoch)
       : live_{&live}, data_{&data}, steps_{steps}, pass_{first_epoch} {}
 
@@ -26,7 +26,7 @@ class EpochBatches {
     if (steps_ == 0 || !shares_) begin_pass();
   }
 
-  /// Goes to where this stood before: so many steps of an epoch done, so many batches of a pass seen.
+  /// Moves to a saved position: after `steps` steps of an epoch, and after `batch` batches of a pass.
   void resume(std::size_t steps, int pass, std::size_t batch) {
     taken_ = steps;
     pass_  = pass;
@@ -38,13 +38,13 @@ class EpochBatches {
   std::size_t batch() const { return batch_; }                             // of the pass, the next one
   std::size_t taken() const { return taken_; }                             // of this epoch
 
-  /// The next batch of this epoch in shares, or null; valid until the next call.
+  /// The next batch of this epoch in shares, or null at its end; valid until the next call.
   auto* next() {
     auto* share = steps_ != 0 && taken_ == steps_ ? nullptr : shares_->next();
     if (share == nullptr && taken_ < steps_) {
       ++pass_;
       begin_pass();
-      share = shares_->next();                                             // null again: there is no batch at all
+      share = shares_->next();                                             // null again: the data is empty
     }
     taken_ += share != nullptr ? 1 : 0;
     batch_ += share != nullptr ? 1 : 0;

@@ -29,11 +29,11 @@
 
 namespace chorale {
 
-/// What an evaluator looks at, and until when.
+/// The checkpoints that an evaluator reads, and the conditions on which it ends.
 struct EvaluatorOptions {
   CheckpointOptions checkpoints{};                                         // of the job that trains
   int epochs = 1;                                                          // FitOptions::epochs of that job
-  std::chrono::milliseconds every = std::chrono::milliseconds{500};        // between two looks at the folder
+  std::chrono::milliseconds every = std::chrono::milliseconds{500};        // time between two reads of the folder
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: ends; see EndOnSignal
 };
 
@@ -46,23 +46,23 @@ struct CheckpointScores {
 
 namespace detail {
 
-/// EpochBatches that were finished, as the checkpoint of this step says; 0 while it cannot be read.
+/// Number of epochs that were finished at the checkpoint of this step; 0 while it cannot be read.
 inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_t step) {
   try {
     return read_manifest(Directory{Directory{folder}, checkpoint_name(step)}).epoch;
   } catch (BadFile const&) {
-    return 0;                                                              // being replaced: asked again soon
+    return 0;                                                              // being replaced: the caller retries
   } catch (std::system_error const&) {
     return 0;
   }
 }
 
-/// A checkpoint without a look into it. One that is saved again for the same step is another.
+/// A checkpoint by its step and time. A checkpoint that is saved again for the same step compares unequal.
 struct Seen {
   std::uint64_t step = 0;
   std::filesystem::file_time_type saved{};
 
-  /// All of a folder, the newest one first.
+  /// All checkpoints of a folder, the newest one first.
   static std::vector<Seen> in(std::filesystem::path const& folder) {
     auto all  = std::vector<Seen>{};
     auto gone = std::error_code{};
@@ -73,7 +73,7 @@ struct Seen {
   friend bool operator==(Seen const&, Seen const&) = default;
 };
 
-/// The same options, whose log says what is wrong with each checkpoint once.
+/// Returns the options with a log that reports the damage of each checkpoint only once.
 inline CheckpointOptions say_once(CheckpointOptions options) {
   if (!options.log) return options;
   options.log = [log = options.log, before = std::set<std::string>{}](std::string const& line) mutable {
@@ -82,7 +82,7 @@ inline CheckpointOptions say_once(CheckpointOptions options) {
   return options;
 }
 
-/// The newest one that is whole; nothing when all are damaged, which is said.
+/// The newest checkpoint that is whole; empty if there is none, or if all are damaged, which is logged.
 ///
 /// throws  NoValidCheckpoint with OnDamage::stop
 inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) {
@@ -97,16 +97,16 @@ inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) 
 
 }  // namespace detail
 
-/// Evaluates each new checkpoint of a job that trains elsewhere, from its folder alone: what an evaluator task does.
+/// Evaluates each new checkpoint of a job that trains elsewhere, from its folder alone: the work of an evaluator task.
 ///
 /// trainer   of the same model, in this process alone; its variables are replaced
-/// said      called with each result as it is there
-/// keeps     checkpoints that come faster than they can be evaluated are skipped, the last one never. A damaged one is
-///           a line in the log, and the next is waited for. Ends after the job's last epoch, or when its fit has ended
-///           before that, by EarlyStopping for example; a job that was killed or Preempted, or that has no checkpoint,
-///           is waited for
+/// said      called with each result as soon as it is available
+/// keeps     checkpoints that are saved faster than they can be evaluated are skipped, the last one never. A damaged
+///           one is logged, and the next one is awaited. Ends after the job's last epoch, or when its fit has finished
+///           before that, by EarlyStopping for example; waits for a job that was killed or Preempted, or that has no
+///           checkpoint
 /// throws    BadFile when a checkpoint is not of this model; NoValidCheckpoint when the job has ended and all of its
-///           checkpoints are damaged, and with OnDamage::stop as soon as the newest is
+///           checkpoints are damaged, and with OnDamage::stop as soon as the newest one is damaged
 /// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
 template <class Trainer, Dataset Data>
 std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const& test, EvaluatorOptions const& options,
@@ -126,7 +126,7 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
     if (said) said(all.back());
   };
   while (options.asked_to_end == nullptr || !*options.asked_to_end) {
-    auto const ended = CompletionMarker::in(from.folder);                  // first: then its last checkpoint is seen
+    auto const ended = CompletionMarker::in(from.folder);                  // first, so that no checkpoint is missed
     auto const there = detail::Seen::in(from.folder);
     if (there != looked_at) {
       looked_at = there;
@@ -139,7 +139,7 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
       all.back().epoch = std::max(all.back().epoch, detail::epochs_at(from.folder, step));
     if (is_last && all.back().epoch >= epochs) break;
     if (!there.empty() && ended && ended->epochs >= epochs && ended->step >= step) {
-      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));   // whole by now?
+      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));   // may be whole by now
       break;
     }
     std::this_thread::sleep_for(options.every);

@@ -10,8 +10,8 @@
 
 namespace chorale::detail {
 
-/// Lines that ranks compare when fit begins: the options that all of them must have alike, then what the dataset says of
-/// itself.
+/// Lines that ranks compare when fit begins: the options that must be equal on all of them, then the description of the
+/// dataset.
 ///
 ///   fit epochs 2
 ///   data element float,int

@@ -9,14 +9,14 @@
 
 namespace chorale {
 
-/// One replica's gradients of batches that came before, and wait to be a part of the next update.
+/// Gradients of one replica, accumulated over batches until the next update.
 ///
-/// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of their rows
+/// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of these rows
 class GradientAccumulator {
  public:
   bool empty() const { return sums_.empty(); }
 
-  /// The batch as if it stood behind those before it, in one.
+  /// Returns the batch with its rows numbered after those of the accumulated batches, as if all were one batch.
   template <class Batch>
   Batch append_to(Batch batch) const {
     batch.first_row += rows_;
@@ -30,7 +30,7 @@ class GradientAccumulator {
     rows_ += batch.global_rows != 0 ? batch.global_rows : batch.rows;
   }
 
-  /// Adds what is held to these gradients, and holds nothing any more.
+  /// Adds the accumulated sums to these gradients, and clears them.
   void add_to(Gradients const& gradients) {
     for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
     sums_.clear();

@@ -16,7 +16,7 @@
 
 namespace chorale {
 
-/// Loss, rows and metrics added up over rows: what replicas and ranks tell each other.
+/// Loss, rows and metrics added up over rows, as replicas and ranks exchange them.
 struct Totals {
   std::array<double, plan::header> sums{};                                 // laid out as the header of Gradients
 
@@ -30,14 +30,14 @@ struct Totals {
   }
 };
 
-/// Loss and metrics over some rows: sums with their count, the mean formed when asked.
+/// Loss and metrics over some rows: sums with their count; means are computed when they are read.
 class Scores {
  public:
   Scores() = default;
   explicit Scores(Span<std::string_view const> metric_names, Totals const& totals = {})
       : names_{metric_names}, totals_{totals} {}
 
-  /// header  of Gradients: loss, rows, metrics, added up over rows
+  /// Adds the header of Gradients: loss, rows and metrics, added up over rows.
   void add(Span<float const> header) { totals_ += header; }
 
   std::size_t rows() const { return static_cast<std::size_t>(totals_.sums[plan::rows_at]); }
@@ -55,7 +55,7 @@ class Scores {
     throw BadArgument{"the model has no metric " + std::string{metric_name} + ".", "naming it in nn::compile."};
   }
 
-  /// loss 0.0373  accuracy 0.989
+  /// Writes "loss 0.0373  accuracy 0.9890".
   friend std::ostream& operator<<(std::ostream& out, Scores const& s) {
     auto text = std::array<char, 32>{};
     std::snprintf(text.data(), text.size(), "loss %.4f", s.loss());
@@ -74,24 +74,24 @@ class Scores {
   Totals totals_;
 };
 
-/// The end of a step, for callbacks that look at each.
+/// Results at the end of a step, for callbacks with on_step_end().
 struct StepEnd {
   std::size_t step = 0;                                                    // of the epoch, from 1
   Scores scores{};                                                         // of the epoch so far
 };
 
-/// What one pass over the data gave.
+/// Results of one epoch of training.
 struct Epoch {
-  Scores scores{};                                                         // means over all rows, as training went on
-  std::optional<Scores> validation{};                                      // after it: see validate_on
+  Scores scores{};                                                         // means over all rows, during training
+  std::optional<Scores> validation{};                                      // after the epoch: see validate_on
   std::size_t steps   = 0;
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
 
-  /// "loss", a metric by its name, "val_loss", "val_" and a metric's name, or "learning_rate".
+  /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, or "learning_rate".
   ///
-  /// throws  BadArgument when there is none of that name
+  /// throws  BadArgument when there is no value of that name
   double operator[](std::string_view name) const {
     if (name == "learning_rate") return static_cast<double>(learning_rate);
     bool const of_validation = name.starts_with("val_");
@@ -104,11 +104,10 @@ struct Epoch {
   }
 };
 
-/// What fit returns: one entry for each epoch that this call of fit has trained. It is empty where there was nothing left
-/// to train, because a checkpoint is of a run that is complete or that a callback had stopped, and in a process that only
-/// serves.
+/// Result of fit: one entry for each epoch that this call of fit has trained. Empty if nothing was left to train, since
+/// the checkpoint is of a run that is complete or was stopped by a callback, and in a process that only serves.
 ///
-/// throws  BadArgument when an epoch is asked for that is not there
+/// throws  BadArgument when an epoch is asked for that it does not have
 class History {
  public:
   std::size_t size() const { return epochs_.size(); }
@@ -116,7 +115,7 @@ class History {
   auto begin() const { return epochs_.begin(); }
   auto end() const { return epochs_.end(); }
 
-  /// 0-based, from the first epoch of this call.
+  /// Epoch i of this call of fit, 0-based.
   Epoch const& operator[](std::size_t i) const {
     if (i < size()) return epochs_[i];
     throw BadArgument{"epoch " + std::to_string(i) + " of a History is asked for, and it has " +

@@ -27,17 +27,13 @@
 
 namespace chorale::detail {
 
-/// A model whose host may be a step ahead of its device.
+/// A model whose host may run a step ahead of its device.
 template <class Model>
 concept RunsAhead = requires { requires Model::runs_ahead; };
 
-/// True if the strategy brings replicas together at the end of an epoch.
-template <class S, class L, class Model>
-concept finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
-  strategy.finish(replica, model);
-};
-
-/// The part of a Trainer that holds the replicas of the model, and what everybody may ask about them.
+/// The copies of a model in this process, one on each local device, and the connected strategy that trains them.
+///
+/// keeps   replicas that were connected again after a failure are the same objects
 template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
@@ -50,36 +46,22 @@ class ModelReplicas {
               with_plan(std::move(transport), M::plan, plan_lines(model_, seed))},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()) {
-    if constexpr (!HasServers<S> && !compares_plans<T>())                  // others have compared it as they connected
+    if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
       if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
   }
 
-  int  num_replicas() const { return live_.num_replicas(); }
-  bool is_chief() const { return live_.is_chief(); }                       // the process that writes files
+  Live<S, R, T>&       live() { return live_; }
+  Live<S, R, T> const& live() const { return live_; }
+  PerReplica<instance>&       copies() { return copies_; }
+  PerReplica<instance> const& copies() const { return copies_; }
+  PerReplica<Totals>&         totals() { return totals_; }                 // of an epoch so far
 
-  /// One number for each replica of this process; they are equal as long as all copies of all variables are.
-  std::vector<std::uint64_t> hashes() const {
-    auto all = std::vector<std::uint64_t>{};
-    for (auto const& copy : copies_) all.push_back(copy.hash());
-    return all;
-  }
-
-  /// Updates that were made, in all fits.
+  /// Number of updates made in all fits.
   std::uint64_t step() const { return static_cast<std::uint64_t>(copies_[0].optimizer.now.step); }
 
-  float learning_rate() const { return copies_[0].optimizer.rate(); }      // of the next step
-
-  /// Replaces what the optimizer was made with, schedule or number. Every process calls it with the same rate, or none.
-  void set_learning_rate(float rate) {
-    static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker "
-                                  "cannot set its learning rate. A schedule of the optimizer works there");
-    CHORALE_EXPECTS(rate >= 0, "a learning rate is 0 or more, got " + std::to_string(rate));
-    for (auto& copy : copies_) copy.optimizer.now.rate = rate;
-  }
-
-  /// How far this process' steady clock is from that of rank 0, for traces of several hosts. Every process calls it.
+  /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
   ///
-  /// keeps   0 with parameter servers, whose workers do not wait for one another, and where all live here
+  /// keeps   0 with parameter servers, whose workers do not wait for one another, and if one process has all replicas
   ClockOffset clock_offset() {
     auto offset = ClockOffset{};
     if constexpr (!HasServers<S>) {
@@ -90,7 +72,7 @@ class ModelReplicas {
       for (auto& ping : pings) {
         ping.sent = now();
         live_.run([&](auto& replica, std::int64_t& answer) {
-          replica.barrier();                                               // all have sent, then rank 0 looks
+          replica.barrier();                                               // all have sent: now rank 0 reads its clock
           answer = now().count();
           replica.broadcast(Span<std::int64_t>{&answer, 1});
         }, answers);
@@ -102,9 +84,9 @@ class ModelReplicas {
     return offset;
   }
 
-  /// What an all-reduce of the gradients takes while nobody computes. Every process calls it, between fits.
+  /// Measures an all-reduce of the gradients while no rank computes. Every process calls it, between fits.
   ///
-  /// returns   the shortest of five; nothing where a step has none, or one that is not made of plain sums in host memory
+  /// returns   the shortest of five; empty if a step has no all-reduce, or one that is not of plain sums in host memory
   std::optional<StepPrediction> expected_step() {
     if constexpr (ReducesEveryStep<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
                   !RunsItsRanks<typename T::endpoint>) {
@@ -125,7 +107,7 @@ class ModelReplicas {
     return {};
   }
 
-  /// What sinks are told of: loss, metrics, the same of validation, the learning rate.
+  /// Names of the scalars that sinks receive: loss and metrics, these again with "val_", and the learning rate.
   static std::vector<std::string> const& scalar_names() {
     static auto const names = [] {
       auto all = std::vector<std::string>{};
@@ -139,37 +121,19 @@ class ModelReplicas {
     return names;
   }
 
-  Variables variables() const { return copies_[0].net.variables(); }       // of the first replica of this process
-
-  /// Replaces all variables. Every process calls it with the same values, or none.
-  ///
-  /// values    as variables().values are
-  void set_variables(Span<float const> values)
-    requires(!HasServers<S>)
-  {
-    CHORALE_EXPECTS(values.size() == variables().values.size(),
-                    "this model has " + std::to_string(variables().values.size()) + " numbers, got " +
-                        std::to_string(values.size()));
-    for (auto& copy : copies_) std::ranges::copy(values, copy.net.variables().values.begin());
-  }
-
-  PerReplica<instance>& copies() { return copies_; }
-  Live<S, R, T>& live() { return live_; }
-
- protected:
-  /// What a replica has queued and not looked at is done, and counted.
+  /// Waits for the steps that replicas have enqueued, and adds them to the totals.
   void catch_up() {
     if constexpr (RunsAhead<instance>)
       for (std::size_t i = 0; i < copies_.size(); ++i)
         if (auto const header = copies_[i].finish_ahead()) count(totals_[i], copies_[i], *header);
   }
 
-  /// Adds what a step came to, unless its update was left out.
+  /// Adds the header of a step to the totals, unless its update was skipped.
   static void count(Totals& totals, instance const& copy, Span<float const> header) {
     if (std::isfinite(header[plan::loss_at]) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
   }
 
-  /// Is there no replica in this process? Then it serves those of others, until they have ended.
+  /// True if this process has servers and no replica; it then returns only after all workers have left.
   bool only_serves() {
     if constexpr (HasServers<S>) {
       if (live_.only_serves()) {
@@ -180,16 +144,16 @@ class ModelReplicas {
     return false;
   }
 
-  /// Compares the variables of all replicas, bit by bit, where they should be equal: after a step, or at the end of an
-  /// epoch under a strategy whose replicas learn apart until then. Every process calls it. With compare_every 0 it does
-  /// nothing.
+  /// Compares the variables of all replicas, by hashes of their bits, where they should be equal: after a step, or at
+  /// the end of an epoch under a strategy whose replicas train separately until then. Every process calls it. With
+  /// compare_every 0 it does nothing.
   ///
-  /// throws  NumericFault when they differ, the same on all ranks: it names replica and variable
+  /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
   /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
   void expect_equal_copies() {
     if constexpr (!HasServers<S> && !shares_variables<S> &&
-                  (ReducesEveryStep<S> || finishes<S, Live<S, R, T>, instance>)) {
-      if (copies_[0].compare_every <= 0 || num_replicas() == 1) return;
+                  (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
+      if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
       auto const gathered = [this](auto const& hash) {
         auto hashes = PerReplica<std::uint64_t>(copies_.size());
         live_.run([&](auto&, instance& copy, std::uint64_t& to) { to = hash(copy); }, copies_, hashes);
@@ -197,33 +161,34 @@ class ModelReplicas {
       };
       auto const whole = gathered([](instance const& copy) { return copy.hash(); });
       if (std::ranges::count(whole, whole[0]) == std::ssize(whole)) return;
-      auto const n = variables().size();
+      auto const variables = copies_[0].net.variables();
+      auto const n         = variables.size();
       auto all     = std::vector<std::uint64_t>(whole.size() * n);         // (replicas, variables)
       for (std::size_t i = 0; i < n; ++i) {
         auto const one = gathered([i](instance const& copy) { return hash_of(copy.net.variables()[i].value); });
         for (std::size_t r = 0; r < one.size(); ++r) all[r * n + i] = one[r];
       }
-      throw_diverged(variables(), all);                                    // not within run(): there a rank tells the
-    }                                                                      // others, which then throw something else
+      throw_diverged(variables, all);                                    // not in run(): there one rank's error makes
+    }                                                                      // the others throw a different one
   }
 
-  /// What the chief has, in every process that computes; returns when all have called it.
+  /// Sends the chief's numbers to every process with replicas. Returns when all of them have called it.
   std::vector<double> tell_all(std::vector<double> numbers)
     requires HasServers<S>
   {
-    auto const n = std::max<std::size_t>(numbers.size(), 1);               // of nothing, all meet all the same
+    auto const n = std::max<std::size_t>(numbers.size(), 1);               // of no numbers, all still synchronize
     numbers.resize(n);
     for (std::size_t at = 0; at < n; at += plan::header) {
       auto const part = Span<double>{numbers}.subspan(at, std::min(plan::header, n - at));
       auto totals     = PerReplica<Totals>(copies_.size());
-      if (is_chief()) std::ranges::copy(part, totals[0].sums.begin());
+      if (live_.is_chief()) std::ranges::copy(part, totals[0].sums.begin());
       auto const all = live_.reduce(totals);
       std::copy_n(all.sums.begin(), part.size(), part.begin());
     }
     return numbers;
   }
 
-  /// The chief's first replica gets what servers know of the optimizer. All workers have ended their epoch.
+  /// Copies the optimizer state of the servers to the chief's first replica. Returns, on the chief, their updates.
   std::int64_t fetch_from_servers()
     requires HasServers<S>
   {
@@ -234,7 +199,7 @@ class ModelReplicas {
     return static_cast<std::int64_t>(steps[0]);
   }
 
-  /// Of all replicas in the epoch so far; where they learn apart, all processes meet here.
+  /// Totals of all replicas in the epoch so far. Every process calls it, unless each step reduces its gradients.
   Totals totals_of_all() {
     if constexpr (ReducesEveryStep<S>) return totals_[0];
     else return live_.reduce(totals_);
@@ -244,7 +209,7 @@ class ModelReplicas {
     for (auto& totals : totals_) totals = {};
   }
 
-  /// The numbers of an epoch, named as scalar_names() does; the learning rate comes last.
+  /// The scalars of an epoch, with their scalar_names(); the learning rate comes last.
   struct Shown {
     std::array<MetricValue, 2 * plan::header + 1> values{};
     std::size_t size = 0;
@@ -267,11 +232,9 @@ class ModelReplicas {
 
  private:
   M model_;
-
- protected:
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
-  PerReplica<Totals> totals_;                                              // of an epoch or an evaluation so far
+  PerReplica<Totals> totals_;
 };
 
 }  // namespace chorale::detail

@@ -13,31 +13,32 @@
 
 namespace chorale {
 
-/// What fit shows: a line that moves on a terminal and one line per epoch elsewhere, or nothing.
+/// Output of fit: progress, as a line that moves on a terminal and one line per epoch elsewhere, or nothing.
 enum class Show { progress, nothing };
 
-/// How the rows of a batch are dealt out: evenly, or from the second epoch on by how fast each replica was before.
+/// How the rows of a batch are divided among replicas: evenly, or, from the second epoch on, by their measured speed.
 enum class Deal { evenly, by_speed };
 
+/// Options of Trainer::fit.
 struct FitOptions {
   int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
   int initial_epoch = 0;
   Show show         = Show::progress;
   NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
-  int compare_every = 100;                                                 // steps between comparisons of replicas' bits,
-                                                                           // also at checkpoints and at the end; 0: never
-  bool compare_data = true;                                                // when fit begins, between processes: what each
-                                                                           // dataset says of itself. See data::describe
+  int compare_every = 100;                                                 // steps between comparisons of replicas, and
+                                                                           // at checkpoints and at the end; 0: never
+  bool compare_data = true;                                                // when fit begins, compares descriptions of
+                                                                           // datasets between processes: data::describe
   int accumulate    = 1;                                                   // batches whose gradients make one update
   Deal deal         = Deal::evenly;
   CheckpointOptions checkpoints{};                                         // without a folder there are none
   std::size_t checkpoint_every = 0;                                        // updates; 0: after each epoch
-  std::atomic<bool> const* asked_to_end = nullptr;                         // true: save, then Preempted. See EndOnSignal
-  std::size_t summary_every   = 0;                                         // updates between Scalars; 0: after each epoch
-  std::size_t steps_per_epoch = 0;                                         // 0: a whole pass; else epochs go on where the
+  std::atomic<bool> const* asked_to_end = nullptr;                         // true: saves, throws Preempted: EndOnSignal
+  std::size_t summary_every   = 0;                                         // updates between Scalars; 0: once per epoch
+  std::size_t steps_per_epoch = 0;                                         // 0: a pass; else an epoch begins where the
 };                                                                         // last one stopped, pass after pass
 
-/// Refuses numbers that fit cannot work with.
+/// Refuses negative numbers, and an initial_epoch after the last epoch.
 ///
 /// throws  BadArgument with the first of them
 inline void check_counts(FitOptions const& options) {
@@ -55,7 +56,7 @@ inline void check_counts(FitOptions const& options) {
                       "epochs above initial_epoch: it is the number of the last epoch, as in Keras."};
 }
 
-/// What predict returns: one row for each row of the data, in its order.
+/// Result of predict: one row for each row of the data, in its order.
 struct Predictions {
   std::vector<float> values;                                               // (rows, width)
   std::size_t width = 0;

@@ -20,10 +20,10 @@
 
 namespace chorale {
 
-/// Where a fit stands: what a checkpoint has beside numbers, and what all ranks must know to go on from one.
+/// Position of a fit: what a checkpoint has besides tensors, and what all ranks need to resume from a checkpoint.
 struct TrainingPosition {
   std::int64_t update = 0;                                                 // optimizer steps so far
-  std::int64_t epoch  = 0;                                                 // that goes on, or begins
+  std::int64_t epoch  = 0;                                                 // that continues, or begins
   std::int64_t steps  = 0;                                                 // of this epoch that are done
   std::int64_t pass   = 0;                                                 // over the data, and batches of it that were
   std::int64_t batch  = 0;                                                 // seen
@@ -33,10 +33,10 @@ struct TrainingPosition {
   double rate           = 0;
   Totals totals{};                                                         // of this epoch so far
   double loss_scale             = 0;                                       // 0: losses are not scaled
-  std::int64_t loss_scale_steps = 0;                                       // since that last changed
+  std::int64_t loss_scale_steps = 0;                                       // steps since it last changed
 
-  /// All of it but `found`, as a checkpoint has it; whole numbers are exact up to 2^53. The last two only where losses
-  /// are scaled.
+  /// All fields but `found`, as a checkpoint stores them; whole numbers are exact up to 2^53. The last two are left out
+  /// unless losses are scaled.
   std::vector<double> numbers() const {
     auto all = std::vector<double>{};
     for (auto const n : {update, epoch, steps, pass, batch, servers, has_rate}) all.push_back(static_cast<double>(n));
@@ -60,12 +60,13 @@ struct TrainingPosition {
   }
 };
 
-/// What all ranks' gradients still owe, under an algorithm that leaves something out: (ranks, n). See TopK.
+/// Parts of all ranks' gradients that a Reduce has left out so far, and still has to send: (ranks, n). See TopK.
 struct ErrorFeedback {
   std::size_t ranks = 0;
   std::vector<float> values{};
 
-  /// The part of one of so many ranks. If they were not as many, the first owes what all did: it comes to the same.
+  /// The values of rank `rank` of `of_ranks`. If another number of ranks saved them, rank 0 gets the sum of all values:
+  /// the sum over ranks is the same.
   std::vector<float> of(std::size_t rank, std::size_t of_ranks) const {
     auto const n = ranks == 0 ? 0 : values.size() / ranks;
     auto mine    = std::vector<float>(n);
@@ -77,7 +78,7 @@ struct ErrorFeedback {
   }
 };
 
-/// Where a checkpoint puts the variables of a replica.
+/// Slots of a checkpoint for the variables of a replica.
 inline std::vector<TensorSlot> slots_of(Variables const& variables) {
   auto all = std::vector<TensorSlot>{};
   for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -90,19 +91,19 @@ inline std::vector<TensorSlot> slots_of(Variables const& variables) {
 /// The checkpoints of one fit, on the rank that writes them.
 ///
 /// keeps   variables under their names, "NAME/slot0", .. for the optimizer's state: no trace of replicas, so another
-///         strategy or another number of ranks goes on from it
+///         strategy or another number of ranks can resume from it
 /// throws  see Checkpoints
 class RunCheckpoints {
  public:
-  /// world   replicas; seed: of variables and dropout; plan: the model's
+  /// world   number of replicas; plan: hash of the model's plan
   RunCheckpoints(CheckpointOptions options, int world, std::string plan)
       : checkpoints_{std::move(options)}, world_{world}, plan_{std::move(plan)} {}
 
-  /// Fills variables and slots from the newest checkpoint, and says where it stood.
+  /// Fills variables and slots from the newest checkpoint, and returns its position.
   ///
-  /// told      what the callbacks are to remember, one after the other; a callback that the checkpoint does not know
-  ///           begins anew
-  /// owed      what is there of it
+  /// told      receives the state of the callbacks, one after the other; a callback that the checkpoint does not have
+  ///           keeps its own state
+  /// owed      receives the error feedback, if the checkpoint has it
   TrainingPosition restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
                    Span<double> told, ErrorFeedback& owed) {
     for (auto at = told; auto const& state : states) {
@@ -133,7 +134,7 @@ class RunCheckpoints {
         at = state.name == tensor.name ? at : at.subspan(state.numbers.size());
         return state.name == tensor.name;
       });
-      bool const fits = mine != states.end() && mine->numbers.size() >= n;                 // it may remember more now
+      bool const fits = mine != states.end() && mine->numbers.size() >= n;                 // it may keep more now
       wanted.push_back(slot(std::string{tensor.name}, fits ? at.first(n) : Span<double>{unused.emplace_back(n)}));
     }
     last->copy(Section::state, wanted);
@@ -161,13 +162,13 @@ class RunCheckpoints {
   /// Waits until nothing is being written.
   void finish() { checkpoints_.finish(); }
 
-  /// For who follows this fit: it has ended, or goes on.
+  /// Writes the completion marker, for a sidecar evaluator that follows this fit.
   ///
   /// throws  BadFile with OnSaveError::stop
   void say_ended(CompletionMarker const& ended) {
     auto const& options = checkpoints_.options();
     auto none = std::error_code{};
-    if (!std::filesystem::exists(options.folder, none)) return;            // there was nothing to follow
+    if (!std::filesystem::exists(options.folder, none)) return;            // no checkpoint was saved
     try {
       ended.write_to(options.folder);
     } catch (BadFile const& error) {
@@ -175,9 +176,9 @@ class RunCheckpoints {
       if (options.log) options.log(first_line(error));
     }
   }
-  /// For who started a run again that has ended: a line in the log.
+  /// Logs that a run which was started again has nothing left to train.
   ///
-  /// epoch   epochs that the checkpoint has; epochs: FitOptions::epochs
+  /// epoch   epochs finished at the checkpoint; epochs: FitOptions::epochs
   void say_nothing_left(int epoch, int epochs) const {
     auto const& options = checkpoints_.options();
     auto const what     = "the run in " + options.folder.string() +
@@ -198,7 +199,7 @@ class RunCheckpoints {
     return {std::move(name), Dtype::f64, {numbers.size()}, std::as_writable_bytes(numbers)};
   }
 
-  /// Those of the optimizer: slot k of all variables, then slot k + 1.
+  /// Slots of a checkpoint for the optimizer's state: slot k of all variables, then slot k + 1.
   static std::vector<TensorSlot> optimizer_slots(Variables const& variables, Span<float> slots) {
     auto const body = variables.body().size();
     auto all        = std::vector<TensorSlot>{};

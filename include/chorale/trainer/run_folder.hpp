@@ -22,22 +22,24 @@
 
 namespace chorale {
 
+/// Options of a RunFolder: which files it writes beside the scalars.
 struct RunFolderOptions {
   bool timelines  = true;                                                  // trace-RANK.json, of each process
   bool histograms = false;                                                 // of each variable, after each epoch
   bool report     = true;                                                  // what was slow, when fit ends
 };
 
-/// Callback and sink: all that a run tells, in one folder.
+/// Callback and sink: writes all records of a run to one folder.
 ///
 ///   scalars.csv           loss, metrics, learning rate; `tools/run plot FOLDER` draws it
 ///   events.out.tfevents.* the same, for TensorBoard; histograms of the variables
-///   metrics.prom          counters and gauges for Prometheus, renewed after each epoch
-///   trace-RANK.json       what each rank of a process did, and when, for ui.perfetto.dev
+///   metrics.prom          counters and gauges for Prometheus, rewritten after each epoch
+///   trace-RANK.json       what each rank of one process did, and when, for ui.perfetto.dev
 ///
 ///   trainer.fit(train, {.epochs = 12, .summary_every = 100}, validate_on(test), RunFolder{"run"});
 ///
-/// keeps   every process of the job has one, with the same options, and only the chief writes curves. A run that goes on in its folder appends to the curves, and has a new trace
+/// keeps   every process of the job has one, with the same options, and only the chief writes curves. A run that is
+///         resumed in its folder appends to the curves, and writes a new trace
 /// throws  BadFile when a file cannot be written, or was written by a model with other metrics
 class RunFolder {
  public:
@@ -74,7 +76,7 @@ class RunFolder {
     if (options_.histograms)
       for (std::size_t i = 0; i < trainer.variables().size(); ++i)
         board_->histogram(trainer.variables()[i].name, trainer.step(), trainer.variables()[i].value);
-    page_.gauge("chorale_epoch", "EpochBatches that were finished.", epoch + 1);
+    page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
     page_.counters(tally_);
@@ -92,7 +94,7 @@ class RunFolder {
   Tally const& tally() const { return tally_; }                            // of the ranks of this process
 
  private:
-  /// A trace is never written twice: a run that goes on has one more.
+  /// Opens a new trace file. An existing one is never overwritten: a resumed run has one more.
   void open_trace(ClockOffset clock) {
     auto const name = "trace-" + std::to_string(rank_);
     auto file       = folder_ / (name + ".json");

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/reduce/advise.hpp>
+#include <chorale/reduce/step_time.hpp>
 
 namespace chorale {
 
-/// What a step should take, from what its parts take alone.
+/// Predicts the time of a step from the measured times of its parts.
 struct StepPrediction {
   double all_reduce;                                                       // seconds, of all gradients
-  int buckets;                                                             // in which they leave during backward
+  int buckets;                                                             // in which backward sends them
 
-  /// compute   seconds
-  double seconds(double compute) const {
-    return chorale::seconds(step_time(virtual_seconds(compute), virtual_seconds(all_reduce / buckets), buckets));
-  }
+  /// compute   seconds of forward and backward
+  double seconds(double compute) const { return step_time(compute, all_reduce / buckets, buckets); }
 };
 
 }  // namespace chorale

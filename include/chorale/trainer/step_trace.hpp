@@ -13,14 +13,14 @@
 
 namespace chorale::detail {
 
-/// The time, where somebody wants to know it.
+/// The time now if sink S is observed, else a default value.
 template <class S>
 Event::Time time_for() {
   if constexpr (observed<S>) return std::chrono::steady_clock::now();
   else return {};
 }
 
-/// Tells what a rank does in one step, part by part: each begins where the last one ended. Then the whole step.
+/// Reports the parts of one step of a rank to a sink, each of which begins where the last one ended; then the step.
 template <class S>
 class StepTrace {
  public:
@@ -72,11 +72,11 @@ struct Apart<R> {
   decltype(R::apart)& apart;
 };
 
-/// A replica whose operations are told: what a strategy's update works with when somebody looks.
+/// A replica whose operations are reported to a step trace. A strategy's update() gets it if the sink is observed.
 template <class R, class S>
 class TracedReplica : public Apart<R> {
  public:
-  /// Made when the step begins: gradients leave before update() is called.
+  /// To be made when the step begins, because gradients are sent before update() is called.
   TracedReplica(R& replica, StepTrace<S>& parts) : Apart<R>{replica}, replica_{replica}, parts_{parts} {
     if constexpr (counts) sent_ = replica.sent();
   }
@@ -130,7 +130,7 @@ class TracedReplica : public Apart<R> {
   [[no_unique_address]] decltype(sent_by(std::declval<R const&>())) sent_{};
 };
 
-/// What update() works with: the replica itself where nobody looks.
+/// The replica for a strategy's update(): a traced one if sink S is observed, else `replica` itself.
 template <class R, class S>
 decltype(auto) watch(R& replica, [[maybe_unused]] StepTrace<S>& parts) {
   if constexpr (observed<S>) return TracedReplica<R, S>{replica, parts};

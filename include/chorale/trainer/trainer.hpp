@@ -2,188 +2,231 @@
 #pragma once
 
 #include <chorale/checkpoint/weights.hpp>
-#include <chorale/reduce/direct.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/observe/progress.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/callback_list.hpp>
+#include <chorale/trainer/checkpointing.hpp>
+#include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/data_mismatch.hpp>
+#include <chorale/trainer/epoch_batches.hpp>
+#include <chorale/trainer/evaluation.hpp>
+#include <chorale/trainer/fit_lines.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/mismatched_parts.hpp>
+#include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/step_prediction.hpp>
 #include <chorale/trainer/training_loop.hpp>
-#include <chorale/transport/local.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <numeric>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace chorale {
 
-namespace detail {
-
-/// What Trainer is when its parts fit together; otherwise an empty class, so that Trainer's sentence is the only error.
+/// Trains one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
+///
+/// Each parameter answers one question, and each can be changed without touching the other three:
+///   Model      what is learned               network, loss, optimizer, metrics
+///   Strategy   what ranks hold and wait for  devices, placement of variables, update rule
+///   Reduce     how gradients combine         direct, ring, trees, 16 bits on the wire, reproducible, ...
+///   Transport  how bytes are sent            threads, shared memory, TCP, MPI
+///
+/// keeps   after its first step with a number of rows, a step allocates nothing, except under Reproducible
 template <class M, class S, class R, class T>
-class Fitting {
- public:
-  explicit Fitting(auto&&...) {}
-};
-
-template <class M, class S, class R, class T>
-  requires fit_together<S, R, T> && nn::ModelOn<M, typename S::device>
-class Fitting<M, S, R, T> : public TrainingLoop<M, S, R, T> {
-  using Base = TrainingLoop<M, S, R, T>;
-  using Base::copies_, Base::live_, Base::only_serves;
+  requires detail::fit_together<S, R, T> && nn::ModelOn<M, typename S::device>
+class Trainer<M, S, R, T> {
+  using Replicas = detail::ModelReplicas<M, S, R, T>;
+  using Loop     = detail::TrainingLoop<M, S, R, T>;
 
  public:
-  using typename Base::Batch, typename Base::instance;
-  using Base::Base;
+  using Batch    = typename Replicas::Batch;
+  using instance = typename Replicas::instance;
+
+  /// seed    of the variables' first values and of dropout
+  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
+      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+
+  /// Trains on the data, and updates the variables after every batch, or after every FitOptions::accumulate batches.
+  ///
+  /// train      a dataset of batches; the last one may be smaller, and need not divide by the replicas. The same in
+  ///            every process of the job, which all call fit; the chief shows the progress
+  /// callbacks  callbacks and sinks, called in this order. See Callback, Sink
+  /// returns    loss, metrics, steps and seconds of each epoch that was trained; none, with a line in the log of the
+  ///            checkpoints, if they belong to a run that is complete
+  /// throws     NumericFault if the loss or a gradient is not finite, unless on_non_finite allows it, and, at the end
+  ///            of fit at the latest, if copies of a variable have drifted apart; Disagreement, on all ranks alike, if
+  ///            options or the dataset's description differ between processes; BadArgument if a batch does not fit the
+  ///            model, the data is empty, or another thread uses this trainer; what the dataset and the callbacks
+  ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
+  ///            end: a checkpoint was saved, if there is a folder for it
+  template <Dataset Data, class... Callbacks>
+  History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
+    auto const mine = live().hold();
+    auto history    = History{};
+    if (replicas_.only_serves()) return history;
+    Loop::check(options);
+    if constexpr (!HasServers<S>)
+      if (!live().is_all_local())
+        detail::with_same_data(
+            [&] { detail::expect_same_lines(live(), copies().size(), detail::fit_lines(train, options)); },
+            [] { return std::string{"in fit, before its first batch"}; });
+    auto audience    = CallbackList<Trainer, std::remove_reference_t<Callbacks>...>{*this, callbacks...};
+    auto checkpoints = detail::Checkpointing<M, S, R, T>{replicas_, options};
+    auto loop        = Loop{replicas_, checkpoints, options};
+    auto batches     = EpochBatches{live(), train, options.steps_per_epoch, options.initial_epoch};
+    auto line        = ProgressLine{};
+    bool const shown = options.show == Show::progress && is_chief();
+    stopped_         = false;
+    audience.fit_begins();
+    auto at = checkpoints.resume(audience.states());
+    if (at.found != 0) {
+      audience.resumed();
+      if (stopped_ || at.epoch >= options.epochs) checkpoints.report_nothing_left(at);
+    }
+    for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
+      if (shown)
+        line.begin_epoch(epoch + 1, options.epochs,
+                         options.steps_per_epoch != 0 ? options.steps_per_epoch : train.size());
+      for (auto& copy : copies()) copy.optimizer.now.epoch = epoch;
+      audience.epoch_begins(epoch);
+      if (at.found != 0) batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
+                                        static_cast<std::size_t>(at.batch));
+      else batches.begin(epoch);
+      history.push_back(detail::with_same_data(
+          [&] { return loop.run_epoch(batches, at, shown ? &line : nullptr, audience); },
+          [&] { return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " +
+                       std::to_string(epoch + 1); }));
+      audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
+      auto const scalars = typename Replicas::Shown{history.back()};
+      audience.take(Scalars{.step = step(), .values = scalars.all()});
+      if (shown) line.end_epoch(scalars.scores());
+      auto const is_last = stopped_ || epoch + 1 == options.epochs;
+      if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
+      if (options.checkpoint_every == 0 || is_last)
+        detail::with_same_data([&] { checkpoints.save_after(epoch, batches, audience); },
+                               [&] { return "in fit, after epoch " + std::to_string(epoch + 1); });
+    }
+    detail::with_same_data([&] { replicas_.expect_equal_copies(); }, [] { return std::string{"at the end of fit"}; });
+    checkpoints.report_end();
+    audience.fit_ended(history);
+    return history;
+  }
+
+  /// Ends fit after this epoch. Every process calls it, or none.
+  void stop() { stopped_ = true; }
 
   /// Loss and metrics over data: each row counts once, whatever the batches and replicas. The same in every process.
   ///
-  /// keeps   with servers, the rows of a lost worker are missing in rows(); a process that only serves does so until all
-  ///         workers have left, and gets no rows
+  /// keeps   with servers, the rows of a lost worker are missing in rows(); a process that only serves returns, without
+  ///         rows, after all workers have left
   template <Dataset Data>
   Scores evaluate(Data const& data) {
-    return with_same_data([&] { return evaluate_all(data); }, [] { return std::string{"in evaluate"}; });
+    return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
+                                  [] { return std::string{"in evaluate"}; });
   }
 
-  /// The outputs for each row of data, in order, in every process; targets are not looked at.
+  /// The outputs for each row of data, in order, in every process; targets are ignored.
   ///
-  /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another one,
-  ///         and a lost one changes nothing. A process that only serves does so until all workers have left, and gets no
-  ///         rows
+  /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another
+  ///         worker, and a lost worker changes nothing. A process that only serves returns, without rows, after all
+  ///         workers have left
   template <Dataset Data>
   Predictions predict(Data const& data) {
-    return with_same_data([&] { return predict_all(data); }, [] { return std::string{"in predict"}; });
+    return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
+                                  [] { return std::string{"in predict"}; });
   }
 
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
-  /// file      a symbolic link stays one: the file that it leads to is replaced
-  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; what was there is then
-  ///           untouched
+  /// file      a symbolic link is kept: the file that it points to is replaced
+  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; it is then
+  ///           unchanged
   void save(std::filesystem::path const& file) const {
-    if (live_.is_chief()) save_weights(file, copies_[0].net.variables());
+    if (is_chief()) save_weights(file, variables());
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
   ///
-  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. PeerLost in
-  ///           the other processes then
+  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. The
+  ///           other processes then throw PeerLost
   void load(std::filesystem::path const& file) {
-    auto const mine = live_.hold();
+    auto const mine = live().hold();
     if constexpr (HasServers<S>) {
-      load_into_servers(file);
+      detail::load_into_servers(replicas_, file);
     } else {
-      live_.run([&](auto& replica, instance& copy) {
+      live().run([&](auto& replica, instance& copy) {
         if (replica.id() == 0) load_weights(file, copy.net.variables());
         if constexpr (shares_variables<S>) replica.barrier();
         else replica.broadcast(copy.net.variables().values);
-      }, copies_);
+      }, copies());
     }
   }
+
+  int  num_replicas() const { return live().num_replicas(); }
+  bool is_chief() const { return live().is_chief(); }                      // the process that writes files
+
+  /// Hashes of the variables, one for each replica of this process: equal as long as all copies of all variables are.
+  std::vector<std::uint64_t> hashes() const {
+    auto all = std::vector<std::uint64_t>{};
+    for (auto const& copy : replicas_.copies()) all.push_back(copy.hash());
+    return all;
+  }
+
+  /// Number of updates made in all fits.
+  std::uint64_t step() const { return replicas_.step(); }
+
+  float learning_rate() const { return replicas_.copies()[0].optimizer.rate(); }           // of the next step
+
+  /// Replaces the optimizer's learning rate, schedule or number. Every process calls it with the same rate, or none.
+  void set_learning_rate(float rate) {
+    static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker "
+                                  "cannot set its learning rate. A schedule of the optimizer works there");
+    CHORALE_EXPECTS(rate >= 0, "a learning rate is 0 or more, got " + std::to_string(rate));
+    for (auto& copy : copies()) copy.optimizer.now.rate = rate;
+  }
+
+  Variables variables() const { return replicas_.copies()[0].net.variables(); }            // of the first replica here
+
+  /// Replaces all variables. Every process calls it with the same values, or none.
+  ///
+  /// values    in the order of variables().values
+  void set_variables(Span<float const> values)
+    requires(!HasServers<S>)
+  {
+    CHORALE_EXPECTS(values.size() == variables().values.size(),
+                    "this model has " + std::to_string(variables().values.size()) + " numbers, got " +
+                        std::to_string(values.size()));
+    for (auto& copy : copies()) std::ranges::copy(values, copy.net.variables().values.begin());
+  }
+
+  /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
+  ///
+  /// keeps   0 with parameter servers, whose workers do not wait for one another, and where all replicas are here
+  ClockOffset clock_offset() { return replicas_.clock_offset(); }
+
+  /// Time of an all-reduce of the gradients while no replica computes. Every process calls it, between fits.
+  ///
+  /// returns   the shortest of five; empty if a step has no all-reduce, or one that is not of plain sums in host memory
+  std::optional<StepPrediction> expected_step() { return replicas_.expected_step(); }
+
+  /// Names of the scalars that sinks get: loss, metrics, both of validation too, the learning rate.
+  static std::vector<std::string> const& scalar_names() { return Replicas::scalar_names(); }
+
+  PerReplica<instance>& copies() { return replicas_.copies(); }
+  Live<S, R, T>&       live() { return replicas_.live(); }
+  Live<S, R, T> const& live() const { return replicas_.live(); }
 
  private:
-  template <Dataset Data>
-  Scores evaluate_all(Data const& data) {
-    auto const mine = live_.hold();
-    if (only_serves()) return Scores{M::metric_names};
-    auto all    = PerReplica<Totals>(copies_.size());                      // not those of an epoch that may be running
-    auto shares = live_.distribute(data);
-    while (auto* share = shares.next()) {
-      live_.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
-        auto sums = std::array<float, plan::header>{};
-        copy.evaluate(batch, sums);
-        totals += sums;
-      }, copies_, *share, all);
-    }
-    return Scores{M::metric_names, live_.reduce(all)};
-  }
-
-  template <Dataset Data>
-  Predictions predict_all(Data const& data) {
-    constexpr auto width = M::output::size;
-    auto const mine      = live_.hold();
-    auto out             = Predictions{.values = {}, .width = width};
-    if (only_serves()) return out;
-    auto const alone = HasServers<S> || live_.is_all_local();             // the replicas here have all rows
-    auto shares      = shares_of(data);
-    auto counts      = std::vector<std::size_t>(alone ? copies_.size() : static_cast<std::size_t>(live_.num_replicas()));
-    auto ranks       = PerReplica<std::size_t>(copies_.size());            // in this process
-    for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
-    while (auto* share = shares.next()) {
-      auto const before = out.values.size();
-      auto sum          = std::size_t{0};
-      for (std::size_t rank = 0; rank < counts.size(); ++rank)
-        sum += counts[rank] = shares.share_of(static_cast<Rank>(rank)).rows * width;
-      out.values.resize(before + sum);
-      auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
-      live_.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
-        auto const y     = copy.predict(batch);                            // (rows of the share, Output)
-        auto const first = counts.begin() + (alone ? static_cast<std::ptrdiff_t>(local) : replica.id());
-        std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));
-        if constexpr (!HasServers<S>) {
-          if (alone) return;
-          auto others = std::vector<float>(local == 0 ? 0 : all.size());   // one of this process fills `all`
-          replica.all_gather(y, local == 0 ? all : Span<float>{others}, Span<std::size_t const>{counts});
-        }
-      }, copies_, *share, ranks);
-    }
-    return out;
-  }
-
-  template <class Data>
-  auto shares_of(Data const& data) const {
-    if constexpr (HasServers<S>) return live_.distribute_here(data);
-    else return live_.distribute(data);
-  }
-
-  void load_into_servers(std::filesystem::path const& file) {
-    if (live_.only_serves()) return;
-    auto loaded = PerReplica<Totals>(copies_.size());
-    live_.run([&](auto& replica, instance& copy, Totals& totals) {
-      if (replica.id() != 0) return;
-      load_weights(file, copy.net.variables());
-      replica.assign(copy.net.variables());
-      totals.sums[0] = 1;
-    }, copies_, loaded);
-    if (live_.reduce(loaded).sums[0] != 1)                                // all workers have come here
-      throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
-    live_.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies_);
-  }
+  Replicas replicas_;
+  bool stopped_ = false;
 };
-
-}  // namespace detail
-
-/// Fits one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
-///
-/// Each parameter answers one question, and each can be changed without touching the other three:
-///   Model      what is learned            network, loss, optimizer, metrics
-///   Strategy   who holds what, who waits  devices, placement of variables, update rule
-///   Reduce     how gradients combine      direct, ring, trees, 16 bits on the wire, reproducible, ...
-///   Transport  how bytes travel           threads, shared memory, TCP, MPI
-///
-/// keeps   after its first step with a number of rows, a step allocates nothing, but under Reproducible
-template <class M, class S, class R, class T>
-class Trainer : public detail::Fitting<M, S, R, T> {
- public:
-  /// seed    of the variables' first values and of dropout
-  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
-      : detail::Fitting<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport),
-                                    seed} {
-    static_assert(sizeof(Live<S, R, T>) > 0);                              // says its sentence when they do not fit
-    static_assert(!Strategy<S> || nn::ModelOn<M, device>,
-                  "chorale: the model argument is not a Model. It needs input, output and instantiate(device, seed). "
-                  "See nn::compile");
-  }
-
- private:
-  using device = typename detail::DeviceOf<S>::type;
-};
-
-template <class M, class S>
-Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
 
 }  // namespace chorale

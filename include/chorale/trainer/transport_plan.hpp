@@ -25,7 +25,7 @@ constexpr bool compares_plans() {
   else return false;
 }
 
-/// Appends lines to the plan that a transport compares, if it does.
+/// Appends lines to the plan that a transport compares, if it compares one.
 template <class T>
 void add_plan(T& transport, std::vector<std::string> const& lines) {
   if constexpr (requires { transport.plan = lines; }) {
@@ -41,8 +41,8 @@ void add_plan(T& transport, std::vector<std::string> const& lines) {
 
 }  // namespace detail
 
-/// What ranks must have in common before they train a model, in lines: what the model says of itself, at least its
-/// variables and their shapes, and the seed of their first values.
+/// Lines that must be equal on all ranks before they train a model: the model's own lines(), or only its variables and
+/// their shapes, and the seed of their first values.
 template <class Model>
 std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   auto lines = std::vector<std::string>{};
@@ -52,8 +52,8 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   return lines;
 }
 
-/// A transport that was told what ranks must have in common: those that were built from other models refuse each other.
-/// Where ranks share memory, it has room for the gradients.
+/// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
+/// different models refuse each other. A transport over shared memory also gets room for the gradients.
 template <class T, std::size_t N, std::size_t Layers>
 T with_plan(T transport, Plan<N, Layers> const& plan, std::vector<std::string> const& lines) {
   detail::add_plan(transport, lines);

@@ -10,14 +10,6 @@
 
 namespace chorale {
 
-/// What one rank has sent.
-struct Sent {
-  int         messages = 0;                                           // with access in place: times the ranks met
-  std::size_t bytes    = 0;                                           // with access in place: moved to or from peers
-
-  friend constexpr bool operator==(Sent const&, Sent const&) = default;
-};
-
 /// An endpoint that counts what it sends. See Counting.
 template <Endpoint E>
 class CountingEndpoint : public ForwardingEndpoint<E> {

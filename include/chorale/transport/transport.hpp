@@ -20,14 +20,14 @@
 
 namespace chorale {
 
-/// How the ranks of a job find and know each other. A transport takes from it what its own options leave open.
+/// How the ranks of a job find and identify each other. A transport takes from it what its own options leave open.
 ///
 /// addresses      where each rank listens, in the order of ranks; empty where the transport needs none
-/// no_addresses   why there are none, as a sentence, for who needs them
-/// meets_at       where that is not known, rank 0's: rank r listens on this port + r, and all meet on this port + size
+/// no_addresses   why there are none, as a sentence, for transports that need them
+/// meets_at       if unknown, rank 0's address: rank r listens on this port + r, the rendezvous is at this port + size
 /// job            the same on all ranks; empty: the transport's own default
 /// incarnation    how often the job was started again
-/// lines          what ranks must agree on besides the model, such as who is in the job
+/// lines          what ranks must agree on besides the model, such as the members of the job
 struct RendezvousInfo {
   std::vector<std::string> addresses{};
   std::string no_addresses{};
@@ -41,7 +41,7 @@ struct RendezvousInfo {
 /// The ranks of a job, and which of them live in this process.
 class Group {
  public:
-  /// n ranks, all threads of this process.
+  /// A group of n ranks, all threads of this process.
   static Group all_local(int n) {
     auto local = std::vector<Rank>{};
     for (Rank rank = 0; rank < n; ++rank) local.push_back(rank);
@@ -49,8 +49,8 @@ class Group {
   }
 
   /// size    ranks in the job, at least 1
-  /// local   those that live here, ascending
-  /// throws  BadArgument when there is no rank, or a local one is not of the job
+  /// local   ranks that live in this process, ascending
+  /// throws  BadArgument when there is no rank, or local ranks are not in the job or out of order
   Group(int size, std::vector<Rank> local, RendezvousInfo meeting = {})
       : size_{size}, local_{std::move(local)}, meeting_{std::move(meeting)} {
     CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
@@ -88,22 +88,22 @@ concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Ta
 
 /// An endpoint whose ranks read and write each other's memory in place. See LocalTransport, DirectAllReduce.
 ///
-/// Between the end of expose() and the start of leave(), each rank may touch what all others exposed, while it holds.
+/// Between the end of expose() and the start of leave(), each rank may touch what all others exposed, during a hold().
 ///
 /// keeps   every rank exposes the same tags in the same order, and the same number of bytes under each
 template <class E>
 concept DirectAccessEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag, Bytes mine, std::size_t bytes) {
   { at.expose(tag, mine) } -> std::same_as<typename E::pending>;    // done: every rank has exposed this tag
   { at.peer(peer, tag) }   -> std::same_as<Bytes>;                  // what that rank exposed
-  { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` is ours again
-  at.hold(bytes);                                                   // while it lives, peers' memory does not go away
+  { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` may be reused
+  at.hold(bytes);                                                   // while it lives, peers' memory is not freed
 };
 
-/// An endpoint that lets a rank read what lies in another's memory(), when a message has said where. See
+/// An endpoint that lets a rank read data stored in another rank's memory(), at a place that a message has sent. See
 /// SharedMemoryTransport, parameter_server::Client.
 ///
-/// keeps   memory_of() outlives the other rank's process. It is read when the other has said so, while the reader holds,
-///         and has then seen that the other is not lost
+/// keeps   memory_of() outlives the other rank's process. It is read after the other rank has allowed it, during a
+///         hold() in which the reader has then seen that the other rank is not lost
 template <class E>
 concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t bytes) {
   { at.memory() }        -> std::same_as<Bytes>;
@@ -112,44 +112,44 @@ concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t byt
   at.hold(bytes);
 };
 
-/// An endpoint whose ranks copy parts of their own memory where all others can read them. See CopiedAllReduce.
+/// An endpoint whose ranks copy data to memory that all others can read. See CopiedAllReduce.
 ///
-/// keeps   copies() has the same number of bytes on all ranks, and two halves, so that one can be written while the other
-///         is read. A rank reads a half after a meeting that its writer came to after it wrote. The writer writes it
-///         again after the next meeting, which its readers come to after they have read
+/// keeps   copies() has the same number of bytes on all ranks, and two halves, so that one can be written while the
+///         other is read. A rank reads a half after a `meet()` that the writer called after it wrote. The writer writes
+///         it again after the next `meet()`, which the readers call after they have read
 template <class E>
 concept MeetingEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
   { at.copies() }        -> std::same_as<Bytes>;
   { at.copies_of(peer) } -> std::same_as<ConstBytes>;
   { at.next_half() }     -> std::same_as<unsigned>;                 // 0, 1, 0, ..; the same on all ranks
-  at.meet(tag);                                                     // returns when all ranks have called it as often
+  at.meet(tag);                                                     // returns when all have called it equally often
 };
 
-/// An endpoint whose ranks are no threads: the transport runs a body on each of them, in turns, in the calling thread.
+/// An endpoint whose ranks are not threads: the transport runs a body on each of them, in turns, in the calling thread.
 ///
 /// all     endpoints of one group, in the order of ranks
-/// keeps   run() returns when all have ended, with what each threw, or null
+/// keeps   run() returns when all ranks have ended, with the exception that each threw, or null
 template <class E>
 concept RunsItsRanks = Endpoint<E> && requires(std::vector<E>& all, void (*body)(E&), E& at) {
   { E::run(all, body) } -> std::same_as<std::vector<std::exception_ptr>>;
-  at.wake_all();                                                    // ends the rests of all ranks, as a message would
+  at.wake_all();                                                    // ends rest() on all ranks, as a message would
 };
 
-/// How ranks become connected. A plain value until connect(), so that it can be copied and printed.
+/// A way to connect ranks. A plain value until connect(), so that it can be copied and printed.
 template <class T>
 concept Transport = Endpoint<typename T::endpoint> && requires(T transport, Group const& group) {
-  { T::reaches(Memory::cuda) } -> std::same_as<bool>;               // can it read and write that memory?
+  { T::reaches(Memory::cuda) } -> std::same_as<bool>;               // true if it can read and write that memory
   { transport.connect(group) } -> std::same_as<std::vector<typename T::endpoint>>;  // one per local rank
 };
 
-/// A transport with collectives of its own, e.g. NCCL. NativeAllReduce asks for this.
+/// A transport with native collectives, e.g. NCCL. NativeAllReduce requires this.
 template <class T>
 concept CollectiveTransport =
     Transport<T> && requires(typename T::endpoint& at, Span<float> x, Op op) { at.all_reduce(x, op); };
 
 /// An endpoint with the collectives that make an all-reduce of two layers, for elements T. See HierarchicalAllReduce.
 ///
-/// keeps   every rank calls the same ones in the same order; each returns when its result is there
+/// keeps   every rank calls the same collectives in the same order; each returns when its result is available
 template <class E, class T>
 concept CollectiveEndpoint = Endpoint<E> && requires(E& at, Span<T const> in, Span<T> out, Op op) {
   at.all_reduce(out, op);                                           // in place
@@ -157,62 +157,62 @@ concept CollectiveEndpoint = Endpoint<E> && requires(E& at, Span<T const> in, Sp
   at.all_gather(in, out);                                           // in: the rank-th of size() equal parts of out
 };
 
-/// The transport can read and write the memory of the strategy's device.
+/// A transport that can read and write the memory of the strategy's device.
 template <class T, class S>
 concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
 
-/// Says what the messages with operation.tag are about, from now until the tag is announced anew. Called once by every
-/// rank for every collective operation, in the same order, before its first message.
+/// Announces the operation that messages with operation.tag belong to, until the tag is announced again. Called once by
+/// every rank for every collective operation, in the same order, before its first message.
 ///
-/// keeps   a transport that listens numbers the operations as they are announced, sends number and fingerprint with
-///         every message, and compares them before it touches data: it throws Disagreement where ranks differ
+/// keeps   a transport with announce() numbers the operations as they are announced, sends number and fingerprint
+///         with every message, and compares them before it touches data: it throws Disagreement where ranks differ
 template <Endpoint E>
 void announce(E& at, Operation const& operation) {
   if constexpr (requires { at.announce(operation); }) at.announce(operation);
 }
 
-/// Some ranks of an endpoint that have operations of their own. See SubEndpoint.
+/// Some ranks of an endpoint, which have operations among themselves. See SubEndpoint.
 ///
-/// ranks   numbers of the endpoint, in the order of the group
+/// ranks   numbers in the endpoint, in the order of the group
 /// id      fingerprint_of(ranks), which is never 0
 struct SubGroup {
   Span<Rank const> ranks;
   std::uint32_t id;
 };
 
-/// An endpoint that knows operations of sub-groups.
+/// An endpoint that supports operations of sub-groups.
 template <class E>
 concept KnowsSubGroups = Endpoint<E> && requires(E& at, Operation const& operation, SubGroup const& group) {
   at.announce(operation, group);
 };
 
-/// Announces an operation of a sub-group: says what the messages with operation.tag between its ranks are about. Called
-/// once by every rank of the group, and by no other, for every collective operation of the group, in the same order.
+/// Announces the operation of a sub-group that messages with operation.tag between its ranks belong to. Called once by
+/// every rank of the group, and by no other, for every collective operation of the group, in the same order.
 ///
-/// operation   its root is numbered as in the group; its arguments tell the group, too
-/// keeps       a transport that listens numbers the operations of each group by themselves, from 1, so that it does not
-///             matter who else has announced what in between; it finds what a message is about by tag and peer, because
-///             two groups that have no pair of ranks in common may use one tag; and it compares number, fingerprint and
-///             group as above. One that has no such announce() knows nothing of these operations, and compares nothing
+/// operation   its root is numbered as in the group; its arguments include the group, see within()
+/// keeps       a transport with such an announce() numbers the operations of each group separately, from 1, whatever
+///             other groups announce in between; it finds the operation of a message by tag and peer, because two
+///             groups that have no pair of ranks in common may use one tag; and it compares number, fingerprint and
+///             group before it touches data. A transport without it compares nothing of these operations
 template <Endpoint E>
 void announce(E& at, Operation const& operation, SubGroup const& group) {
   if constexpr (KnowsSubGroups<E>) at.announce(operation, group);
 }
 
-/// An operation as one of a sub-group's: the group is among what must agree.
+/// Returns the operation as one of a sub-group: its arguments then include the group, so that ranks must agree on it.
 constexpr Operation within(SubGroup const& group, Operation operation) {
   auto const both     = std::array{group.id, operation.arguments};
   operation.arguments = operation.arguments == 0 ? group.id : fingerprint_of(both);
   return operation;
 }
 
-/// Says which training step begins, for what errors and heartbeats tell.
+/// Announces the training step that begins, which errors and heartbeats report.
 template <Endpoint E>
 void begin_step(E& at, std::uint64_t step) {
   if constexpr (requires { at.begin_step(step); }) at.begin_step(step);
 }
 
-/// Tells the other ranks that this one cannot go on, where the transport has a way to say so.
+/// Reports to the other ranks that this rank has failed, if the transport can.
 ///
 /// keeps   when it returns, no other rank touches the memory of this one any more
 template <Endpoint E>
@@ -220,13 +220,21 @@ void fail(E& at, std::string const& why) {
   if constexpr (requires { at.fail(why); }) at.fail(why);
 }
 
-/// For a thread that serves many ranks, between two rounds of done(): waits until any message may have moved, or a rank
-/// is lost, or the time is over; then false. Where the transport cannot wait so, it lets other threads run.
+/// Waits until any message may have moved, or a rank is lost; false if the time is over first. For a thread that serves
+/// many ranks, between two rounds of done(). If the transport has no wait_any(), it only yields to other threads.
 template <Endpoint E>
 bool rest(E& at, std::chrono::nanoseconds longest) {
   if constexpr (requires { at.wait_any(longest); }) return at.wait_any(longest);
   std::this_thread::yield();
   return true;
 }
+
+/// Messages and bytes that one rank has sent.
+struct Sent {
+  int         messages = 0;                                           // with access in place: times all ranks synchronized
+  std::size_t bytes    = 0;                                           // with access in place: moved to or from peers
+
+  friend constexpr bool operator==(Sent const&, Sent const&) = default;
+};
 
 }  // namespace chorale

@@ -16,15 +16,15 @@
 
 namespace chorale {
 
-/// A function that a coordinator has workers run: known by its name, the same in all processes of one program.
+/// A function that workers run for a coordinator, known by its name, which is the same in all processes of one program.
 ///
 ///   auto const train = Closure{"train", [](auto& here, WorkerStream<Batch>& batches, int steps) { ..; return loss; }};
 ///
-/// here    what the worker has: its model, its connection to the servers; see coordinate()
+/// here    the worker's context: its model, its connection to the servers; see coordinate()
 /// others  arguments, PlainData or sequences of such; and WorkerStream<Element>&, for which schedule() takes a
 ///         PerWorkerDataset<Element>, up to 4 of them
-/// keeps   every worker has a copy of the function, and calls it one at a time. What it captures by reference must be
-///         there on the worker, and workers that are threads share it
+/// keeps   every worker has a copy of the function, and calls it one at a time. What it captures by reference must
+///         exist in the worker's process, and workers that are threads share it
 template <class F>
 class Closure {
  public:
@@ -42,16 +42,16 @@ class Closure {
   F function_;
 };
 
-/// Which part of the data a worker's stream is of: `index` of `count`, as many as there are workers at first.
+/// Share of the data that a worker's stream reads: `index` of `count`, the number of workers at the start.
 struct WorkerShare {
   int index = 0, count = 1;
 };
 
-/// A worker's place in a share of a dataset: it goes on from closure to closure, and from pass to pass.
+/// A worker's position in a share of a dataset, which advances from closure to closure, and from pass to pass.
 template <class Element>
 class WorkerStream {
  public:
-  /// The next element, valid until the next call; false at the end of a pass, and the call after that begins the next.
+  /// Reads the next element, valid until the next call; false at the end of a pass: the call after it begins the next.
   bool next(Element& element) {
     if (!next_) next_ = begin_(position_.pass);
     if (next_(element)) {
@@ -65,9 +65,9 @@ class WorkerStream {
   }
 
   std::size_t pass() const { return position_.pass; }                      // 0-based
-  std::size_t element() const { return position_.element; }                // of the pass, the next one
+  std::size_t element() const { return position_.element; }                // of the pass: the next to read
 
-  /// Goes to a place, if it is not there: reads the pass from its beginning.
+  /// Moves to a position, unless it is there already, by reading the pass from its beginning.
   ///
   /// throws  BadArgument when the pass is shorter
   void seek(detail::DataPosition const& to) {
@@ -96,13 +96,13 @@ class WorkerStream {
   Next next_;                                                              // empty: the pass has yet to begin
 };
 
-/// A dataset of which each worker has its own share, made where it is used.
+/// A dataset of which each worker has its own share, created where it is used.
 ///
 ///   auto const train = PerWorkerDataset<Batch>{"train", [](WorkerShare share) { return rows_of(share).batch(32); }};
 ///
 /// make    make(share) returns a Dataset of Element; its pass p is stream(p)
-/// keeps   of a lost worker's share a living one goes on, from the first element that no finished closure has taken; to
-///         get there it reads the pass anew from its beginning
+/// keeps   a live worker continues a lost worker's share from the first element that no finished closure has taken; to
+///         get there it reads the pass again from its beginning
 template <class Element>
 class PerWorkerDataset {
  public:
@@ -143,7 +143,7 @@ inline constexpr bool is_closure = false;
 template <class F>
 inline constexpr bool is_closure<Closure<F>> = true;
 
-/// Is a parameter of a closure a stream, and of what?
+/// Parameter of a closure: `value` is true if it is a stream, of `element`.
 template <class P>
 struct StreamOf {
   static constexpr bool value = false;
@@ -154,7 +154,7 @@ struct StreamOf<WorkerStream<Element>&> {
   using element               = Element;
 };
 
-/// What a closure returns and takes, behind `here`.
+/// Result and parameters of a closure, those after `here`.
 template <class Method>
 struct ParametersOf;
 template <class C, class R, class Here, class... P>

@@ -20,7 +20,7 @@ namespace chorale::detail {
 
 enum class ClosureStage { waiting, done, failed, cancelled };
 
-/// A closure that was scheduled.
+/// A scheduled closure.
 struct ClosureTask {
   std::string name;
   ClosureRequest request{};
@@ -42,8 +42,8 @@ class WorkerConnection {
   int worker() const { return rank_ - 1; }
   bool busy() const { return stage_ != Stage::idle && stage_ != Stage::lost; }
   bool lost() const { return stage_ == Stage::lost; }
-  std::string const& why() const { return why_; }                          // it is lost
-  std::shared_ptr<ClosureTask> take() { return std::exchange(task_, nullptr); }   // what ran, once it is not busy()
+  std::string const& why() const { return why_; }                          // the worker is lost
+  std::shared_ptr<ClosureTask> take() { return std::exchange(task_, nullptr); }   // the closure, once not busy()
   ClosureReply const& reply() const { return reply_; }
 
   void begin(std::shared_ptr<ClosureTask> task) {
@@ -56,7 +56,7 @@ class WorkerConnection {
     stage_ = Stage::runs;
   }
 
-  /// The worker is to end, and no answer comes.
+  /// Asks the worker to end; it sends no reply.
   void leave() {
     if (lost()) return;
     request_ = {};
@@ -64,12 +64,12 @@ class WorkerConnection {
     stage_ = Stage::leaves;
   }
 
-  /// Brings forward what was begun; true when there was something to do. Afterwards it may be lost().
+  /// Advances the request; true if there was progress. Afterwards the worker may be lost().
   bool advance() {
     try {
       return step();
     } catch (PeerLost const& lost) {
-      if (lost.rank() != rank_) throw;                                     // then this rank cannot go on
+      if (lost.rank() != rank_) throw;                                     // this rank cannot go on
       lose(lost.what());
       return true;
     }
@@ -81,7 +81,7 @@ class WorkerConnection {
   bool step() {
     if (stage_ == Stage::idle) {
       if (!parameter_server::knows_lost(*at_, rank_)) return false;
-      at_->recv(rank_, tag_, {}).wait();                                   // throws why
+      at_->recv(rank_, tag_, {}).wait();                                   // throws the reason
     }
     auto moved = out_.advance(*at_, rank_, tag_);
     if (stage_ == Stage::leaves) {

@@ -25,7 +25,7 @@
 
 namespace chorale {
 
-/// Deals out closures to workers, each to one that is free.
+/// Distributes closures to workers, each to one that is free.
 ///
 ///   auto losses = std::vector<RemoteValue<float>>{};
 ///   for (int i = 0; i < 100; ++i) losses.push_back(coordinator.schedule(train, batches, 10));
@@ -33,16 +33,16 @@ namespace chorale {
 ///   auto const last = coordinator.fetch(losses.back());
 ///
 /// ranks   0 coordinates, 1 to `workers` run closures, others are servers
-/// keeps   a closure whose worker is lost before it reported runs again on another; one result counts, of one attempt.
-///         What the lost attempt had pushed stays, each push wholly or not at all: a closure that pushes several times
-///         may so push some of it twice
-///         used by one thread, in whose calls closures are dealt out: a worker that becomes free between them waits
+/// keeps   a closure whose worker is lost before it replied runs again on another; the result is that of one attempt.
+///         Pushes of the lost attempt stay, each wholly or not at all: a closure that pushes several times may thus
+///         push some gradients twice
+///         used by one thread, whose calls start closures: a worker that becomes free between calls waits
 /// throws  from schedule(), join(), fetch(): PeerLost when no worker is left, or a server is lost
 /// source  tf.distribute.coordinator.ClusterCoordinator
 template <class E, class Here>
 class Coordinator {
  public:
-  /// at      of rank 0; it outlives the coordinator
+  /// at      endpoint of rank 0; it outlives the coordinator
   Coordinator(E& at, int workers, CoordinatorOptions options = {})
       : at_{&at}, options_{options}, shares_{workers} {
     CHORALE_EXPECTS(at.rank() == 0 && workers >= 1 && workers < at.size() && options.queue > 0,
@@ -55,21 +55,21 @@ class Coordinator {
     try {
       leave();
     } catch (std::exception const& error) {
-      fail(*at_, error.what());                                            // before memory goes that others may touch
+      fail(*at_, error.what());                                            // before memory is freed that others may use
     }
   }
   Coordinator(Coordinator const&)            = delete;
   Coordinator& operator=(Coordinator const&) = delete;
 
-  int workers() const { return static_cast<int>(links_.size()); }          // at first
+  int workers() const { return static_cast<int>(links_.size()); }          // at the start
   int lost() const {                                                       // of them
     return static_cast<int>(std::ranges::count_if(links_, &Link::lost));
   }
   std::uint64_t repeated() const { return repeated_; }                     // attempts that were lost with their worker
 
-  /// Has a closure run once on any worker.
+  /// Schedules a closure to run once, on any worker.
   ///
-  /// arguments   as the closure has them behind `here`; a handle where it has a stream
+  /// arguments   those of the closure after `here`; a handle for each stream
   template <class F, class... Args>
   auto schedule(Closure<F> const& closure, Args const&... arguments) {
     using Signature  = detail::SignatureOf<F, Here>;
@@ -88,13 +88,13 @@ class Coordinator {
     return RemoteValue<Result>{std::move(task)};
   }
 
-  /// Gives each worker its own share of a dataset, to be had as a stream by closures.
+  /// Gives each worker its own share of a dataset, which closures read as a stream.
   template <class Element>
   PerWorkerHandle<Element> create_per_worker_dataset(PerWorkerDataset<Element> const& dataset) {
     return PerWorkerHandle<Element>{shares_.add_dataset(dataset.id(), dataset.name())};
   }
 
-  /// True when no closure waits or runs.
+  /// True if no closure waits or runs.
   bool done() {
     while (look()) {}
     return waiting_.empty() && !running();
@@ -102,16 +102,16 @@ class Coordinator {
 
   /// Waits until all closures have run.
   ///
-  /// throws  what the first closure threw that failed, with its name, once those that ran with it have ended. Closures
-  ///         that had not begun are cancelled, also what is scheduled before join(); then it can go on
+  /// throws  the error of the first closure that failed, with its name, once those that ran with it have ended.
+  ///         Closures that had not begun are cancelled, also those scheduled before join(); then scheduling can go on
   void join() {
     await([&] { return waiting_.empty() && !running(); });
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
-  /// Waits for one result, while others run.
+  /// Waits for one result, while other closures run, and returns it.
   ///
-  /// throws  what the closure threw; Error when it was cancelled
+  /// throws  the error of the closure; Error when it was cancelled
   template <class R>
   R fetch(RemoteValue<R> const& remote) {
     auto const& task = *remote.task_;
@@ -126,7 +126,7 @@ class Coordinator {
     return values;
   }
 
-  /// Waits for what runs, cancels what waits, and lets the workers go. The last call; the destructor does it otherwise.
+  /// Cancels waiting closures, waits for running ones, ends the workers. The last call; else the destructor does it.
   void leave() {
     if (std::exchange(left_, true)) return;
     cancel("the coordinator took leave");
@@ -187,7 +187,7 @@ class Coordinator {
     }
   }
 
-  /// Brings forward what is under way, and deals out what waits; true when there was something to do.
+  /// Advances running closures, and starts waiting ones on free workers; true if there was progress.
   bool look() {
     auto moved = false;
     for (auto& link : links_) {
@@ -230,7 +230,7 @@ class Coordinator {
     cancel("closure \"" + task.name + "\" failed before it began");
   }
 
-  /// A worker is gone: what it ran waits again, first of all, and others take over its shares of the data.
+  /// Handles a lost worker: its closure waits again, before all others, and its shares of the data go to other workers.
   void lose(Link& link, Task const& task) {
     last_lost_ = link.worker();
     if (task) {
@@ -261,7 +261,7 @@ class Coordinator {
                    "a restart from the last checkpoint; more workers."};
   }
 
-  /// throws  PeerLost when a rank behind the workers is gone
+  /// throws  PeerLost when a server is lost
   void expect_servers() {
     for (Rank rank = workers() + 1; rank < at_->size(); ++rank)
       if (parameter_server::knows_lost(*at_, rank))

@@ -14,16 +14,16 @@
 
 namespace chorale::detail {
 
-/// Who reads which share of the datasets, and how far each has come: as many shares as there are workers at first.
+/// Shares of the datasets, one per worker at the start: which worker reads each share, and how far it has been read.
 ///
-/// keeps   an element is taken once a closure that read it has reported, whether it failed or not
+/// keeps   an element is taken once a closure that read it has replied, whether it failed or not
 class DatasetShards {
  public:
   explicit DatasetShards(int workers) : runs_(static_cast<std::size_t>(workers)) {
     for (int w = 0; w < workers; ++w) owner_.push_back(w);
   }
 
-  /// Returns its index.
+  /// Adds a dataset, and returns its index.
   std::size_t add_dataset(std::uint64_t id, std::string const& name) {
     for (auto const& other : data_)
       CHORALE_EXPECTS(other[0].dataset != id, "the dataset \"" + name + "\" was created before");
@@ -32,7 +32,7 @@ class DatasetShards {
   }
   std::size_t datasets() const { return data_.size(); }
 
-  /// Tells a closure where to read on this worker: of the shares that it owns, in the one that was read least.
+  /// Sets where a closure reads on this worker: of the shares that the worker owns, in the one that was read least.
   void begin(ClosureTask& task, int worker) {
     auto share = std::size_t{0};
     auto least = std::numeric_limits<std::uint64_t>::max();
@@ -51,14 +51,14 @@ class DatasetShards {
     for (std::size_t i = 0; i < task.data.size(); ++i) data_[task.data[i]][share_of(task)] = to[i];
   }
 
-  /// It is as if it had not begun.
+  /// Undoes begin() for a closure whose worker was lost.
   void lost(ClosureTask const& task) {
     if (!task.data.empty()) --runs_[share_of(task)];
   }
 
-  /// The shares of a worker go to others in turn.
+  /// Gives the shares of a worker to other workers in turn.
   ///
-  /// lives   which workers are there; when none is, nothing changes
+  /// lives   lives(worker) is true for live workers; if there is none, nothing changes
   template <class Lives>
   void take_over(int worker, Lives&& lives) {
     auto others = std::vector<int>{};

@@ -20,8 +20,8 @@
 
 namespace chorale {
 
-/// What may be an argument or the result of a closure: numbers, structs of them, and std::string and std::vector of
-/// such. No pointers and no views: their memory stays behind.
+/// Data that can be an argument or the result of a closure: numbers, structs of them, and std::string and std::vector
+/// of such. No pointers and no views: the memory that they refer to is not sent.
 template <class T>
 concept PlainData = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::ranges::view<T>;
 
@@ -37,7 +37,7 @@ inline constexpr bool is_plain_sequence<std::string> = true;
 template <class T>
 concept Travels = PlainData<T> || is_plain_sequence<T>;
 
-/// Values one behind the other, as they lie in memory; a sequence behind its length.
+/// Values one after the other, as they are stored in memory; a sequence after its length.
 class Packed {
  public:
   template <Travels T>
@@ -60,7 +60,7 @@ class Unpacked {
  public:
   explicit Unpacked(ConstBytes bytes) : left_{bytes} {}
 
-  /// throws  Disagreement when there is not as much
+  /// throws  Disagreement when fewer bytes are left
   template <Travels T>
   T take() {
     if constexpr (is_plain_sequence<T>) {
@@ -98,7 +98,7 @@ class Unpacked {
 
 constexpr std::uint64_t hash_of_name(std::string_view name) { return Fnv1a<std::uint64_t>{}.add(name).value(); }
 
-/// Where a pass over one share of a dataset is.
+/// Position of a pass over one share of a dataset.
 struct DataPosition {
   std::uint64_t dataset = 0;                                               // hash of its name; 0: none
   std::uint64_t pass = 0, element = 0;
@@ -110,7 +110,7 @@ inline constexpr std::size_t most_datasets    = 4;                         // of
 inline constexpr std::uint64_t closure_magic  = 0x3130'4c43'6c72'6863;     // "chrlCL01"
 inline constexpr std::uint64_t closure_limit  = std::uint64_t{1} << 32;    // bytes of arguments, or of a result
 
-/// What a coordinator asks of a worker, as its bytes travel; the arguments follow.
+/// Request of a coordinator to a worker, as its bytes are sent; the arguments follow.
 struct ClosureRequest {
   std::uint64_t magic   = closure_magic;
   std::uint64_t number  = 0;                                               // of the closure: 1, 2, ..
@@ -120,21 +120,21 @@ struct ClosureRequest {
   std::array<DataPosition, most_datasets> data{};                          // in the order of the parameters
 };
 
-/// What became of it; the result follows, or the text of an error.
+/// Reply of a worker to a ClosureRequest; the result follows, or the text of an error.
 struct ClosureReply {
   std::uint64_t magic  = closure_magic;
   std::uint64_t number = 0;
   std::uint64_t bytes  = 0;                                                // of the result, or the text
-  std::int32_t failed  = 0;                                                // the exit code of what was thrown; or 0
+  std::int32_t failed  = 0;                                                // exit code of the error; 0 for none
   std::int32_t unused  = 0;
-  std::array<DataPosition, most_datasets> data{};                          // afterwards
+  std::array<DataPosition, most_datasets> data{};                          // after the closure
 };
 
 static_assert(std::is_trivially_copyable_v<ClosureRequest> && std::is_trivially_copyable_v<ClosureReply>);
 
-/// An error that came by message, as what it was where it was thrown.
+/// Returns an error that was received in a message, with the type that belongs to its exit code.
 ///
-/// what    as what() gave it there
+/// what    text of what() on the worker
 inline std::exception_ptr error_from(int code, std::string const& where, std::string what) {
   constexpr auto mark = std::string_view{"chorale: "}, hint = std::string_view{"\n         Try: "};
   if (what.starts_with(mark)) what.erase(0, mark.size());

@@ -12,7 +12,7 @@ namespace chorale {
 template <class E, class Here>
 class Coordinator;
 
-/// The result of a closure, once a worker has reported it. Copies are of one result. See Coordinator::fetch().
+/// The result of a closure, once a worker has reported it. Copies share one result. See Coordinator::fetch().
 template <class R>
 class RemoteValue {
  public:

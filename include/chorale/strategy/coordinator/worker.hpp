@@ -22,9 +22,9 @@
 
 namespace chorale {
 
-/// What coordinator and workers must know alike.
+/// Options that the coordinator and its workers share.
 struct CoordinatorOptions {
-  std::size_t queue = std::size_t{256} << 10;                              // closures that wait; then schedule() does
+  std::size_t queue = std::size_t{256} << 10;                              // closures that wait before schedule() waits
   Tag tag{0x434c'0000};                                                    // of all messages
 };
 
@@ -49,15 +49,15 @@ struct KeptStreams<PerWorkerDataset<Element>> {
 
 }  // namespace detail
 
-/// A worker's side of a Coordinator: runs what it is told, one closure at a time, until the coordinator takes leave.
+/// A worker of a Coordinator: runs the closures that it receives, one at a time, until the coordinator ends it.
 ///
 ///   auto worker = ClosureWorker{at, here, std::tuple{train, evaluate, train_data}};
 ///   worker.serve();
 ///
-/// here    what every closure gets as its first argument. Where it has a begin(), that is called before each closure
+/// here    the first argument of every closure. Its begin(), if it has one, is called before each closure
 /// cost    one thread; a closure is one message each way, and one more each way when it has arguments or a result
 /// throws  BadArgument when two closures, or two datasets, have one name; from serve() PeerLost when the coordinator is
-///         lost, or a closure says that a rank is which it needs: then the closure runs elsewhere
+///         lost, or a closure throws it for a rank that it needs: the closure then runs elsewhere
 template <Endpoint E, class Here, class... Known>
 class ClosureWorker {
  public:
@@ -72,7 +72,7 @@ class ClosureWorker {
     CHORALE_EXPECTS(twice == names.end(), "two closures, or two datasets, have the name \"" + twice->second + "\"");
   }
 
-  /// Returns how many closures it ran.
+  /// Runs closures until the coordinator ends this worker; returns how many it ran.
   std::uint64_t serve() {
     for (auto ran = std::uint64_t{0};; ++ran) {
       in_.add(parameter_server::bytes_of(request_));
@@ -184,7 +184,7 @@ class ClosureWorker {
     else return static_cast<P&&>(held);
   }
 
-  /// The next one of the request.
+  /// Returns the next stream of the request.
   template <class Element>
   WorkerStream<Element>* stream() {
     auto const& place = request_.data[used_.size()];

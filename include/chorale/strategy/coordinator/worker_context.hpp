@@ -17,9 +17,9 @@
 
 namespace chorale {
 
-/// What a closure finds where it runs: a copy of the model on each device of the worker, and the servers.
+/// Context of a closure on its worker: a copy of the model on each device of the worker, and the servers.
 ///
-/// keeps   when a closure begins, the copies have what the servers had then
+/// keeps   when a closure begins, the copies have the servers' current values
 template <class Model, class D, Endpoint E>
 class WorkerContext {
  public:
@@ -42,12 +42,12 @@ class WorkerContext {
   int count() const { return count_; }
   std::vector<D> const& devices() const { return devices_; }
 
-  /// The copy on the first device.
+  /// The copy of the model on the first device.
   instance& model() { return copies_.front(); }
-  parameter_server::Client<E>& servers() { return *client_; }              // such as for rows of a table
+  parameter_server::Client<E>& servers() { return *client_; }              // e.g. for rows of a table
 
-  /// Forward, loss and backward of a batch, each device a part of it; their gradients are one push. Then the copies
-  /// have what the servers have.
+  /// Computes forward, loss and backward of a batch, each device a part of it; the gradients of all are one push. Then
+  /// the copies have the servers' values.
   ///
   /// returns   the loss, a sum over rows
   template <class Batch>
@@ -70,7 +70,7 @@ class WorkerContext {
     spread();
   }
 
-  /// Gives the servers the values that the first copy has, such as those of a checkpoint.
+  /// Replaces the servers' values by those of the first copy, such as those of a checkpoint.
   void assign() {
     client_->assign(model().net.variables());
     spread();
@@ -79,10 +79,10 @@ class WorkerContext {
  private:
   template <class Work>
   void run(Work&& work) {
-    team_.run(work, [](std::size_t, std::string const&) {});               // nobody waits for another one
+    team_.run(work, [](std::size_t, std::string const&) {});               // no device waits for another
   }
 
-  /// The gradients of all copies, in their order, into those of the first; each device adds a part of them.
+  /// Adds the gradients of all copies, in their order, to those of the first; each device adds a part of them.
   void add_up() {
     if (copies_.size() == 1) return;
     run([&](std::size_t i) {

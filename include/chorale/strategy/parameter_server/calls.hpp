@@ -21,23 +21,23 @@
 
 namespace chorale::parameter_server {
 
-/// What all workers that serve reported about an epoch.
+/// Reports of the workers about an epoch, and their sums.
 struct Total {
   std::array<double, parameter_sums> sums{};                               // added up in the order of workers
   std::vector<Rank> reported;
-  std::vector<std::array<double, parameter_sums>> each;                    // [worker]; zeros of one that has not
+  std::vector<std::array<double, parameter_sums>> each;                    // [worker]; zeros if it has not reported
 };
 
-/// Points of a client at which a test may do something, e.g. end the process.
+/// Points of a client at which a test may act, e.g. end the process; here they do nothing.
 struct NoHooks {
-  void in_push() {}                                                        // the first messages are on their way
+  void in_push() {}                                                        // the first messages are in flight
 };
 
-/// How a worker asks all servers at once, and the calls that are no training: see Client.
+/// Base of Client: requests to all servers at once, and the calls that are not part of training.
 template <Endpoint E, class Hooks>
 class Calls {
  public:
-  /// at    of W workers, then servers; this rank is one of the workers, and at() outlives the client
+  /// at    endpoint of W workers, then servers; this rank is one of the workers. It outlives the client
   Calls(E& at, ShardLayout const& shards, ParameterOptions options = {}, Hooks hooks = {})
       : at_{&at}, shards_{std::make_unique<ShardLayout>(shards)}, options_{options}, hooks_{std::move(hooks)},
         links_{at, *shards_, options_} {
@@ -49,13 +49,13 @@ class Calls {
   ~Calls() {
     try {
       leave();
-    } catch (std::exception const&) {                                      // the servers see that this worker is gone
+    } catch (std::exception const&) {                                      // the servers detect that it is gone
     }
   }
   Calls(Calls const&)            = delete;
   Calls& operator=(Calls const&) = delete;
 
-  /// Puts these values in place of what the servers have, as one version on each; slots of the optimizer stay.
+  /// Replaces the values on all servers, as one version on each; slots of the optimizer are kept.
   void assign(Variables const& variables) {
     shards_->expect_in(variables.values.size());
     exchange([&](Link& link) {
@@ -65,9 +65,9 @@ class Calls {
     verdict([] { return std::string{}; });
   }
 
-  /// One slot of the optimizer, of all servers.
+  /// Receives one slot of the optimizer from all servers.
   ///
-  /// into      a flat buffer as the variables are
+  /// into      a flat buffer with the layout of the variables
   void pull_slot(std::size_t slot, Span<float> into) {
     shards_->expect_in(into.size());
     exchange([&](Link& link) {
@@ -77,7 +77,7 @@ class Calls {
     verdict([] { return std::string{}; });
   }
 
-  /// Puts back what pull_slot() gave.
+  /// Replaces one slot of the optimizer on all servers, by what pull_slot() gave.
   void assign_slot(std::size_t slot, Span<float const> values) {
     shards_->expect_in(values.size());
     exchange([&](Link& link) {
@@ -87,13 +87,13 @@ class Calls {
     verdict([] { return std::string{}; });
   }
 
-  /// How many updates server 0 had made when it last answered, and the same for all servers.
+  /// Number of updates that server 0 had made when it last replied; assign_step() sets it on all servers.
   std::uint64_t optimizer_step() { return static_cast<std::uint64_t>(links_[0].reply.sums[0]); }
   void assign_step(std::uint64_t step) {
     exchange([&](Link& link) { link.next(Call::assign_step).version = step; });
   }
 
-  /// What this worker adds to an epoch's sums; once for each epoch.
+  /// Sends this worker's part of an epoch's sums; once for each epoch.
   void report(int epoch, Span<double const> sums) {
     CHORALE_EXPECTS(sums.size() <= parameter_sums, "a report has at most " + std::to_string(parameter_sums) +
                                                        " sums, got " + std::to_string(sums.size()));
@@ -104,12 +104,12 @@ class Calls {
     }, 1);
   }
 
-  /// Waits until every other worker has reported this epoch, has left, or is lost.
+  /// Returns the reports of an epoch, when every other worker has reported it, has left, or is lost.
   Total total(int epoch) {
     auto const workers = static_cast<std::size_t>(shards_->workers());
     auto total         = Total{.each = std::vector<std::array<double, parameter_sums>>(workers)};
     auto const each    = std::as_writable_bytes(Span<std::array<double, parameter_sums>>{total.each});
-    auto told          = std::vector<std::byte>(workers + each.size());    // a byte for each that reported, then what
+    auto told          = std::vector<std::byte>(workers + each.size());    // a flag for each worker, then each report
     exchange([&](Link& link) {
       link.next(Call::total).epoch = epoch;
       link.receive(told);
@@ -121,7 +121,7 @@ class Calls {
     return total;
   }
 
-  /// This worker brings nothing more. The last call; the destructor does it otherwise.
+  /// Leaves the servers: this worker sends nothing more. The last call; otherwise the destructor calls it.
   void leave() {
     if (std::exchange(left_, true)) return;
     exchange([&](Link& link) { link.next(Call::leave); });
@@ -136,7 +136,7 @@ class Calls {
 
   bool one_server() const { return links_.size() == 1; }
 
-  /// Of the last push; `what` says what was not finite.
+  /// Returns how many servers dropped the last push. Throws NumericFault if it was not finite; `what` names the fault.
   template <class What>
   int verdict(What&& what) {
     auto dropped = 0;
@@ -153,7 +153,7 @@ class Calls {
     return dropped;
   }
 
-  /// One request to each server, or to the first ones only, and its answer.
+  /// Sends one request to each server, or to the first ones only, and waits for the replies.
   template <class Ask>
   void exchange(Ask&& ask, std::size_t servers = all) {
     links_.exchange(ask, std::min(servers, links_.size()), [this] {

@@ -25,18 +25,18 @@
 
 namespace chorale::parameter_server {
 
-/// One worker's view of a parameter server: all its servers as one.
+/// A worker's client of a parameter server, which presents all of its servers as one.
 ///
 ///   auto client = Client{at, shards};
 ///   client.push_and_pull(gradients, variables, epoch);    a step
 ///
-/// keeps   used by one thread; each call returns when all servers have answered. Values are cached: a pull of a version
-///         that this worker has transfers nothing, so between pulls nobody else writes to the variables
-/// cost    a call is one round trip, to all servers at once. Gradients leave from where they lie, and values arrive
-///         where they belong; only runs below 64 KiB are copied
-/// throws  PeerLost when a server is gone: it names the shard, and this client can be used no more. NumericFault when
-///         what is pushed is not finite, and servers are to stop then: no server has applied it. Disagreement when a
-///         server has another layout
+/// keeps   used by one thread; each call returns when all servers have replied. Values are cached: a pull of a version
+///         that this worker has transfers nothing, so nothing else may write to the variables between pulls
+/// cost    a call is one round trip, to all servers at once. Gradients are sent from, and values received into, the
+///         caller's memory; only runs below 64 KiB are copied
+/// throws  PeerLost when a server is gone: it names the shard, and this client cannot be used again. NumericFault when
+///         a push is not finite, under NonFinite::stop: no server has applied it. Disagreement when a server has a
+///         different layout
 template <Endpoint E, class Hooks = NoHooks>
 class Client : public Calls<E, Hooks> {
   using Base = Calls<E, Hooks>;
@@ -47,19 +47,19 @@ class Client : public Calls<E, Hooks> {
  public:
   using Base::Base;
 
-  /// Gives gradients to the servers, which apply them in their time.
+  /// Sends gradients to the servers, which apply them when Consistency allows.
   ///
-  /// returns   how many servers dropped it: it was late, or not finite and skipped
+  /// returns   how many servers dropped the push: it was late, or not finite and skipped
   int push(Gradients const& gradients, int epoch) { return push(Call::push, gradients, {}, epoch); }
 
-  /// The values after all updates that Consistency makes this worker wait for.
+  /// Receives the values after all updates that Consistency makes this worker wait for.
   void pull(Variables const& variables) {
     shards_->expect_in(variables.values.size());
     exchange([&](Link& link) { ask_values(link, Call::pull, variables.values); });
     took_values(variables.values);
   }
 
-  /// Both in one round trip.
+  /// Sends gradients like push(), and receives values like pull(), in one round trip.
   int push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
     shards_->expect_in(variables.values.size());
     auto const dropped = push(Call::push_and_pull, gradients, variables.values, epoch);
@@ -67,10 +67,10 @@ class Client : public Calls<E, Hooks> {
     return dropped;
   }
 
-  /// Gives gradients of single rows to the servers. A row may be there several times: then they are added up.
+  /// Sends gradients of single rows to the servers. Gradients of a row that occurs several times are added up.
   ///
   /// gradients   (indices, table.width), sums over `rows` rows of the batch
-  /// returns     how many servers dropped it
+  /// returns     how many servers dropped the push
   template <std::unsigned_integral Index>
   int push_rows(RowTable const& table, Span<Index const> indices, Span<float const> gradients, float rows, int epoch) {
     expect_rows(table, indices.size(), gradients.size());
@@ -88,6 +88,8 @@ class Client : public Calls<E, Hooks> {
     return verdict([] { return std::string{"a gradient of a row"}; });
   }
 
+  /// Receives single rows of a table.
+  ///
   /// values   (indices, table.width)
   template <std::unsigned_integral Index>
   void pull_rows(RowTable const& table, Span<Index const> indices, Span<float> values) {
@@ -153,7 +155,7 @@ class Client : public Calls<E, Hooks> {
     return request;
   }
 
-  /// Who has which row, unless each server gets all of them.
+  /// Finds the server of each row, and lists its rows, unless each server gets all of them (`whole`).
   ///
   /// throws  BadArgument when a row is not in the table, or no server has it
   template <class Index>
@@ -182,12 +184,12 @@ class Client : public Calls<E, Hooks> {
     }
   }
 
-  /// What is wrong with gradients that this worker made, and the first variable in which it is, when that is known.
+  /// Returns the fault of this worker's gradients, and the first variable that has it, if that is known.
   ServerFault fault_of(Gradients const& g, std::size_t& variable) const {
     if (options_.on_non_finite == NonFinite::allow) return ServerFault::none;
     if (!std::isfinite(g.loss())) return ServerFault::loss;
     auto const faults = g.trailer()[plan::faults_at];
-    if (faults == 1) {                                                     // of more, variable_at is a sum
+    if (faults == 1) {                                                     // of more faults, variable_at is a sum
       variable = std::min(variable, static_cast<std::size_t>(g.trailer()[plan::variable_at]));
       return ServerFault::gradient;
     }
@@ -207,7 +209,7 @@ class Client : public Calls<E, Hooks> {
     }
   }
 
-  float const* cached_ = nullptr;                                         // the buffer that has the links' versions
+  float const* cached_ = nullptr;                                         // the buffer with the versions of the links
 };
 
 template <Endpoint E, class Hooks = NoHooks>

@@ -21,8 +21,8 @@ namespace chorale::parameter_server {
 
 /// A worker's end of the connection to one server: one request at a time.
 ///
-/// keeps   what is sent and received lies in the caller's memory; runs that share a message are copied. Gradients in
-///         memory() are not sent: the server reads them there until it answers
+/// keeps   data is sent from, and received into, the caller's memory; runs that share a message are copied. Gradients
+///         in memory() are not sent: the server reads them there until it replies
 template <Endpoint E>
 class ServerConnection {
  public:
@@ -37,14 +37,14 @@ class ServerConnection {
   Request request;
   Reply reply;
   std::uint64_t version = 0, clock = 0;                                    // of the values that this worker has
-  std::vector<std::byte> rows_in, rows_out, indices;                       // of this server, when there are more
-  std::vector<std::size_t> places;                                         // [row of this server], in the caller's
+  std::vector<std::byte> rows_in, rows_out, indices;                       // used only if there are several servers
+  std::vector<std::size_t> places;                                         // [row of this server]: row of the caller
 
   int server() const { return server_; }
   bool busy() const { return stage_ != Stage::idle; }
   std::size_t bytes() const { return in_.bytes() + out_.bytes(); }
 
-  /// The next request, to be filled before begin().
+  /// Returns the next request, to be filled before begin().
   Request& next(Call call) {
     request = {.layout = shards_->fingerprint(), .sequence = request.sequence + 1, .seen = clock, .version = version,
                .worker = shards_->worker_at(at_->rank()), .incarnation = options_.incarnation, .call = call};
@@ -54,7 +54,7 @@ class ServerConnection {
     return request;
   }
 
-  /// The shard's part of a flat buffer goes with the request.
+  /// Sends the shard's part of a flat buffer with the request.
   void send_values(Span<float const> flat) {
     if (pushes(request.call) && options_.pushed_as == PushedAs::bf16) return send_halves(flat);
     if (pushes(request.call) && is_placed(flat)) return;
@@ -75,23 +75,23 @@ class ServerConnection {
   }
   void send(ConstBytes message) { out_.add_cut(message); }
 
-  /// Tells the server where gradients lie, if it can read them there.
+  /// True if the server can read the gradients in place: the request then names where they are stored.
   bool is_placed(Span<float const> gradients) { return (request.place = place_of(*at_, gradients)) != 0; }
 
-  /// Where values go that come with the reply: the shard's part of a flat buffer, or bytes.
+  /// Sets the destination of the values of the reply: the shard's part of a flat buffer, or bytes.
   void receive_values(Span<float> flat) { values_in_ = flat; }
   void receive(Bytes into) { bytes_in_ = into; }
 
-  /// Puts the request on its way.
+  /// Starts to send the request.
   void begin() {
     in_.add(bytes_of(reply));
     stage_ = Stage::reply;
     advance();
   }
 
-  /// True when there was something to do.
+  /// Advances the request; true if there was progress.
   ///
-  /// throws  as E does; Disagreement when the reply is none
+  /// throws  like E; Disagreement when the reply is not valid
   bool advance() {
     if (!busy()) return false;
     auto const rank = shards_->rank_of(server_);
@@ -164,7 +164,7 @@ class ServerConnection {
       }
   }
 
-  /// Copies what shared a message to its places.
+  /// Copies the runs that shared a message to their places.
   void spread() {
     if (reply.count == 0 || values_in_.empty()) return;
     auto from = Span<float const>{shared_in_};
@@ -185,7 +185,7 @@ class ServerConnection {
   Stage stage_ = Stage::idle;
   Transfer<E> in_{Transfer<E>::Direction::in}, out_{Transfer<E>::Direction::out};
   std::vector<float> shared_out_, shared_in_;
-  std::vector<bf16> halves_;                                               // of a push, laid out as the shard
+  std::vector<bf16> halves_;                                               // of a push, laid out like the shard
   Span<float> values_in_;
   Bytes bytes_in_;
 };

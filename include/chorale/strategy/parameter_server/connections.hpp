@@ -18,9 +18,9 @@
 
 namespace chorale::parameter_server {
 
-/// A worker's links to all servers.
+/// A worker's connections to all servers.
 ///
-/// keeps   after a failure no other rank touches the memory of what was under way, and nothing is asked any more
+/// keeps   after a failure no other rank accesses memory of operations in flight, and no further request is sent
 template <Endpoint E>
 class ServerConnections {
  public:
@@ -37,10 +37,10 @@ class ServerConnections {
   auto begin() { return links_.begin(); }
   auto end() { return links_.end(); }
 
-  /// One request to each of the first servers, and its answer: ask(link) makes the request.
+  /// Sends one request to each of the first servers, and waits for the replies: ask(link) makes the request.
   ///
-  /// begun   called when the first messages of all are on their way
-  /// throws  PeerLost that names the shard; Disagreement; BadArgument when it threw one of these before
+  /// begun   called when the first messages to all are in flight
+  /// throws  PeerLost that names the shard; Disagreement; BadArgument after an earlier call threw one of these
   template <class Ask, class Begun>
   void exchange(Ask&& ask, std::size_t servers, Begun&& begun) {
     CHORALE_EXPECTS(!broken_, "this client lost a server, or was refused, and can be used no more");
@@ -54,7 +54,7 @@ class ServerConnections {
       begun();
       finish(all);
     } catch (PeerLost const& lost) {
-      fail(*at_, "it lost a parameter server");                            // before memory goes that others may touch
+      fail(*at_, "it lost a parameter server");                            // before memory is freed that others may use
       throw_lost(lost);
     } catch (std::exception const& error) {
       fail(*at_, error.what());
@@ -73,10 +73,10 @@ class ServerConnections {
         idle.busy();
         continue;
       }
-      for (auto const& link : links_) {                                    // one that is not asked may be lost, too
+      for (auto const& link : links_) {                                    // servers without a request may be lost, too
         if (link.busy() || link.request.call == Call::leave) continue;
         if (auto const rank = shards_->rank_of(link.server()); knows_lost(*at_, rank))
-          at_->recv(rank, tag_, {}).wait();                                // throws why
+          at_->recv(rank, tag_, {}).wait();                                // throws the reason
       }
       idle.rest_at(*at_);
     }

@@ -19,13 +19,13 @@
 
 namespace chorale::parameter_server {
 
-/// What one server did.
+/// Statistics of one server.
 struct Report {
   int server = 0;
   std::size_t variable_bytes = 0;                                          // of its shard, slots not counted
   ServerStatistics ledger{};
 
-  /// server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %
+  /// Text such as "server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %".
   std::string text(int servers) const {
     auto const count = [](std::uint64_t n, char const* what) {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -47,10 +47,10 @@ struct Report {
   }
 };
 
-/// The parameter servers of a job that live in this process: each a thread, or a rank that its transport runs.
+/// The parameter servers of a job in this process: each is a thread, or a rank that its transport runs.
 ///
-/// keeps   endpoints outlive it; it ends when every worker has left or is lost. What a rank that is no thread throws
-///         comes out of the run in which it serves
+/// keeps   endpoints outlive the host; a server ends when every worker has left or is lost. An exception of a rank that
+///         is not a thread is thrown by the run in which it serves
 template <class E>
 class ServerHost {
  public:
@@ -71,7 +71,7 @@ class ServerHost {
     }
   }
 
-  /// Starts the servers alone.
+  /// Starts the servers, without replicas.
   template <class S, class Model>
   void serve(S const& strategy, Model const& model, Seed seed, Span<E> servers, ShardLayout const& shards) {
     using Device = typename S::device;
@@ -82,17 +82,17 @@ class ServerHost {
                     strategy.options());
   }
 
-  /// Where servers are no threads: lets one serve, on its own rank, until go_on() says no.
+  /// Runs one server on its own rank until go_on() returns false. Only if servers are not threads.
   template <class GoOn>
   void serve_while(std::size_t server, GoOn const& go_on) {
     if (server < tasks_.size()) tasks_[server]->serve(go_on);
   }
 
-  /// Waits until all have ended.
+  /// Waits until all servers have ended, and returns their reports.
   ///
-  /// throws  what the first that failed threw
+  /// throws  the exception of the first server that failed
   std::vector<Report> wait() {
-    threads_.clear();                                                      // joins
+    threads_.clear();                                                      // joins the threads
     auto reports = std::vector<Report>{};
     for (auto const& task : tasks_) {
       if (task->failure) std::rethrow_exception(std::exchange(task->failure, nullptr));
@@ -105,7 +105,7 @@ class ServerHost {
   struct Task {
     Report report;
     std::exception_ptr failure;
-    std::function<void(std::function<bool()> const&)> serve;               // where it is no thread
+    std::function<void(std::function<bool()> const&)> serve;               // if it is not a thread
   };
 
   /// initial   the flat buffer of all variables

@@ -16,14 +16,14 @@
 
 namespace chorale::parameter_server {
 
-/// What a worker asks of a parameter server.
+/// Calls of a worker to a parameter server.
 ///
 ///   worker -> server    request | push: the shard's gradients       | rows: indices, then values of a push
-///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: who reported what
+///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: all reports
 enum class Call : std::uint8_t {
   push = 1, pull, push_and_pull, push_rows, pull_rows,
-  assign,                                                                  // values instead of those that are there
-  pull_slot, assign_slot, assign_step,                                     // of the optimizer: slot `count`, step `version`
+  assign,                                                                  // replaces the values
+  pull_slot, assign_slot, assign_step,                                     // optimizer: slot `count`, step `version`
   report, total, leave
 };
 
@@ -32,36 +32,36 @@ constexpr bool pushes(Call c) {
 }
 constexpr bool of_rows(Call c) { return c == Call::push_rows || c == Call::pull_rows; }
 
-/// What became of a request.
+/// Outcome of a request.
 enum class Verdict : std::uint8_t {
   done,                                                                    // of a push: it is, or will be, applied
   late,                                                                    // its round had closed: dropped
   skipped,                                                                 // it was not finite: dropped
-  not_finite,                                                              // and nothing was applied
-  refused,                                                                 // the request makes no sense; see text
+  not_finite,                                                              // it was not finite: nothing was applied
+  refused,                                                                 // the request is not valid; see text
 };
 
-/// Why a push brings no numbers.
+/// Reason why a push has no numbers.
 enum class ServerFault : std::uint8_t { none, gradient, loss };
 
 inline constexpr std::uint64_t parameter_magic = 0x3130'5350'6c72'6863;    // "chrlPS01"
 inline constexpr std::size_t parameter_sums    = 16;                       // numbers of a report
 
-/// A request, as its bytes travel.
+/// A request, as its bytes are sent.
 ///
-/// sequence   of this worker at this server: 1, 2, ..; a push with one that the server has is not applied again
-/// seen       the server's clock when the values were pulled that a push was computed from
-/// place      of a push, when the server reads gradients where they lie: see place_of(). 0: they follow
-/// turn       no push of this worker is of an earlier round, on any server: who is late on one is so on all, so that no
-///            two servers wait for workers that wait for each other
+/// sequence   of this worker at this server: 1, 2, ..; a push whose sequence the server has is not applied again
+/// seen       the server's clock when the values were pulled from which a push was computed
+/// place      of a push whose gradients the server reads in place: see place_of(). 0: they follow
+/// turn       no push of this worker is of an earlier round, on any server: a worker that is late on one is late on
+///            all, so that no two servers wait for workers that wait for each other
 struct Request {
   std::uint64_t magic    = parameter_magic;
   std::uint64_t layout   = 0;                                              // ShardLayout::fingerprint()
   std::uint64_t sequence = 0;
   std::uint64_t seen     = 0;
-  std::uint64_t turn     = 0;                                              // the newest clock that any server told it
+  std::uint64_t turn     = 0;                                              // the newest clock in any server's reply
   std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
-  std::uint64_t count    = 0;                                              // rows of the table in this message, or a slot
+  std::uint64_t count    = 0;                                              // rows in this message, or a slot
   std::uint64_t place    = 0;
   RowTable table{};
   std::int32_t worker       = 0;
@@ -82,15 +82,15 @@ struct Request {
   bool sends_values() const { return brings_values() && place == 0; }
 };
 
-/// A reply, as its bytes travel.
+/// A reply, as its bytes are sent.
 struct Reply {
   std::uint64_t magic    = parameter_magic;
   std::uint64_t sequence = 0;                                              // of the request
   std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
-  std::uint64_t count    = 0;                                              // of floats that follow, or bytes of a total
+  std::uint64_t count    = 0;                                              // floats that follow, or bytes of a total
   std::int32_t server    = 0;
   Verdict verdict = Verdict::done;
-  std::uint8_t duplicate   = 0;                                            // a push that the server had
+  std::uint8_t duplicate   = 0;                                            // 1: a push that the server had before
   std::array<char, 2> unused{};
   std::array<double, parameter_sums> sums{};                               // of a total; else the optimizer's step
   std::array<char, 192> text{};                                            // why it was refused
@@ -103,12 +103,12 @@ static_assert(std::is_trivially_copyable_v<Request> && std::has_unique_object_re
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Request) == 248);
 static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
 
-/// What is wrong with a request; empty when nothing is.
+/// Returns what is wrong with a request; empty if it is valid.
 ///
-/// clock   of the server: no worker has seen more
+/// clock   of the server: no worker has seen a later one
 inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const& shards,
                                  std::uint64_t clock) {
-  constexpr auto most = std::size_t{1} << 24;                              // elements of rows, or as many as all have
+  constexpr auto most = std::size_t{1} << 24;                              // elements of rows, or of all shards if more
   auto const number   = [](auto n) { return std::to_string(static_cast<long long>(n)); };
   if (r.magic != parameter_magic) return "it does not begin like a request";
   if (r.worker != from) return "it says that it is of worker " + number(r.worker);

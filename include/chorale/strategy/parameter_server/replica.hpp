@@ -27,21 +27,21 @@ namespace chorale {
 /// A replica of a ParameterServerStrategy: it computes, and calls the servers. The replicas of one worker call them
 /// together: their gradients are one push, and all get the same values.
 ///
-/// keeps   workers send each other nothing: what they tell each other goes through the servers, which miss a lost one.
-///         So what needs every replica at once, such as all_reduce, does not compile
-/// order   the replicas of one worker make the same calls in the same order; so do all workers, of those that wait
+/// keeps   workers send each other nothing: their reports go through the servers, which go on without a lost worker. So
+///         operations that need every replica at once, such as all_reduce, do not compile
+/// order   the replicas of one worker make the same calls in the same order; so do all workers, for calls that wait
 template <class R, class E>
 class ParameterReplica {
  public:
   /// replicas   of all workers
   ParameterReplica(R const&, E& at, int replicas) : at_{&at}, replicas_{replicas} {}
 
-  /// Before anything is started.
+  /// Checks R against the servers and options, before anything is started.
   ///
-  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts, or pushes are rounded, or
-  ///         left out
+  /// throws  BadArgument when the tree of Reproducible cannot be cut into as many equal parts as there are replicas, or
+  ///         its pushes would be rounded or skipped
   static void expect_fit(parameter_server::ShardLayout const& shards, ParameterOptions const& options) {
-    if constexpr (detail::sharded<R>) {
+    if constexpr (ShardedReduce<R>) {
       auto const leaves = std::to_string(R::logical_shards), replicas = std::to_string(shards.rank_of(0));
       CHORALE_EXPECTS(options.pushed_as == PushedAs::f32, "under Reproducible pushes are not rounded to 16 bits");
       CHORALE_EXPECTS(options.on_non_finite != NonFinite::skip,
@@ -54,7 +54,7 @@ class ParameterReplica {
     }
   }
 
-  /// me      which of the worker's replicas this is; the first speaks to the servers
+  /// me      index of this replica in its worker; the first one calls the servers
   void connect(parameter_server::ShardLayout const& shards, ParameterOptions options,
                std::shared_ptr<parameter_server::ReplicaGroup<E>> crew, std::size_t me) {
     crew_ = std::move(crew);
@@ -64,19 +64,19 @@ class ParameterReplica {
 
   Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
   int  num_replicas() const { return replicas_; }                          // of all workers; servers do not count
-  bool leads() const { return me_ == 0; }                                  // is it the first replica of its worker?
+  bool leads() const { return me_ == 0; }                                  // true for the first replica of its worker
 
-  /// Says which step begins, for what errors and heartbeats tell.
+  /// Sets the number of the step that begins, which errors and heartbeats report.
   void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
 
-  /// Forward, loss and backward; the gradients then go to the servers, and not through R. Under Reproducible they are
-  /// the sum at this replica's node of the tree, which worker and server go on adding up.
+  /// Computes forward, loss and backward; the gradients are then sent to the servers, not through R. Under Reproducible
+  /// they are the sum at this replica's node of the tree, which worker and server continue to add up.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     auto const learn = [](Model& to, Batch const& rows) {
       return to.value_and_gradient(rows, rows.first_row, LooksAtEnd{});
     };
-    if constexpr (detail::sharded<R>) {
+    if constexpr (ShardedReduce<R>) {
       auto const loss = shards_.compute(model, batch, id(), replicas_, learn);
       auto const to   = model.gradients();
       std::copy_n(shards_.nodes().at(replicas_ + id()), to.values.size(), to.values.begin());
@@ -87,7 +87,7 @@ class ParameterReplica {
     }
   }
 
-  /// A step: gradients go to the servers, and values come back that are as new as Consistency asks.
+  /// Ends a step: sends gradients to the servers, and receives values that are as new as Consistency requires.
   void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
     if (crew().size() > 1) crew_->add_up(*at_, me_, gradients.values);
     lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
@@ -96,21 +96,21 @@ class ParameterReplica {
     lead(variables.values, [&] { client_->pull(variables); });
   }
 
-  /// Returns when every replica of every worker that lives has called it.
+  /// Returns when every replica of every live worker has called it.
   void barrier() {
     if (crew().size() > 1) crew_->meet(*at_, me_);
     lead(Span<std::byte>{}, [&] { tell_all(Span<std::byte const>{}); });
   }
 
-  /// Only the first replica of a worker; the others pull afterwards.
+  /// Replaces the values on the servers. Only for the first replica of a worker; the others pull afterwards.
   void assign(Variables const& variables) { client().assign(variables); }
 
-  /// What the optimizer remembers on all servers, and how many updates it has made; only the first replica of a worker.
+  /// Pulls the optimizer's slots of all servers, and returns its number of updates. Only for a worker's first replica.
   ///
-  /// slots     one after the other, each as the variables between header and trailer
+  /// slots     one after the other, each laid out like the variables between header and trailer
   /// scratch   gradients that are not needed any more
   std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
-    client().pull(variables);                                              // whose answer says the step
+    client().pull(variables);                                              // its reply has the step
     auto const step = client_->optimizer_step();
     each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
       client_->pull_slot(i, scratch.values);
@@ -119,7 +119,7 @@ class ParameterReplica {
     return step;
   }
 
-  /// Puts back what pull_slots() gave.
+  /// Replaces the optimizer's slots and number of updates on all servers, by what pull_slots() gave.
   void assign_slots(Span<float> slots, Gradients const& scratch, std::uint64_t step) {
     each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
       std::ranges::copy(slot, scratch.body().begin());
@@ -128,18 +128,18 @@ class ParameterReplica {
     client().assign_step(step);
   }
 
-  /// What the replicas of the workers that live have told, in the order of ranks, and which workers these are.
+  /// Values of the replicas of all live workers, in the order of ranks, and which workers these are.
   template <class V>
   struct Told {
     std::vector<V> values;
     std::vector<Rank> workers;
   };
 
-  /// Tells all workers what the replicas of this one have, and waits for what the others tell. Only the first replica of
-  /// a worker.
+  /// Sends the values of this worker's replicas to all workers, and returns those of all live workers. Only for the
+  /// first replica of a worker.
   ///
-  /// mine    as many values on each worker
-  /// keeps   every worker that lives gets the same
+  /// mine    the same number of values on each worker
+  /// keeps   every live worker gets the same values
   /// cost    two round trips to server 0 for every 128 bytes
   template <class V>
   Told<V> tell_all(Span<V const> mine) {
@@ -167,26 +167,26 @@ class ParameterReplica {
     return told;
   }
 
-  /// The last call.
+  /// Leaves the servers. The last call.
   void leave() {
     if (client_) client_->leave();
   }
 
-  /// Messages and bytes that this rank has sent, where somebody counts them: over Counting<T>.
+  /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
   auto sent() const
     requires requires(E const& at) { at.sent(); }
   {
     return at_->sent();
   }
 
-  /// What this rank's clock shows, where it is a virtual one: over SimulatedTransport.
+  /// Time of this rank's virtual clock. Only over SimulatedTransport.
   auto now() const
     requires requires(E const& at) { at.now(); }
   {
     return at_->now();
   }
 
-  // What a Replica has, and what would wait here for servers, which take no part.
+  // Operations of a Replica that would wait here for servers, which take no part: they do not compile.
 
   template <class... Args>
   void all_reduce(Args&&...) {
@@ -232,7 +232,7 @@ class ParameterReplica {
   struct ShardsOf {
     using type = NoShards;
   };
-  template <detail::sharded Reduce>
+  template <ShardedReduce Reduce>
   struct ShardsOf<Reduce> {
     using type = detail::ShardSums<Reduce::logical_shards>;
   };
@@ -243,7 +243,7 @@ class ParameterReplica {
     for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i) f(i, slots.subspan(i * n, n));
   }
 
-  /// throws  BadArgument when there is none yet
+  /// throws  BadArgument when this replica has no group yet
   parameter_server::ReplicaGroup<E>& crew() {
     CHORALE_EXPECTS(crew_ != nullptr, "the servers have no variables yet: Live::create comes before what calls them");
     return *crew_;

@@ -17,13 +17,13 @@
 
 namespace chorale::parameter_server {
 
-/// The replicas of one worker of a parameter server: in one process, each a rank of its own. They add up what
-/// they have in memory; the first, which leads, speaks to the servers for all.
+/// The replicas of one worker of a parameter server: in one process, each with its own rank. They add up values in
+/// memory; the first replica, which leads, sends requests to the servers for all.
 ///
-///   replica 0   gradients ──┐ meet                            ┌▶ values
+///   replica 0   gradients ──┐ rendezvous                      ┌▶ values
 ///   replica 1   gradients ──┴▶ sum ──▶ one push, one pull ────┴▶ values
 ///
-/// keeps   all members call the same, in the same order
+/// keeps   all members make the same calls, in the same order
 template <Endpoint E>
 class ReplicaGroup {
  public:
@@ -31,8 +31,8 @@ class ReplicaGroup {
 
   std::size_t size() const { return members_.size(); }
 
-  /// Adds up what all members brought, in the memory of the first: in pairs, along a binary tree in their order. Each
-  /// adds a part of it, and what others brought is changed.
+  /// Adds up the values of all members, in the memory of the first: in pairs, along a binary tree in their order. Each
+  /// member adds a part of the elements, and the values of other members change, too.
   template <class T>
   void add_up(E& at, std::size_t me, Span<T> mine) {
     members_[me] = mine.data();
@@ -47,7 +47,7 @@ class ReplicaGroup {
     meet(at, me);
   }
 
-  /// The first calls f(), which fills its part of `mine`; then all have what it has.
+  /// Calls f() on the first member, which fills its `mine`; then copies that to the `mine` of all members.
   template <class T, class F>
   void lead(E& at, std::size_t me, Span<T> mine, F&& f) {
     if (me == 0) {
@@ -78,10 +78,10 @@ class ReplicaGroup {
   void expect_all(E& at, std::size_t me) const {
     auto const first = at.rank() - static_cast<Rank>(me);
     for (Rank rank = first; rank < first + static_cast<Rank>(size()); ++rank)
-      if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();   // throws why
+      if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();   // throws the reason
   }
 
-  std::vector<void*> members_;                                             // what each brought, or the first has
+  std::vector<void*> members_;                                             // values of each member, or of the first
   std::atomic<std::uint64_t> arrived_{0};
 };
 

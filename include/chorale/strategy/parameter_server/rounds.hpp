@@ -16,18 +16,18 @@
 
 namespace chorale::parameter_server {
 
-/// What one push brought, once it is there in full.
+/// Content of one push that has arrived in full.
 struct Contribution {
   Request request;
   Buffer values, indices;
-  Span<float const> placed;                                                // in the worker's memory, in place of values
-  RowGradients rows;                                                       // of a table, when it is one
+  Span<float const> placed;                                                // in the worker's memory, instead of values
+  RowGradients rows;                                                       // of a table, for a push of rows
 
   bool is_dense() const { return request.brings_values() && !of_rows(request.call); }
   bool is_rows() const { return request.brings_values() && of_rows(request.call); }
 };
 
-/// Which contributions are summed in which round, and who waits for what. See Consistency.
+/// Rounds of a parameter server: which pushes each round sums, and which workers wait. See Consistency.
 ///
 ///   worker 0   | 0 | 1 | 2 |                  clock 2 of worker 0 waits for that of worker 1;
 ///   worker 1   | 0 | 1 |                      with staleness 1, worker 0 may begin clock 3
@@ -37,26 +37,26 @@ class Rounds {
  public:
   explicit Rounds(int workers) : next_(size_of(workers)), serves_(size_of(workers), true) {}
 
-  std::uint64_t now() const { return now_; }                               // rounds that were closed
+  std::uint64_t now() const { return now_; }                               // number of closed rounds
 
-  /// Of this worker's next push.
+  /// Clock of this worker's next push.
   ///
-  /// seen    now() when the values came that it is computed from
+  /// seen    now() when the values were pulled from which the push is computed
   std::uint64_t clock_of(Rank worker, std::uint64_t seen) const { return std::max(next_[size_of(worker)], seen); }
 
-  /// May this worker begin its next clock, so push, or have the values for it?
+  /// True if a worker may begin this clock, i.e. push; may_pull(): if this worker may have the values for its next one.
   bool may_begin(std::uint64_t clock) const { return clock <= now_ + static_cast<std::uint64_t>(C::staleness); }
   bool may_pull(Rank worker) const { return may_begin(next_[size_of(worker)]); }
 
   bool is_late(std::uint64_t clock) const { return clock < now_; }
   void drop(Rank worker, std::uint64_t clock) { next_[size_of(worker)] = clock + 1; }
 
-  /// This worker brings nothing for rounds before that one.
+  /// Records that this worker pushes nothing for rounds before `clock`.
   void skip_to(Rank worker, std::uint64_t clock) {
     next_[size_of(worker)] = std::max(next_[size_of(worker)], clock);
   }
 
-  /// Only when it may begin and is not late.
+  /// Adds a push to its round. Only if it may begin and is not late.
   void add(Rank worker, std::uint64_t clock, Contribution&& contribution) {
     next_[size_of(worker)] = clock + 1;
     while (open_.size() <= clock - now_) open_.emplace_back();
@@ -65,21 +65,21 @@ class Rounds {
     round.insert(place, std::move(contribution));
   }
 
-  /// This worker brings nothing more.
+  /// Records that this worker pushes nothing more.
   void end(Rank worker) { serves_[size_of(worker)] = false; }
 
-  /// Closes the next round when it is complete, and gives what it sums, in the order of workers.
+  /// If the next round is complete, closes it and returns true, with its pushes in the order of workers.
   bool close(std::vector<Contribution>& contributions) {
     auto const came = open_.empty() ? std::size_t{0} : open_.front().size();
-    auto missing    = std::size_t{0};                                      // workers that may still bring something
-    auto ahead      = false;                                               // or wait for the next round
+    auto missing    = std::size_t{0};                                      // workers that may still push for it
+    auto ahead      = false;                                               // a worker waits for the next round
     for (std::size_t w = 0; w < next_.size(); ++w) {
       missing += serves_[w] && next_[w] <= now_ ? 1 : 0;
       ahead |= serves_[w] && next_[w] > now_;
     }
     if (open_.empty()) {
       if (missing != 0 || !ahead) return false;
-      open_.emplace_back();                                                // who was to bring something is lost
+      open_.emplace_back();                                                // workers that were to push for it are lost
     }
     auto const enough = next_.size() - static_cast<std::size_t>(C::spares);
     if (came < std::min(enough, came + missing)) return false;
@@ -98,7 +98,7 @@ class Rounds {
   std::deque<std::vector<Contribution>> open_;                             // rounds now(), now() + 1, ..
 };
 
-/// What workers reported about an epoch, and its sum once every worker that serves has.
+/// Reports of the workers about recent epochs, and their sums once every live worker has reported.
 class Reports {
  public:
   explicit Reports(int workers) : workers_{static_cast<std::size_t>(workers)} {}
@@ -118,7 +118,7 @@ class Reports {
     return true;
   }
 
-  /// Added up in the order of workers.
+  /// Sum of the reports of an epoch, added up in the order of workers.
   std::array<double, parameter_sums> sum(int epoch) {
     auto total = std::array<double, parameter_sums>{};
     for (auto const& sums : of(epoch).sums)
@@ -126,10 +126,10 @@ class Reports {
     return total;
   }
 
-  /// A byte for each worker, 1 when it has reported.
+  /// A byte for each worker: 1 if it has reported.
   ConstBytes reported(int epoch) { return of(epoch).reported; }
 
-  /// What each worker has reported, zeros where it has not.
+  /// Report of each worker; zeros if it has not reported.
   ConstBytes each(int epoch) {
     return std::as_bytes(Span<std::array<double, parameter_sums> const>{of(epoch).sums});
   }

@@ -25,23 +25,23 @@
 
 namespace chorale::parameter_server {
 
-/// One server: holds a shard of the variables, and applies what workers push to it with an optimizer of its own.
+/// One server: holds a shard of the variables, and applies the workers' pushes to it with its own optimizer.
 ///
 ///   auto service = Server{at, Synchronous{}, optim::Adam{}, shards, variables.values};
 ///   service.serve();                                      until every worker has left, or is lost
 ///
 /// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
-///         worker is only missed. What no client sends is refused, and its sender not heard again
-/// order   of Consistency
-/// cost    one thread; of each worker as many shards as it may have clocks under way, and one of each version that is
-///         read. The endpoint's memory() is taken for values
+///         worker is left out. A request that no client sends is refused, and its sender is not served again
+/// order   that of Consistency
+/// cost    one thread; for each worker as many shards as it may have clocks in flight, and one for each version that is
+///         read. The endpoint's memory() is used for values
 /// throws  BadArgument from the constructor: shards, clipping or spares that do not fit; from serve() PeerLost when the
 ///         endpoint itself cannot go on
 /// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
 template <Consistency C, optim::Optimizer O, Endpoint E>
 class Server {
  public:
-  /// at        of W workers, then servers; this rank is one of these
+  /// at        endpoint of W workers, then servers; this rank is a server
   /// initial   the flat buffer of all variables, equal on all ranks
   Server(E& at, C, O rule, ShardLayout const& shards, Span<float const> initial,
                    ParameterOptions options = {})
@@ -61,7 +61,7 @@ class Server {
     serve([] { return true; });
   }
 
-  /// go_on     asked between two messages; when it has said no, serve() may be called again
+  /// go_on     called between two messages; serve() returns if it is false, and may be called again
   template <std::predicate GoOn>
   void serve(GoOn const& go_on) {
     while (serves() && go_on()) {
@@ -77,11 +77,11 @@ class Server {
     }
   }
 
-  /// One change of related values: f(values, slots) is called by the thread that serves, between two messages, and is
-  /// one version. From any thread.
+  /// Enqueues one change of related values: the serving thread calls f(values, slots) between two messages, as one
+  /// version. May be called from any thread.
   void update(Closures::Closure f) { closures_.add(std::move(f)); }
 
-  /// While nothing is served, or in an update.
+  /// The shard, which may be used while nothing is served, or in an update.
   Shard<O>& shard() { return shard_; }
   ServerStatistics const& ledger() const { return ledger_; }
 
@@ -105,13 +105,13 @@ class Server {
   }
   std::uint64_t clock() const { return C::rounds ? rounds_.now() : clock_; }
 
-  /// Brings one worker's request forward; true when there was something to do.
+  /// Advances one worker's request; true if there was progress.
   bool look(Rank w) {
     auto& s = of(w);
     try {
       return step(w, s);
     } catch (PeerLost const& lost) {
-      if (lost.rank() != rank_of(w)) throw;                                         // then this rank cannot go on
+      if (lost.rank() != rank_of(w)) throw;                                         // this rank cannot go on
       lose(w);
       return true;
     }
@@ -190,7 +190,7 @@ class Server {
     s.await_payload(shard_.shards(), shard_.server());
   }
 
-  /// What came is there in full. A worker that fails waits while its memory is read.
+  /// Handles a request that has arrived in full. A worker that fails waits while its memory is read.
   void complete(Rank w, Session<E>& s) {
     if constexpr (ReadsInPlace<E>) {
       if (s.request.place != 0) {
@@ -231,7 +231,7 @@ class Server {
     }
   }
 
-  /// A push that is there in full, for the first time.
+  /// Handles a push that has arrived in full, for the first time.
   void take_push(Rank w, Session<E>& s) {
     auto& reply = s.reply;
     if (s.request.fault != ServerFault::none) {
@@ -338,7 +338,7 @@ class Server {
   ServerStatistics ledger_;
   std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
   std::vector<Session<E>> sessions_;                                       // [worker]
-  std::vector<Contribution> spare_;                                        // their memory is used again
+  std::vector<Contribution> spare_;                                        // their memory is reused
   Idle idle_;
   Closures closures_;
 };

@@ -21,12 +21,12 @@
 
 namespace chorale::parameter_server {
 
-/// One worker, as a server sees it: a request at a time, from its first byte to the last one of its answer.
+/// A server's session with one worker: one request at a time, from its first byte to the last byte of its reply.
 ///
 ///   request ─▶ begins ─▶ payload ─▶ answers ─▶ answer ─▶ request, or gone
-///              until Consistency lets it: begins, answers
+///              begins and answers wait until Consistency allows them
 ///
-/// keeps   what comes is put aside in full before anybody looks at it
+/// keeps   a request, and then its payload, is received in full before it is used
 template <Endpoint E>
 struct Session {
   enum class Stage { request, begins, payload, answers, answer, gone };
@@ -35,8 +35,8 @@ struct Session {
   Request request;
   Reply reply;
   Contribution incoming;
-  std::uint64_t clock       = 0;                                           // of the push that comes
-  std::uint64_t last        = 0;                                           // sequence that came in full
+  std::uint64_t clock       = 0;                                           // of the incoming push
+  std::uint64_t last        = 0;                                           // last sequence received in full
   std::uint32_t incarnation = 0;
   Transfer<E> in{Transfer<E>::Direction::in}, out{Transfer<E>::Direction::out};
 
@@ -70,7 +70,7 @@ struct Session {
     stage = Stage::payload;
   }
 
-  /// What came as 16 bits becomes floats.
+  /// Converts gradients that were sent in 16 bits to floats.
   void widen(std::size_t elements) {
     if (request.as != PushedAs::bf16 || !request.brings_values()) return;
     auto const bytes = halves_.bytes(elements * sizeof(bf16));
@@ -82,10 +82,10 @@ struct Session {
     }
   }
 
-  /// What gradients in the worker's memory are, which has them back when it is answered. The reason when they are not
-  /// there, else empty.
+  /// Locates the gradients that the worker left in its shared memory. They stay readable until the reply is sent.
+  /// Returns an error text, or an empty string on success.
   ///
-  /// copied   they are looked at later
+  /// copied   copies them, because they are used later
   std::string find_placed(E& at, Rank worker, ShardLayout const& shards, int server, bool copied) {
     auto const& r   = request;
     incoming.placed = {};
@@ -100,8 +100,8 @@ struct Session {
     return {};
   }
 
-  /// Finds where the rows of the table are in the shard. Of those that are named by their place, others are other
-  /// servers'. The reason when one is not here, else empty.
+  /// Locates the rows of the table in the shard; skips, among rows that are read in place, those of other servers.
+  /// Returns an error text if another row is not in this shard, or an empty string on success.
   std::string find_rows(ShardLayout const& shards, int server) {
     auto const& r    = incoming.request;
     auto& rows       = incoming.rows;
@@ -126,9 +126,9 @@ struct Session {
     return {};
   }
 
-  // What goes behind the reply.
+  // Data that follows the reply.
 
-  /// keeps   the snapshot until all of it is sent
+  /// Sends a snapshot, and keeps it until all of it is sent.
   void send_values(std::shared_ptr<Buffer> snapshot, ShardLayout const& shards, int server) {
     reply.count       = shards.elements(server);
     sending_          = std::move(snapshot);
@@ -136,7 +136,7 @@ struct Session {
     for (auto const part : shards.messages(server)) out.add(std::as_bytes(values.subspan(part.begin, part.size())));
   }
 
-  /// The rows that find_rows() found.
+  /// Sends the rows that find_rows() located.
   void send_rows(Span<float const> values) {
     auto const& rows = incoming.rows;
     auto const width = rows.width;
@@ -147,7 +147,7 @@ struct Session {
     out.add_cut(std::as_bytes(to));
   }
 
-  /// One behind the other.
+  /// Sends copies of both, one after the other.
   void send_copies(ConstBytes first, ConstBytes second) {
     auto const copy = gathered_.bytes(first.size() + second.size());
     std::ranges::copy(second, std::ranges::copy(first, copy.begin()).out);

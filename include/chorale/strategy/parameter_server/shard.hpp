@@ -22,7 +22,7 @@ namespace chorale::parameter_server {
 
 /// Host memory that only grows.
 ///
-/// lent   taken for as long as it suffices; outlives the buffer
+/// lent   memory that is used as long as it suffices; outlives the buffer
 class Buffer {
  public:
   Buffer() = default;
@@ -43,21 +43,21 @@ class Buffer {
   Cpu::block block_;
 };
 
-/// A row of a table: where it begins in the shard, and its gradients, (width), when there are some.
+/// A row of a table: where it begins in the shard, and its gradients, (width), if there are any.
 struct RowGradient {
   std::size_t at;
   float const* gradients;
 };
 
-/// Rows that are applied as one.
+/// Rows that are applied as one update.
 struct RowGradients {
   std::vector<RowGradient> rows;
   std::size_t width = 0;
 };
 
-/// What one server holds: a shard of the variables, the slots of its optimizer, and their version.
+/// State of one server: a shard of the variables, the slots of its optimizer, and their version.
 ///
-/// keeps   every change is one version, whole: who reads a snapshot() sees one version, however long it takes
+/// keeps   every change is one whole version: a reader of a snapshot() sees one version, however long it takes
 /// cost    values, slots, and one more copy of the values while a snapshot of an older version is read
 template <optim::Optimizer O>
 class Shard {
@@ -92,14 +92,14 @@ class Shard {
   Span<float> slots() { return slots_.floats(size_ * static_cast<std::size_t>(O::slots)); }
   Snapshot snapshot() const { return live_; }
 
-  /// One change of related values: f(values, slots), both to be written, laid out as shards() says.
+  /// Makes one change of related values: f(values, slots) writes both, laid out like shards().
   template <class F>
   void update(F&& f) {
     f(writable(), slots_.floats(size_ * static_cast<std::size_t>(O::slots)));
     ++version_;
   }
 
-  /// gradients   sums over `rows` rows, of the whole shard
+  /// Updates the whole shard with gradients that are sums over `rows` rows.
   void apply(Span<float const> gradients, float rows) {
     auto const scale = scale_of(rows, [&] { return Kernels<Cpu>::squared_norm(gradients); });
     update([&](Span<float> values, Span<float> slots) {
@@ -107,7 +107,7 @@ class Shard {
     });
   }
 
-  /// The same out of a flat buffer; only when it takes pieces.
+  /// Updates the whole shard with its part of a flat buffer of gradients. Only if takes_pieces().
   void apply_flat(Span<float const> gradients, float rows) {
     CHORALE_EXPECTS(takes_pieces(), "the norm of a shard is that of the whole shard");
     update([&](Span<float> values, Span<float> slots) {
@@ -121,8 +121,8 @@ class Shard {
   }
   bool takes_pieces() const { return rule_.global_clipnorm <= 0; }
 
-  /// Applies rows: others keep their values and slots, whatever the optimizer does to what has no gradient. Rows that
-  /// are there twice are added up, in their order, into the first.
+  /// Updates single rows: others keep their values and slots, whatever the optimizer does without a gradient. Gradients
+  /// of a row that occurs twice are added up, in their order.
   void apply(RowGradients const& rows, float of_rows) {
     add_up(rows);
     auto const scale = scale_of(of_rows, [&] {
@@ -146,9 +146,9 @@ class Shard {
     return mean * optim::clip_factor(squared_norm(), mean, rule_.global_clipnorm);
   }
 
-  /// The values, which nobody else reads.
+  /// The values, for writing: a copy if a snapshot of them is in use.
   Span<float> writable() {
-    if (live_.use_count() > 2) {                                           // here, and among the buffers
+    if (live_.use_count() > 2) {                                           // two uses: live_ and buffers_
       auto const next = unread();
       std::ranges::copy(values(), next->floats(size_).begin());
       live_ = next;
@@ -162,7 +162,7 @@ class Shard {
     return buffers_.emplace_back(std::make_shared<Buffer>());
   }
 
-  /// A row with its slot is contiguous: one update each, where it lies.
+  /// Updates each row in place: with at most one slot, a row's slot is contiguous.
   void apply_in_place(RowGradients const& rows, float scale, Span<float> values, Span<float> slots) {
     auto const width = rows.width;
     for (std::size_t k = 0; k < kept_.size(); ++k) {
@@ -173,7 +173,7 @@ class Shard {
     }
   }
 
-  /// Some rows at a time are brought together with their slots, updated, and put back.
+  /// Updates some rows at a time: gathers them with their slots, and writes them back.
   void apply_gathered(RowGradients const& rows, float scale, Span<float> values, Span<float> slots) {
     constexpr auto parts = std::size_t{1} + O::slots;
     auto const width = rows.width, some = std::max<std::size_t>(1, 4'096 / width);
@@ -197,12 +197,12 @@ class Shard {
     }
   }
 
-  /// Of what is needed some turns later.
+  /// Prefetches a row that is needed some iterations later.
   static void prefetch(float const* row, std::size_t width) {
     for (std::size_t k = 0; k < std::min<std::size_t>(width, 256); k += 16) __builtin_prefetch(row + k, 1);
   }
 
-  /// Finds the rows to apply, each once: what comes twice is added up aside, in its order.
+  /// Finds the rows to apply, each once: gradients of a row that occurs again are added up separately, in their order.
   void add_up(RowGradients const& rows) {
     auto const width = rows.width;
     place_.resize(std::max(place_.size(), size_ / width + 1));             // rows do not overlap: a place each
@@ -243,10 +243,10 @@ class Shard {
   ShardLayout shards_;
   int server_;
   std::size_t size_;
-  std::vector<Snapshot> buffers_;                                          // live_, what is read, and what may be taken
+  std::vector<Snapshot> buffers_;                                          // live_, snapshots in use, and free ones
   Snapshot live_;
   Buffer slots_, gathered_, sums_;
-  std::vector<RowGradient> kept_, again_;                                  // of a push; at: which of the kept ones
+  std::vector<RowGradient> kept_, again_;                                  // of a push; at of again_: index in kept_
   std::vector<std::uint32_t> place_;                                       // of a row in a push, from 1 on; 0: none
   std::uint64_t version_ = 0;
 };

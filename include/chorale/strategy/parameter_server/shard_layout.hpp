@@ -16,16 +16,16 @@
 
 namespace chorale {
 
-/// As what gradients of whole variables travel to the servers, which add them up as floats. Values, and rows of tables,
-/// are floats always.
+/// Element type in which gradients of whole variables are sent to the servers, which add them up as floats. Values, and
+/// rows of tables, are always floats.
 enum class PushedAs : std::uint8_t { f32, bf16 };                          // bf16: half the bytes, 8 bits of precision
 
-/// What workers and servers of a parameter server must know alike.
+/// Options that workers and servers of a parameter server share.
 struct ParameterOptions {
-  std::uint32_t incarnation = 0;                                           // of a worker that was started anew: more
+  std::uint32_t incarnation = 0;                                           // higher after each restart of a worker
   NonFinite on_non_finite   = NonFinite::stop;
   Tag tag{0x5053'0000};                                                    // of all messages
-  PushedAs pushed_as        = PushedAs::f32;                               // a worker's; servers take both
+  PushedAs pushed_as        = PushedAs::f32;                               // of a worker; servers accept both
 };
 
 }  // namespace chorale
@@ -39,25 +39,25 @@ struct RowTable {
   std::size_t elements() const { return rows * width; }
 };
 
-/// Which server holds which elements of the flat buffer that a plan lays out, and in what messages they travel.
+/// Layout of a plan's flat buffer on servers: which elements each server stores, and in which messages they are sent.
 ///
 ///   ranks    0 .. W - 1 workers | W .. W + S - 1 servers. Where each worker has d replicas, they are 0 .. W d - 1, of
-///            which w d speaks for worker w; then servers
-///   runs     of the flat buffer, ascending; a server stores its runs one behind the other: its shard
+///            which w d represents worker w; then servers
+///   runs     of the flat buffer, ascending; a server stores its runs one after the other: its shard
 ///
-///   a run of at least 64 KiB travels in segments of its own, from memory to memory; smaller ones together
+///   a run of at least 64 KiB is sent in separate segments, from memory to memory; smaller runs share messages
 ///
 /// throws  BadArgument when there is no worker or server, or runs are empty, out of order or overlap
 class ShardLayout {
  public:
-  /// Where a run of the flat buffer is.
+  /// The server that stores a run of the flat buffer, and its place in the shard.
   struct Home {
     Range flat;
     int server;
     std::size_t base;                                                      // of its first element, in the shard
   };
 
-  /// replicas   of each worker, every one a rank
+  /// replicas   of each worker; each is a rank
   ShardLayout(int workers, std::vector<std::vector<Range>> runs, int replicas = 1)
       : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, messages_(runs_.size()),
         elements_(runs_.size()) {
@@ -82,7 +82,7 @@ class ShardLayout {
   Rank rank_of(int server) const { return workers_ * replicas_ + server; }
   Rank rank_of_worker(int worker) const { return worker * replicas_; }
 
-  /// Does this rank speak for a worker, and for which?
+  /// True if this rank represents a worker; worker_at() is the worker of any replica's rank.
   bool is_worker(Rank rank) const { return rank < workers_ * replicas_ && rank % replicas_ == 0; }
   int worker_at(Rank rank) const { return rank / replicas_; }
 
@@ -94,7 +94,7 @@ class ShardLayout {
     return all;
   }
 
-  /// The least size of the flat buffer.
+  /// Minimum size of the flat buffer, in elements.
   std::size_t extent() const { return homes_.empty() ? 0 : homes_.back().flat.end; }
 
   /// throws  BadArgument when a flat buffer of this size is too small
@@ -103,13 +103,13 @@ class ShardLayout {
                                           std::to_string(size));
   }
 
-  /// Ranges of a shard, each a message when the shard travels.
+  /// Ranges of a shard, each of which is sent as one message.
   Span<Range const> messages(int server) const { return messages_[at(server)]; }
 
   /// All runs of all servers, ascending.
   Span<Home const> homes() const { return homes_; }
 
-  /// The last two that were found, where the next is looked for first.
+  /// The last two runs that home_of() found, which it searches first.
   using Found = std::array<Home const*, 2>;
 
   /// The run that contains all of a range of the flat buffer; null when there is none.
@@ -123,7 +123,7 @@ class ShardLayout {
     return found[0];
   }
 
-  /// Calls f(flat, shard) for each piece of a run that is in a range of a shard; both ranges have one size.
+  /// Calls f(flat, shard) for each piece of a run that is in a range of a shard; both ranges have the same size.
   template <class F>
   void pieces(int server, Range shard, F&& f) const {
     auto base = std::size_t{0};
@@ -142,7 +142,7 @@ class ShardLayout {
     });
   }
 
-  /// Equal for equal shards and as many workers: compared with every message.
+  /// Hash that is equal for equal shards and numbers of workers: compared with every message.
   std::uint64_t fingerprint() const { return fingerprint_.value(); }
 
  private:

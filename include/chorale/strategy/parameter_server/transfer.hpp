@@ -13,9 +13,9 @@
 
 namespace chorale::parameter_server {
 
-/// Messages to one rank, or from it, in order, a few of them under way at a time. Never blocks.
+/// Messages to one rank, or from it, in order, a few of them in flight at a time. Never blocks.
 ///
-/// keeps   nothing is allocated once there were as many messages before
+/// keeps   nothing is allocated if there were as many messages before
 template <Endpoint E>
 class Transfer {
  public:
@@ -25,7 +25,7 @@ class Transfer {
 
   void add(ConstBytes message) { messages_.push_back({const_cast<std::byte*>(message.data()), message.size()}); }
 
-  /// The same in pieces; both ends add them alike.
+  /// Adds a message in pieces; both ends must add it in pieces.
   void add_cut(ConstBytes message) {
     constexpr auto most = std::size_t{512} << 10;
     for (auto left = message; !left.empty(); left = left.subspan(std::min(most, left.size())))
@@ -33,11 +33,11 @@ class Transfer {
   }
 
   bool empty() const { return messages_.empty(); }                         // all are done
-  std::size_t bytes() const { return bytes_; }                             // of all that were done
+  std::size_t bytes() const { return bytes_; }                             // of all that are done
 
-  /// Puts messages on their way; true when one was done.
+  /// Starts messages, and completes those that are done; true if one was completed.
   ///
-  /// throws  as E does
+  /// throws  like E
   bool advance(E& at, Rank peer, Tag tag) {
     auto const before = done_;
     for (;;) {
@@ -54,7 +54,7 @@ class Transfer {
     return any;
   }
 
-  /// Forgets what is left: the other end is gone.
+  /// Discards the remaining messages: the other end is gone.
   void clear() {
     messages_.clear();
     posted_ = done_ = 0;
@@ -70,12 +70,12 @@ class Transfer {
   std::size_t bytes_ = 0;
 };
 
-/// What a thread does that found nothing to do: waits for any message where the endpoint can, else spins and yields.
+/// Pauses of a thread that has nothing to do: waits for any message if the endpoint can, else spins, yields and sleeps.
 class Idle {
  public:
   template <Endpoint E>
   void rest_at(E& at) {
-    if constexpr (requires { rest(at, longest); }) rest(at, longest);      // found where E is: in namespace chorale
+    if constexpr (requires { rest(at, longest); }) rest(at, longest);      // found by ADL, in namespace chorale
     else patience_.pause();
   }
   void busy() { patience_ = Backoff{spins}; }
@@ -83,12 +83,12 @@ class Idle {
  private:
   static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds{10};
 
-  static constexpr int spins = 20;                                         // each asks the system about every rank
+  static constexpr int spins = 20;                                         // each polls the system about every rank
 
   Backoff patience_{spins};
 };
 
-/// True when the endpoint knows that a rank is gone, and goes on without it.
+/// True if the endpoint knows that a rank is gone, and goes on without it.
 template <Endpoint E>
 bool knows_lost(E& at, Rank rank) {
   if constexpr (requires { at.lost(rank); }) return static_cast<bool>(at.lost(rank));

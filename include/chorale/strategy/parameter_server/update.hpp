@@ -20,9 +20,9 @@
 
 namespace chorale::parameter_server {
 
-/// What became of all that came to one server.
+/// Counts of what one server has received and done.
 ///
-/// keeps   pushes that came in full are applied, late, skipped, refused or duplicates: each is one of these
+/// keeps   each push that arrived in full is one of applied, late, skipped, refused or duplicates
 struct ServerStatistics {
   std::uint64_t applied = 0, late = 0, skipped = 0, refused = 0, duplicates = 0;   // pushes
   std::uint64_t cut_off   = 0;                                             // pushes whose worker was lost meanwhile
@@ -35,19 +35,19 @@ struct ServerStatistics {
   std::uint64_t pushes() const { return applied + late + skipped + refused + duplicates; }
 };
 
-/// Changes of a shard that wait for the thread that serves it.
+/// Queue of changes of a shard, for the thread that serves it.
 class Closures {
  public:
   using Closure = std::function<void(Span<float> values, Span<float> slots)>;
 
-  /// From any thread.
+  /// Enqueues a change; may be called from any thread.
   void add(Closure f) {
     auto const lock = std::scoped_lock{mutex_};
     waiting_.push_back(std::move(f));
     any_ = true;
   }
 
-  /// True when there was one.
+  /// Makes the changes in the queue; true if there were any.
   template <class Shard>
   bool run(Shard& shard) {
     if (!any_) return false;
@@ -67,27 +67,27 @@ class Closures {
   std::vector<Closure> waiting_;
 };
 
-/// Makes one update of what contributions bring.
+/// Makes one update of contributions.
 ///
-/// order   dense ones are added up in pairs, along a binary tree in the order of workers; rows that are there twice in
-///         that order
+/// order   dense gradients are added up in pairs, along a binary tree in the order of workers; rows that occur twice,
+///         in the order of workers
 template <optim::Optimizer O>
 class Update {
  public:
   Update(Shard<O>& shard, NonFinite on_non_finite)
       : shard_{&shard}, on_non_finite_{on_non_finite} {}
 
-  /// What must stop all workers: finite gradients whose sum is not. Empty: nothing.
+  /// Fault that must stop all workers: finite gradients whose sum is not finite. Empty if there is none.
   std::string const& fault() const { return fault_; }
 
-  /// clock   before this update
+  /// Applies contributions as one update, and counts them; `clock` is the clock before it.
   void apply(std::vector<Contribution>& all, std::uint64_t clock, ServerStatistics& ledger) {
     auto& now = shard_->now;
     for (auto const& one : all) now.epoch = std::max(now.epoch, static_cast<int>(one.request.epoch));
     auto const finite = apply_dense(all);
     auto const rows   = finite && apply_rows(all);
     for (auto const& one : all) {
-      if (!one.request.brings_values()) continue;                          // counted when it came
+      if (!one.request.brings_values()) continue;                          // counted when it arrived
       ++(finite ? ledger.applied : ledger.skipped);
       ++ledger.staleness[std::min<std::uint64_t>(clock - one.request.seen, ledger.staleness.size() - 1)];
     }
@@ -102,7 +102,7 @@ class Update {
     return rows;
   }
 
-  /// False when the sum is not finite, and not to be applied.
+  /// Applies dense contributions; false if their sum is not finite, and must not be applied.
   bool apply_dense(std::vector<Contribution>& all) {
     updated_  = false;
     auto rows = 0.0F;
@@ -141,7 +141,7 @@ class Update {
     for (std::size_t i = 0; i < sum.size(); ++i) to[i] += from[i];
   }
 
-  /// Rows of one width are one update.
+  /// Applies rows, those of one width as one update; true if any were applied.
   bool apply_rows(std::vector<Contribution>& all) {
     auto any = false;
     for (std::size_t first = 0; first < all.size(); ++first) {

@@ -12,14 +12,14 @@
 
 namespace chorale::parameter_server {
 
-/// Memory of an endpoint that others read without a copy in between; empty when there is none.
+/// Memory of an endpoint that other ranks read without a copy; empty if there is none.
 template <Endpoint E>
 Bytes readable(E& at) {
   if constexpr (ReadsInPlace<E>) return at.memory();
   else return {};
 }
 
-/// What gradients that lie in this rank's memory() are named by: 1 + bytes from its begin; 0 when they do not.
+/// Names the place of gradients in this rank's memory(): 1 + their offset in bytes; 0 if they are not stored there.
 template <Endpoint E>
 std::uint64_t place_of(E& at, Span<float const> gradients) {
   if constexpr (ReadsInPlace<E>) {
@@ -35,7 +35,7 @@ std::uint64_t place_of(E& at, Span<float const> gradients) {
   }
 }
 
-/// The gradients that a request names by their place: the flat buffer, or rows. Empty: they are not in that memory.
+/// The gradients that a request names by their place: the flat buffer, or rows. Empty if they are not in that memory.
 template <Endpoint E>
 Span<float const> in_place(E& at, Rank worker, Request const& r, ShardLayout const& shards) {
   if constexpr (ReadsInPlace<E>) {

@@ -13,22 +13,22 @@
 
 namespace chorale {
 
-/// How many rows a replica has computed, and in how many seconds.
+/// Number of rows that a replica has computed, and the seconds that they took.
 struct Throughput {
   double rows = 0, seconds = 0;
 };
 
-/// Which rows of a batch each replica gets: as many as all others, or in proportion to weights.
+/// Rows of a batch that each replica gets: as many as all others, or in proportion to weights.
 ///
 /// keeps   shares are disjoint, in the order of ranks, and cover the batch; the same weights give the same shares
 ///         everywhere. Gradients are sums over rows, so a step's result depends on the shares only by rounding
 class BatchShares {
  public:
-  BatchShares() = default;                                                 // even ones
+  BatchShares() = default;                                                 // even shares
 
   /// weights   of all replicas, by rank
   ///
-  /// throws    BadArgument when one is not a number of 0 or more, or all are 0
+  /// throws    BadArgument when a weight is not a number of 0 or more, or all are 0
   explicit BatchShares(std::vector<double> const& weights) {
     auto sum = 0.0;
     for (auto const w : weights) {
@@ -38,8 +38,8 @@ class BatchShares {
     CHORALE_EXPECTS(sum > 0, "shares of " + std::to_string(weights.size()) + " replicas have weights of 0 in all");
   }
 
-  /// In proportion to speed. One that had no rows, or is very slow, gets a tenth of an even share: it may become
-  /// faster.
+  /// Returns shares in proportion to speed. A replica that had no rows, or is very slow, gets a tenth of an even share:
+  /// it may become faster.
   static BatchShares by(std::vector<Throughput> const& speeds) {
     auto weights = std::vector<double>{};
     auto sum     = 0.0;
@@ -69,7 +69,7 @@ class BatchShares {
   }
 
  private:
-  std::vector<double> ends_;                                               // sums of weights; empty: even
+  std::vector<double> ends_;                                               // sums of weights; empty: even shares
 };
 
 }  // namespace chorale

@@ -13,21 +13,21 @@
 
 namespace chorale {
 
-/// The global batches of one pass, each dealt out to the replicas: a range of PerReplica<Batch>, the shares of those
-/// that live here.
+/// The global batches of one pass, each dealt out to the replicas: a range of PerReplica<Batch>, the shares of the
+/// replicas of this process.
 ///
 /// keeps   shares are views, disjoint, in order, and differ by at most one row, or one logical shard, unless they have
 ///         weights; some may be empty
 template <class Stream, class Batch>
 class DistributedBatches {
  public:
-  /// replicas  in the whole job; local: the ranks of those that live here
+  /// replicas  in the whole job; local: ranks of the replicas of this process
   /// shards    logical shards that are dealt out whole; 0: rows are dealt out one by one
   DistributedBatches(Stream stream, int replicas, std::vector<Rank> local, int shards, BatchShares weights = {})
       : stream_{std::move(stream)}, replicas_{replicas}, local_{std::move(local)}, shares_(local_.size()),
         shards_{shards}, weights_{std::move(weights)} {}
 
-  /// The next batch in shares, or null at the end of the pass; valid until the next call.
+  /// Returns the shares of the next batch, or null at the end of the pass; valid until the next call.
   PerReplica<Batch>* next() {
     batch_ = Batch{};
     if (!stream_.next(batch_)) return nullptr;
@@ -35,7 +35,7 @@ class DistributedBatches {
     return &shares_;
   }
 
-  /// What the replica with this rank gets of the batch that next() returned, wherever it lives.
+  /// Returns the share of any replica of the job in the batch that next() returned.
   Batch share_of(Rank rank) const {
     if (!weights_.even()) {
       if constexpr (requires { batch_.rows_in(Range{}); })

@@ -13,7 +13,7 @@
 
 namespace chorale::detail {
 
-/// Says which replica's copy of which variable is not like the others.
+/// Throws NumericFault, which names the variable and, if a majority agrees, the replica whose copy differs.
 ///
 /// hashes  (replicas, variables), of all replicas in the order of ranks
 [[noreturn]] inline void throw_diverged(Variables const& variables, Span<std::uint64_t const> hashes) {

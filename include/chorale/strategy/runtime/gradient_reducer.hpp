@@ -18,22 +18,18 @@
 
 namespace chorale {
 
-/// Gradients that were reduced so far: while backward still computed, and in all.
+/// Bytes of gradients that were reduced so far: while backward still computed, and in all.
 struct ReduceStatistics {
   std::size_t early_bytes = 0, bytes = 0;
 };
 
 namespace detail {
 
-/// An algorithm that rounds or leaves out what it sends, and names an exact one for what must arrive as it is.
-template <class R>
-concept lossy = requires { typename R::exact; };
-
-/// A model in which a layer adds up over all replicas in the middle of a step.
+/// True if a layer of the model adds up numbers over all replicas in the middle of a step.
 template <class Model>
 inline constexpr bool joins = requires { requires Model::joins; };
 
-/// Forward, loss and backward; models without batch normalization need not know of Together.
+/// Computes forward, loss and backward; models without batch normalization need not accept a Together.
 template <class Model, class Batch, class Ready>
 Sum<float> compute_gradients(Model& model, Batch const& batch, Ready&& ready, Together together) {
   if constexpr (requires { model.value_and_gradient(batch, batch.first_row, ready, together); })
@@ -42,8 +38,9 @@ Sum<float> compute_gradients(Model& model, Batch const& batch, Ready&& ready, To
     return model.value_and_gradient(batch, batch.first_row, ready);
 }
 
-/// Buckets leave as they are ready. Do they follow the queue of the device by themselves, so that who computes need not
-/// wait for it before? Not where another thread sends them, whose queue is another one.
+/// The `ready` callback of backward. `follows_queue` is true if the reduction is enqueued on the same device stream as
+/// backward, so that the host need not synchronize before each bucket. It is false if a separate thread sends the
+/// buckets.
 template <bool Follows, class F>
 struct Leaving : F {
   static constexpr bool follows_queue = Follows;
@@ -62,11 +59,11 @@ struct ReducerOf<R, E> {
   using type = ThreadedReducer<R, E>;
 };
 
-/// The gradients of one model on their way: in buckets that leave during backward. Under a lossy algorithm header and
-/// trailer, which count rows and name faults, take a message of their own.
+/// Reduction of one model's gradients, in buckets that are sent during backward. Under a lossy algorithm header and
+/// trailer, which count rows and name faults, are a separate message.
 template <class R, class E>
 class BucketedGradients {
-  static constexpr std::size_t skipped = lossy<R> ? plan::header : 0, left = lossy<R> ? plan::trailer : 0;
+  static constexpr std::size_t skipped = LossyReduce<R> ? plan::header : 0, left = LossyReduce<R> ? plan::trailer : 0;
 
  public:
   BucketedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
@@ -78,8 +75,8 @@ class BucketedGradients {
     return compute_gradients(model, batch, LooksAtEnd{}, together);
   }
 
-  /// order   buckets leave when all sums of the step's layers are complete, so that what replicas do together has one
-  ///         order, however many buckets are under way and whichever thread sends them
+  /// order   buckets are sent when all sums of the step's layers are complete, so that collective operations have one
+  ///         order, however many buckets are in flight and whichever thread sends them
   template <class Model, class Batch, class AtEnd>
   Sum<float> compute_ahead(Model& model, Batch const& batch, AtEnd at_end, Together together) {
     if (at_->size() == 1) return compute_gradients(model, batch, at_end, together);
@@ -95,13 +92,13 @@ class BucketedGradients {
     return compute_gradients(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
   }
 
-  bool under_way() const { return begun_; }                                // buckets may be on their way
+  bool under_way() const { return begun_; }                                // buckets may be in flight
 
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     if (at_->size() == 1) return;
     if (!std::exchange(begun_, false)) reducer_.begin();
     reducer_.finish();
-    if constexpr (lossy<R>) reduce_exactly(gradients);
+    if constexpr (LossyReduce<R>) reduce_exactly(gradients);
     traffic.early_bytes += reducer_.overlap().bytes;
     traffic.bytes += gradients.values.size_bytes();
   }
@@ -110,7 +107,7 @@ class BucketedGradients {
 
  private:
   std::vector<std::size_t> ends(Gradients const& gradients) const {
-    auto layers = std::vector<std::size_t>{};                              // where one begins, another has ended
+    auto layers = std::vector<std::size_t>{};                              // a layer ends where the next one begins
     for (std::size_t i = 0; i < gradients.plan.size(); ++i)
       if (i == 0 || gradients.plan[i - 1].layer != gradients.plan[i].layer) layers.push_back(gradients.plan[i].offset);
     auto all = with_small_first(gradients.ends, layers);
@@ -130,17 +127,17 @@ class BucketedGradients {
 
   E* at_;
   Tag tag_;
-  std::size_t end_;                                                        // of what the reducer gets
+  std::size_t end_;                                                        // of the gradients that the reducer gets
   bool begun_ = false;
   typename ReducerOf<R, E>::type reducer_;
 };
 
-/// What a replica's logical shards of a batch come to: each computed by itself, then added up along the tree as far as
-/// its own go.
+/// Sums of a replica's logical shards of a batch: each is computed by itself, then added up along the tree as far as
+/// this replica's shards go.
 template <int L>
 class ShardSums {
  public:
-  /// mine      of `replicas`
+  /// mine      rank of this replica, of `replicas`
   /// learn     called as learn(model, rows of a shard): forward, loss and backward
   /// returns   the loss of this replica's shards
   template <class Model, class Batch, class Learn>
@@ -170,7 +167,7 @@ class ShardSums {
   shard_tree::Sums sums_;
 };
 
-/// The gradients of one model under Reproducible.
+/// Reduction of one model's gradients under Reproducible.
 template <class R, class E>
 class ShardedGradients {
  public:
@@ -208,14 +205,11 @@ class ShardedGradients {
   ShardSums<R::logical_shards> sums_;
 };
 
-template <class R>
-concept sharded = requires { R::logical_shards; };
-
 template <class R, class E>
 struct LaneOf {
   using type = BucketedGradients<R, E>;
 };
-template <sharded R, class E>
+template <ShardedReduce R, class E>
 struct LaneOf<R, E> {
   using type = ShardedGradients<R, E>;
 };

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace chorale::detail {
 
@@ -16,12 +17,7 @@ struct NoHost {};
 
 template <class S, class R, class E>
 struct ReplicaOf {
-  using type = Replica<R, E>;
-};
-template <class S, class R, class E>
-  requires requires { typename S::template replica_type<R, E>; }
-struct ReplicaOf<S, R, E> {
-  using type = typename S::template replica_type<R, E>;
+  using type = std::remove_pointer_t<decltype(StrategyTraits<S>::template replica_of<R, E>())>;
 };
 
 template <class S, class E>
@@ -42,7 +38,7 @@ struct TeamOf<D, E> {
   using type = InterleavedReplicas<D>;
 };
 
-/// A step of a network needs more of a stack than what virtual ranks have for an all-reduce.
+/// Enlarges the stacks of virtual ranks, whose default suffices for an all-reduce, but not for a step of a network.
 template <class T>
 void make_room_for_steps(T& transport) {
   if constexpr (requires { transport.stack_bytes; })

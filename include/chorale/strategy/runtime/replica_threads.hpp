@@ -39,9 +39,9 @@ inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
 
 }  // namespace detail
 
-/// Threads that do the same thing at once, one per device; member 0 is the calling thread.
+/// Threads that run the same function at once, one per device; member 0 is the calling thread.
 ///
-/// keeps   the threads live as long as the team; between runs they sleep
+/// keeps   the threads live as long as the object; between runs they sleep
 /// cost    a run starts and ends with one atomic each way; it allocates nothing
 template <class D>
 class ReplicaThreads {
@@ -63,8 +63,8 @@ class ReplicaThreads {
 
   /// Calls work(i) on every member and returns when all have returned.
   ///
-  /// failed    called as failed(i, sentence) on the member that threw, so that it can release those that wait for it
-  /// throws    what the first member that failed by itself threw, whoever else gave up because of it
+  /// failed    called as failed(i, sentence) on the member that threw, so that it can release members that wait for it
+  /// throws    the exception of the first member that failed by itself, not of those that gave up because of it
   template <class Work, class Failed>
   void run(Work&& work, Failed&& failed) {
     if (devices_.empty()) return;
@@ -118,7 +118,7 @@ class ReplicaThreads {
   std::vector<NamedThread> threads_;                       // last: they use all of the above
 };
 
-/// Replicas that are no threads: the transport runs them in turns, all by the first device.
+/// Replicas that are not threads: the transport runs them in turns, all on the first device.
 template <class D>
 class InterleavedReplicas {
  public:
@@ -127,14 +127,14 @@ class InterleavedReplicas {
   std::size_t size() const { return devices_.size(); }
   D const& device(std::size_t i) const { return devices_[i]; }
 
-  /// Calls work(i) on replica i, and serve(i, go_on) on the ranks behind the replicas, which are servers, while a
-  /// replica works: until go_on() says no.
+  /// Calls work(i) on replica i, and serve(i, go_on) on the ranks after the replicas, which are servers, while a
+  /// replica works: until go_on() returns false.
   ///
-  /// throws    as Team
+  /// throws    like ReplicaThreads::run()
   template <RunsItsRanks E, class Work, class Serve>
   void run(std::vector<E>& endpoints, Work&& work, Serve&& serve) {
     auto working     = size();
-    auto ended       = std::vector<bool>(size());                          // one that is started again ends twice
+    auto ended       = std::vector<bool>(size());                          // a replica that is started again ends twice
     auto const scope = typename D::Scope{devices_[0]};
     auto failures    = E::run(endpoints, [&](E& at) {
       auto const i = static_cast<std::size_t>(&at - endpoints.data());

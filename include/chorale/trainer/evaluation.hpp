@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/weights.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/strategy/live.hpp>
+#include <chorale/trainer/history.hpp>
+#include <chorale/trainer/model_replicas.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Loss and metrics of all rows of the data, computed by all replicas. See Trainer::evaluate().
+template <class M, class S, class R, class T, Dataset Data>
+Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
+  using Replicas  = ModelReplicas<M, S, R, T>;
+  using instance  = typename Replicas::instance;
+  using Batch     = typename Replicas::Batch;
+  auto& live      = replicas.live();
+  auto& copies    = replicas.copies();
+  auto const mine = live.hold();
+  if (replicas.only_serves()) return Scores{M::metric_names};
+  auto all    = PerReplica<Totals>(copies.size());                      // separate from those of a running epoch
+  auto shares = live.distribute(data);
+  while (auto* share = shares.next()) {
+    live.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
+      auto sums = std::array<float, plan::header>{};
+      copy.evaluate(batch, sums);
+      totals += sums;
+    }, copies, *share, all);
+  }
+  return Scores{M::metric_names, live.reduce(all)};
+}
+
+/// Outputs of all rows of the data, in order. See Trainer::predict().
+template <class M, class S, class R, class T, Dataset Data>
+Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
+  using Replicas       = ModelReplicas<M, S, R, T>;
+  using instance       = typename Replicas::instance;
+  using Batch          = typename Replicas::Batch;
+  constexpr auto width = M::output::size;
+  auto& live           = replicas.live();
+  auto& copies         = replicas.copies();
+  auto const mine      = live.hold();
+  auto out             = Predictions{.values = {}, .width = width};
+  if (replicas.only_serves()) return out;
+  auto const alone = HasServers<S> || live.is_all_local();             // the replicas here get all rows
+  auto shares      = [&] {
+    if constexpr (HasServers<S>) return live.distribute_here(data);
+    else return live.distribute(data);
+  }();
+  auto counts      = std::vector<std::size_t>(alone ? copies.size() : static_cast<std::size_t>(live.num_replicas()));
+  auto ranks       = PerReplica<std::size_t>(copies.size());            // in this process
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
+  while (auto* share = shares.next()) {
+    auto const before = out.values.size();
+    auto sum          = std::size_t{0};
+    for (std::size_t rank = 0; rank < counts.size(); ++rank)
+      sum += counts[rank] = shares.share_of(static_cast<Rank>(rank)).rows * width;
+    out.values.resize(before + sum);
+    auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
+    live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
+      auto const y     = copy.predict(batch);                            // (rows of the share, Output)
+      auto const first = counts.begin() + (alone ? static_cast<std::ptrdiff_t>(local) : replica.id());
+      std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));
+      if constexpr (!HasServers<S>) {
+        if (alone) return;
+        auto others = std::vector<float>(local == 0 ? 0 : all.size());   // only the first replica here fills `all`
+        replica.all_gather(y, local == 0 ? all : Span<float>{others}, Span<std::size_t const>{counts});
+      }
+    }, copies, *share, ranks);
+  }
+  return out;
+}
+
+/// Reads the chief's file into all servers, and from there into every worker. See Trainer::load().
+template <class M, class S, class R, class T>
+void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file) {
+  using instance = typename ModelReplicas<M, S, R, T>::instance;
+  auto& live     = replicas.live();
+  auto& copies   = replicas.copies();
+  if (live.only_serves()) return;
+  auto loaded = PerReplica<Totals>(copies.size());
+  live.run([&](auto& replica, instance& copy, Totals& totals) {
+    if (replica.id() != 0) return;
+    load_weights(file, copy.net.variables());
+    replica.assign(copy.net.variables());
+    totals.sums[0] = 1;
+  }, copies, loaded);
+  if (live.reduce(loaded).sums[0] != 1)                                // waits for all workers
+    throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
+  live.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies);
+}
+
+}  // namespace chorale::detail

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/reduce/direct.hpp>
+#include <chorale/strategy/live.hpp>
+#include <chorale/trainer/history.hpp>
+#include <chorale/transport/local.hpp>
+
+#include <utility>
+
+namespace chorale {
+
+/// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. See the
+/// specialization in trainer.hpp for all others.
+///
+/// keeps   its functions take anything, so that a program which calls them gets no second error
+template <class M, class S, class R, class T>
+class Trainer {
+ public:
+  Trainer(M, S, R = {}, T = {}, Seed = {}) {
+    static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
+    static_assert(!Strategy<S> || nn::ModelOn<M, typename detail::DeviceOf<S>::type>,
+                  "chorale: the model argument is not a Model. It needs input, output and instantiate(device, seed). "
+                  "See nn::compile");
+  }
+
+  History     fit(auto&&...);
+  Scores      evaluate(auto&&...);
+  Predictions predict(auto&&...);
+  void        save(auto&&...);
+  void        load(auto&&...);
+};
+
+template <class M, class S>
+Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
+
+}  // namespace chorale
