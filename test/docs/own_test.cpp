@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transport and the reduce of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
+// The transport, the reduce and the strategy of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
 #include "test/docs/own_chain.hpp"
 #include "test/docs/own_mailbox.hpp"
 #include "test/docs/own_rule.hpp"
+#include "test/docs/own_strategy.hpp"
 #include "test/support/on_ranks.hpp"
+#include "test/support/reference.hpp"
 
 #include <chorale/chorale.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
@@ -17,7 +19,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace chorale;
 using namespace chorale::test;
@@ -109,4 +114,26 @@ TEST_CASE("one's own layer and optimizer train, and say what ranks compare", "[d
   auto const history =
       trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
   CHECK(history.back().scores.loss() < history.front().scores.loss());
+}
+
+namespace {
+
+template <class S>
+std::vector<std::uint64_t> hashes_under(S strategy) {
+  auto trainer = tiny::learner_under(std::move(strategy), RingAllReduce{}, LocalTransport{});
+  trainer.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing});
+  return trainer.hashes();
+}
+
+}  // namespace
+
+TEST_CASE("one's own strategy is the sum of its two halves, bit by bit", "[docs][own]") {
+  auto const replicas = GENERATE(2, 3);
+  auto const base     = MirroredStrategy{Cpu::logical(replicas)};
+  CHECK(hashes_under(PostLocalSgd<1'000'000, 4>{base}) == hashes_under(base));
+  CHECK(hashes_under(PostLocalSgd<0, 4>{base}) == hashes_under(local_sgd<4>(base)));
+  auto const both = hashes_under(PostLocalSgd<7, 4>{base});
+  for (auto const hash : both) CHECK(hash == both[0]);
+  CHECK(both != hashes_under(base));
+  CHECK(both != hashes_under(local_sgd<4>(base)));
 }
