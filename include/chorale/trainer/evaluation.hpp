@@ -6,6 +6,7 @@
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
+#include <chorale/trainer/options.hpp>
 
 #include <algorithm>
 #include <array>

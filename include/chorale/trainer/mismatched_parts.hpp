@@ -4,6 +4,7 @@
 #include <chorale/reduce/direct.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/options.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <utility>

@@ -26,11 +26,11 @@
 
 namespace chorale {
 
-/// What the ranks of a job share and nobody else knows: 16 bytes or more. With one, strangers cannot join.
+/// Secret that only the ranks of a job share, of 16 to 4096 bytes. With one, strangers cannot join.
 ///
 ///   openssl rand -hex 32 > job.secret && chmod 600 job.secret
 ///
-/// keeps   copies share the bytes, which are wiped with the last of them; it has no way to a stream
+/// keeps   copies share the bytes, which are wiped with the last copy; a secret cannot be written to a stream
 /// throws  BadArgument when there are too few bytes or too many, BadFile when the file may be read by others
 class Secret {
  public:
@@ -38,11 +38,11 @@ class Secret {
 
   explicit Secret(ConstBytes bytes) : bytes_{kept(bytes)} { expect_size("a secret", bytes.size()); }
 
-  /// The bytes of a file, without a line break at its end.
+  /// Reads a secret from a file, without a line break at its end.
   ///
-  /// keeps   the file belongs to this user or to root, and nobody else may read or write it
+  /// keeps   the file must belong to this user or to root, and nobody else may read or write it
   static Secret from_file(std::filesystem::path const& path) {
-    auto const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a named pipe must not wait
+    auto const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // do not block on a named pipe
     if (file < 0) refuse(path, "cannot be opened: " + std::generic_category().message(errno), "a file that exists.");
     auto buffer      = Wiped{most + 3};                                    // a line break, and one byte too many
     auto const wrong = why_not(file);
@@ -63,7 +63,7 @@ class Secret {
     return Secret{std::as_bytes(Span<char const>{text})};
   }
 
-  /// From the file that CHORALE_SECRET_FILE names, else from CHORALE_SECRET itself; none when neither is set.
+  /// Reads the file that CHORALE_SECRET_FILE names, else CHORALE_SECRET itself; empty if neither is set.
   static std::optional<Secret> from_env() {
     if (auto const* path = std::getenv("CHORALE_SECRET_FILE")) return from_file(path);
     if (auto const* text = std::getenv("CHORALE_SECRET")) {

@@ -31,25 +31,25 @@
 
 namespace chorale {
 
-/// Ranks that are processes anywhere, or threads of one process, connected by TCP.
+/// Connects ranks by TCP: processes on any hosts, or threads of one process.
 ///
 ///   TcpTransport{.addresses = {"10.0.0.7:2222", "10.0.0.8:2222"}, .secret = Secret::from_env(), .job = "lenet 17"}
 ///
-/// addresses     where each rank listens, in the order of ranks; without any, where the group says, or what ranks tell
-///               each other where it says that they meet; where it says nothing, all ranks are threads of this process
-/// secret        the same on all ranks; without one, a rank listens on this host only, see insecure_network. A group of
-///               many processes brings that of the environment: Secret::from_env()
-/// job           the group's, when it has a name
-/// plan          a line for each thing that ranks must agree on, such as a variable with its shape
-/// topology      which pairs have a connection for data: all, or only those that an algorithm uses
-/// incarnation   how often the job was started again: ranks of an earlier start cannot join
-/// failures      apart: the loss of a rank leaves the others alone, once all have been there
-/// log           takes lines for people: who is waited for, who was turned away; called by other threads
+/// addresses     address on which each rank listens, in the order of ranks; if empty, those of the group, or those that
+///               the group's rendezvous finds; if it has neither, all ranks are threads of this process
+/// secret        the same on all ranks; without one, a rank may listen on this host only: see insecure_network. If
+///               it is not set, a group of several processes uses that of the environment: Secret::from_env()
+/// job           name of the job; that of the group has precedence
+/// plan          one line for each thing that ranks must agree on, such as a variable with its shape
+/// topology      the pairs of ranks that have a data connection: all, or only those that an algorithm uses
+/// incarnation   number of restarts of the job: ranks of an earlier start cannot join
+/// failures      with FailureScope::peer, the loss of a rank affects only operations with it, once all have joined
+/// log           receives status lines: which ranks are missing, what was refused; called by other threads
 ///
-/// keeps   every rank is connected with every other for control, and with those that `topology` says for data: only to
-///         them it can send. What strangers send to a rank changes nothing
-/// throws  from connect(): PeerLost when ranks do not come in time; Disagreement when they do not fit; BadArgument when
-///         an address cannot be used, OutOfDescriptors when there are too few sockets
+/// keeps   every rank has a control connection to every other, and data connections to those that `topology` connects
+///         it with: it can send only to these. Bytes from strangers have no effect
+/// throws  from connect(): PeerLost when ranks do not connect in time; Disagreement when they do not fit; BadArgument
+///         when an address cannot be used, OutOfDescriptors when there are too few sockets
 template <wire::Protection P>
 struct BasicTcpTransport {
   using endpoint = BasicTcpEndpoint<P>;
@@ -85,7 +85,7 @@ struct BasicTcpTransport {
     return whole;
   }
 
-  /// The addresses of ranks that know only where rank 0 is: those of a process have one host, and ports of their own.
+  /// Runs the rendezvous, and returns the addresses of all ranks: one host for each process, one port for each rank.
   std::vector<std::string> met(Group const& group) const {
     auto const first = TcpAddress::parse(group.meeting().meets_at);
     auto const each  = group.meeting().ranks_per_process;
@@ -156,7 +156,7 @@ struct BasicTcpTransport {
     to.arrivals = std::move(arrivals);
     try {
       return std::make_unique<tcp::ProgressEngine<P>>(std::move(to), insecure_network.has_value(), on_host(at, rank));
-    } catch (boost::system::system_error const& error) {                   // of an io_context
+    } catch (boost::system::system_error const& error) {                   // from an io_context
       tcp::throw_no_socket(error.code().value());
     }
   }
@@ -184,9 +184,9 @@ struct BasicTcpTransport {
     return setup;
   }
 
-  /// The plan as it fits into a frame: of a longer one the beginning, and a hash of all. Last, links that are not all.
+  /// Returns the plan for a frame: of a longer plan the start, and a hash. Last, a topology that is not all pairs.
   ///
-  /// throws  BadArgument when a line is none
+  /// throws  BadArgument when a line is empty, or has a line break
   std::vector<std::string> told_plan(int ranks) const {
     constexpr auto room = wire::max_plan_bytes - 256;
     auto told           = std::vector<std::string>{};
@@ -206,7 +206,7 @@ struct BasicTcpTransport {
     return wire::PlanPayload::parse(wire::PlanPayload{told}.write())->lines;   // as all other ranks read it
   }
 
-  /// The name itself when it is short, else its hash.
+  /// Returns the name of the job if it has at most 16 bytes, else its hash.
   std::array<std::byte, 16> job_bytes() const {
     auto bytes = std::array<std::byte, 16>{};
     auto const name = std::as_bytes(Span<char const>{job});
@@ -217,10 +217,10 @@ struct BasicTcpTransport {
   }
 };
 
-/// For networks on which nobody listens or writes: a checksum finds accidents, not attacks.
+/// TCP transport without encryption, for trusted networks: its checksums detect errors, not attacks.
 using TcpTransport = BasicTcpTransport<wire::Plain>;
 
-/// For networks on which others may: every frame is sealed with AES-128-GCM, see wire::Sealed. It needs a secret.
+/// TCP transport that seals every frame with AES-128-GCM, for other networks: see wire::Sealed. It needs a secret.
 using SealedTcpTransport = BasicTcpTransport<wire::Sealed>;
 
 static_assert(Transport<TcpTransport>);
