@@ -42,7 +42,7 @@ class CountingEndpoint : public ForwardingEndpoint<E> {
   Sent sent_;
 };
 
-/// Any transport, and how many messages and bytes each rank sent: an algorithm's cost is asserted, not believed.
+/// Any transport, with counts of the messages and bytes that each rank sent, so that tests assert an algorithm's cost.
 template <Transport T>
 struct Counting {
   using endpoint = CountingEndpoint<typename T::endpoint>;

@@ -25,10 +25,10 @@ namespace chorale {
 
 /// One rank of a Faulty transport. See Faulty.
 ///
-/// keeps   it may be moved while operations are in flight; they need it to live. A message that is delayed leaves while
-///         any operation of this rank is looked at, or the next one begins; no wait returns before it has left
-/// throws  PeerLost from the message that is cut, which names its receiver, and from all operations after it; the other
-///         ranks are told where the inner transport has a way to say so
+/// keeps   it may be moved, but not destroyed, while operations are in flight. A delayed message is sent when any
+///         operation of this rank is polled, or the next one begins; no wait returns before it is sent
+/// throws  PeerLost from the message that is cut, which names its receiver, and from all operations after it; the
+///         failure is reported to the other ranks if the inner transport can
 template <Endpoint E>
 class FaultyEndpoint {
   class State;
@@ -72,7 +72,7 @@ class FaultyEndpoint {
   struct Item {
     typename E::pending pending;
     bool held = false;                                                // delayed: not given to the inner endpoint yet
-    std::vector<std::byte> copy{};                                    // of a message that travels changed, or twice
+    std::vector<std::byte> copy{};                                    // of a message that is sent changed, or twice
 
     bool done() { return !held && pending.done(); }
   };
@@ -96,7 +96,7 @@ class FaultyEndpoint {
       if (what) injected.push_back({number, peer, *what});
       if (what == InjectedFault::cut) cut(peer, number);
       if (what == InjectedFault::drop) silent_.emplace_back(peer, tag);
-      if (is_silent(peer, tag)) return {};                            // it left, as far as this rank can tell
+      if (is_silent(peer, tag)) return {};                            // sent, as far as this rank can tell
       auto const ticket = under_way_.take();
       if (what == InjectedFault::flip) out = flipped(ticket, number, out);
       hand_over(ticket, {ticket, peer, tag, out, leaves(what, number)});
@@ -126,7 +126,7 @@ class FaultyEndpoint {
       under_way_.finish(ticket);
     }
 
-    /// At most until a message that is delayed leaves; it leaves at the next look.
+    /// Returns `longest`, or the time until a delayed message is due, if less; it is sent at the next poll.
     std::chrono::nanoseconds until_next(std::chrono::nanoseconds longest) const {
       if (held_.empty()) return longest;
       auto const left = held_.front().leaves.at - std::chrono::steady_clock::now();
@@ -137,7 +137,7 @@ class FaultyEndpoint {
     std::vector<FaultRecord> injected;
 
    private:
-    /// Lets go of what has been delayed long enough.
+    /// Sends the messages whose delay is over.
     void go_on() {
       if (lost_) throw PeerLost{at.rank(), *lost_};
       for (; !held_.empty() && held_.front().leaves.passed(); held_.pop_front()) give(held_.front());
@@ -149,7 +149,7 @@ class FaultyEndpoint {
       item.pending = at.send(message.peer, message.tag, message.out);
     }
 
-    /// Messages behind a delayed one wait as well: one link, one order.
+    /// Sends a message, or queues it if it is delayed or follows a delayed one, so that messages stay in order.
     void hand_over(Ticket ticket, Held message) {
       if (held_.empty() && message.leaves.passed()) return give(message);
       under_way_[ticket].held = true;
@@ -160,7 +160,7 @@ class FaultyEndpoint {
       return what == InjectedFault::delay ? Deadline::after(faults_.delay_of(at.rank(), number)) : Deadline{{}};
     }
 
-    /// A message behind one that was dropped must not take its place: order is what an endpoint promises.
+    /// True after a dropped message: a later one must not take its place, because an endpoint keeps the order.
     bool is_silent(Rank peer, Tag tag) const {
       return std::find(silent_.begin(), silent_.end(), std::pair{peer, tag}) != silent_.end();
     }
@@ -185,7 +185,7 @@ class FaultyEndpoint {
     void again(Rank peer, Tag tag, ConstBytes out) {
       auto const ticket = under_way_.take();
       auto& copy        = under_way_[ticket].copy;
-      copy.assign(out.begin(), out.end());                            // nobody waits for it: `out` may be gone by then
+      copy.assign(out.begin(), out.end());                            // no wait covers it: `out` may be gone by then
       hand_over(ticket, {ticket, peer, tag, copy, Deadline{{}}});
     }
 
@@ -201,7 +201,7 @@ class FaultyEndpoint {
 };
 
 /// Any transport, with injected faults on the sender's side: scheduled ones, and random ones from a seed. For tests of
-/// programs over it: an operation must end right, or throw before its deadline.
+/// programs that use it: an operation must give the right result, or throw before its deadline.
 ///
 ///   Faulty<LocalTransport>{.faults = {.seed = 7, .rates = {.delay = 0.2F}, .scheduled = {{1, 4, InjectedFault::cut}}}}
 ///

@@ -16,7 +16,7 @@
 
 namespace chorale {
 
-/// The ranks of one node as an endpoint of their own: rank() is the local index. See TwoLayerEndpoint::near().
+/// The ranks of one node as a separate endpoint: rank() is the local index. See TwoLayerEndpoint::near().
 template <class State>
 class NearEndpoint {
   using E = typename State::near_endpoint;
@@ -48,7 +48,7 @@ class NearEndpoint {
   }
   Bytes memory() requires requires(E& near) { near.memory(); } { return state_->near.memory(); }
 
-  // Of a transport that has its own. While they run, nothing else moves.
+  // For a transport with native collectives. While one runs, no other operation makes progress.
 
   template <class T>
   void all_reduce(Span<T> x, Op op) requires CollectiveEndpoint<E, T> {
@@ -74,7 +74,7 @@ class NearEndpoint {
   State* state_;
 };
 
-/// The ranks with one local index on all nodes, as an endpoint of their own: rank() is the node. See
+/// The ranks with one local index on all nodes, as a separate endpoint: rank() is the node. See
 /// TwoLayerEndpoint::far().
 template <class State>
 class FarEndpoint {
@@ -99,7 +99,7 @@ class FarEndpoint {
     return state_->start_far(peer, tag, [&](E& far) { return far.recv(peer, tag, in); });
   }
 
-  /// Announces an operation of the ranks of one node number: the others take no part. See chorale::announce().
+  /// Announces an operation of a sub-group, if the transport has them: ranks with another local index do not take part.
   void announce(Operation const& operation) {
     auto const group = SubGroup{ranks_, fingerprint_of(ranks_)};
     if constexpr (KnowsSubGroups<E>) state_->far.announce(within(group, operation), group);
@@ -116,14 +116,14 @@ class FarEndpoint {
   }
 
   State* state_;
-  std::vector<Rank> ranks_;                                           // [node]: in the whole group
+  std::vector<Rank> ranks_;                                           // [node]: its rank in the whole group
 };
 
 /// One rank of a Layered transport: near() within its node, far() between nodes, and both at once.
 ///
-/// keeps   it may be moved while operations are in flight; they need it to live, and so do near() and far(). While one
-///         layer is waited for, the other moves on
-/// throws  PeerLost in ranks of the whole group, whichever layer lost the peer; the other layer has been told by then
+/// keeps   it may be moved, but not destroyed, while operations are in flight; near() and far() live as long as it. A
+///         wait in one layer also drives the other layer
+/// throws  PeerLost with ranks of the whole group, whichever layer lost the peer; the other layer has failed by then
 template <Endpoint Near, Endpoint Far>
 class TwoLayerEndpoint {
   using State = detail::LayeredState<Near, Far>;
@@ -199,12 +199,13 @@ class TwoLayerEndpoint {
 ///                  near() of     near() of     near() of
 ///                  0 and 1       2 and 3       4 and 5
 ///
-/// `far` connects all ranks of the group, so that any two can talk: ranks of one node do so over `near`, all others over
-/// `far`, also those that differ in node and in number. far() is a view of it. `near` connects each node by itself, as a
-/// group of n; where its value names a place, a shared memory file for example, the name must differ between nodes.
+/// `far` connects all ranks of the group. Any two can exchange messages: ranks of one node over `near`, all others over
+/// `far`, also those that differ in node and in number. far() is a view of it. `near` connects each node separately, as
+/// a group of n; if its options have a name, of a shared memory file for example, the name must differ between nodes.
 ///
 /// ranks_per_node   0: as many as the group has in each process
-/// timeout          the longest wait for one message while the other layer has messages under way; otherwise the layer's own
+/// timeout          the longest wait for one message while the other layer has messages in flight; otherwise the
+///                  layer's own timeout applies
 template <Transport Near, Transport Far>
 struct Layered {
   using endpoint = TwoLayerEndpoint<typename Near::endpoint, typename Far::endpoint>;

@@ -48,13 +48,13 @@ class MpiEndpoint {
   /// See chorale::begin_step().
   void begin_step(std::uint64_t step) { state_->voice.step = step; }
 
-  /// MPI's own. Once all ranks have begun it, it waits as long as MPI does: no timeout of ours.
+  /// Reduces x over all ranks by MPI_Allreduce. Once all ranks have begun it, it waits without a timeout.
   ///
-  /// cost    MPI's; where it was announced, as by NativeAllReduce, before it log2 P empty messages, by which ranks find
-  ///         that one is missing, or in another operation
-  /// order   MPI's: the same bits on all ranks is what it advises, not what it demands; so with NaN in min and max
+  /// cost    MPI's; if the operation was announced, as by NativeAllReduce, log2 P empty messages before it, by which
+  ///         ranks detect that a rank is missing, or in another operation
+  /// order   MPI's: it advises the same bits on all ranks, but does not demand them; nor for NaN in min and max
   void all_reduce(Span<float> x, Op op) {
-    constexpr std::size_t most = std::size_t{1} << 30;                // elements, in an int
+    constexpr std::size_t most = std::size_t{1} << 30;                // elements; fits in an int
     meet();
     auto const how = std::array{MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD}[static_cast<std::size_t>(op)];
     for (; !x.empty(); x = x.subspan(std::min(most, x.size())))
@@ -62,11 +62,11 @@ class MpiEndpoint {
                                        how, state_->data), "MPI_Allreduce");
   }
 
-  /// Ends every wait of every rank with a PeerLost that names this rank and says why.
+  /// Ends every wait of every rank with a PeerLost that names this rank and the reason.
   void fail(std::string const& why) { state_->voice.fail(why); }
 
  private:
-  /// Returns when every rank has announced the operation that this one announced last, if it is new.
+  /// Waits until every rank has announced the operation that this rank announced last, once per operation.
   void meet() {
     state_->voice.throw_if_lost();
     auto const& now = state_->voice.announced().at(state_->voice.announced().last());
@@ -84,24 +84,24 @@ class MpiEndpoint {
   }
 
   std::unique_ptr<mpi::ProgressEngine> state_;
-  std::uint64_t met_ = 0;                                             // the last operation in which all ranks met
+  std::uint64_t met_ = 0;                                             // the last operation that synchronized all ranks
 };
 
-/// Ranks under mpirun or Slurm, on whatever fabric MPI drives: one rank a process, with its number in MPI_COMM_WORLD.
+/// Ranks under mpirun or Slurm, on any fabric that MPI supports: one rank per process, as in MPI_COMM_WORLD.
 ///
 ///   auto endpoints = MpiTransport{}.connect(MpiTransport::group());        mpirun -np 4 ./program
 ///
-/// keeps   MPI is started if it is not, with MPI_THREAD_SERIALIZED, and then ended at exit. All ranks connect in the
-///         same order. An endpoint may be moved while operations are in flight; they need it to live. After a PeerLost
-///         no message arrives any more, but memory that was being sent must live until the program ends
-/// cost    in front of each message 64 bytes, and up to 1984 of its own are copied with them; the rest goes straight
-/// throws  PeerLost when a message takes longer than the timeout, when MPI says that the peer is gone, and when another
-///         rank has failed; Disagreement on all ranks when two are in different operations, or a message has another
-///         size than expected. Those are found with its first bytes, or by ranks that have waited for 50 ms; some bytes
-///         of a larger message may be in memory by then
+/// keeps   MPI is initialized if it is not, with MPI_THREAD_SERIALIZED, and then finalized at exit. All ranks connect
+///         in the same order. An endpoint may be moved, but not destroyed, while operations are in flight. After a
+///         PeerLost no message arrives any more, but memory that was being sent must live until the program ends
+/// cost    a header of 64 bytes for each message, with which up to 1984 of its bytes are copied; the rest is not copied
+/// throws  PeerLost when a message takes longer than the timeout, when MPI reports that the peer is gone, and when
+///         another rank has failed; Disagreement on all ranks when two are in different operations, or a message has
+///         another size than expected. These are detected with the first bytes of a message, or by ranks that have
+///         waited for 50 ms; some bytes of a larger message may be in memory by then
 ///
 /// timeout   the longest wait for one message
-/// piece     messages travel in pieces of at most so many bytes, below 2 GiB; the same on all ranks
+/// piece     the largest part of a message that is sent at once, in bytes, at most 1 GiB; the same on all ranks
 struct MpiTransport {
   using endpoint = MpiEndpoint;
 
@@ -110,7 +110,7 @@ struct MpiTransport {
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
-  /// This process in the job that mpirun started.
+  /// The group of the job that mpirun started, with the rank of this process.
   static Group group() {
     mpi::initialize_mpi();
     int rank = 0, size = 0;
@@ -141,7 +141,7 @@ static_assert(CollectiveTransport<MpiTransport>);
 
 namespace chorale {
 
-/// What is said to a program that uses MpiTransport where the compiler does not find MPI.
+/// Compile-time error for a program that uses MpiTransport where the compiler does not find MPI.
 template <class Program = void>
 struct MpiTransport {
   static_assert(sizeof(Program*) == 0,

@@ -27,14 +27,14 @@
 
 namespace chorale {
 
-/// One rank on one GPU: its collectives are NCCL's, its messages another transport's. See NcclTransport.
+/// One rank on one GPU, with NCCL's collectives and the messages of another transport. See NcclTransport.
 ///
-/// keeps   x is complete, on whichever thread it was computed; each call returns when its result is. start_all_reduce()
-///         is the exception to both
-/// cost    memory that is not the device's alone, such as Cuda's blocks, is copied to it and back
+/// keeps   x must be complete, on whichever thread it was computed; each call returns when its result is complete.
+///         start_all_reduce() is the exception to both
+/// cost    memory that is not the device's alone, such as Cuda's blocks, is copied to device memory and back
 /// order   NCCL's: for sums, the same bits on all ranks of one job, not between jobs of other shapes
-/// throws  PeerLost when a rank does not come, or NCCL fails; before it waits for NCCL, all ranks meet by messages, so
-///         that the transport of those finds who is missing, or is in another operation
+/// throws  PeerLost when a rank is missing, or NCCL fails; before the wait for NCCL, all ranks synchronize by messages,
+///         so that the transport of messages detects a rank that is missing, or in another operation
 template <Endpoint E>
 class NcclEndpoint : public ForwardingEndpoint<E> {
   using Base = ForwardingEndpoint<E>;
@@ -59,7 +59,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     });
   }
 
-  /// An all_reduce under way: a Pending.
+  /// An all_reduce in flight: a Pending.
   class reduction {
    public:
     bool done() const { return comms_ == nullptr || end_->done(); }
@@ -74,8 +74,8 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     std::optional<cuda::Event> end_;
   };
 
-  /// Reduces x on this endpoint's own queue, when what the calling thread has queued is done, and while it goes on.
-  /// Returns when all ranks have come here. Several may be under way: they follow one another.
+  /// Enqueues an all_reduce of x on this endpoint's stream, after the work that the calling thread has enqueued, which
+  /// continues meanwhile. Returns when all ranks have called it. Several may be in flight: they run in order.
   void start_all_reduce(Span<float> x, Op op, reduction& under_way) {
     auto const here = Cuda::Scope{comms_->device(local_)};
     comms_->expect_alive(local_);
@@ -91,7 +91,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     under_way.local_ = local_;
   }
 
-  /// Rank `root` gets the result; the x of others may change.
+  /// Reduces x to rank `root`, which gets the result; the x of other ranks may change.
   template <nccl::NcclElement T>
   void reduce(Span<T> x, Op op, Rank root) {
     expect_rank(root);
@@ -108,7 +108,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     });
   }
 
-  /// mine    the rank-th of size() equal parts of what all x together give
+  /// mine    the rank-th of size() equal parts of the reduction of all x
   template <nccl::NcclElement T>
   void reduce_scatter(Span<T const> x, Span<T> mine, Op op) {
     expect_parts(x.size(), mine.size());
@@ -131,8 +131,8 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
  private:
-  /// Memory for copies. What was too small stays until the end, because cudaFree waits for a device, without a deadline,
-  /// and so for ranks that may wait for this one. Twice as much each time: all of it is at most twice the last.
+  /// Memory for copies. Blocks that are too small are freed at the end, because cudaFree waits for a device, without a
+  /// deadline, and so for ranks that may wait for this one. Sizes double, so all have at most twice that of the last.
   class Rooms {
    public:
     void* take(std::size_t bytes) {
@@ -163,14 +163,14 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
                         std::to_string(part));
   }
 
-  /// Only the device reads and writes it. What NCCL says of managed memory depends on the machine: that is copied.
+  /// True if it is memory of the device alone. NCCL's support of managed memory depends on the machine: that is copied.
   static bool is_of_device(void const* address) {
     auto what = cudaPointerAttributes{};
     cuda::expect(cudaPointerGetAttributes(&what, address), "cudaPointerGetAttributes");
     return what.type == cudaMemoryTypeDevice;
   }
 
-  /// call(from, to, communicator, queue) queues it.
+  /// Runs a collective, and waits for its result. call(from, to, communicator, queue) enqueues it.
   template <class T, class Call>
   void run(std::string const& name, Span<T const> in, Span<T> out, Call call) {
     auto const here = Cuda::Scope{comms_->device(local_)};
@@ -181,7 +181,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     comms_->await(local_, queue_->end, name);
   }
 
-  /// Enqueues the call and does not wait. Copies of later calls use the same buffers: the queue orders them.
+  /// Enqueues a collective and its copies, without a wait. Later copies use the same memory: the queue orders them.
   template <class T, class Call>
   void put(std::string const& name, Span<T const> in, Span<T> out, Call call) {
     auto const stream     = queue_->stream.get();
@@ -202,7 +202,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     if (copied_out) cuda::copy(out.data(), to, out.size_bytes(), stream);
   }
 
-  /// Returns when every rank has come to this operation.
+  /// Returns when every rank has reached this operation.
   void meet() {
     auto const P = this->size();
     for (int distance = 1; distance < P; distance *= 2) {
@@ -213,25 +213,25 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   std::shared_ptr<nccl::Communicators> comms_;
-  std::size_t local_;                                                 // which of the ranks that live here
+  std::size_t local_;                                                 // index among the ranks of this process
   std::unique_ptr<Queue> queue_;
   Operation operation_{};
 };
 
 /// GPUs that NCCL connects, in one process or in many: each rank has one, and its collectives are NCCL's. Messages,
-/// such as those by which ranks meet and agree, go by another transport; where its handshake is authenticated, so is
-/// NCCL's beginning.
+/// such as those that synchronize ranks, use another transport; if its handshake is authenticated, so is the exchange
+/// of NCCL's unique id.
 ///
 ///   Trainer{model, MirroredStrategy{Cuda::visible()}, NativeAllReduce{}, NcclTransport{}}
 ///   NcclTransport<Staged<TcpTransport, CudaCopies>>{.devices = {Cuda{local}}}          one process for each GPU
 ///
 /// keeps   NCCL's communicators never block: after the timeout they are aborted. After that, or after another error, an
-///         endpoint is of no further use. The endpoints of a process end together
-/// cost    before each collective log2 P empty messages
-/// throws  BadArgument when a process has more ranks than devices; PeerLost when a rank does not come in time
+///         endpoint cannot be used any more. The communicators of a process end together
+/// cost    log2 P empty messages before each collective
+/// throws  BadArgument when a process has more ranks than devices; PeerLost when a rank does not connect in time
 ///
-/// T         the transport of messages
-/// devices   of the ranks of this process, in their order; two ranks never have the same
+/// T         the transport that sends messages
+/// devices   those of the ranks of this process, in order of ranks; no two ranks share one
 /// timeout   the longest wait for one operation
 template <Transport T = Staged<LocalTransport, CudaCopies>>
 struct NcclTransport {
@@ -260,7 +260,7 @@ struct NcclTransport {
   }
 
  private:
-  /// Rank 0 makes it, and gives it to all that live elsewhere.
+  /// Returns NCCL's unique id, which rank 0 makes and sends to all ranks in other processes.
   static ncclUniqueId shared_id(Group const& group, std::vector<typename T::endpoint>& inner) {
     auto id           = ncclUniqueId{};
     auto const& local = group.local();
@@ -284,7 +284,7 @@ static_assert(CollectiveTransport<NcclTransport<>>);
 
 namespace chorale {
 
-/// What is said to a program that uses NcclTransport where the compiler does not find NCCL.
+/// Compile-time error for a program that uses NcclTransport where the compiler does not find NCCL.
 template <class Program = void>
 struct NcclTransport {
   static_assert(sizeof(Program*) == 0, "chorale: NcclTransport needs <nccl.h> and <cuda_runtime_api.h>, which the "

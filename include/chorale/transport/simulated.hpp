@@ -23,11 +23,11 @@ namespace chorale {
 /// One rank of a SimulatedTransport: a handle, which may be copied.
 ///
 /// keeps   used by the body that simulate() runs on its rank; a message is copied once, at the latest moment at which
-///         its sender may not change it yet. There is no bound to messages under way
-/// throws  Disagreement, on all ranks, when two are in different operations, or ends of a message differ in size: found
-///         when an operation is announced, or a message comes. PeerLost when a rank is lost, or a wait takes longer than
-///         the timeout of virtual time, then from every operation; with FailureScope::peer from those with that rank.
-///         BadArgument when it is used outside of its body
+///         its sender may not change it yet. The number of messages in flight has no bound
+/// throws  Disagreement, on all ranks, when two are in different operations, or the ends of a message differ in size:
+///         detected when an operation is announced, or a message arrives. PeerLost when a rank is lost, or a wait takes
+///         longer than the timeout in virtual time, then from every operation; with FailureScope::peer from those with
+///         that rank. BadArgument when it is used outside its body
 class SimulatedEndpoint {
  public:
   class pending;
@@ -40,10 +40,10 @@ class SimulatedEndpoint {
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
 
-  /// The processor of this rank is busy for so long; messages travel meanwhile.
+  /// Keeps this rank's processor busy for that time; messages move on meanwhile.
   void work(VirtualTime duration) { world_->work(rank_, duration); }
 
-  /// What this rank's clock shows.
+  /// The time on this rank's clock.
   VirtualTime now() const { return world_->clock(rank_); }
 
   void announce(Operation const& operation) { world_->announce(rank_, operation, nullptr); }
@@ -51,19 +51,19 @@ class SimulatedEndpoint {
   void begin_step(std::uint64_t step) { world_->begin_step(rank_, step); }
   void fail(std::string const& why) { world_->fail(rank_, why); }
 
-  /// Nothing can be received from that rank any more, or from any. Does not throw.
+  /// True if that rank is lost to this one, or this rank can use no operation any more. Throws no PeerLost.
   bool lost(Rank peer) const {
     expect_rank(peer);
     return world_->lost(rank_, peer);
   }
 
-  /// For a rank that serves many: lets others run until any message of its own has moved since it last waited so, or a
-  /// rank is lost, or the time is over; then false. When nothing is under way and all others wait, that is told at once.
+  /// Waits until a message of this rank has moved since its last such wait, or a rank is lost; false if the time is
+  /// over first. For a rank that serves many. If nothing is in flight and all others wait, it ends with the deadlock.
   bool wait_any(std::chrono::nanoseconds longest) {
     return world_->wait_any(rank_, std::min<std::chrono::nanoseconds>(longest, std::chrono::hours{24}));
   }
 
-  /// Ends the rests of all ranks in wait_any(), as a message would.
+  /// Wakes all ranks that are in wait_any(), as a message would.
   void wake_all() { world_->wake_all(); }
 
   Simulator& world() const { return *world_; }
@@ -82,7 +82,7 @@ class SimulatedEndpoint {
   Rank rank_;
 };
 
-/// A message that is under way in a simulation. A wait lets other ranks run.
+/// A message in flight in a simulation. A wait lets other ranks run.
 class SimulatedEndpoint::pending {
  public:
   pending() = default;
@@ -123,7 +123,7 @@ inline SimulatedEndpoint::pending SimulatedEndpoint::recv(Rank peer, Tag tag, By
   return {*world_, rank_, peer, world_->receive(rank_, peer, tag, in), false};
 }
 
-/// throws  BadArgument when a rank of the group lives elsewhere, or an option makes no sense
+/// throws  BadArgument when a rank of the group is in another process, or an option makes no sense
 inline std::vector<SimulatedEndpoint> SimulatedTransport::connect(Group const& group) const {
   CHORALE_EXPECTS(group.is_all_local(), "SimulatedTransport has all ranks in one thread, but only " +
       std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
@@ -135,9 +135,9 @@ inline std::vector<SimulatedEndpoint> SimulatedTransport::connect(Group const& g
 
 static_assert(Transport<SimulatedTransport>);
 
-/// Runs body(at) on every rank of a simulation, from now on its clock until all have ended.
+/// Runs body(at) on every rank of a simulation, from the current time of its clock, until all have ended.
 ///
-/// endpoints   of one SimulatedTransport, all of them, in the order of ranks
+/// endpoints   all that one SimulatedTransport has connected, in the order of ranks
 template <class Body>
 SimulatedRun simulate(std::vector<SimulatedEndpoint>& endpoints, Body body) {
   CHORALE_EXPECTS(!endpoints.empty() && endpoints.size() == static_cast<std::size_t>(endpoints[0].size()),
@@ -145,7 +145,7 @@ SimulatedRun simulate(std::vector<SimulatedEndpoint>& endpoints, Body body) {
   return endpoints[0].world().run([&](Rank rank) { body(endpoints[static_cast<std::size_t>(rank)]); });
 }
 
-/// Runs body(at) on `ranks` ranks of a new simulation.
+/// Runs body(at) on every rank of a new simulation.
 template <class Body>
 SimulatedRun simulate(int ranks, Body body, SimulatedTransport const& transport = {}) {
   auto endpoints = transport.connect(Group::all_local(ranks));

@@ -18,21 +18,21 @@
 
 namespace chorale {
 
-/// How bytes get between the host and a device memory that a transport does not reach.
+/// Copies bytes between the host and a device memory that a transport does not reach.
 ///
 /// keeps   each function returns when its copy is complete
 template <class C>
 concept Copies = std::copyable<C> && requires(C copy, typename C::block& block, ConstBytes from, Bytes to,
                                               std::byte const* address, std::size_t bytes) {
   { C::memory }              -> std::convertible_to<Memory>;        // of the device
-  { copy.holds(address) }    -> std::same_as<bool>;                 // is it an address of that memory?
-  { copy.allocate(bytes) }   -> std::same_as<typename C::block>;    // host memory that it copies fast to: pinned
+  { copy.holds(address) }    -> std::same_as<bool>;                 // true if it is an address of that memory
+  { copy.allocate(bytes) }   -> std::same_as<typename C::block>;    // host memory that is fast to copy: pinned
   { block.data() }           -> std::convertible_to<std::byte*>;
   { copy.to_host(to, from) } -> std::same_as<void>;                 // `to` on the host, `from` on the device
   { copy.from_host(to, from) } -> std::same_as<void>;
 };
 
-/// For programs without a device memory of their own: there is nothing to copy.
+/// Copies of a program without device memory: there is nothing to copy.
 struct NoCopies {
   using block = std::vector<std::byte>;
 
@@ -46,11 +46,11 @@ struct NoCopies {
 
 static_assert(Copies<NoCopies>);
 
-/// One rank of a Staged transport: messages in device memory travel through host memory, others as they are.
+/// One rank of a Staged transport: messages in device memory are copied through host memory, others are not.
 ///
-/// keeps   it may be moved while operations are in flight; they need it to live
+/// keeps   it may be moved, but not destroyed, while operations are in flight
 /// cost    one copy on each side. A block of host memory for each message in flight at a time, as large as the largest
-///         that it ever held; kept, so that nothing is allocated once they have grown
+///         message that it has held; blocks are kept, so that nothing is allocated once they have grown
 template <Endpoint E, Copies C>
 class StagedEndpoint {
   class State;
@@ -95,7 +95,7 @@ class StagedEndpoint {
     typename E::pending pending;
     typename C::block block{};
     std::size_t capacity = 0;                                         // of the block
-    Bytes to{};                                                       // on the device, once it has arrived
+    Bytes to{};                                                       // device memory of a receive
     C const* copy = nullptr;
 
     bool done() {
@@ -123,7 +123,7 @@ class StagedEndpoint {
       under_way.finish(ticket);
     }
 
-    /// A place with a block of at least that many bytes.
+    /// Returns a place with a block of at least that many bytes.
     Ticket stage(std::size_t bytes) {
       auto const ticket = under_way.take([&](Item const& item) { return item.capacity >= bytes; });
       auto& item        = under_way[ticket];
@@ -141,7 +141,7 @@ class StagedEndpoint {
     PendingTable<Item> under_way;
   };
 
-  /// B   ConstBytes of a send, or Bytes of a recv; begin(bytes) hands a message of that kind to the inner endpoint
+  /// B   ConstBytes for a send, or Bytes for a recv; begin(bytes) starts that operation on the inner endpoint
   template <class B, class Begin>
   pending start(B bytes, Begin&& begin) {
     auto const staged = !bytes.empty() && state_->copy.holds(bytes.data());
@@ -161,11 +161,11 @@ class StagedEndpoint {
   std::unique_ptr<State> state_;
 };
 
-/// Any transport, for a device memory that it does not reach: through host memory. Free where it does: then it is T.
+/// Any transport, with copies through host memory for a device memory that it does not reach. If T does, it is T.
 ///
 ///   Trainer{model, MirroredStrategy{gpus}, RingAllReduce{}, Staged<TcpTransport>{}}
 ///
-/// C   how to copy; without one there is nothing to copy
+/// C   copies between host and device; the default has nothing to copy
 template <Transport T, Copies C = NoCopies>
 struct Staged {
   static constexpr bool is_free = T::reaches(C::memory);
