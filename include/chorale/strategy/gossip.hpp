@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/reduce/reduce.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <cstddef>
