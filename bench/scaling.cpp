@@ -20,18 +20,16 @@
 // final; without, all gradients leave in the end. bf16 halves the bytes. Speed-up: rows per second beside one rank.
 #include "support/calibrated.hpp"
 #include "support/our_reduce.hpp"
-#include "support/weightless.hpp"
+#include "support/simulated_time.hpp"
 
 #include <chorale/observe/run_file.hpp>
 #include <chorale/observe/svg_plot.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/advise.hpp>
-#include <chorale/reduce/hierarchical.hpp>
 #include <chorale/strategy/parameter_server/client.hpp>
 #include <chorale/strategy/parameter_server/service.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/simulated.hpp>
-#include <chorale/transport/simulated/two_level_endpoint.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -41,33 +39,13 @@
 
 using namespace chorale;
 using namespace std::chrono_literals;
+using bench::simulated_time;
 
 namespace {
-
-template <class R>
-void reduce(SimulatedEndpoint& at, Span<NoData> x) {
-  R{}.all_reduce(at, x, Op::sum);
-}
 
 bool fits(ReduceKind algorithm, int ranks, NetworkModel const& model) {
   auto const L = model.ranks_per_host;
   return algorithm != ReduceKind::hierarchical || (L > 1 && ranks > L && ranks % L == 0);
-}
-
-VirtualTime simulated_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
-  auto const nowhere = UnmappedMemory{bytes / 4};
-  auto const x       = nowhere.span();
-  return simulate(ranks, [&](SimulatedEndpoint& at) {
-    switch (algorithm) {
-      case ReduceKind::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
-      case ReduceKind::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
-      case ReduceKind::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
-      case ReduceKind::ring: return reduce<RingAllReduce>(at, x);
-      case ReduceKind::hierarchical: break;
-    }
-    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
-    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
-  }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
 }
 
 // Steps.

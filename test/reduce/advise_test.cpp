@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "bench/support/simulated_time.hpp"
+
 #include <chorale/reduce/advise.hpp>
-#include <chorale/reduce/hierarchical.hpp>
 #include <chorale/transport/simulated.hpp>
-#include <chorale/transport/simulated/sizes_only.hpp>
-#include <chorale/transport/simulated/two_level_endpoint.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -13,32 +12,9 @@
 
 using namespace chorale;
 using namespace std::chrono_literals;
-
-template <>
-inline constexpr Element chorale::element_of<NoData> = Element::f32;
+using bench::simulated_time;
 
 namespace {
-
-template <class R>
-void reduce(SimulatedEndpoint& at, Span<NoData> x) {
-  R{}.all_reduce(at, x, Op::sum);
-}
-
-VirtualTime simulated_time(ReduceKind algorithm, int ranks, std::size_t bytes, NetworkModel const& model) {
-  auto const nowhere = UnmappedMemory{bytes / 4};
-  auto const x       = nowhere.span();
-  return simulate(ranks, [&](SimulatedEndpoint& at) {
-    switch (algorithm) {
-      case ReduceKind::recursive_doubling: return reduce<RecursiveDoublingAllReduce>(at, x);
-      case ReduceKind::halving_doubling: return reduce<HalvingDoublingAllReduce>(at, x);
-      case ReduceKind::double_tree: return reduce<DoubleTreeAllReduce>(at, x);
-      case ReduceKind::ring: return reduce<RingAllReduce>(at, x);
-      case ReduceKind::hierarchical: break;
-    }
-    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
-    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
-  }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
-}
 
 NetworkModel const flat{};
 NetworkModel const slow_flat{.overhead = 3us, .fold_bytes_per_second = 5e9,
