@@ -25,13 +25,19 @@ using Followed [[deprecated("chorale: Followed is now CheckpointScores")]] = Che
 template <class... T>
 using Wire [[deprecated("chorale: Wire is now Compressed")]] = Compressed<T...>;
 
-/// Links of several algorithms.
+/// The old name of topology_of().
 template <class... R>
-[[deprecated("chorale: links_of is now topology_of")]] Topology links_of() {
+[[deprecated("chorale: links_of is now topology_of")]] constexpr Topology links_of() {
   return topology_of<R...>();
 }
 
-/// Evaluates each checkpoint of a run.
+/// The old name of topology_for_training().
+template <class... R>
+[[deprecated("chorale: links_for_training is now topology_for_training")]] constexpr Topology links_for_training() {
+  return topology_for_training<R...>();
+}
+
+/// The old name of evaluate_checkpoints().
 template <class... Arguments>
 [[deprecated("chorale: follow is now evaluate_checkpoints")]] auto follow(Arguments&&... arguments) {
   return evaluate_checkpoints(std::forward<Arguments>(arguments)...);

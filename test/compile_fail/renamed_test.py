@@ -16,6 +16,7 @@ CASES = {
     "Followed f;": "CheckpointScores",
     "Wire<bf16> g;": "Compressed",
     "auto h = links_of<RingAllReduce>();": "topology_of",
+    "auto k = links_for_training<RingAllReduce>();": "topology_for_training",
     "auto i = [](auto& trainer) { return follow(trainer, 0); };\nstruct T {} t;\nvoid j() { i(t); }": "evaluate_checkpoints",
 }
 QUIET = ("Compressed", "evaluate_checkpoints")                             # templates: clang does not warn of them
@@ -33,7 +34,7 @@ for compiler in ("g++", "clang++"):
     for code, name in cases.items():
         good = ran.returncode != 0 and f"is now {name}" in errors
         failed += not good
-        print(("PASSED: " if good else "FAILED: ") + f"{compiler}: {code.split()[0]} is told {name}")
+        print(("PASSED: " if good else "FAILED: ") + f"{compiler}: {code.splitlines()[0]} is told {name}")
     for name in QUIET if compiler == "clang++" else ():
         print(f"SKIPPED: {compiler}: {name} replaced a template, about which it does not warn")
 if failed:

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class, in one piece: every step kind works on the same arena, executors and optimizer state.
 #pragma once
 
 #include <chorale/core/check.hpp>

@@ -88,8 +88,7 @@ class Checkpointing {
     if (asked) finish();
     if (enabled())
       save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
-                      .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()},
-              audience);
+               .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()}, audience);
     if (asked) end_early();
   }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An endpoint and its pending operations, in one piece: each is defined by what the other may touch.
 #pragma once
 
 #include <chorale/core/check.hpp>

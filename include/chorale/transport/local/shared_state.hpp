@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class, in one piece: waking, failing and closing hold one protocol over the same atomics.
 #pragma once
 
 #include <chorale/core/error.hpp>
