@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace chorale {
+
+/// The size of a dimension that differs from batch to batch, such as the length of a sentence.
+inline constexpr int ragged = -1;
+
+/// True if a field may hold elements of type T.
+template <class T>
+concept FieldElement = std::same_as<T, float> || std::same_as<T, int> || std::same_as<T, std::uint8_t>;
+
+/// A named part of a row of data. A user derives one type from it for each part:
+///
+///   struct Title : Field<int, 40> {};            // (B, 40) word ids
+///   struct Priority : Field<float, 1> {};        // (B, 1)
+///
+/// D         the shape of one row; the batch dimension is not in it
+template <FieldElement T, int... D>
+struct Field {
+  static_assert(((D > 0 || D == ragged) && ...), "chorale: each dimension of a Field is at least 1, or ragged");
+
+  using element_type                             = T;
+  static constexpr std::size_t rank              = sizeof...(D);
+  static constexpr std::array<int, rank> dims    = {D...};
+  static constexpr bool is_ragged                = ((D == ragged) || ...);
+  static constexpr std::size_t size              = is_ragged ? 0 : (std::size_t{1} * ... * static_cast<std::size_t>(D));
+};
+
+namespace detail {
+
+template <class T, int... D>
+Field<T, D...> field_base(Field<T, D...> const&);
+
+}  // namespace detail
+
+/// True if F is a Field, or a type derived from one.
+template <class F>
+concept IsField = requires(F const& f) { detail::field_base(f); };
+
+/// The Field that F is derived from.
+template <IsField F>
+using FieldBase = decltype(detail::field_base(std::declval<F const&>()));
+
+}  // namespace chorale
