@@ -21,9 +21,9 @@
 #include "support/calibrated.hpp"
 #include "support/our_reduce.hpp"
 #include "support/simulated_time.hpp"
+#include "tools/plot/svg_plot.hpp"
 
 #include <chorale/observe/run_file.hpp>
-#include <chorale/observe/svg_plot.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/advise.hpp>
 #include <chorale/strategy/parameter_server/client.hpp>

@@ -8,8 +8,9 @@
 //
 // Expect a line for each file that is written, such as
 //   run/plot.svg: 938 rows of loss, accuracy, val_loss, val_accuracy
+#include "tools/plot/svg_plot.hpp"
+
 #include <chorale/observe/merge_timelines.hpp>
-#include <chorale/observe/svg_plot.hpp>
 
 #include <CLI/CLI.hpp>
 

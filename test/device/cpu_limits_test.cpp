@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/device/cpu.hpp>
-#include <chorale/device/cpu_limits.hpp>
 
 #include <catch2/catch.hpp>
 

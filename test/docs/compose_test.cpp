@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/30-compose.md has tables and sentences that are taken from the code. This asks the compiler again, and compares.
+#include <chorale/fwd.hpp>
+// First, so that each of its declarations is held against a definition.
 #include <chorale/chorale.hpp>
+#include <chorale/observe/csv.hpp>
+#include <chorale/observe/prometheus.hpp>
+#include <chorale/observe/tensorboard.hpp>
+#include <chorale/observe/timeline.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/counting.hpp>
+#include <chorale/transport/faulty.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>

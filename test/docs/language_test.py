@@ -51,7 +51,7 @@ for header in headers:
             detail = 'detail' in line
         elif line.startswith('}  // namespace'):
             detail = detail and 'detail' not in line
-        if (entity := ENTITY.match(line)) and not detail and not line.rstrip().endswith(';'):
+        if (entity := ENTITY.match(line)) and not detail and not re.search(r';(\s*//.*)?$', line):
             above = number - 2
             while above >= 0 and re.match(r'(template|  requires|\[\[|#)', lines[above]):
                 above -= 1

@@ -10,7 +10,7 @@
 #include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/transport/close.hpp>
+#include <chorale/transport/common/forwarding_endpoint.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 

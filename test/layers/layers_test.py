@@ -7,7 +7,7 @@ A folder within a folder includes its parent and the neighbours that the second 
     transport/  tcp/  shared_memory/  mpi/  simulated/       strategy/  coordinator/     data/  formats/
                  │         │           │        │                            │                    │
                  └─────────┴───────────┴────────┤                   parameter_server/          stages/
-        local/  layered/  faulty/  ───────▶  common/                         │                    │
+                         local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
 """
@@ -37,8 +37,6 @@ NEIGHBOURS = {
     "transport/wire": set(),
     "transport/common": {"wire"},
     "transport/local": {"common"},
-    "transport/layered": {"common"},
-    "transport/faulty": {"common"},
     "transport/shared_memory": {"common", "wire"},
     "transport/tcp": {"common", "wire"},
     "transport/mpi": {"common", "wire"},

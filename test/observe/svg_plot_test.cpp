@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/observe/svg_plot.hpp>
+#include "tools/plot/svg_plot.hpp"
 
 #include "test/observe/folder.hpp"
 

@@ -113,7 +113,7 @@ inline CsvTable read_csv(std::filesystem::path const& path) {
 ///   auto log = CsvLog{"run/scalars.csv", {"loss", "accuracy", "val_loss"}};
 ///
 /// keeps   the first line names the columns, once: a resumed run appends, after it has cut a line that a crash left
-///         half written. It does not remove steps that are repeated: svg_plot() shows the later ones
+///         half written. It does not remove steps that are repeated: tools/plot shows the later ones
 /// cost    one write for each line
 /// throws  BadFile when the file exists with other columns, or cannot be written; BadArgument for a name that is no
 ///         column

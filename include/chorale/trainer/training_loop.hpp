@@ -3,15 +3,16 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/tensor/variable.hpp>
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/checkpointing.hpp>
 #include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/data_mismatch.hpp>
 #include <chorale/trainer/epoch_batches.hpp>
 #include <chorale/trainer/fit_lines.hpp>
-#include <chorale/trainer/gradient_accumulator.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
@@ -28,6 +29,43 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace chorale {
+
+/// Gradients of one replica, accumulated over batches until the next update.
+///
+/// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of these rows
+class GradientAccumulator {
+ public:
+  bool empty() const { return sums_.empty(); }
+
+  /// Returns the batch with its rows numbered after those of the accumulated batches, as if all were one batch.
+  template <class Batch>
+  Batch append_to(Batch batch) const {
+    batch.first_row += rows_;
+    return batch;
+  }
+
+  template <class Batch>
+  void add(Gradients const& gradients, Batch const& batch) {
+    sums_.resize(gradients.values.size());
+    for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += gradients.values[i];
+    rows_ += batch.global_rows != 0 ? batch.global_rows : batch.rows;
+  }
+
+  /// Adds the accumulated sums to these gradients, and clears them.
+  void add_to(Gradients const& gradients) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
+    sums_.clear();
+    rows_ = 0;
+  }
+
+ private:
+  std::vector<float> sums_;                                                // laid out as gradients
+  std::size_t rows_ = 0;                                                   // of the whole batches
+};
+
+}  // namespace chorale
 
 namespace chorale::detail {
 

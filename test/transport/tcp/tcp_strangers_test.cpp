@@ -5,7 +5,7 @@
 #include <chorale/core/threads.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/transport/tcp.hpp>
-#include <chorale/transport/tcp/identity_probe.hpp>
+#include <chorale/transport/tcp/mesh_builder.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -3,20 +3,195 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/half.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/strategy/parameter_server/connection.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
 #include <chorale/strategy/parameter_server/transfer.hpp>
+#include <chorale/strategy/parameter_server/zero_copy.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace chorale::parameter_server {
+
+/// A worker's end of the connection to one server: one request at a time.
+///
+/// keeps   data is sent from, and received into, the caller's memory; runs that share a message are copied. Gradients
+///         in memory() are not sent: the server reads them there until it replies
+template <Endpoint E>
+class ServerConnection {
+ public:
+  ServerConnection(E& at, ShardLayout const& shards, ParameterOptions const& options, int server)
+      : at_{&at}, shards_{&shards}, options_{options}, server_{server} {
+    auto shared = std::size_t{0};
+    for (auto const part : shards.messages(server)) shared += is_shared(part) ? part.size() : 0;
+    shared_out_.resize(shared);
+    shared_in_.resize(shared);
+  }
+
+  Request request;
+  Reply reply;
+  std::uint64_t version = 0, clock = 0;                                    // of the values that this worker has
+  std::vector<std::byte> rows_in, rows_out, indices;                       // used only if there are several servers
+  std::vector<std::size_t> places;                                         // [row of this server]: row of the caller
+
+  int server() const { return server_; }
+  bool busy() const { return stage_ != Stage::idle; }
+  std::size_t bytes() const { return in_.bytes() + out_.bytes(); }
+
+  /// Returns the next request, to be filled before begin().
+  Request& next(Call call) {
+    request = {.layout = shards_->fingerprint(), .sequence = request.sequence + 1, .seen = clock, .version = version,
+               .worker = shards_->worker_at(at_->rank()), .incarnation = options_.incarnation, .call = call};
+    out_.add(bytes_of(request));
+    values_in_ = {};
+    bytes_in_  = {};
+    return request;
+  }
+
+  /// Sends the shard's part of a flat buffer with the request.
+  void send_values(Span<float const> flat) {
+    if (pushes(request.call) && options_.pushed_as == PushedAs::bf16) return send_halves(flat);
+    if (pushes(request.call) && is_placed(flat)) return;
+    auto to = Span<float>{shared_out_};
+    for (auto const part : shards_->messages(server_))
+      if (is_shared(part)) {
+        shards_->pieces(server_, part, [&](Range from, Range in_shard) {
+          std::ranges::copy(flat.subspan(from.begin, from.size()),
+                            to.begin() + static_cast<std::ptrdiff_t>(in_shard.begin - part.begin));
+        });
+        out_.add(std::as_bytes(to.first(part.size())));
+        to = to.subspan(part.size());
+      } else {
+        shards_->pieces(server_, part, [&](Range from, Range) {
+          out_.add(std::as_bytes(flat.subspan(from.begin, from.size())));
+        });
+      }
+  }
+  void send(ConstBytes message) { out_.add_cut(message); }
+
+  /// True if the server can read the gradients in place: the request then names where they are stored.
+  bool is_placed(Span<float const> gradients) { return (request.place = place_of(*at_, gradients)) != 0; }
+
+  /// Sets the destination of the values of the reply: the shard's part of a flat buffer, or bytes.
+  void receive_values(Span<float> flat) { values_in_ = flat; }
+  void receive(Bytes into) { bytes_in_ = into; }
+
+  /// Starts to send the request.
+  void begin() {
+    in_.add(bytes_of(reply));
+    stage_ = Stage::reply;
+    advance();
+  }
+
+  /// Advances the request; true if there was progress.
+  ///
+  /// throws  like E; Disagreement when the reply is not valid
+  bool advance() {
+    if (!busy()) return false;
+    auto const rank = shards_->rank_of(server_);
+    auto moved      = out_.advance(*at_, rank, options_.tag);
+    moved |= in_.advance(*at_, rank, options_.tag);
+    if (!in_.empty()) return moved;
+    if (stage_ == Stage::reply) {
+      check();
+      stage_ = Stage::values;
+      if (reply.count != 0) await_values();
+      return true;
+    }
+    if (!out_.empty()) return moved;
+    spread();
+    stage_ = Stage::idle;
+    return true;
+  }
+
+ private:
+  enum class Stage { idle, reply, values };
+
+  bool is_shared(Range part) const {
+    auto runs = 0;
+    shards_->pieces(server_, part, [&](Range, Range) { ++runs; });
+    return runs > 1;
+  }
+
+  void send_halves(Span<float const> flat) {
+    request.as = PushedAs::bf16;
+    halves_.resize(shards_->elements(server_));
+    for (auto const part : shards_->messages(server_)) {
+      shards_->pieces(server_, part, [&](Range from, Range in_shard) {
+        auto const values = flat.subspan(from.begin, from.size());
+        auto* const to    = halves_.data() + in_shard.begin;
+        for (std::size_t i = 0; i < values.size(); ++i) to[i] = bf16{values[i]};
+      });
+      out_.add(std::as_bytes(Span<bf16 const>{halves_}.subspan(part.begin, part.size())));
+    }
+  }
+
+  void check() const {
+    auto const who = "server " + std::to_string(server_) + " (rank " + std::to_string(shards_->rank_of(server_)) + ")";
+    if (reply.magic != parameter_magic || reply.server != server_ || reply.sequence != request.sequence)
+      throw Disagreement{Fault::collective_mismatch, who + " sent what is no reply to request " +
+                                                         std::to_string(request.sequence) + "."};
+    if (reply.verdict == Verdict::refused)
+      throw Disagreement{Fault::model_mismatch,
+                         who + " refused request " + std::to_string(request.sequence) + " of worker " +
+                             std::to_string(request.worker) + ": " + reply.said() + ".",
+                         "the same model, shards and options on all workers and servers."};
+    auto const expected = !values_in_.empty() ? shards_->elements(server_)
+                          : request.call == Call::total ? bytes_in_.size()
+                                                                  : bytes_in_.size() / sizeof(float);
+    if (reply.count != 0 && reply.count != expected)
+      throw Disagreement{Fault::model_mismatch, who + " sends " + std::to_string(reply.count) + " values where " +
+                                                    std::to_string(expected) + " were asked for."};
+  }
+
+  void await_values() {
+    if (values_in_.empty()) return in_.add_cut(bytes_in_);
+    auto to = Span<float>{shared_in_};
+    for (auto const part : shards_->messages(server_))
+      if (is_shared(part)) {
+        in_.add(std::as_bytes(to.first(part.size())));
+        to = to.subspan(part.size());
+      } else {
+        shards_->pieces(server_, part, [&](Range into, Range) {
+          in_.add(std::as_bytes(values_in_.subspan(into.begin, into.size())));
+        });
+      }
+  }
+
+  /// Copies the runs that shared a message to their places.
+  void spread() {
+    if (reply.count == 0 || values_in_.empty()) return;
+    auto from = Span<float const>{shared_in_};
+    for (auto const part : shards_->messages(server_)) {
+      if (!is_shared(part)) continue;
+      shards_->pieces(server_, part, [&](Range into, Range in_shard) {
+        std::ranges::copy(from.subspan(in_shard.begin - part.begin, in_shard.size()),
+                          values_in_.begin() + static_cast<std::ptrdiff_t>(into.begin));
+      });
+      from = from.subspan(part.size());
+    }
+  }
+
+  E* at_;
+  ShardLayout const* shards_;
+  ParameterOptions options_;
+  int server_;
+  Stage stage_ = Stage::idle;
+  Transfer<E> in_{Transfer<E>::Direction::in}, out_{Transfer<E>::Direction::out};
+  std::vector<float> shared_out_, shared_in_;
+  std::vector<bf16> halves_;                                               // of a push, laid out like the shard
+  Span<float> values_in_;
+  Bytes bytes_in_;
+};
+
 
 /// A worker's connections to all servers.
 ///

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/transport/close.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>
@@ -14,6 +13,20 @@
 #include <vector>
 
 namespace chorale {
+
+/// Reports that this rank calls no more operations, and returns when all ranks have reported it. To be called by a
+/// program whose last operation only sends on some ranks, as a broadcast does on its root: such a rank has returned
+/// before another rank can have compared the operation.
+///
+/// keeps   the endpoint may then only be destroyed. Without close(), ranks end one by one, and of two that were in
+///         different operations only a rank that still waits throws. Does nothing if the endpoint has no close(), or
+///         with FailureScope::peer
+/// throws  Disagreement on all ranks when two have not called the same operations; PeerLost
+template <Endpoint E>
+void close(E& at) {
+  if constexpr (requires { at.close(); }) at.close();
+}
+
 
 /// Endpoint that forwards every call to an inner one. A decorator inherits it, and hides the calls that it changes.
 ///

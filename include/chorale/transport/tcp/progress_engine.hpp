@@ -9,7 +9,6 @@
 #include <chorale/transport/tcp/control_thread.hpp>
 #include <chorale/transport/tcp/data_connection.hpp>
 #include <chorale/transport/tcp/receive_queue.hpp>
-#include <chorale/transport/tcp/self_connection.hpp>
 #include <chorale/transport/tcp/send_queue.hpp>
 #include <chorale/transport/tcp/thread_shared_state.hpp>
 #include <chorale/transport/wire/encryption.hpp>

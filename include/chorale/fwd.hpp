@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// The table of contents: the public types, in the order in which a program puts them together, each under the header
+/// that defines it. A header that only names these types includes this one, which compiles no definition of them.
+
+#include <chorale/device/device.hpp>
+#include <chorale/transport/transport.hpp>
+
+namespace chorale {
+
+template <class Model, class Strategy, class Reduce, class Transport> class Trainer;  // trainer/trainer.hpp
+template <class Strategy, class Reduce, class Transport> class Live;                  // strategy/live.hpp
+template <class Reduce, class E> class Replica;                                       // strategy/replica.hpp
+
+// Model: a network, how it is compiled, and its layers.
+namespace nn {
+
+template <class First, class... Layers> struct Sequential;                            // nn/sequential.hpp
+template <class T> struct Precision;
+template <class... Layers> struct Block;                                              // nn/residual.hpp
+template <class... Layers> struct Residual;
+template <class... Layers> struct Shortcut;
+template <int N, class... Layers> struct Repeat;
+template <class Net, class Loss, class Optimizer, class... Metrics> struct Compiled;  // nn/compile.hpp
+template <int... D> struct Input;                                                     // nn/layer.hpp
+template <int Units, class... Options> struct Dense;                                  // nn/dense.hpp
+template <int Filters, int Kernel, class... Options> struct Conv2D;                   // nn/conv2d.hpp
+template <int Size, class... Options> struct MaxPool2D;                               // nn/pool2d.hpp
+template <int Size, class... Options> struct AveragePool2D;
+template <class... Options> struct BatchNorm;                                         // nn/batch_norm.hpp
+template <class... Options> struct SyncBatchNorm;
+template <int Percent> struct Dropout;                                                // nn/dropout.hpp
+struct Flatten;                                                                       // nn/flatten.hpp
+struct Softmax;                                                                       // nn/activation.hpp
+
+}  // namespace nn
+
+namespace loss {                                                                      // nn/loss.hpp
+
+struct SparseCrossEntropy;
+struct CrossEntropy;
+struct SparseCrossEntropyOfProbabilities;
+struct CrossEntropyOfProbabilities;
+struct MeanSquaredError;
+
+}  // namespace loss
+
+namespace metric {                                                                    // nn/metric.hpp
+
+struct Accuracy;
+
+}  // namespace metric
+
+namespace optim {
+
+struct SGD;                                                                           // optim/sgd.hpp
+struct Adam;                                                                          // optim/adam.hpp
+struct AdamW;
+struct LinearWarmup;                                                                  // optim/schedule.hpp
+struct ExponentialDecay;
+struct CosineDecay;
+class PiecewiseEpochs;
+
+}  // namespace optim
+
+// Strategy: which devices take part, and where variables are.
+template <Device D> struct OneDeviceStrategy;                                         // strategy/one_device.hpp
+template <Device D> class MirroredStrategy;                                           // strategy/mirrored.hpp
+template <Device D> class CentralStorageStrategy;                                     // strategy/central_storage.hpp
+template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
+struct Asynchronous;                                                                  // strategy/consistency.hpp
+struct Synchronous;
+template <int k> struct BoundedStaleness;
+template <int b> struct BackupWorkers;
+
+// Reduce: how gradients are combined.
+struct RingAllReduce;                                                                 // reduce/ring.hpp
+struct TreeAllReduce;                                                                 // reduce/tree.hpp
+struct DoubleTreeAllReduce;
+struct HalvingDoublingAllReduce;                                                      // reduce/halving_doubling.hpp
+struct RecursiveDoublingAllReduce;                                                    // reduce/recursive_doubling.hpp
+struct PairwiseAllReduce;                                                             // reduce/pairwise.hpp
+struct ReduceToOne;                                                                   // reduce/to_one.hpp
+struct DirectAllReduce;                                                               // reduce/direct.hpp
+struct NativeAllReduce;                                                               // reduce/native.hpp
+struct AutoAllReduce;                                                                 // reduce/auto.hpp
+struct CopiedAllReduce;                                                               // reduce/copied.hpp
+template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
+template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
+template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+
+// Transport: how bytes travel.
+struct LocalTransport;                                                                // transport/local.hpp
+struct SharedMemoryTransport;                                                         // transport/shared_memory.hpp
+template <Transport T> struct Counting;                                               // transport/counting.hpp
+template <Transport T> struct Faulty;                                                 // transport/faulty.hpp
+template <Transport Near, Transport Far> struct Layered;                              // transport/layered.hpp
+struct Timeouts;                                                                      // transport/timeouts.hpp
+struct Topology;                                                                      // transport/topology.hpp
+
+// Where ranks run.
+class Cpu;                                                                            // device/cpu.hpp
+class Cluster;                                                                        // cluster/cluster.hpp
+
+// Data: what is learned from.
+template <class X, class Y> struct Sample;                                            // data/pipe.hpp
+template <class X, class Y> struct BasicBatch;
+
+namespace data {
+
+template <class D> class Pipe;                                                        // data/pipe.hpp
+template <class X, class Y> class Tensors;                                            // data/dataset.hpp
+class Digits;                                                                         // data/digits.hpp
+
+}  // namespace data
+
+// What is reported and kept of a run.
+class History;                                                                        // trainer/history.hpp
+struct FitOptions;                                                                    // trainer/options.hpp
+class EarlyStopping;                                                                  // trainer/callbacks.hpp
+class ReduceLROnPlateau;
+class LearningRateScheduler;
+class ModelCheckpoint;
+class RunFolder;                                                                      // trainer/run_folder.hpp
+class CsvLog;                                                                         // observe/csv.hpp
+class TensorBoard;                                                                    // observe/tensorboard.hpp
+class Prometheus;                                                                     // observe/prometheus.hpp
+class Timeline;                                                                       // observe/timeline.hpp
+
+// Errors: each is an Error, and says what, where, both numbers, and what to try.
+class Error;                                                                          // core/error.hpp
+struct BadArgument;
+struct BadFile;
+struct FileFault;
+struct Preempted;
+struct NumericFault;
+struct OutOfMemory;
+struct OutOfDescriptors;
+class PeerLost;
+class Disagreement;
+
+}  // namespace chorale
