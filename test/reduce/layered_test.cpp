@@ -68,9 +68,9 @@ struct OwnTransport {
   using endpoint = OwnEndpoint;
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
   std::vector<OwnEndpoint> connect(Group const& group) const {
-    auto const hub = std::make_shared<local::SharedState>(group.size(), std::chrono::seconds{60});
+    auto const state = std::make_shared<local::SharedState>(group.size(), std::chrono::seconds{60});
     auto endpoints = std::vector<OwnEndpoint>{};
-    for (auto const rank : group.local()) endpoints.emplace_back(hub, rank);
+    for (auto const rank : group.local()) endpoints.emplace_back(state, rank);
     return endpoints;
   }
 };

@@ -259,8 +259,8 @@ class Running<S, R, T> {
     running_         = true;
     auto const ended = gsl::finally([this] { running_ = false; });
     if (failed_)
-      throw PeerLost{local_.front(), "rank " + std::to_string(local_.front()) + " parted from the other " +
-                     std::to_string(num_replicas() - 1) + " when a step failed",
+      throw PeerLost{local_.front(), "rank " + std::to_string(local_.front()) + " was disconnected from the other " +
+                     std::to_string(num_replicas() - 1) + " replicas after a step failed",
                      "make a new Trainer to go on, from a checkpoint if there is one"};
     try {
       run_by_team(work);

@@ -48,19 +48,19 @@ class LocalEndpoint {
  public:
   class pending;
 
-  LocalEndpoint(std::shared_ptr<local::SharedState> hub, Rank rank) : hub_{std::move(hub)}, rank_{rank} {}
+  LocalEndpoint(std::shared_ptr<local::SharedState> state, Rank rank) : state_{std::move(state)}, rank_{rank} {}
   LocalEndpoint(LocalEndpoint&&) noexcept = default;
   LocalEndpoint& operator=(LocalEndpoint&& other) noexcept {
-    std::swap(hub_, other.hub_);
+    std::swap(state_, other.state_);
     std::swap(rank_, other.rank_);
     return *this;
   }
   ~LocalEndpoint() {
-    if (hub_) hub_->end(rank_);
+    if (state_) state_->end(rank_);
   }
 
   Rank rank() const { return rank_; }
-  int  size() const { return hub_->size; }
+  int  size() const { return state_->size; }
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -68,29 +68,29 @@ class LocalEndpoint {
   pending leave(Tag tag);
 
   /// The memory that a rank has exposed. This rank's own exposure of the tag must be done, and not be left.
-  Bytes peer(Rank rank, Tag tag) const { return hub_->window(rank, exposed(tag)->number).bytes; }
+  Bytes peer(Rank rank, Tag tag) const { return state_->window(rank, exposed(tag)->number).bytes; }
 
   /// See chorale::announce().
   void announce(Operation const& operation) { announce(operation, nullptr); }
   void announce(Operation const& operation, SubGroup const& group) { announce(operation, &group); }
 
   /// See chorale::begin_step().
-  void begin_step(std::uint64_t step) { hub_->member(rank_).step.store(step, std::memory_order_relaxed); }
+  void begin_step(std::uint64_t step) { state_->member(rank_).step.store(step, std::memory_order_relaxed); }
 
   /// Keeps peers' memory valid while the result lives. Release it soon, without waiting: failing ranks wait for it.
-  [[nodiscard]] local::SharedState::Hold hold(std::size_t /*bytes*/) { return {*hub_, rank_, rank_}; }
+  [[nodiscard]] local::SharedState::Hold hold(std::size_t /*bytes*/) { return {*state_, rank_, rank_}; }
 
   /// True if nothing can be received from that rank any more, or from any rank. Does not throw.
   bool lost(Rank peer) const {
     expect_rank(peer);
-    return hub_->lost(rank_, peer);
+    return state_->lost(rank_, peer);
   }
 
   /// Waits until any message may have moved since the last call, or a rank is lost; false if the time is over first.
   /// For a thread that serves many ranks.
   bool wait_any(std::chrono::nanoseconds longest) {
-    auto const use = hub_->use(rank_);
-    return hub_->wait_for_bell(rank_, longest);
+    auto const use = state_->use(rank_);
+    return state_->wait_for_wakeup(rank_, longest);
   }
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
@@ -99,7 +99,8 @@ class LocalEndpoint {
   /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
   void fail(std::string why) {
     while (!why.empty() && why.back() == '.') why.pop_back();          // the message adds its own
-    hub_->fail(rank_, {.rank = rank_, .step = hub_->member(rank_).step.load(std::memory_order_relaxed), .reason = why});
+    state_->fail(rank_,
+                 {.rank = rank_, .step = state_->member(rank_).step.load(std::memory_order_relaxed), .reason = why});
   }
 
  private:
@@ -109,20 +110,20 @@ class LocalEndpoint {
   }
 
   void announce(Operation const& operation, SubGroup const* group) {
-    auto const use = hub_->use(rank_);
-    hub_->member(rank_).announced.add(operation, group);
+    auto const use = state_->use(rank_);
+    state_->member(rank_).announced.add(operation, group);
   }
 
   /// The exposure of that tag by this rank.
   std::vector<local::SharedState::Exposed>::iterator exposed(Tag tag) const {
-    auto& all        = hub_->member(rank_).exposed;
+    auto& all        = state_->member(rank_).exposed;
     auto const found = std::find_if(all.begin(), all.end(), [&](auto const& one) { return one.tag == tag; });
     CHORALE_EXPECTS(found != all.end(), "rank " + std::to_string(rank_) + " has not exposed tag " +
                                             std::to_string(static_cast<std::uint32_t>(tag)) + ", or has left it");
     return found;
   }
 
-  std::shared_ptr<local::SharedState> hub_;
+  std::shared_ptr<local::SharedState> state_;
   Rank rank_;
 };
 
@@ -134,14 +135,14 @@ class LocalEndpoint::pending {
   /// throws  Disagreement, PeerLost; see LocalEndpoint
   bool done() {
     if (kind_ == Kind::done) return true;
-    auto const use = hub_->use(me_);
+    auto const use = state_->use(me_);
     return look();
   }
 
   /// throws  also PeerLost after the transport's timeout, with the rank that is missing
   void wait() {
     if (kind_ == Kind::done) return;
-    auto const use = hub_->use(me_);
+    auto const use = state_->use(me_);
     wait_in_call();
   }
 
@@ -149,17 +150,17 @@ class LocalEndpoint::pending {
   friend LocalEndpoint;
   enum class Kind { done, send, recv, room, expose, leave };
 
-  pending(Kind kind, local::SharedState& hub, Rank me, Rank peer, Tag tag, Bytes bytes)
-      : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, hub_{&hub}, bytes_{bytes} {}
+  pending(Kind kind, local::SharedState& state, Rank me, Rank peer, Tag tag, Bytes bytes)
+      : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, state_{&state}, bytes_{bytes} {}
 
   bool look() {
-    hub_->check(me_, me_);
+    state_->check(me_, me_);
     if (is_over()) {
       kind_ = Kind::done;
       return true;
     }
-    if (hub_->is_apart()) expect_peer();
-    else if (whom() != me_ && hub_->ended(whom())) expect_over();
+    if (state_->is_apart()) expect_peer();
+    else if (whom() != me_ && state_->ended(whom())) expect_over();
     return kind_ == Kind::done;
   }
 
@@ -173,28 +174,28 @@ class LocalEndpoint::pending {
   void wait_in_call() {
     using namespace std::chrono_literals;
     auto const is_message = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
-    auto const rings      = is_message || (hub_->fenced && !hub_->shares_cores);
-    auto patience    = hub_->patience(rings);
+    auto const rings      = is_message || (state_->fenced && !state_->shares_cores);
+    auto patience    = state_->patience(rings);
     auto deadline    = Deadline::never(), compares = Deadline::never();
     auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
     auto circle      = local::SharedState::Circle{};
-    auto& waits_for_room = hub_->member(me_).waits_for_room;
+    auto& waits_for_room = state_->member(me_).waits_for_room;
     auto const clear     = gsl::finally([&] { waits_for_room.store(-1, std::memory_order_relaxed); });
     if (kind_ == Kind::room) waits_for_room.store(peer_, std::memory_order_relaxed);
     while (!look()) {
       if (rings && patience.asleep())
-        hub_->doze(me_, deadline.at < compares.at ? deadline : compares, [this] { return look(); });
+        state_->doze(me_, deadline.at < compares.at ? deadline : compares, [this] { return look(); });
       else patience.pause();
       if (!patience.slow()) continue;
-      hub_->member(me_).turns.fetch_add(1, std::memory_order_release);
+      state_->member(me_).turns.fetch_add(1, std::memory_order_release);
       take_from_full_lanes();
       auto const now = std::chrono::steady_clock::now();
       if (deadline.at == Deadline::never().at) {
-        deadline = {now + hub_->timeout};
+        deadline = {now + state_->timeout};
         compares = {now + pause};
       }
       if (now >= compares.at) {
-        hub_->compare(me_);
+        state_->compare(me_);
         if (kind_ == Kind::room) expect_no_circle(circle);
         pause    = std::min<std::chrono::nanoseconds>(2 * pause, 50ms);
         compares = {now + pause};
@@ -203,27 +204,27 @@ class LocalEndpoint::pending {
     }
   }
 
-  bool has_room() const { return ~hub_->lane(me_, peer_).posted.load(std::memory_order_acquire) != 0; }
+  bool has_room() const { return ~state_->lane(me_, peer_).posted.load(std::memory_order_acquire) != 0; }
 
   void post(ConstBytes out) {
-    auto& lane = hub_->lane(me_, peer_);
+    auto& lane = state_->lane(me_, peer_);
     slot_      = static_cast<unsigned>(std::countr_one(lane.posted.load(std::memory_order_acquire)));
     turn_      = ++lane.sent;
-    lane.messages[slot_] = {turn_, tag_, out.data(), out.size(), hub_->member(me_).announced.label_of(tag_, peer_)};
+    lane.messages[slot_] = {turn_, tag_, out.data(), out.size(), state_->member(me_).announced.label_of(tag_, peer_)};
     lane.posted.fetch_or(std::uint64_t{1} << slot_);
-    hub_->ring(peer_);
+    state_->ring(peer_);
   }
 
   bool taken() const {
-    auto const& lane = hub_->lane(me_, peer_);
+    auto const& lane = state_->lane(me_, peer_);
     return (lane.posted.load(std::memory_order_acquire) >> slot_ & 1) == 0 || lane.messages[slot_].order != turn_;
   }
 
   /// Matches the messages with this tag to the posted receives, oldest to oldest, whichever receive is polled first.
   /// True if the receive of that turn has its message.
   bool take(Rank from, Tag tag, std::uint64_t turn) {
-    auto& lane     = hub_->lane(from, me_);
-    auto& expected = hub_->member(me_).expected;
+    auto& lane     = state_->lane(from, me_);
+    auto& expected = state_->member(me_).expected;
     for (;;) {
       auto const first = std::find_if(expected.begin(), expected.end(),
                                       [&](auto const& one) { return one.from == from && one.tag == tag; });
@@ -231,24 +232,24 @@ class LocalEndpoint::pending {
       auto const bit = oldest(lane, tag);
       if (bit == 0) return false;
       auto const& got = lane.messages[static_cast<unsigned>(std::countr_zero(bit))];
-      if (!got.about.agrees_with(first->about)) hub_->mismatch(me_, from, got.about, first->about, tag, got.size);
+      if (!got.about.agrees_with(first->about)) state_->mismatch(me_, from, got.about, first->about, tag, got.size);
       if (got.size != first->to.size())
         disagree(from, "sent " + bytes(got.size), "expected " + bytes(first->to.size()), first->about);
       {
-        auto const hold = local::SharedState::Hold{*hub_, me_, from};
+        auto const hold = local::SharedState::Hold{*state_, me_, from};
         if (got.size != 0) std::memcpy(first->to.data(), got.data, got.size);
       }
       expected.erase(first);
       lane.posted.fetch_and(~bit);
-      hub_->ring(from);
+      state_->ring(from);
     }
   }
 
   /// Takes messages that have a posted receive from full channels, where a sender may wait for room.
   void take_from_full_lanes() {
-    auto const& expected = hub_->member(me_).expected;
-    for (Rank from = 0; from < hub_->size; ++from) {
-      if (~hub_->lane(from, me_).posted.load(std::memory_order_relaxed) != 0) continue;
+    auto const& expected = state_->member(me_).expected;
+    for (Rank from = 0; from < state_->size; ++from) {
+      if (~state_->lane(from, me_).posted.load(std::memory_order_relaxed) != 0) continue;
       for (std::size_t i = 0; i < expected.size();) {
         auto const one = expected[i];
         i              = one.from == from && take(one.from, one.tag, one.order) ? 0 : i + 1;
@@ -258,10 +259,10 @@ class LocalEndpoint::pending {
 
   /// throws  PeerLost when this rank and others wait for room in a cycle, and none of them receives
   void expect_no_circle(local::SharedState::Circle& circle) {
-    if (!hub_->is_stuck(me_, circle)) return;
+    if (!state_->is_stuck(me_, circle)) return;
     auto text = std::string{};
     for (auto const& one : circle.ranks) text += (text.empty() ? "ranks " : ", ") + std::to_string(one);
-    hub_->give_up(me_, peer_, {.fault = Fault::peer_stalled, .rank = peer_,
+    state_->give_up(me_, peer_, {.fault = Fault::peer_stalled, .rank = peer_,
                                .reason = text + " each have 64 messages under way to the next one, which receives none "
                                                 "of them before it has sent more; no more than 64 may be under way"},
                   label());
@@ -283,8 +284,8 @@ class LocalEndpoint::pending {
   /// Opens the window unless it is open; true if the windows of all peers have reached this turn.
   bool met() {
     if (kind_ == Kind::expose && !is_open_ && !open()) return false;
-    for (; peer_ < hub_->size; ++peer_) {
-      auto const& other = hub_->window(peer_, number_);
+    for (; peer_ < state_->size; ++peer_) {
+      auto const& other = state_->window(peer_, number_);
       if (other.turn.load(std::memory_order_acquire) < turn_) return false;
       if (kind_ == Kind::expose && peer_ != me_) compare(other);
     }
@@ -293,29 +294,30 @@ class LocalEndpoint::pending {
 
   /// Opens the window; false while an earlier exposure of this rank needs the window, or has the tag.
   bool open() {
-    auto& mine = hub_->window(me_, number_);
+    auto& mine = state_->window(me_, number_);
     if (number_ >= local::SharedState::slots && !is_left(number_ - local::SharedState::slots)) return false;
-    for (auto const& one : hub_->member(me_).exposed)
+    for (auto const& one : state_->member(me_).exposed)
       if (one.tag == tag_ && one.number < number_) return false;
     mine.tag   = tag_;
     mine.bytes = bytes_;
     mine.about = about_;
     is_open_   = true;
     mine.turn.store(turn_, std::memory_order_release);
-    hub_->wake_others(me_);
+    state_->wake_others(me_);
     return true;
   }
 
   /// True if every rank has left that exposure.
   bool is_left(std::uint64_t exposure) const {
     auto const turn = local::SharedState::left(exposure);
-    for (Rank rank = 0; rank < hub_->size; ++rank)
-      if (hub_->window(rank, exposure).turn.load(std::memory_order_acquire) < turn) return false;
+    for (Rank rank = 0; rank < state_->size; ++rank)
+      if (state_->window(rank, exposure).turn.load(std::memory_order_acquire) < turn) return false;
     return true;
   }
 
   void compare(local::SharedState::Window const& other) {
-    if (!other.about.agrees_with(about_)) hub_->mismatch(me_, peer_, other.about, about_, other.tag, other.bytes.size());
+    if (!other.about.agrees_with(about_))
+      state_->mismatch(me_, peer_, other.about, about_, other.tag, other.bytes.size());
     if (other.tag != tag_)
       disagree(peer_, "exposed tag " + std::to_string(number(other.tag)), "exposed tag " + std::to_string(number(tag_)),
                about_);
@@ -327,39 +329,39 @@ class LocalEndpoint::pending {
   static std::string bytes(std::size_t n) { return std::to_string(n) + " bytes"; }
 
   [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours, detail::Label const& label) {
-    hub_->give_up(me_, peer, {.fault = Fault::collective_mismatch, .rank = peer,
+    state_->give_up(me_, peer, {.fault = Fault::collective_mismatch, .rank = peer,
                               .reason = "rank " + std::to_string(peer) + " " + theirs + " where rank " +
                                         std::to_string(me_) + " " + ours + ", tag " + std::to_string(number(tag_))},
                   label);
   }
 
   /// The rank that is missing, as far as this rank can see.
-  Rank whom() const { return peer_ < hub_->size ? peer_ : me_; }
+  Rank whom() const { return peer_ < state_->size ? peer_ : me_; }
 
   detail::Label label() const {
     if (kind_ == Kind::expose || kind_ == Kind::leave) return about_;
-    return hub_->member(me_).announced.label_of(tag_, peer_);
+    return state_->member(me_).announced.label_of(tag_, peer_);
   }
 
   /// With FailureScope::peer, completes a send whose message the peer took before it was lost.
   ///
   /// throws  PeerLost when the peer is lost and did not take it
   void expect_peer() {
-    if (!hub_->lost(me_, peer_)) return;
-    if (kind_ != Kind::send || !taken()) hub_->check(me_, peer_);
+    if (!state_->lost(me_, peer_)) return;
+    if (kind_ != Kind::send || !taken()) state_->check(me_, peer_);
     else kind_ = Kind::done;
   }
 
   /// Completes an operation for which the missing rank did its part before it ended; else fails.
   void expect_over() {
-    if (!is_over()) hub_->give_up(me_, whom(), {.rank = whom(), .reason = local::SharedState::has_ended}, label());
+    if (!is_over()) state_->give_up(me_, whom(), {.rank = whom(), .reason = local::SharedState::has_ended}, label());
     kind_ = Kind::done;
   }
 
   [[noreturn]] void give_up() {
     static constexpr std::array names = {"", "send", "recv", "send (64 messages under way)", "expose", "leave"};
-    auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(hub_->timeout).count();
-    hub_->give_up(me_, whom(), {.fault = Fault::peer_stalled, .rank = whom(),
+    auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(state_->timeout).count();
+    state_->give_up(me_, whom(), {.fault = Fault::peer_stalled, .rank = whom(),
                                 .reason = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) +
                                           " ms for it in " + names[static_cast<std::size_t>(kind_)] + ", tag " +
                                           std::to_string(number(tag_))},
@@ -374,42 +376,42 @@ class LocalEndpoint::pending {
   bool is_open_  = false;                                             // of an exposure: peers can see it
   std::uint64_t turn_   = 0;                                          // of a message or a receive: its order
   std::uint64_t number_ = 0;                                          // of an exposure
-  local::SharedState* hub_ = nullptr;
+  local::SharedState* state_ = nullptr;
   Bytes bytes_;                                                       // to be exposed
   detail::Label about_;                                               // of an exposure
 };
 
 inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
-  auto const use = hub_->use(rank_);
-  hub_->check(rank_, peer);
-  auto room = pending{pending::Kind::room, *hub_, rank_, peer, tag, {}};
+  auto const use = state_->use(rank_);
+  state_->check(rank_, peer);
+  auto room = pending{pending::Kind::room, *state_, rank_, peer, tag, {}};
   if (!room.has_room()) room.wait_in_call();
-  auto sent = pending{pending::Kind::send, *hub_, rank_, peer, tag, {}};
+  auto sent = pending{pending::Kind::send, *state_, rank_, peer, tag, {}};
   sent.post(out);
   return sent;
 }
 
 inline LocalEndpoint::pending LocalEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
-  auto const use = hub_->use(rank_);
-  auto& mine     = hub_->member(rank_);
+  auto const use = state_->use(rank_);
+  auto& mine     = state_->member(rank_);
   mine.expected.push_back({++mine.receives, peer, tag, in, mine.announced.label_of(tag, peer)});
-  auto expected  = pending{pending::Kind::recv, *hub_, rank_, peer, tag, {}};
+  auto expected  = pending{pending::Kind::recv, *state_, rank_, peer, tag, {}};
   expected.turn_ = mine.receives;
   return expected;
 }
 
 inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
-  CHORALE_EXPECTS(!hub_->is_apart(), "access in place needs all ranks, and LocalTransport has FailureScope::peer");
-  auto const use = hub_->use(rank_);
-  auto& me       = hub_->member(rank_);
+  CHORALE_EXPECTS(!state_->is_apart(), "access in place needs all ranks, and LocalTransport has FailureScope::peer");
+  auto const use = state_->use(rank_);
+  auto& me       = state_->member(rank_);
   if (!me.exposed.empty() && me.exposures - me.exposed.front().number >= local::SharedState::slots)
     throw BadArgument{"rank " + std::to_string(rank_) + " exposes tag " + std::to_string(pending::number(tag)) +
                           " while tag " + std::to_string(pending::number(me.exposed.front().tag)) +
                           " is exposed, 64 exposures before; no more than 64 may be under way.",
                       "to finish earlier operations before more are started."};
-  auto exposed    = pending{pending::Kind::expose, *hub_, rank_, 0, tag, mine};
+  auto exposed    = pending{pending::Kind::expose, *state_, rank_, 0, tag, mine};
   exposed.number_ = me.exposures++;
   exposed.turn_   = local::SharedState::shown(exposed.number_);
   exposed.about_  = me.announced.label_of(tag, rank_);
@@ -419,16 +421,16 @@ inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
 }
 
 inline LocalEndpoint::pending LocalEndpoint::leave(Tag tag) {
-  auto const use = hub_->use(rank_);
+  auto const use = state_->use(rank_);
   auto const one = exposed(tag);
-  auto left      = pending{pending::Kind::leave, *hub_, rank_, 0, tag, {}};
+  auto left      = pending{pending::Kind::leave, *state_, rank_, 0, tag, {}};
   left.number_   = one->number;
   left.turn_     = local::SharedState::left(one->number);
-  auto& window   = hub_->window(rank_, one->number);
+  auto& window   = state_->window(rank_, one->number);
   left.about_    = window.about;
-  hub_->member(rank_).exposed.erase(one);
+  state_->member(rank_).exposed.erase(one);
   window.turn.store(left.turn_, std::memory_order_release);
-  hub_->wake_others(rank_);
+  state_->wake_others(rank_);
   return left;
 }
 
@@ -448,9 +450,9 @@ struct LocalTransport {
   std::vector<endpoint> connect(Group const& group) const {
     CHORALE_EXPECTS(group.is_all_local(), "LocalTransport connects threads of one process, but only " +
         std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
-    auto const hub = std::make_shared<local::SharedState>(group.size(), timeout, failures);
+    auto const state = std::make_shared<local::SharedState>(group.size(), timeout, failures);
     auto endpoints = std::vector<endpoint>{};
-    for (Rank const rank : group.local()) endpoints.emplace_back(hub, rank);
+    for (Rank const rank : group.local()) endpoints.emplace_back(state, rank);
     return endpoints;
   }
 };

@@ -30,8 +30,8 @@ class MpiEndpoint {
 
   explicit MpiEndpoint(std::unique_ptr<mpi::ProgressEngine> state) : state_{std::move(state)} {}
 
-  Rank rank() const { return state_->voice.rank; }
-  int  size() const { return state_->voice.size; }
+  Rank rank() const { return state_->control.rank; }
+  int  size() const { return state_->control.size; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     expect_rank(peer);
@@ -43,10 +43,10 @@ class MpiEndpoint {
   }
 
   /// See chorale::announce().
-  void announce(Operation const& operation) { state_->voice.announce(operation); }
+  void announce(Operation const& operation) { state_->control.announce(operation); }
 
   /// See chorale::begin_step().
-  void begin_step(std::uint64_t step) { state_->voice.step = step; }
+  void begin_step(std::uint64_t step) { state_->control.step = step; }
 
   /// Reduces x over all ranks by MPI_Allreduce. Once all ranks have begun it, it waits without a timeout.
   ///
@@ -63,13 +63,13 @@ class MpiEndpoint {
   }
 
   /// Ends every wait of every rank with a PeerLost that names this rank and the reason.
-  void fail(std::string const& why) { state_->voice.fail(why); }
+  void fail(std::string const& why) { state_->control.fail(why); }
 
  private:
   /// Waits until every rank has announced the operation that this rank announced last, once per operation.
   void meet() {
-    state_->voice.throw_if_lost();
-    auto const& now = state_->voice.announced().at(state_->voice.announced().last());
+    state_->control.throw_if_lost();
+    auto const& now = state_->control.announced().at(state_->control.announced().last());
     if (std::exchange(met_, now.sequence) == now.sequence) return;
     for (int distance = 1; distance < size(); distance *= 2) {
       auto sent = send((rank() + distance) % size(), now.operation.tag, {});

@@ -126,7 +126,7 @@ TEST_CASE("a header is read as Python would read it, or refused at its byte", "[
   CHECK_THAT(complaint(file_of(header("'<f4'", "(3)"))), Contains("',' or ')' is missing"));
   CHECK_THAT(complaint(file_of(header("'<f4'", "(-3,)"))), Contains("a number is missing"));
   CHECK_THAT(complaint(file_of(header("'<f4'", "(18446744073709551616,)"))), Contains("a dimension above 2^64"));
-  CHECK_THAT(complaint(file_of(header("'<f4'", "(1,)") + "x", 4)), Contains("goes on behind its dict"));
+  CHECK_THAT(complaint(file_of(header("'<f4'", "(1,)") + "x", 4)), Contains("goes on after its dict"));
 }
 
 TEST_CASE("shape and data that do not agree are refused with both numbers, and take no memory", "[data][npy]") {

@@ -290,7 +290,7 @@ TEST_CASE("when all workers are lost, whoever waits gets a PeerLost that says wh
       throw;
     }
   }), PeerLost);
-  CHECK_THAT(says, Catch::Contains("all 3 workers are lost, and closure \"dies\" waits, with 0 behind it") &&
+  CHECK_THAT(says, Catch::Contains("all 3 workers are lost, and closure \"dies\" waits, with 0 after it") &&
                        Catch::Contains("no more of this"));
 }
 

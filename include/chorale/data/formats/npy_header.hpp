@@ -47,7 +47,7 @@ class NpyHeaderParser {
     std::sort(seen.begin(), seen.end());
     if (ok() && seen != "dfs") fail(at_, "the header needs descr, fortran_order and shape, each once");
     skip_space();
-    if (ok() && at_ != text_.size()) fail(at_, "the header goes on behind its dict");
+    if (ok() && at_ != text_.size()) fail(at_, "the header goes on after its dict");
     return header;
   }
 

@@ -156,7 +156,7 @@ class Coordinator {
   /// Cancels waiting closures, waits for running ones, ends the workers. The last call; else the destructor does it.
   void leave() {
     if (std::exchange(left_, true)) return;
-    cancel("the coordinator took leave");
+    cancel("the coordinator has closed");
     await([&] { return !running(); });
     for (auto& link : links_) link.leave();
     await([&] { return !running(); });
@@ -284,7 +284,7 @@ class Coordinator {
     auto const& last = links_[static_cast<std::size_t>(last_lost_)];
     throw PeerLost{last_lost_ + 1, "all " + std::to_string(workers()) + " workers are lost, and closure \"" +
                                        waiting_.front()->name + "\" waits, with " +
-                                       std::to_string(waiting_.size() - 1) + " behind it. The last one: " + last.why(),
+                                       std::to_string(waiting_.size() - 1) + " after it. The last one: " + last.why(),
                    "a restart from the last checkpoint; more workers."};
   }
 

@@ -66,8 +66,8 @@ class ServerHost {
     begun_ = true;
     serve(strategy, model, seed, endpoints.subspan(replicas.size()), shards);
     for (std::size_t first = 0; first < replicas.size(); first += each) {
-      auto const crew = std::make_shared<ReplicaGroup<E>>(each);
-      for (std::size_t i = 0; i < each; ++i) replicas[first + i].connect(shards, strategy.options(), crew, i);
+      auto const group = std::make_shared<ReplicaGroup<E>>(each);
+      for (std::size_t i = 0; i < each; ++i) replicas[first + i].connect(shards, strategy.options(), group, i);
     }
   }
 

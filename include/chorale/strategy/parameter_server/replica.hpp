@@ -56,8 +56,8 @@ class ParameterReplica {
 
   /// me      index of this replica in its worker; the first one calls the servers
   void connect(parameter_server::ShardLayout const& shards, ParameterOptions options,
-               std::shared_ptr<parameter_server::ReplicaGroup<E>> crew, std::size_t me) {
-    crew_ = std::move(crew);
+               std::shared_ptr<parameter_server::ReplicaGroup<E>> group, std::size_t me) {
+    group_ = std::move(group);
     me_   = me;
     if (me == 0) client_ = std::make_unique<parameter_server::Client<E>>(*at_, shards, options);
   }
@@ -89,7 +89,7 @@ class ParameterReplica {
 
   /// Ends a step: sends gradients to the servers, and receives values that are as new as Consistency requires.
   void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
-    if (crew().size() > 1) crew_->add_up(*at_, me_, gradients.values);
+    if (group().size() > 1) group_->add_up(*at_, me_, gradients.values);
     lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
   }
   void pull(Variables const& variables) {
@@ -98,7 +98,7 @@ class ParameterReplica {
 
   /// Returns when every replica of every live worker has called it.
   void barrier() {
-    if (crew().size() > 1) crew_->meet(*at_, me_);
+    if (group().size() > 1) group_->meet(*at_, me_);
     lead(Span<std::byte>{}, [&] { tell_all(Span<std::byte const>{}); });
   }
 
@@ -146,7 +146,7 @@ class ParameterReplica {
     using Letter     = std::array<double, parameter_server::parameter_sums>;
     auto const bytes = std::as_bytes(mine);
     auto const n     = bytes.size();
-    auto all         = std::vector<std::byte>(n * (static_cast<std::size_t>(replicas_) / crew().size()));
+    auto all         = std::vector<std::byte>(n * (static_cast<std::size_t>(replicas_) / group().size()));
     auto workers     = std::vector<Rank>{};
     for (std::size_t at = 0; at == 0 || at < n; at += sizeof(Letter)) {
       auto letter     = Letter{};
@@ -210,7 +210,7 @@ class ParameterReplica {
   void broadcast(Args&&...) {
     static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
                                   "one is only missed. Let the chief assign(variables), and the others pull(variables) "
-                                  "behind a barrier()");
+                                  "after a barrier()");
   }
   template <class... Args>
   void exchange(Args&&...) {
@@ -244,9 +244,9 @@ class ParameterReplica {
   }
 
   /// throws  BadArgument when this replica has no group yet
-  parameter_server::ReplicaGroup<E>& crew() {
-    CHORALE_EXPECTS(crew_ != nullptr, "the servers have no variables yet: Live::create comes before what calls them");
-    return *crew_;
+  parameter_server::ReplicaGroup<E>& group() {
+    CHORALE_EXPECTS(group_ != nullptr, "the servers have no variables yet: Live::create comes before what calls them");
+    return *group_;
   }
   parameter_server::Client<E>& client() {
     CHORALE_EXPECTS(client_ != nullptr, "replica " + std::to_string(id()) + " calls the servers before Live::create, or is "
@@ -256,13 +256,13 @@ class ParameterReplica {
 
   template <class V, class F>
   void lead(Span<V> mine, F&& f) {
-    if (crew().size() == 1) f();
-    else crew_->lead(*at_, me_, mine, f);
+    if (group().size() == 1) f();
+    else group_->lead(*at_, me_, mine, f);
   }
 
   E* at_;
   int replicas_;                                                           // of all workers
-  std::shared_ptr<parameter_server::ReplicaGroup<E>> crew_;
+  std::shared_ptr<parameter_server::ReplicaGroup<E>> group_;
   std::size_t me_ = 0;
   int told_       = 0;                                                     // calls of tell_all; the same on all workers
   std::unique_ptr<parameter_server::Client<E>> client_;

@@ -111,7 +111,7 @@ struct SharedState {
     std::atomic<bool> holds{false};
     std::atomic<std::uint64_t> step{0};
     std::array<Window, slots> windows;
-    alignas(64) std::atomic<std::uint32_t> bell{0};                   // wake-ups, counted if the rank listens or sleeps
+    alignas(64) std::atomic<std::uint32_t> wakeup{0};                 // wake-ups, counted if the rank listens or sleeps
     std::atomic<bool> listens{false}, sleeps{false};
     std::atomic<int> dozing{0};                                       // threads of the rank in `doze()`
     std::uint32_t heard = 0;                                          // the rank's own, as are the next five
@@ -302,8 +302,8 @@ struct SharedState {
     auto& m = member(rank);
     auto const wakes = m.dozing.load() != 0;
     if (!wakes && !m.listens.load()) return;
-    m.bell.fetch_add(1);
-    if (wakes || m.sleeps.load()) futex_wake<FutexScope::process>(m.bell);
+    m.wakeup.fetch_add(1);
+    if (wakes || m.sleeps.load()) futex_wake<FutexScope::process>(m.wakeup);
   }
 
   /// Wakes the ranks in `doze()`: they may wait for a window that `me` has written. Costs no fence: `doze()` has it.
@@ -312,19 +312,19 @@ struct SharedState {
     for (Rank rank = 0; rank < size; ++rank) {
       auto& m = member(rank);
       if (rank == me || m.dozing.load(std::memory_order_relaxed) == 0) continue;
-      m.bell.fetch_add(1);
-      futex_wake<FutexScope::process>(m.bell);
+      m.wakeup.fetch_add(1);
+      futex_wake<FutexScope::process>(m.wakeup);
     }
   }
 
   /// Waits for the first wake-up since the last call; false if the time is over first.
-  bool wait_for_bell(Rank me, std::chrono::nanoseconds longest) {
+  bool wait_for_wakeup(Rank me, std::chrono::nanoseconds longest) {
     auto& m = member(me);
     if (!m.listens.exchange(true)) return true;                       // no wake-up was counted so far
     auto const deadline = Deadline::after(longest);
     for (int turns = 0;; ++turns) {
       check(me, me);
-      auto const rung = m.bell.load();
+      auto const rung = m.wakeup.load();
       if (std::exchange(m.heard, rung) != rung) return true;
       if (deadline.passed()) return false;
       if (turns < spins()) relax();
@@ -337,12 +337,12 @@ struct SharedState {
   template <class Done>
   void doze(Rank me, Deadline until, Done done) {
     auto& m         = member(me);
-    auto const rung = m.bell.load();
+    auto const rung = m.wakeup.load();
     m.dozing.fetch_add(1);
     auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
     if (fenced) fence_all();                                          // a rank that moves something later wakes us
     else detail::full_fence();
-    if (!done()) futex_wait<FutexScope::process>(m.bell, rung, until.at - std::chrono::steady_clock::now());
+    if (!done()) futex_wait<FutexScope::process>(m.wakeup, rung, until.at - std::chrono::steady_clock::now());
   }
 
   void quiesce(Rank me) {
@@ -396,7 +396,7 @@ struct SharedState {
 
   static void sleep(Member& m, std::chrono::nanoseconds longest) {
     m.sleeps.store(true);
-    futex_wait<FutexScope::process>(m.bell, m.heard, longest);
+    futex_wait<FutexScope::process>(m.wakeup, m.heard, longest);
     m.sleeps.store(false);
   }
 };

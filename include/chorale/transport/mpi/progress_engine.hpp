@@ -77,9 +77,9 @@ class ProgressEngine {
   }
 
   bool done(Ticket ticket) {
-    voice.throw_if_lost();
+    control.throw_if_lost();
     if (under_way_.done(ticket)) return true;
-    if (++looks_ % 256 == 0) voice.listen();
+    if (++looks_ % 256 == 0) control.listen();
     return false;
   }
 
@@ -89,20 +89,20 @@ class ProgressEngine {
     while (!done(ticket)) {
       patience.pause();
       if (!patience.slow()) continue;
-      voice.listen();
+      control.listen();
       if (deadline.at == Deadline::never().at) {
         deadline = Deadline::after(timeout_);
         ask      = Deadline::after(std::min<std::chrono::nanoseconds>(timeout_ / 2, std::chrono::milliseconds{50}));
       }
       if (ask.passed()) {
-        voice.send_position(under_way_[ticket].peer);
+        control.send_position(under_way_[ticket].peer);
         ask = Deadline::never();
       }
       if (deadline.passed()) give_up(under_way_[ticket]);
     }
   }
 
-  ControlChannel voice{[this] { cancel_receives(); }};                     // first: it has this rank's number
+  ControlChannel control{[this] { cancel_receives(); }};           // first: it has this rank's number
   MPI_Comm data = MPI_COMM_NULL;
 
  private:
@@ -138,16 +138,16 @@ class ProgressEngine {
   };
 
   Ticket take(Kind kind, Rank peer, Tag tag, Bytes memory) {
-    voice.throw_if_lost();
+    control.throw_if_lost();
     auto const ticket = under_way_.take();
-    voice.throw_if_lost();                                                 // take() may find a loss: no receive then
+    control.throw_if_lost();                                       // take() may find a loss: no receive then
     auto& item        = under_way_[ticket];
     auto requests     = std::move(item.requests);
     auto first        = std::move(item.first);
     auto const rest   = memory.size() - std::min(carried, memory.size());
     requests.assign(1 + rest / piece_ + (rest % piece_ != 0), MPI_REQUEST_NULL);
     first.resize(wire::header_bytes + carried);
-    item = {this, kind, peer, {tag, voice.announced().of(tag), memory, memory.size()}, 0, std::move(first),
+    item = {this, kind, peer, {tag, control.announced().of(tag), memory, memory.size()}, 0, std::move(first),
             std::move(requests)};
     return ticket;
   }
@@ -159,7 +159,7 @@ class ProgressEngine {
   }
 
   wire::Header header_of(Item const& item) const {
-    auto head   = voice.header_of(item.message.announced);
+    auto head   = control.header_of(item.message.announced);
     head.to     = item.peer;
     head.tag    = item.message.tag;
     head.length = item.message.size;
@@ -197,8 +197,8 @@ class ProgressEngine {
     auto const& head  = parsed.header;
     if (parsed.result != wire::Parse::ok || bytes != wire::header_bytes + std::min(carried, head.length))
       throw detail::ConnectionFault{Fault::frame_corrupt, "a message from it does not begin like one"};
-    if (head.tag != item.message.tag) detail::throw_mismatch({voice.rank, item.peer}, head, item.message.announced);
-    detail::expect_same({voice.rank, item.peer}, item.message, head, head.length, false);
+    if (head.tag != item.message.tag) detail::throw_mismatch({control.rank, item.peer}, head, item.message.announced);
+    detail::expect_same({control.rank, item.peer}, item.message, head, head.length, false);
     if (bytes != wire::header_bytes)
       std::memcpy(item.message.left.data(), came.data() + wire::header_bytes, bytes - wire::header_bytes);
   }
@@ -226,14 +226,14 @@ class ProgressEngine {
     try {
       f();
     } catch (detail::ConnectionFault const& fault) {
-      voice.lose(item.peer, fault, text_of(item));
+      control.lose(item.peer, fault, text_of(item));
     }
   }
 
   [[noreturn]] void give_up(Item const& item) {
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
-    auto const reason = "rank " + std::to_string(voice.rank) + " waited " + std::to_string(limit) + " ms for it";
-    voice.lose(item.peer, {Fault::peer_stalled, reason}, text_of(item));
+    auto const reason = "rank " + std::to_string(control.rank) + " waited " + std::to_string(limit) + " ms for it";
+    control.lose(item.peer, {Fault::peer_stalled, reason}, text_of(item));
   }
 
   static std::string text_of(Item const& item) {

@@ -39,23 +39,23 @@ class SharedMemoryEndpoint {
   SharedMemoryEndpoint(std::shared_ptr<shared_memory::LocalRanks> group, shared_memory::ProgressEngine& rank)
       : here_{std::make_shared<Presence const>(std::move(group), rank)} {}
 
-  Rank rank() const { return seat().rank(); }
-  int  size() const { return hub().size; }
+  Rank rank() const { return rank_state().rank(); }
+  int  size() const { return segment().size; }
 
   /// This rank's part of the shared memory: for memory to be exposed, and for messages to be copied only once.
-  Bytes memory() const { return hub().file.arena(rank()); }
+  Bytes memory() const { return segment().file.arena(rank()); }
 
   /// Another rank's part of the shared memory. It may be read after that rank has sent a message that allows it.
   ConstBytes memory_of(Rank peer) const {
     expect_rank(peer);
-    return hub().file.arena(peer);
+    return segment().file.arena(peer);
   }
 
-  /// This rank's shared memory for copies of data that is stored outside of memory(). See MeetingEndpoint.
-  Bytes copies() const { return hub().file.copies(rank()); }
+  /// This rank's shared memory for copies of data that is stored outside of memory(). See RendezvousEndpoint.
+  Bytes copies() const { return segment().file.copies(rank()); }
   ConstBytes copies_of(Rank peer) const {
     expect_rank(peer);
-    return hub().file.copies(peer);
+    return segment().file.copies(peer);
   }
 
   /// Returns the half of copies() to use next, 0 or 1: not the half that the previous call returned.
@@ -73,24 +73,25 @@ class SharedMemoryEndpoint {
   pending leave(Tag tag);
 
   Bytes peer(Rank rank, Tag tag) const {
-    auto const& window = hub().file.window(rank, seat().window(tag));
-    return hub().file.in_arena(rank, window.place, window.size);
+    auto const& window = segment().file.window(rank, rank_state().window(tag));
+    return segment().file.in_arena(rank, window.place, window.size);
   }
 
   /// See chorale::close().
   void close() {
     auto const use = here_->rank.use();
-    hub().check(rank());
-    if (!hub().is_apart()) here_->rank.close();
+    segment().check(rank());
+    if (!segment().is_apart()) here_->rank.close();
   }
 
   /// Keeps peers' memory valid while the result lives. Release it soon, without waiting: failing ranks wait for it.
-  [[nodiscard]] shared_memory::Segment::Hold hold(std::size_t /*bytes*/) { return {hub(), rank(), rank()}; }
+  [[nodiscard]] shared_memory::Segment::Hold hold(std::size_t /*bytes*/) { return {segment(), rank(), rank()}; }
 
   /// True if nothing can be received from that rank any more, or from any rank. Does not throw.
   bool lost(Rank peer) const {
     expect_rank(peer);
-    return hub().failed() || (hub().is_apart() && (hub().lost(rank(), rank()) || hub().lost(rank(), peer)));
+    return segment().failed() ||
+           (segment().is_apart() && (segment().lost(rank(), rank()) || segment().lost(rank(), peer)));
   }
 
   /// Waits until any message may have moved since the last call, or a rank is lost; false if the time is over first.
@@ -98,20 +99,20 @@ class SharedMemoryEndpoint {
   bool wait_any(std::chrono::nanoseconds longest) {
     auto const use = here_->rank.use();
     if (std::exchange(here_->rank.may_go_on, false)) return true;
-    return hub().wait_for_bell(rank(), here_->rank.heard, longest, [this] { return lost(rank()); });
+    return segment().wait_for_bell(rank(), here_->rank.heard, longest, [this] { return lost(rank()); });
   }
 
   void announce(Operation const& operation) {
     auto const use = here_->rank.use();
-    seat().announce(operation);
+    rank_state().announce(operation);
   }
-  void begin_step(std::uint64_t step) { seat().begin_step(step); }
+  void begin_step(std::uint64_t step) { rank_state().begin_step(step); }
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
   /// rank and the reason.
   ///
   /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
-  void fail(std::string const& why) { seat().fail(why); }
+  void fail(std::string const& why) { rank_state().fail(why); }
 
  private:
   /// Shared by all copies of a rank's endpoint. Its destructor reports to the other ranks that the rank has left.
@@ -119,11 +120,11 @@ class SharedMemoryEndpoint {
     Presence(std::shared_ptr<shared_memory::LocalRanks> all, shared_memory::ProgressEngine& mine)
         : group{std::move(all)}, rank{mine} {}
     ~Presence() {
-      auto const& hub = rank.seat.hub();
-      auto const me   = rank.seat.rank();
-      if (hub.is_apart())
-        hub.part_from_all(me, hub.report_exit(me, Fault::peer_lost, "it had ended and left the group"));
-      rank.seat.leave();
+      auto const& segment = rank.rank_state.segment();
+      auto const me   = rank.rank_state.rank();
+      if (segment.is_apart())
+        segment.part_from_all(me, segment.report_exit(me, Fault::peer_lost, "it had ended and left the group"));
+      rank.rank_state.leave();
     }
     Presence(Presence const&)            = delete;
     Presence& operator=(Presence const&) = delete;
@@ -132,8 +133,8 @@ class SharedMemoryEndpoint {
     shared_memory::ProgressEngine& rank;
   };
 
-  shared_memory::RankState&      seat() const { return here_->rank.seat; }
-  shared_memory::Segment const& hub() const { return seat().hub(); }
+  shared_memory::RankState&      rank_state() const { return here_->rank.rank_state; }
+  shared_memory::Segment const& segment() const { return rank_state().segment(); }
 
   void expect_rank(Rank peer) const {
     CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
@@ -153,7 +154,7 @@ class SharedMemoryEndpoint::pending {
     if (kind_ == Kind::done) return true;
     auto const use = rank_->use();
     if (is_done()) return true;
-    seat().has_polled();
+    rank_state().has_polled();
     return false;
   }
 
@@ -166,19 +167,21 @@ class SharedMemoryEndpoint::pending {
  private:
   void finish() {
     if (kind_ == Kind::expose && ticket_.turn == 0 && !is_done()) refuse_window();
-    seat().wait(tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
+    rank_state().wait(
+        tag_, names[static_cast<std::size_t>(kind_)], [this] { return is_done(); }, [this] { return peer_; });
   }
 
   bool is_done() {
     if (kind_ == Kind::done) return true;
-    hub().check(seat().rank());
+    segment().check(rank_state().rank());
     if (!look()) {
-      if (is_meeting() && ++rank_->in_vain % 1'024 == 0) seat().expect_same(peer_, tag_, seat().announced(tag_));
-      if (hub().is_apart()) hub().check_apart(seat().rank(), peer_);
+      if (is_meeting() && ++rank_->in_vain % 1'024 == 0)
+        rank_state().expect_same(peer_, tag_, rank_state().announced(tag_));
+      if (segment().is_apart()) segment().check_apart(rank_state().rank(), peer_);
       return false;
     }
     kind_ = Kind::done;
-    seat().has_moved();
+    rank_state().has_moved();
     return true;
   }
 
@@ -191,8 +194,8 @@ class SharedMemoryEndpoint::pending {
   pending(Kind kind, shared_memory::ProgressEngine& rank, Rank peer, Tag tag, shared_memory::SlotTicket ticket = {})
       : kind_{kind}, tag_{tag}, peer_{peer}, ticket_{ticket}, rank_{&rank} {}
 
-  shared_memory::RankState&      seat() const { return rank_->seat; }
-  shared_memory::Segment const& hub() const { return seat().hub(); }
+  shared_memory::RankState&      rank_state() const { return rank_->rank_state; }
+  shared_memory::Segment const& segment() const { return rank_state().segment(); }
 
   bool is_meeting() const { return kind_ == Kind::expose || kind_ == Kind::leave; }
 
@@ -215,16 +218,16 @@ class SharedMemoryEndpoint::pending {
 
   /// Opens the window unless it is open; true if the windows of all peers have reached this turn.
   bool met() {
-    auto const me = seat().rank();
+    auto const me = rank_state().rank();
     auto& in_use  = rank_->in_use[window_];
     if (ticket_.turn == 0) {
       if (in_use || rank_->opened[window_] + 1 != order_) return false;
       in_use = true;
       ++rank_->opened[window_];
-      open(hub().file.window(me, window_));
+      open(segment().file.window(me, window_));
     }
-    for (; missing_ < hub().size; ++missing_) {
-      auto const& other = hub().file.window(missing_, window_);
+    for (; missing_ < segment().size; ++missing_) {
+      auto const& other = segment().file.window(missing_, window_);
       peer_             = missing_;
       if (other.turn.load(std::memory_order_acquire) < ticket_.turn) return false;
       if (kind_ == Kind::expose && missing_ != me) compare(other);
@@ -234,21 +237,21 @@ class SharedMemoryEndpoint::pending {
   }
 
   void open(shared_memory::SegmentWindow& mine) {
-    auto const about = seat().announced(tag_);
+    auto const about = rank_state().announced(tag_);
     mine.tag         = static_cast<std::uint32_t>(tag_);
-    mine.place       = bytes_.empty() ? hub().file.layout.arena_of(seat().rank())
-                                      : static_cast<std::uint64_t>(bytes_.data() - hub().file.base);
+    mine.place       = bytes_.empty() ? segment().file.layout.arena_of(rank_state().rank())
+                                      : static_cast<std::uint64_t>(bytes_.data() - segment().file.base);
     mine.size        = bytes_.size();
     mine.sequence    = about.sequence;
     mine.fingerprint = about.fingerprint;
     ticket_.turn     = mine.turn.load(std::memory_order_relaxed) + 1;
     mine.turn.store(ticket_.turn, std::memory_order_release);
-    hub().ring_others(seat().rank());
+    segment().ring_others(rank_state().rank());
   }
 
   /// Only this thread could leave the exposure that has the window, and it waits here.
   [[noreturn]] void refuse_window() const {
-    throw BadArgument{"rank " + std::to_string(seat().rank()) + " waits to expose memory under tag " +
+    throw BadArgument{"rank " + std::to_string(rank_state().rank()) + " waits to expose memory under tag " +
                           std::to_string(static_cast<std::uint32_t>(tag_)) +
                           (window_ < shared_memory::segment_slots ? ", while a tag that is equal modulo 64 is exposed."
                                                 : ", while more than 63 other operations have memory exposed."),
@@ -257,16 +260,17 @@ class SharedMemoryEndpoint::pending {
 
   /// throws  Disagreement when a peer exposed something else in the same window
   void compare(shared_memory::SegmentWindow const& theirs) {
-    auto const& mine = hub().file.window(seat().rank(), window_);
-    auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(seat().rank());
+    auto const& mine = segment().file.window(rank_state().rank(), window_);
+    auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(rank_state().rank());
     if (theirs.sequence != mine.sequence || theirs.fingerprint != mine.fingerprint)
-      seat().mismatch(missing_, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint},
+      rank_state().mismatch(missing_, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint},
                       {mine.sequence, mine.fingerprint});
     if (theirs.tag != mine.tag)
-      seat().disagree(missing_, mine.sequence, who + " exposed tag " + std::to_string(theirs.tag) + " where " + me +
-                                                   " exposed tag " + std::to_string(mine.tag));
+      rank_state().disagree(missing_, mine.sequence,
+                            who + " exposed tag " + std::to_string(theirs.tag) + " where " + me + " exposed tag " +
+                                std::to_string(mine.tag));
     if (theirs.size != mine.size)
-      seat().disagree(missing_, mine.sequence,
+      rank_state().disagree(missing_, mine.sequence,
                       who + " exposed " + std::to_string(theirs.size) + " bytes where " + me + " exposed " +
                           std::to_string(mine.size) + " bytes, tag " + std::to_string(mine.tag));
   }
@@ -285,8 +289,8 @@ class SharedMemoryEndpoint::pending {
 inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
   expect_rank(peer);
   auto const use = here_->rank.use();
-  hub().check(rank());
-  if (hub().is_apart()) hub().check_apart(rank(), peer);
+  segment().check(rank());
+  if (segment().is_apart()) segment().check_apart(rank(), peer);
   auto& here   = here_->rank;
   auto& outbox = here.outbox(peer);
   if (!outbox.has_room()) pending{pending::Kind::send_room, here, peer, tag}.finish();
@@ -305,13 +309,13 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::recv(Rank peer, Tag t
 }
 
 inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::expose(Tag tag, Bytes mine) {
-  CHORALE_EXPECTS(!hub().is_apart(),
+  CHORALE_EXPECTS(!segment().is_apart(),
                   "access in place needs all ranks, and SharedMemoryTransport has FailureScope::peer");
   expect_in_arena(mine);
   auto const use = here_->rank.use();
   auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
   exposed.bytes_  = mine;
-  exposed.window_ = seat().window(tag);
+  exposed.window_ = rank_state().window(tag);
   exposed.order_  = ++here_->rank.asked[exposed.window_];
   exposed.is_done();                                                    // peers see it now, not at the first done()
   return exposed;
@@ -319,44 +323,44 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::expose(Tag tag, Bytes
 
 inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::leave(Tag tag) {
   auto const use    = here_->rank.use();
-  auto const window = seat().window(tag);
-  auto& turn        = hub().file.window(rank(), window).turn;
+  auto const window = rank_state().window(tag);
+  auto& turn        = segment().file.window(rank(), window).turn;
   auto const ticket = shared_memory::SlotTicket{0, turn.load(std::memory_order_relaxed) + 1};
   turn.store(ticket.turn, std::memory_order_release);
-  hub().ring_others(rank());
+  segment().ring_others(rank());
   auto left    = pending{pending::Kind::leave, here_->rank, rank(), tag, ticket};
   left.window_ = window;
   return left;
 }
 
 inline void SharedMemoryEndpoint::meet(Tag tag) {
-  CHORALE_EXPECTS(!hub().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has FailureScope::peer");
+  CHORALE_EXPECTS(!segment().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has FailureScope::peer");
   auto const use   = here_->rank.use();
   auto& here       = here_->rank;
   auto const turn  = ++here.meetings;
-  auto const ours  = seat().announced(tag);
+  auto const ours  = rank_state().announced(tag);
   auto const which = turn % 2;
-  auto& mine       = hub().member(rank()).meetings;
+  auto& mine       = segment().member(rank()).meetings;
   mine.about[which] = {ours.sequence, ours.fingerprint, static_cast<std::uint32_t>(tag)};
   mine.turn.store(turn, std::memory_order_release);
-  hub().ring_others(rank());
+  segment().ring_others(rank());
   auto missing       = Rank{0};                                       // the first rank that may be missing
   auto const are_here = [&] {
-    hub().check(rank());
+    segment().check(rank());
     for (; missing < size(); ++missing) {
-      auto const& other = hub().member(missing).meetings;
+      auto const& other = segment().member(missing).meetings;
       if (other.turn.load(std::memory_order_acquire) < turn) {
-        if (++here.in_vain % 1'024 == 0) seat().expect_same(missing, tag, ours);
+        if (++here.in_vain % 1'024 == 0) rank_state().expect_same(missing, tag, ours);
         return false;
       }
       auto const& theirs = other.about[which];
       if (theirs.sequence != ours.sequence || theirs.fingerprint != ours.fingerprint)
-        seat().mismatch(missing, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint}, ours);
+        rank_state().mismatch(missing, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint}, ours);
     }
     return true;
   };
-  seat().wait(tag, "meet", are_here, [&] { return std::min(missing, size() - 1); });
-  seat().has_moved();
+  rank_state().wait(tag, "meet", are_here, [&] { return std::min(missing, size() - 1); });
+  rank_state().has_moved();
 }
 
 inline void SharedMemoryEndpoint::expect_in_arena(ConstBytes bytes) const {

@@ -36,14 +36,15 @@ namespace chorale::shared_memory {
 /// throws  OutOfDescriptors, from the constructor
 class FailureDetector {
  public:
-  explicit FailureDetector(Segment const& hub)
-      : hub_{hub}, tick_{std::max<std::chrono::nanoseconds>(hub.timeouts.heartbeat / 4, std::chrono::milliseconds{1})},
+  explicit FailureDetector(Segment const& segment)
+      : segment_{segment},
+        tick_{std::max<std::chrono::nanoseconds>(segment.timeouts.heartbeat / 4, std::chrono::milliseconds{1})},
         stop_{::eventfd(0, EFD_CLOEXEC)} {
-    auto const who = "rank " + std::to_string(hub.local.front());
+    auto const who = "rank " + std::to_string(segment.local.front());
     if (stop_.number() < 0) throw_no_descriptors(who, errno);
-    for (Rank rank = 0; rank < hub.size; ++rank) {
-      auto const& process = hub.processes[static_cast<std::size_t>(rank)];
-      if (std::ranges::find(hub.local, rank) == hub.local.end())
+    for (Rank rank = 0; rank < segment.size; ++rank) {
+      auto const& process = segment.processes[static_cast<std::size_t>(rank)];
+      if (std::ranges::find(segment.local, rank) == segment.local.end())
         others_.push_back({rank, process, watch_process(process, who), {}, 0, std::chrono::steady_clock::now(), false});
     }
     if (!others_.empty()) thread_ = NamedThread{"chorale watch", [this] { run(); }};
@@ -73,16 +74,16 @@ class FailureDetector {
     for (auto const& other : others_) watched.push_back({other.end.number(), POLLIN, 0});   // -1 is never ready
     auto last = std::chrono::steady_clock::now();
     while (watched[0].revents == 0) {
-      for (Rank const rank : hub_.local) hub_.member(rank).beats.fetch_add(1, std::memory_order_relaxed);
+      for (Rank const rank : segment_.local) segment_.member(rank).beats.fetch_add(1, std::memory_order_relaxed);
       auto const now      = std::chrono::steady_clock::now();
-      auto const overslept = now - last > tick_ + hub_.timeouts.dead / 2;
+      auto const overslept = now - last > tick_ + segment_.timeouts.dead / 2;
       last                 = now;
       for (std::size_t i = 0; i < others_.size(); ++i) {
         auto& other = others_[i];
         if (watched[i + 1].revents != 0) other.has_ended = true;
         if (other.has_ended) watched[i + 1].fd = -1;                  // or poll() would return at once from now on
         if (overslept) other.since = now;
-        if (hub_.member(other.rank).gone.load(std::memory_order_acquire) == 0) look_at(other, now);
+        if (segment_.member(other.rank).gone.load(std::memory_order_acquire) == 0) look_at(other, now);
       }
       ::poll(watched.data(), watched.size(), pause());
     }
@@ -92,29 +93,29 @@ class FailureDetector {
     if (!other.has_ended && other.end.number() < 0) other.has_ended = life_of(other.process) == ProcessLife::ended;
     if (other.has_ended)
       return accuse(other, Fault::peer_lost, "its process " + std::to_string(other.process.process) + " ended");
-    auto const beats = hub_.member(other.rank).beats.load(std::memory_order_relaxed);
+    auto const beats = segment_.member(other.rank).beats.load(std::memory_order_relaxed);
     if (beats != other.beats) {
       other.beats  = beats;
       other.since  = now;
       other.warned = false;
     }
     auto const silent = now - other.since - tick_;                    // tick_: the pause between two heartbeats
-    if (silent >= hub_.timeouts.dead)
+    if (silent >= segment_.timeouts.dead)
       return accuse(other, Fault::peer_stalled,
                     "its process " + std::to_string(other.process.process) + " is there, but silent for " +
-                        seconds_text(hub_.timeouts.dead));
-    if (silent < hub_.timeouts.warn_silent || other.warned) return;
+                        seconds_text(segment_.timeouts.dead));
+    if (silent < segment_.timeouts.warn_silent || other.warned) return;
     other.warned = true;
-    log_line("rank " + std::to_string(hub_.local.front()) + ": waiting " +
-                 seconds_text(hub_.timeouts.warn_silent) + " for a heartbeat of rank " +
+    log_line("rank " + std::to_string(segment_.local.front()) + ": waiting " +
+                 seconds_text(segment_.timeouts.warn_silent) + " for a heartbeat of rank " +
                  std::to_string(other.rank) + ", last in step " +
-                 std::to_string(hub_.member(other.rank).step.load(std::memory_order_relaxed)));
+                 std::to_string(segment_.member(other.rank).step.load(std::memory_order_relaxed)));
   }
 
   void accuse(Other const& other, Fault fault, std::string reason) {
-    auto const loss = hub_.report_exit(other.rank, fault, std::move(reason));
-    if (!hub_.is_apart()) return hub_.accuse(hub_.local.front(), Segment::Witness::watcher, loss);
-    for (Rank const rank : hub_.local) hub_.part(rank, loss);
+    auto const loss = segment_.report_exit(other.rank, fault, std::move(reason));
+    if (!segment_.is_apart()) return segment_.accuse(segment_.local.front(), Segment::Witness::watcher, loss);
+    for (Rank const rank : segment_.local) segment_.part(rank, loss);
   }
 
   /// Milliseconds until the next check; few where the kernel does not report the end of a process.
@@ -124,7 +125,7 @@ class FailureDetector {
     return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count());
   }
 
-  Segment const& hub_;
+  Segment const& segment_;
   std::chrono::nanoseconds const tick_;
   FileDescriptor const stop_;
   std::vector<Other> others_;                                         // used only by the thread, once it runs

@@ -23,20 +23,20 @@ namespace chorale::shared_memory {
 
 /// All operations in flight at one rank. Whichever operation is polled, all of them make progress.
 struct ProgressEngine {
-  ProgressEngine(Segment const& hub, Rank rank) : seat{hub, rank} {
-    for (Rank peer = 0; peer < hub.size; ++peer) {
-      outboxes.emplace_back(seat, peer);
-      inboxes.emplace_back(seat, peer);
+  ProgressEngine(Segment const& segment, Rank rank) : rank_state{segment, rank} {
+    for (Rank peer = 0; peer < segment.size; ++peer) {
+      outboxes.emplace_back(rank_state, peer);
+      inboxes.emplace_back(rank_state, peer);
     }
   }
-  ProgressEngine(ProgressEngine const&)            = delete;               // the queues refer to `seat`
+  ProgressEngine(ProgressEngine const&)            = delete;               // the queues refer to `rank_state`
   ProgressEngine& operator=(ProgressEngine const&) = delete;
 
   /// Begins a call by the thread that owns this rank.
   ///
   /// throws  BadArgument when another thread owns it
   auto use() {
-    return owner.use(seat.rank(), [this] {
+    return owner.use(rank_state.rank(), [this] {
       return std::ranges::none_of(in_use, [](bool used) { return used; }) &&
              std::ranges::all_of(outboxes, [](SendQueue& box) { return box.is_idle(); }) &&
              std::ranges::none_of(inboxes, [](ReceiveQueue const& box) { return box.is_waiting(); });
@@ -50,10 +50,10 @@ struct ProgressEngine {
   void progress() {
     auto moved = false;
     for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
-      if (seat.has_parted(static_cast<Rank>(peer))) continue;          // its destination may have been freed
+      if (rank_state.has_parted(static_cast<Rank>(peer))) continue;    // its destination may have been freed
       if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
       if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
-        seat.hub().ring(static_cast<Rank>(peer));
+        rank_state.segment().ring(static_cast<Rank>(peer));
         moved = true;
       }
     }
@@ -62,37 +62,37 @@ struct ProgressEngine {
       in_vain = 0;
     } else if (++in_vain % 1'024 == 0) {
       for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
-        if (!seat.has_parted(static_cast<Rank>(peer))) inboxes[peer].look_again();
+        if (!rank_state.has_parted(static_cast<Rank>(peer))) inboxes[peer].look_again();
     }
   }
 
   void has_moved() {
-    seat.has_moved();
+    rank_state.has_moved();
     may_go_on = true;
   }
 
   /// Closes this rank: waits until all ranks have closed, and compares the operations that they have called.
   void close() {
-    auto const me = seat.rank();
+    auto const me = rank_state.rank();
     auto peer     = Rank{0};                                           // is_so() for all ranks before it
     auto const until_all = [&](char const* what, auto&& is_so) {
       peer = 0;
-      seat.wait(Tag{}, what, [&] {
-        seat.hub().check(me);
+      rank_state.wait(Tag{}, what, [&] {
+        rank_state.segment().check(me);
         progress();
-        while (peer < seat.hub().size && (peer == me || is_so(peer))) ++peer;
-        return peer == seat.hub().size;
+        while (peer < rank_state.segment().size && (peer == me || is_so(peer))) ++peer;
+        return peer == rank_state.segment().size;
       }, [&] { return peer; });
     };
     until_all("close (sends)", [&](Rank to) { return outbox(to).is_idle(); });
-    seat.leave();
-    until_all("close", [&](Rank other) { return seat.has_left(other); });
-    for (Rank other = 0; other < seat.hub().size; ++other)
-      if (other != me) seat.expect_same_end(other);
+    rank_state.leave();
+    until_all("close", [&](Rank other) { return rank_state.has_left(other); });
+    for (Rank other = 0; other < rank_state.segment().size; ++other)
+      if (other != me) rank_state.expect_same_end(other);
   }
 
   OwnerThread owner;
-  RankState seat;
+  RankState rank_state;
   std::vector<SendQueue> outboxes;                                         // [peer]
   std::vector<ReceiveQueue> inboxes;                                       // [peer]
   std::array<bool, 2 * segment_slots> in_use{};                            // windows that peers may still need
@@ -107,20 +107,20 @@ struct ProgressEngine {
 /// The ranks of one process.
 struct LocalRanks {
   /// throws  OutOfDescriptors, which is reported to the other ranks
-  explicit LocalRanks(std::unique_ptr<Segment> joined) : hub{std::move(joined)}, watcher(watcher_of(*hub)) {
-    for (Rank const rank : hub->local) ranks.push_back(std::make_unique<ProgressEngine>(*hub, rank));
+  explicit LocalRanks(std::unique_ptr<Segment> joined) : segment{std::move(joined)}, watcher(watcher_of(*segment)) {
+    for (Rank const rank : segment->local) ranks.push_back(std::make_unique<ProgressEngine>(*segment, rank));
   }
 
-  std::unique_ptr<Segment> const hub;
-  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // in the order of `hub->local`
+  std::unique_ptr<Segment> const segment;
+  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // in the order of `segment->local`
   FailureDetector watcher;
 
  private:
-  static FailureDetector watcher_of(Segment const& hub) {
+  static FailureDetector watcher_of(Segment const& segment) {
     try {
-      return FailureDetector{hub};
+      return FailureDetector{segment};
     } catch (OutOfDescriptors const&) {
-      RankState{hub, hub.local.front()}.fail("it has " + no_descriptors_text(EMFILE));
+      RankState{segment, segment.local.front()}.fail("it has " + no_descriptors_text(EMFILE));
       throw;
     }
   }

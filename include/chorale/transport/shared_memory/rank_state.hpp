@@ -32,9 +32,9 @@ struct AnnouncedOperations {
 /// State of one rank: the operations that it announced, how it waits, and how it reports failures.
 class RankState {
  public:
-  RankState(Segment const& hub, Rank rank) : hub_{hub}, rank_{rank}, member_{hub.member(rank)} {}
+  RankState(Segment const& segment, Rank rank) : segment_{segment}, rank_{rank}, member_{segment.member(rank)} {}
 
-  Segment const& hub() const { return hub_; }
+  Segment const& segment() const { return segment_; }
   Rank rank() const { return rank_; }
 
   void announce(Operation const& operation) {
@@ -61,8 +61,8 @@ class RankState {
   ///
   /// throws  Disagreement when the peer has announced another operation under the same number
   void expect_same(Rank peer, Tag tag, AnnouncedOperations ours) {
-    if (ours.sequence == 0 || hub_.is_apart()) return;
-    auto const mark = hub_.member(peer).operations[ours.sequence % SegmentMember::remembered].mark.load(
+    if (ours.sequence == 0 || segment_.is_apart()) return;
+    auto const mark = segment_.member(peer).operations[ours.sequence % SegmentMember::remembered].mark.load(
         std::memory_order_acquire);
     if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) ||
         mark == SegmentOperation::mark_of(ours.sequence, ours.fingerprint))
@@ -73,13 +73,13 @@ class RankState {
   /// Marks this rank as having left: it calls no more operations.
   void leave() {
     member_.gone.store(1, std::memory_order_release);
-    hub_.ring_others(rank_);
+    segment_.ring_others(rank_);
   }
-  bool has_left(Rank peer) const { return hub_.member(peer).gone.load(std::memory_order_acquire) != 0; }
+  bool has_left(Rank peer) const { return segment_.member(peer).gone.load(std::memory_order_acquire) != 0; }
 
   /// throws  Disagreement when a peer, which has left, has not called the same operations as this rank
   void expect_same_end(Rank peer) {
-    auto const& other   = hub_.member(peer);
+    auto const& other   = segment_.member(peer);
     auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
     auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
     if (theirs == ours && same_all) return;
@@ -117,20 +117,20 @@ class RankState {
   }
 
   /// True if, with FailureScope::peer, this rank and the peer are lost to each other.
-  bool has_parted(Rank peer) const { return hub_.is_apart() && hub_.lost(rank_, peer); }
+  bool has_parted(Rank peer) const { return segment_.is_apart() && segment_.lost(rank_, peer); }
 
   /// With FailureScope::peer, counts a poll as progress: a rank that only polls is never stuck.
   void has_polled() {
-    if (hub_.is_apart()) has_moved();
+    if (segment_.is_apart()) has_moved();
   }
 
   void fail(std::string const& why) {
     auto reason = why;
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the message adds its own
     auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
-    if (hub_.is_apart()) return hub_.part_from_all(rank_, mine);
-    hub_.accuse(rank_, Segment::Witness::rank, mine);
-    hub_.quiesce(rank_, [](Rank) { return false; });
+    if (segment_.is_apart()) return segment_.part_from_all(rank_, mine);
+    segment_.accuse(rank_, Segment::Witness::rank, mine);
+    segment_.quiesce(rank_, [](Rank) { return false; });
   }
 
   /// Waits until done(): spins, yields, then sleeps until it is woken.
@@ -140,14 +140,14 @@ class RankState {
   template <class Done, class Whom>
   void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
     if (done()) return;
-    auto patience    = Backoff{hub_.spins};
+    auto patience    = Backoff{segment_.spins};
     auto vain        = Vain{};
     auto moved       = moves();
     auto const going = [&] { return moves() != moved; };                    // part of a message: more may follow
     for (auto turn = 0; !done(); ++turn) {
       if (going()) moved = moves();
       else if (!patience.asleep()) patience.pause();
-      else hub_.sleep(rank_, [&] { return done() || going(); });
+      else segment_.sleep(rank_, [&] { return done() || going(); });
       if (!patience.slow() || (!patience.asleep() && turn % 64 != 0)) continue;
       member_.waits_for.store(1 + whom(), std::memory_order_relaxed);
       look_around(vain, tag, what, whom, done);
@@ -172,32 +172,32 @@ class RankState {
       if (done() || moves() != moved || whom() != peer) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
     }
-    auto const culprit = hub_.is_apart() ? peer : last_of_chain(peer);
-    auto const& other  = hub_.member(culprit);
+    auto const culprit = segment_.is_apart() ? peer : last_of_chain(peer);
+    auto const& other  = segment_.member(culprit);
     auto const now     = std::chrono::steady_clock::now();
     auto const seen    = std::tuple{culprit, moves(), other.moved.load(std::memory_order_relaxed),
                                     other.sequence.load(std::memory_order_relaxed),
                                     other.step.load(std::memory_order_relaxed)};
     if (seen != vain.seen) vain = {seen, now, false};
     auto const quiet = now - vain.since;
-    auto const waits = hub_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
-    if (quiet >= hub_.timeouts.stuck * (waits ? 2 : 1))
+    auto const waits = segment_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
+    if (quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))
       give_up(tag, what, Fault::peer_stalled, culprit,
-              "its process lives, but it has moved nothing for " + seconds_text(hub_.timeouts.stuck) +
+              "its process lives, but it has moved nothing for " + seconds_text(segment_.timeouts.stuck) +
                   (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
-    if (quiet < hub_.timeouts.warn_stuck || vain.warned) return;
+    if (quiet < segment_.timeouts.warn_stuck || vain.warned) return;
     vain.warned = true;
     log_line("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
-                 seconds_text(hub_.timeouts.warn_stuck) + " for rank " + std::to_string(culprit) +
+                 seconds_text(segment_.timeouts.warn_stuck) + " for rank " + std::to_string(culprit) +
                  ", which lives, in " + described_wait(tag, what));
   }
 
   /// Follows waiting ranks to the first rank that does not wait. Returns `first` if they wait in a cycle.
   Rank last_of_chain(Rank first) const {
     auto rank = first;
-    for (int i = 0; i < hub_.size; ++i) {
-      auto const next = hub_.member(rank).waits_for.load(std::memory_order_relaxed) - 1;
-      if (next < 0 || next >= hub_.size) return rank;
+    for (int i = 0; i < segment_.size; ++i) {
+      auto const next = segment_.member(rank).waits_for.load(std::memory_order_relaxed) - 1;
+      if (next < 0 || next >= segment_.size) return rank;
       if (next == rank_) break;
       rank = next;
     }
@@ -212,16 +212,16 @@ class RankState {
   }
 
   [[noreturn]] void give_up(Loss const& accusation) {
-    if (hub_.is_apart()) {
-      hub_.part(rank_, accusation);
-      hub_.check_apart(rank_, accusation.rank);
+    if (segment_.is_apart()) {
+      segment_.part(rank_, accusation);
+      segment_.check_apart(rank_, accusation.rank);
     }
-    hub_.accuse(rank_, Segment::Witness::rank, accusation);
-    hub_.throw_verdict(rank_);
+    segment_.accuse(rank_, Segment::Witness::rank, accusation);
+    segment_.throw_verdict(rank_);
   }
 
   Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {
-    return {fault, culprit, hub_.host, sequence == 0 ? "" : operation_text(rank_, sequence), sequence,
+    return {fault, culprit, segment_.host, sequence == 0 ? "" : operation_text(rank_, sequence), sequence,
             member_.step.load(std::memory_order_relaxed), reason};
   }
 
@@ -239,11 +239,11 @@ class RankState {
   }
 
   std::string operation_text(Rank rank, std::uint64_t sequence) const {
-    auto const& operation = hub_.member(rank).operations[sequence % SegmentMember::remembered];
+    auto const& operation = segment_.member(rank).operations[sequence % SegmentMember::remembered];
     return operation.sequence == sequence ? operation.text() : "which it has forgotten";
   }
 
-  Segment const& hub_;
+  Segment const& segment_;
   Rank const rank_;
   SegmentMember& member_;
   detail::OperationLog announced_;

@@ -22,8 +22,12 @@ namespace chorale::shared_memory {
 /// keeps   a message stays in its slot until it is received, and until its operation is announced on this rank, too
 class ReceiveQueue {
  public:
-  ReceiveQueue(RankState& seat, Rank from)
-      : seat_{seat}, file_{seat.hub().file}, me_{seat.rank()}, from_{from}, lane_{file_.lane(from, me_)} {}
+  ReceiveQueue(RankState& rank_state, Rank from)
+      : rank_state_{rank_state},
+        file_{rank_state.segment().file},
+        me_{rank_state.rank()},
+        from_{from},
+        lane_{file_.lane(from, me_)} {}
 
   bool has_room() const { return ~busy_ != 0; }
 
@@ -31,7 +35,7 @@ class ReceiveQueue {
   SlotTicket expect(Tag tag, Bytes in) {
     auto const i = static_cast<unsigned>(std::countr_one(busy_));
     busy_ |= bit(i);
-    receives_[i] = {tag, seat_.announced(tag), in, 0, receives_[i].turn + 1};
+    receives_[i] = {tag, rank_state_.announced(tag), in, 0, receives_[i].turn + 1};
     wanted_.push(i);
     changed_ = true;
     return {i, receives_[i].turn};
@@ -63,7 +67,7 @@ class ReceiveQueue {
     look();
     for (auto rest = busy_; rest != 0; rest &= rest - 1) {
       auto const& receive = receives_[static_cast<unsigned>(std::countr_zero(rest))];
-      seat_.expect_same(from_, receive.tag, receive.about);
+      rank_state_.expect_same(from_, receive.tag, receive.about);
     }
   }
 
@@ -100,9 +104,9 @@ class ReceiveQueue {
       auto const& slot  = file_.slot(from_, me_, arrived_.numbers[a]);
       auto const theirs = AnnouncedOperations{slot.sequence, slot.fingerprint};
       auto const tag    = Tag{slot.tag};
-      auto const early  = theirs.sequence > seat_.last_announced();
-      if (theirs.sequence != 0 && !early && seat_.announced(tag) != theirs)
-        seat_.mismatch(from_, tag, theirs, {theirs.sequence});        // ours of that number may have another tag
+      auto const early  = theirs.sequence > rank_state_.last_announced();
+      if (theirs.sequence != 0 && !early && rank_state_.announced(tag) != theirs)
+        rank_state_.mismatch(from_, tag, theirs, {theirs.sequence});  // ours of that number may have another tag
       auto const w = early ? wanted_.size : find_wanted(tag, theirs);
       if (w == wanted_.size) {
         ++a;
@@ -121,7 +125,7 @@ class ReceiveQueue {
     for (auto w = std::size_t{0}; w < wanted_.size; ++w) {
       auto const& receive = receives_[wanted_.numbers[w]];
       if (receive.tag != tag) continue;
-      if (receive.about != theirs) seat_.mismatch(from_, tag, theirs, receive.about);
+      if (receive.about != theirs) rank_state_.mismatch(from_, tag, theirs, receive.about);
       return w;
     }
     return wanted_.size;
@@ -133,14 +137,14 @@ class ReceiveQueue {
     auto& slot      = file_.slot(from_, me_, at);
     auto const size = slot.size;
     if (size != receive.rest.size())
-      seat_.disagree(from_, receive.about.sequence,
+      rank_state_.disagree(from_, receive.about.sequence,
                      "rank " + std::to_string(from_) + " sent " + std::to_string(size) + " bytes where rank " +
                          std::to_string(me_) + " expected " + std::to_string(receive.rest.size()) + " bytes, tag " +
                          std::to_string(slot.tag));
     receive.slot = at;
     if (slot.place != 0) {
       auto const bytes = file_.in_arena(from_, slot.place, size);
-      auto const hold  = Segment::Hold{seat_.hub(), me_, from_};
+      auto const hold  = Segment::Hold{rank_state_.segment(), me_, from_};
       copy(receive, bytes);
     } else {
       copy(receive, {SegmentMemory::inside(slot), std::min(size, file_.layout.inside())});
@@ -149,7 +153,7 @@ class ReceiveQueue {
     lane_.grants[granted_ % segment_slots] = static_cast<std::uint8_t>(at);
     streams_.push(i);
     lane_.granted.store(++granted_, std::memory_order_release);
-    seat_.hub().ring(from_);
+    rank_state_.segment().ring(from_);
   }
 
   /// Copies one segment from the stage, if there is one; true if it did.
@@ -163,7 +167,7 @@ class ReceiveQueue {
       streams_.remove(0);
       finish(i);
     } else {
-      seat_.hub().ring(from_);
+      rank_state_.segment().ring(from_);
     }
     return true;
   }
@@ -179,11 +183,11 @@ class ReceiveQueue {
     busy_ &= ~bit(i);
     freed_ ^= bit(receives_[i].slot);
     lane_.freed.store(freed_, std::memory_order_release);
-    if (at_once) seat_.hub().ring_for_room(from_);                    // the sender was done when it was sent
-    else seat_.hub().ring(from_);
+    if (at_once) rank_state_.segment().ring_for_room(from_);          // the sender was done when it was sent
+    else rank_state_.segment().ring(from_);
   }
 
-  RankState& seat_;
+  RankState& rank_state_;
   SegmentMemory const file_;
   Rank const me_, from_;
   SegmentChannel& lane_;

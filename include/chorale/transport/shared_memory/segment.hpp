@@ -65,11 +65,11 @@ struct Segment {
   template <class Done>
   bool sleep(Rank me, Done&& done) const {
     auto& mine      = member(me);
-    auto const rung = mine.bell.load(std::memory_order_acquire);
+    auto const rung = mine.wakeup.load(std::memory_order_acquire);
     mine.asleep.store(waiting, std::memory_order_relaxed);
     detail::full_fence();
     auto const over = done();
-    if (!over) futex_wait<FutexScope::shared>(mine.bell, rung, std::chrono::milliseconds{100});
+    if (!over) futex_wait<FutexScope::shared>(mine.wakeup, rung, std::chrono::milliseconds{100});
     mine.asleep.store(0, std::memory_order_relaxed);
     return over;
   }
@@ -84,7 +84,7 @@ struct Segment {
     auto const deadline = Deadline::after(longest);
     auto patience       = Backoff{spins, shares_cores ? rests : Backoff::many_yields};
     for (;;) {
-      auto const rung = mine.bell.load(std::memory_order_acquire);
+      auto const rung = mine.wakeup.load(std::memory_order_acquire);
       if (std::exchange(heard, rung) != rung || lost()) return true;
       if (deadline.passed()) return false;
       if (!patience.asleep()) patience.pause();
@@ -193,12 +193,12 @@ struct Segment {
   /// While it lives, a rank that fails waits before it gives up its memory.
   class Hold {
    public:
-    Hold(Segment const& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
+    Hold(Segment const& segment, Rank rank, Rank peer) : holds_{segment.member(rank).holds} {
       holds_.store(1, std::memory_order_relaxed);
       detail::full_fence();
       try {
-        hub.check(rank);
-        if (hub.is_apart()) hub.check_apart(rank, peer);
+        segment.check(rank);
+        if (segment.is_apart()) segment.check_apart(rank, peer);
       } catch (...) {
         holds_.store(0, std::memory_order_release);
         throw;
@@ -240,14 +240,14 @@ struct Segment {
     auto& other       = member(rank);
     auto const asleep = other.asleep.load(std::memory_order_relaxed) != 0;
     if (!asleep && other.listens.load(std::memory_order_relaxed) == 0) return;
-    other.bell.fetch_add(1);
-    if (asleep || other.asleep.load() != 0) futex_wake<FutexScope::shared>(other.bell);
+    other.wakeup.fetch_add(1);
+    if (asleep || other.asleep.load() != 0) futex_wake<FutexScope::shared>(other.wakeup);
   }
 
   static void sleep_until_rung(SegmentMember& mine, std::uint32_t rung, std::chrono::nanoseconds longest) {
     mine.asleep.store(listening);
-    if (mine.bell.load() == rung)
-      futex_wait<FutexScope::shared>(mine.bell, rung, longest);
+    if (mine.wakeup.load() == rung)
+      futex_wait<FutexScope::shared>(mine.wakeup, rung, longest);
     mine.asleep.store(0, std::memory_order_relaxed);
   }
 };

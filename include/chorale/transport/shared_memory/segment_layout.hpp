@@ -176,8 +176,8 @@ struct SegmentMember {
   std::atomic<std::uint32_t> gone;                                    // the rank has left in good order
   std::atomic<std::uint32_t> history;                                 // of all operations that it has announced
   alignas(64) std::atomic<std::uint64_t> beats;                       // written by the failure detector
-  alignas(64) std::atomic<std::uint32_t> bell;                        // wake-ups by other ranks, counted
-  std::atomic<std::uint32_t> asleep, listens;                         // `bell` counts if either is not 0
+  alignas(64) std::atomic<std::uint32_t> wakeup;                      // wake-ups by other ranks, counted
+  std::atomic<std::uint32_t> asleep, listens;                         // `wakeup` counts if either is not 0
   alignas(64) std::atomic<std::uint32_t> holds;                       // the rank touches memory of other ranks
   SegmentMeetings meetings;
   std::array<SegmentWindow, 2 * segment_slots> windows;                    // by tag; by operation

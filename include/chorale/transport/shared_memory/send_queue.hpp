@@ -31,8 +31,12 @@ struct SlotTicket {
 ///                  the receiver has granted it
 class SendQueue {
  public:
-  SendQueue(RankState& seat, Rank to)
-      : seat_{seat}, file_{seat.hub().file}, me_{seat.rank()}, to_{to}, lane_{file_.lane(me_, to)},
+  SendQueue(RankState& rank_state, Rank to)
+      : rank_state_{rank_state},
+        file_{rank_state.segment().file},
+        me_{rank_state.rank()},
+        to_{to},
+        lane_{file_.lane(me_, to)},
         arena_{file_.arena(me_)} {}
 
   bool has_room() {
@@ -44,7 +48,7 @@ class SendQueue {
   SlotTicket post(Tag tag, ConstBytes out) {
     auto const at       = next_;
     auto& slot          = file_.slot(me_, to_, at);
-    auto const about    = seat_.announced(tag);
+    auto const about    = rank_state_.announced(tag);
     auto const is_small = out.size() <= file_.layout.inside();
     auto const in_place = !is_small && is_in_arena(out);
     auto const copied   = in_place ? 0 : std::min(out.size(), file_.layout.inside());
@@ -57,7 +61,7 @@ class SendQueue {
     slot.next        = next_;
     if (copied != 0) std::memcpy(SegmentMemory::inside(slot), out.data(), copied);
     slot.turn.store(++turn_, std::memory_order_release);
-    seat_.hub().ring(to_);
+    rank_state_.segment().ring(to_);
     filled_ ^= bit(at);
     sends_[at] = {out.subspan(copied), turn_};
     if (!is_small) (in_place ? in_place_ : streaming_) |= bit(at);
@@ -117,7 +121,7 @@ class SendQueue {
   /// Finds the free slots. The lowest are used first: they are in the caches of both ranks.
   void find_free() { free_ = ~(filled_ ^ lane_.freed.load(std::memory_order_acquire)) & ~bit(next_); }
 
-  RankState& seat_;
+  RankState& rank_state_;
   SegmentMemory const file_;
   Rank const me_, to_;
   SegmentChannel& lane_;

@@ -30,8 +30,8 @@ namespace chorale::tcp {
 class ControlThread {
  public:
   /// Starts to listen, which replaces port 0 by a free port. Does not start the thread.
-  ControlThread(Setup setup, bool insecure_network, ThreadSharedState& standing)
-      : setup_{std::move(setup)}, standing_{standing},
+  ControlThread(Setup setup, bool insecure_network, ThreadSharedState& shared)
+      : setup_{std::move(setup)}, shared_{shared},
         listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
                   insecure_network, setup_.me()} {}
 
@@ -45,7 +45,7 @@ class ControlThread {
   void start(std::vector<TcpAddress> addresses) {
     setup_.addresses = std::move(addresses);
     join_.emplace(io_, listener_, setup_, join_host());
-    conference_.emplace(io_, setup_, standing_, conference_host());
+    conference_.emplace(io_, setup_, shared_, conference_host());
     asio::post(io_, [this] { begin(); });
     thread_ = NamedThread{"rank " + std::to_string(setup_.me()) + " watch", [this] { run(); }};
   }
@@ -56,7 +56,7 @@ class ControlThread {
   void throw_if_failed() {
     auto const lock = std::scoped_lock{mutex_};
     if (starved_ != 0) throw_no_socket(starved_);
-    if (standing_.settled()) standing_.throw_verdict(setup_.me());
+    if (shared_.settled()) shared_.throw_verdict(setup_.me());
   }
 
   /// Returns the sockets of the data connections, [rank]. Only after all ranks have connected.
@@ -71,13 +71,13 @@ class ControlThread {
   /// fate    closed: messages that the rank had sent may still be received
   void report(Rank rank, detail::ConnectionFault fault, PeerState fate) {
     asio::post(io_, [this, rank, fault = std::move(fault), fate] { conference_->suspect(rank, fault, fate); });
-    if (setup_.failures == FailureScope::group) standing_.wait_until_settled();
+    if (setup_.failures == FailureScope::group) shared_.wait_until_settled();
   }
 
   /// Fails this rank. Returns when there is a root cause.
   void fail(std::string const& why) {
     asio::post(io_, [this, why] { conference_->detect(setup_.me(), Fault::peer_lost, why); });
-    standing_.wait_until_settled();
+    shared_.wait_until_settled();
   }
 
   /// Sends a goodbye, and compares how all ranks end: ThreadSharedState is then closed, or gets a root cause.
@@ -101,7 +101,7 @@ class ControlThread {
     try {
       io_.run();
     } catch (std::exception const& error) {                                // out of memory, or a log that throws
-      settle(standing_.loss(Fault::peer_lost, setup_.me(), {}, error.what()));
+      settle(shared_.loss(Fault::peer_lost, setup_.me(), {}, error.what()));
     }
   }
 
@@ -174,7 +174,7 @@ class ControlThread {
   }
 
   void settle(Loss loss) {
-    standing_.settle(std::move(loss));
+    shared_.settle(std::move(loss));
     setup_.arrivals->fail();
   }
 
@@ -195,7 +195,7 @@ class ControlThread {
 
   asio::io_context io_{1};                                                 // first: other members use it
   Setup setup_;
-  ThreadSharedState& standing_;
+  ThreadSharedState& shared_;
   Listener listener_;
   std::optional<MeshBuilder> join_;
   std::optional<Membership> conference_;

@@ -44,12 +44,12 @@ class Membership {
     std::function<void(std::string const&)> say;
   };
 
-  Membership(asio::io_context& io, Setup const& setup, ThreadSharedState& standing, Host host)
-      : setup_{setup}, standing_{standing}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
+  Membership(asio::io_context& io, Setup const& setup, ThreadSharedState& shared, Host host)
+      : setup_{setup}, shared_{shared}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
         cause_{setup.me(), setup.size()},
         watch_{setup.timeouts, setup.failures, setup.me(), setup.size(), Clock::now()},
-        positions_{standing, setup.me(), setup.size(), positions_host()},
-        partings_{io, setup, standing, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
+        positions_{shared, setup.me(), setup.size(), positions_host()},
+        partings_{io, setup, shared, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
 
   void start() { tick(); }
 
@@ -92,10 +92,10 @@ class Membership {
       cause_.expect_nothing_of(rank);                                      // another rank that does not fit
       return settle_if_complete();
     }
-    if (cause_.begun() || standing_.settled()) return;
+    if (cause_.begun() || shared_.settled()) return;
     if (apart_ && rank != setup_.me()) return partings_.part(rank, fault, reason);
     my_fault_ = rank == setup_.me();
-    cause_.hear(setup_.me(), AbortConsensus::as_sent(standing_.loss(fault, rank, host_of(rank), reason)));
+    cause_.hear(setup_.me(), AbortConsensus::as_sent(shared_.loss(fault, rank, host_of(rank), reason)));
     spread();
   }
 
@@ -182,11 +182,11 @@ class Membership {
   }
 
   void tick() {
-    auto const looks = standing_.looks.load(std::memory_order_relaxed);
-    waits_           = std::exchange(looks_, looks) != looks || standing_.sleeps.load(std::memory_order_relaxed);
+    auto const looks = shared_.looks.load(std::memory_order_relaxed);
+    waits_           = std::exchange(looks_, looks) != looks || shared_.sleeps.load(std::memory_order_relaxed);
     if (ticks_++ % ticks_per_beat == 0) {
-      auto const polls = standing_.polls.load(std::memory_order_relaxed);
-      polled_          = std::exchange(polls_, polls) != polls || standing_.rests.load(std::memory_order_relaxed);
+      auto const polls = shared_.polls.load(std::memory_order_relaxed);
+      polled_          = std::exchange(polls_, polls) != polls || shared_.rests.load(std::memory_order_relaxed);
       to_all([this](ControlConnection& link) {
         if (link.is_idle()) beat(link);
       });
@@ -197,17 +197,17 @@ class Membership {
   }
 
   void look_around() {
-    auto const awaited = standing_.waits_for.load(std::memory_order_relaxed);
+    auto const awaited = shared_.waits_for.load(std::memory_order_relaxed);
     auto at            = position();
-    if (apart_) at.moved = standing_.moved_with(awaited);
+    if (apart_) at.moved = shared_.moved_with(awaited);
     auto const look = [&] { return watch_.check(at, awaited, Clock::now(), host_.say); };
     for (auto found = look(); found; found = apart_ ? look() : std::nullopt)
       detect(found->rank, Fault::peer_stalled, found->reason);
   }
 
   RankProgress position() const {
-    return {standing_.step.load(std::memory_order_relaxed), standing_.sequence.load(std::memory_order_relaxed),
-            standing_.moved.load(std::memory_order_relaxed), waits_, polled_};
+    return {shared_.step.load(std::memory_order_relaxed), shared_.sequence.load(std::memory_order_relaxed),
+            shared_.moved.load(std::memory_order_relaxed), waits_, polled_};
   }
 
   std::uint8_t flags() const {
@@ -325,7 +325,7 @@ class Membership {
   }
 
   Setup const& setup_;
-  ThreadSharedState& standing_;
+  ThreadSharedState& shared_;
   Host host_;
   std::vector<Member> members_;                                            // [rank]
   AbortConsensus cause_;

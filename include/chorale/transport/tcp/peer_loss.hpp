@@ -34,8 +34,8 @@ class PeerLossPolicy {
     std::function<std::string(Rank)> name;                                 // of its host
   };
 
-  PeerLossPolicy(asio::io_context& io, Setup const& setup, ThreadSharedState& standing, Host host)
-      : io_{io}, setup_{setup}, standing_{standing}, host_{std::move(host)},
+  PeerLossPolicy(asio::io_context& io, Setup const& setup, ThreadSharedState& shared, Host host)
+      : io_{io}, setup_{setup}, shared_{shared}, host_{std::move(host)},
         drained_(static_cast<std::size_t>(setup.size())) {}
 
   /// Closes a rank that sends nothing more; it is lost at once if all that it had sent was received.
@@ -46,10 +46,10 @@ class PeerLossPolicy {
 
   /// Loses a rank, and reports the loss to it unless its connections have ended.
   void part(Rank rank, Fault fault, std::string const& reason) {
-    if (standing_.fate(rank) == PeerState::lost) return;
-    auto const known = standing_.fate(rank) == PeerState::closed;
+    if (shared_.fate(rank) == PeerState::lost) return;
+    auto const known = shared_.fate(rank) == PeerState::closed;
     settle(rank, PeerState::lost, fault, reason);
-    if (!known) host_.tell(rank, AbortConsensus::as_sent(standing_.loss_of(rank)));
+    if (!known) host_.tell(rank, AbortConsensus::as_sent(shared_.loss_of(rank)));
   }
 
   /// Reports that the working thread could not use its connection to a rank.
@@ -61,7 +61,7 @@ class PeerLossPolicy {
       else part(rank, fault.fault, fault.reason);
     };
     if (fate == PeerState::lost) drained_[static_cast<std::size_t>(rank)] = true;
-    if (fault.fault != Fault::peer_lost || !host_.hears(rank) || standing_.fate(rank) != PeerState::alive) give_up();
+    if (fault.fault != Fault::peer_lost || !host_.hears(rank) || shared_.fate(rank) != PeerState::alive) give_up();
     else later(for_evidence, give_up);
   }
 
@@ -77,9 +77,9 @@ class PeerLossPolicy {
 
   void settle(Rank rank, PeerState fate, Fault fault, std::string const& reason) {
     host_.forget(rank);
-    standing_.decide(rank, fate, standing_.loss(fault, rank, host_.name(rank), reason));
+    shared_.decide(rank, fate, shared_.loss(fault, rank, host_.name(rank), reason));
     if (fate == PeerState::closed)
-      later(setup_.timeouts.dead, [this, rank] { standing_.decide(rank, PeerState::lost, {}); });
+      later(setup_.timeouts.dead, [this, rank] { shared_.decide(rank, PeerState::lost, {}); });
   }
 
   template <class F>
@@ -92,7 +92,7 @@ class PeerLossPolicy {
 
   asio::io_context& io_;
   Setup const& setup_;
-  ThreadSharedState& standing_;
+  ThreadSharedState& shared_;
   Host host_;
   std::vector<bool> drained_;                                              // [rank]: all that it had sent is received
 };

@@ -114,13 +114,13 @@ class PositionCheck {
     std::function<void(Rank, detail::LoggedOperation const&)> tell;        // sends a position of this rank
   };
 
-  PositionCheck(ThreadSharedState& standing, Rank me, int size, Host host)
-      : standing_{standing}, me_{me}, host_{std::move(host)}, peers_(static_cast<std::size_t>(size)) {}
+  PositionCheck(ThreadSharedState& shared, Rank me, int size, Host host)
+      : shared_{shared}, me_{me}, host_{std::move(host)}, peers_(static_cast<std::size_t>(size)) {}
 
   /// Checks this rank: if it waits and nothing has moved since the last check, sends its position to the awaited rank.
   void look(RankProgress const& now) {
-    auto const awaited   = standing_.waits_for.load(std::memory_order_relaxed);
-    auto const operation = standing_.waits_in.load(std::memory_order_relaxed);
+    auto const awaited   = shared_.waits_for.load(std::memory_order_relaxed);
+    auto const operation = shared_.waits_in.load(std::memory_order_relaxed);
     auto const stands    = now.waits && now.same_place(before_);
     before_              = now;
     if (stands && awaited >= 0 && awaited != me_ && operation != 0 &&
@@ -142,7 +142,7 @@ class PositionCheck {
   /// Returns the first of an ended rank's last operations that differs from this rank's; empty if none does.
   std::optional<detail::ConnectionFault> left_in_another(Rank rank) const {
     auto const& said = peers_[static_cast<std::size_t>(rank)].farewell;
-    return standing_.with_announced([&](detail::OperationLog const& ours) {
+    return shared_.with_announced([&](detail::OperationLog const& ours) {
       return said ? said->first_difference({me_, rank}, ours) : std::nullopt;
     });
   }
@@ -154,7 +154,7 @@ class PositionCheck {
   }
 
   /// Returns the closing message of this rank.
-  detail::ClosingMessage farewell() const { return standing_.with_announced(detail::ClosingMessage::after); }
+  detail::ClosingMessage farewell() const { return shared_.with_announced(detail::ClosingMessage::after); }
 
  private:
   struct Peer {
@@ -172,12 +172,12 @@ class PositionCheck {
   }
 
   detail::LoggedOperation announced_at(std::uint64_t number) const {
-    return standing_.with_announced([&](detail::OperationLog const& announced) { return announced.at(number); });
+    return shared_.with_announced([&](detail::OperationLog const& announced) { return announced.at(number); });
   }
 
   /// Compares the positions received; one in an operation that this rank has yet to announce is kept until then.
   void compare_positions() {
-    auto const announced = standing_.sequence.load(std::memory_order_relaxed);
+    auto const announced = shared_.sequence.load(std::memory_order_relaxed);
     each_other([&](Rank rank, Peer& p) {
       if (p.position.sequence == 0 || p.position.sequence > announced) return;
       auto const theirs = std::exchange(p.position, {});
@@ -191,16 +191,16 @@ class PositionCheck {
     if (!ends_) return;
     auto all = true;
     each_other([&](Rank rank, Peer const& p) {
-      auto const fault = standing_.with_announced([&](detail::OperationLog const& ours) {
+      auto const fault = shared_.with_announced([&](detail::OperationLog const& ours) {
         return p.farewell ? p.farewell->difference({me_, rank}, ours) : std::nullopt;
       });
       if (fault) host_.differs(rank, *fault);
       all = all && p.farewell && !fault;
     });
-    if (all) standing_.close();
+    if (all) shared_.close();
   }
 
-  ThreadSharedState& standing_;
+  ThreadSharedState& shared_;
   Rank me_;
   Host host_;
   std::vector<Peer> peers_;                                                // [rank]

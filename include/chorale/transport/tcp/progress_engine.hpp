@@ -39,13 +39,13 @@ class ProgressEngine {
   ProgressEngine(Setup setup, bool insecure_network, int ranks_here)
       : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
         spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
-        self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), standing_{setup.size(), setup.failures},
-        control_{std::move(setup), insecure_network, standing_} {
+        self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), shared_{setup.size(), setup.failures},
+        control_{std::move(setup), insecure_network, shared_} {
     polled_.reserve(links_.size() + 1);
   }
 
   ~ProgressEngine() {
-    if (!standing_.settled()) say_goodbye();
+    if (!shared_.settled()) say_goodbye();
     control_.leave();
     for (auto& link : links_) link.hang_up();
   }
@@ -81,32 +81,32 @@ class ProgressEngine {
 
   void announce(Operation const& operation) {
     check();
-    standing_.announce(operation);
+    shared_.announce(operation);
   }
-  void begin_step(std::uint64_t step) { standing_.step.store(step, std::memory_order_relaxed); }
+  void begin_step(std::uint64_t step) { shared_.step.store(step, std::memory_order_relaxed); }
 
   void fail(std::string const& why) {
-    if (!standing_.settled()) control_.fail(why);
+    if (!shared_.settled()) control_.fail(why);
   }
 
   void check() const {
-    if (standing_.settled()) standing_.throw_verdict(rank_);
+    if (shared_.settled()) shared_.throw_verdict(rank_);
   }
 
   /// Throws if the group has failed or, with FailureScope::peer, the peer is lost for this direction.
   void check(Rank peer, Direction way) const {
     check();
-    auto const fate = standing_.fate(peer);
+    auto const fate = shared_.fate(peer);
     if (fate == PeerState::lost || (fate == PeerState::closed && way == Direction::out)) {
-      detail::throw_peer_loss(rank_, standing_.loss_of(peer));
+      detail::throw_peer_loss(rank_, shared_.loss_of(peer));
     }
   }
 
   /// True if nothing can be received from that rank any more.
   bool lost(Rank peer) const {
-    if (standing_.settled()) return true;
+    if (shared_.settled()) return true;
     auto const& l   = links_[static_cast<std::size_t>(peer)];
-    auto const fate = standing_.fate(peer);
+    auto const fate = shared_.fate(peer);
     return fate == PeerState::lost ||
            (fate == PeerState::closed && (l.in_broken || !l.inbox.has_more(l.socket.number())));
   }
@@ -177,8 +177,8 @@ class ProgressEngine {
     check();
     if (over()) return true;
     check(peer, way);
-    if (standing_.failures == FailureScope::peer) standing_.add_poll();
-    else standing_.add_look(peer, operation);
+    if (shared_.failures == FailureScope::peer) shared_.add_poll();
+    else shared_.add_look(peer, operation);
     progress();
     return over();
   }
@@ -192,9 +192,9 @@ class ProgressEngine {
     auto patience = Backoff{spins_};
     for (check(); !over(); check()) {
       check(peer, way);
-      standing_.add_look(peer, operation);
+      shared_.add_look(peer, operation);
       if (progress()) patience = Backoff{spins_};
-      else if (patience.asleep()) sleep(standing_.sleeps, longest_sleep);
+      else if (patience.asleep()) sleep(shared_.sleeps, longest_sleep);
       else patience.pause();
     }
   }
@@ -202,14 +202,14 @@ class ProgressEngine {
   /// Reports that this rank calls no more operations, and returns when all ranks have reported it.
   void close() {
     check();
-    if (standing_.failures == FailureScope::peer || size() == 1) return;
+    if (shared_.failures == FailureScope::peer || size() == 1) return;
     for (Rank const peer : linked_) {
       auto const& outbox = link(peer).outbox;
       if (!outbox.empty()) wait_until(peer, Direction::out, outbox.operation(), [&] { return outbox.empty(); });
     }
     say_goodbye();
     control_.close();
-    wait_until((rank_ + 1) % size(), Direction::in, 0, [&] { return standing_.closed(); });
+    wait_until((rank_ + 1) % size(), Direction::in, 0, [&] { return shared_.closed(); });
   }
 
   /// Waits until something has moved since the last call, or a rank is lost; false if the time is over first.
@@ -221,10 +221,10 @@ class ProgressEngine {
       auto const moved = std::exchange(seen_moves_, moves_) != moves_, lost = has_new_fates();
       if (moved || lost) return true;
       if (deadline.passed()) return false;
-      standing_.add_poll();
+      shared_.add_poll();
       if (turns < spins_) relax();
       else if (turns < spins_ + rests) std::this_thread::yield();
-      else sleep(standing_.rests,
+      else sleep(shared_.rests,
                  std::min<std::chrono::nanoseconds>(deadline.at - std::chrono::steady_clock::now(), longest_sleep));
     }
   }
@@ -255,19 +255,19 @@ class ProgressEngine {
   }
 
   void flush(Rank peer, Link& l) {
-    if (l.out_broken || standing_.fate(peer) != PeerState::alive) return;
+    if (l.out_broken || shared_.fate(peer) != PeerState::alive) return;
     guarded(peer, l.out_broken, PeerState::closed,
             [&] { moved(peer, l.outbox.flush(l.socket.number(), *l.protection)); });
   }
   void receive(Rank peer, Link& l) {
-    if (l.in_broken || standing_.fate(peer) == PeerState::lost) return;
+    if (l.in_broken || shared_.fate(peer) == PeerState::lost) return;
     guarded(peer, l.in_broken, PeerState::lost,
             [&] { moved(peer, l.inbox.receive(l.socket.number(), announced_, *l.protection)); });
   }
   void moved(Rank peer, std::size_t bytes) {
     if (bytes == 0) return;
     ++moves_;
-    standing_.add_moved(peer, bytes);
+    shared_.add_moved(peer, bytes);
   }
 
   /// Calls f, and reports its fault. With FailureScope::peer it does not throw: the rank's PeerState changes later.
@@ -282,11 +282,11 @@ class ProgressEngine {
     if (!fault) return;
     broken = true;
     control_.report(peer, std::move(*fault), fate);
-    if (standing_.failures == FailureScope::group) standing_.throw_verdict(rank_);
+    if (shared_.failures == FailureScope::group) shared_.throw_verdict(rank_);
   }
 
   bool has_new_fates() {
-    auto const fates = standing_.fates();
+    auto const fates = shared_.fates();
     return std::exchange(seen_fates_, fates) != fates;
   }
 
@@ -294,10 +294,10 @@ class ProgressEngine {
   ///
   /// asleep  true meanwhile
   void sleep(std::atomic<bool>& asleep, std::chrono::nanoseconds longest) {
-    polled_.assign(1, {standing_.wake(), POLLIN, 0});
+    polled_.assign(1, {shared_.wake(), POLLIN, 0});
     for (Rank const peer : linked_) {
       auto const& l     = link(peer);
-      auto const fate   = standing_.fate(peer);
+      auto const fate   = shared_.fate(peer);
       auto const events = (l.outbox.empty() || l.out_broken || fate != PeerState::alive ? 0 : POLLOUT) |
                           (l.inbox.can_read() && !l.in_broken && fate != PeerState::lost ? POLLIN : 0);
       if (events != 0) polled_.push_back({l.socket.number(), static_cast<short>(events), 0});
@@ -307,7 +307,7 @@ class ProgressEngine {
     asleep.store(true, std::memory_order_relaxed);
     ::ppoll(polled_.data(), polled_.size(), &time, nullptr);
     asleep.store(false, std::memory_order_relaxed);
-    if (polled_[0].revents != 0) standing_.silence();
+    if (polled_[0].revents != 0) shared_.silence();
   }
 
   OwnerThread owner_;
@@ -320,9 +320,9 @@ class ProgressEngine {
   std::vector<pollfd> polled_;
   std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
   bool self_broken_ = false;
-  ThreadSharedState standing_;
-  detail::OperationLog const& announced_ = standing_.announced();
-  ControlThread control_;                                                  // last: its thread uses standing_
+  ThreadSharedState shared_;
+  detail::OperationLog const& announced_ = shared_.announced();
+  ControlThread control_;                                                  // last: its thread uses shared_
 };
 
 }  // namespace chorale::tcp

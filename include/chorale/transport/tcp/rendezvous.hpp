@@ -109,7 +109,9 @@ class Rendezvous {
     who.plan_hash   = wire::plan_hash(std::array{std::string{"a meeting"}});
     return who;
   }
-  std::string place() const { return "where the " + std::to_string(setup_.members) + " meet, " + setup_.at.text(); }
+  std::string place() const {
+    return "the rendezvous of " + std::to_string(setup_.members) + " processes at " + setup_.at.text();
+  }
 
   /// Runs until done(), and logs missing() from time to time; false if the time to join is over first.
   template <class Done, class Missing>
@@ -119,7 +121,7 @@ class Rendezvous {
     while (!done()) {
       if (Clock::now() >= end) return false;
       if (Clock::now() >= report) {
-        setup_.log("still waiting " + place() + ": " + missing());
+        setup_.log("still waiting at " + place() + ": " + missing());
         report += setup_.report_every;
       }
       if (io_.stopped()) io_.restart();
@@ -143,7 +145,7 @@ class Rendezvous {
     listener.start(std::move(host));
     if (!run_until([&] { return first_missing() == setup_.members; }, [&] { return missing(); })) {
       tell("-" + missing());
-      throw PeerLost{first_missing() * setup_.each, missing() + ", " + place() + ", within " + seconds_text() + ".",
+      throw PeerLost{first_missing() * setup_.each, missing() + ", to " + place() + ", within " + seconds_text() + ".",
                      "look at how they ended."};
     }
     auto seen = std::vector<ObservedPeer>{};
@@ -210,7 +212,7 @@ class Rendezvous {
       ++open;
       asio::async_write(other->connection.socket, asio::buffer(other->told), [&open](auto, auto) { --open; });
     }
-    run_until([&] { return open == 0; }, [&] { return std::to_string(open) + " are still told"; });
+    run_until([&] { return open == 0; }, [&] { return std::to_string(open) + " processes have not been answered"; });
   }
 
   static std::vector<std::byte> message(std::string const& text, std::optional<wire::EndKey> const& key) {
@@ -241,13 +243,13 @@ class Rendezvous {
     call.starved  = [](int error) { throw_no_socket(error); };
     auto dial     = Connector{io_, std::move(call)};
     dial.start();
-    auto const waits = [&] { return first_ ? std::string{"the others"} : "for the first: " + dial.problem(); };
+    auto const waits = [&] { return first_ ? std::string{"the other processes"} : "rank 0: " + dial.problem(); };
     if (!run_until([&] { return told_.has_value(); }, waits))
-      throw PeerLost{0, place() + ": within " + seconds_text() + " there was no answer; " + waits() + ".",
-                     "the host of rank 0 there, and no firewall between."};
+      throw PeerLost{0, "no answer within " + seconds_text() + " from " + place() + "; waited for " + waits() + ".",
+                     "check that rank 0 runs on that host, and that no firewall blocks the port."};
     if (told_->empty() || told_->front() != '+')
       throw PeerLost{0, place() + ": " +
-                            (told_->empty() ? "the first of them has gone" : printable(told_->substr(1))) + ".",
+                            (told_->empty() ? "rank 0 closed the connection" : printable(told_->substr(1))) + ".",
                      "look at how they ended."};
     auto hosts = std::vector<std::string>{{}};
     for (char const c : told_->substr(1)) {
@@ -255,7 +257,7 @@ class Rendezvous {
       else hosts.back() += c;
     }
     if (hosts.size() != static_cast<std::size_t>(setup_.members))
-      throw PeerLost{0, place() + ": " + std::to_string(hosts.size()) + " hosts were told of."};
+      throw PeerLost{0, place() + ": " + std::to_string(hosts.size()) + " hosts were named."};
     return hosts;
   }
 
