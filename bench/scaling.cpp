@@ -197,7 +197,7 @@ double speedup_by(C when, Servers const& job, NetworkModel model) {
     runs.push_back({{plan::header + s * each, plan::header + (s + 1) * each}});
   auto const shards = parameter_server::ShardLayout{job.workers, std::move(runs)};
   auto gradients    = std::vector<float>(shards.extent() + plan::trailer), values = gradients;
-  gradients[plan::rows_at] = 1;
+  StepHeader{gradients}.rows() = 1;
   auto const run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
     if (at.rank() >= job.workers) return parameter_server::Server{at, when, optim::SGD{}, shards, values}.serve();
     auto client = parameter_server::Client<SimulatedEndpoint>{at, shards};

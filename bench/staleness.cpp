@@ -112,15 +112,15 @@ struct Staleness {
 
 template <class Test>
 void judge(Copy& copy, Test const& test, Learned& learned) {
-  auto total  = std::array<double, 3>{};                                   // loss, rows, right
+  auto total  = std::array<double, plan::header>{};                        // loss, rows, right
   auto sums   = std::array<float, plan::header>{};
   auto batch  = typename Test::element{};
   for (auto stream = test.stream(0); stream.next(batch);) {
     copy.evaluate(batch, sums);
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += static_cast<double>(sums[i]);
   }
-  learned.loss     = total[plan::loss_at] / total[plan::rows_at];
-  learned.accuracy = total[plan::first_metric] / total[plan::rows_at];
+  learned.loss     = StepHeader{total}.loss() / StepHeader{total}.rows();
+  learned.accuracy = StepHeader{total}.metric(0) / StepHeader{total}.rows();
 }
 
 template <class C, class Train, class Test>

@@ -98,8 +98,8 @@ Times ps_worker(E& at, chorale::parameter_server::ShardLayout const& shards, PsC
   auto memory     = Floats{at, 3 * size + ps_rows * ps_width};
   auto values = memory.next(size), other = memory.next(size), gradients = memory.next(size);
   auto const rows = memory.next(ps_rows * ps_width);
-  gradients[plan::rows_at] = 64;
-  gradients[gradients.size() - plan::trailer + plan::summed_at] = 1;       // looked at during backward
+  StepHeader{gradients}.rows()    = 64;
+  StepTrailer{gradients}.summed() = 1;                                     // looked at during backward
   auto indices = std::vector<std::uint32_t>(ps_rows);
   for (std::size_t i = 0; i < ps_rows; ++i)
     indices[i] = static_cast<std::uint32_t>(Random{1, static_cast<std::uint64_t>(at.rank())}.below(i, ps_table_rows));

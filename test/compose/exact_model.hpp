@@ -92,7 +92,7 @@ std::vector<float> values_by_model(std::vector<Cpu> const& devices, Batches<int>
     for (auto& copy : copies) {
       auto gradients = copy.gradients();
       std::ranges::copy(sums, gradients.body().begin());
-      gradients.values[plan::rows_at] = rows;
+      gradients.header().rows() = rows;
     }
     live.run([](auto&, auto& copy) { copy.optimizer.apply(copy.net.variables(), copy.gradients()); }, copies);
   }

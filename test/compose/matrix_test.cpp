@@ -112,7 +112,7 @@ void check_loop(int epochs, End const& end_step) {
       copy.evaluate(share, sums);
       return Totals{} += sums;
     }, copies, batch));
-  CHECK(totals.sums[plan::rows_at] == 279);
+  CHECK(StepHeader{totals.sums}.rows() == 279);
   auto ranks = std::vector<Rank>{};
   for (Rank rank = 0; rank < live.num_replicas(); ++rank) ranks.push_back(rank);
   CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == ranks);

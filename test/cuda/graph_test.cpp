@@ -249,7 +249,7 @@ TEST_CASE("steps of a host that runs ahead leave the bits of those it waits for"
         std::ranges::fill(data.x, -1.0F);                                  // its memory is another batch's now
       } else {
         copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
-        keep(copy.gradients().values.template first<plan::header>());
+        keep(copy.gradients().header().all());
         copy.optimizer.apply(copy.net.variables(), copy.gradients());
       }
     }
@@ -389,17 +389,17 @@ TEST_CASE("a replayed step finds the NaN that a launched one finds", "[tensor][c
     step(bad);
     CHECK(copy.hash() == before);
     CHECK(copy.optimizer.skipped == 1);
-    CHECK(copy.gradients().trailer()[plan::faults_at] == 1);
-    auto const which = static_cast<std::size_t>(copy.gradients().trailer()[plan::variable_at]);
+    CHECK(copy.gradients().trailer().faults() == 1);
+    auto const which = static_cast<std::size_t>(copy.gradients().trailer().variable());
     CHECK(std::string_view{Flat::plan.variables[which].name} == "dense_1/kernel");   // backward comes there first
     copy.optimizer.on_non_finite = NonFinite::stop;
     CHECK_THROWS_AS(step(bad), NumericFault);
     CHECK(copy.hash() == before);
     step(good);
-    CHECK(copy.gradients().trailer()[plan::faults_at] == 0);
+    CHECK(copy.gradients().trailer().faults() == 0);
     copy.optimizer.on_non_finite = NonFinite::allow;                       // nobody looks: recorded anew
     for (int i = 0; i < 3; ++i) step(bad);
-    CHECK(copy.gradients().trailer()[plan::faults_at] == 0);
+    CHECK(copy.gradients().trailer().faults() == 0);
     CHECK(copy.optimizer.skipped == 1);
   }
 }

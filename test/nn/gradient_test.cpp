@@ -96,8 +96,10 @@ TEST_CASE("an empty share gives no loss and zero gradients", "[nn]") {
   auto const nothing = copy.value_and_gradient(batch.view(0, 0), 0, [](std::size_t) {});
   CHECK(nothing.count == 0);
   auto const values = copy.gradients().values;
-  for (float const g : values.first(values.size() - plan::trailer + plan::marks_at)) CHECK(g == 0.0F);
-  CHECK(values.last(plan::trailer)[plan::marks_at] == 1);                  // but its variables are compared
+  auto const trailer = StepTrailer{values};
+  for (float const g : values.first(values.size() - plan::trailer)) CHECK(g == 0.0F);
+  for (float const n : {trailer.faults(), trailer.rank(), trailer.variable(), trailer.summed()}) CHECK(n == 0.0F);
+  CHECK(trailer.digest()[0] == 1);                                         // but its variables are compared
 }
 
 TEST_CASE("a batch that does not fit the network is refused with both numbers", "[nn]") {

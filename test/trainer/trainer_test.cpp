@@ -72,9 +72,9 @@ TEST_CASE("gradients whose sum alone overflows are caught too", "[trainer]") {
   auto& copy   = trainer.copies()[0];
   auto g       = copy.gradients();
   std::fill(g.values.begin(), g.values.end(), 0.0F);
-  g.values[plan::rows_at]      = 12;
-  g.trailer()[plan::summed_at] = 2;
-  g[2][5]                      = std::numeric_limits<float>::infinity();
+  g.header().rows()    = 12;
+  g.trailer().summed() = 2;
+  g[2][5]              = std::numeric_limits<float>::infinity();
   CHECK_THROWS_WITH(copy.optimizer.apply(copy.net.variables(), g),
                     Catch::Contains("the gradient of " + std::string{std::string_view{g.plan[2].name}} +
                                     " of step 0 is finite on every replica, but their sum is not"));

@@ -12,6 +12,7 @@
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/tensor/replica_digest.hpp>
+#include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -57,7 +58,7 @@ class Instance {
 
   static constexpr auto const& plan    = Net::plan;
   static constexpr std::size_t metrics = sizeof...(Metrics);
-  static_assert(plan::first_metric + metrics <= plan::header, "chorale: a model has at most 14 metrics");
+  static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
   /// The smallest end with which `ready` reports that no layer adds up over all replicas any more in this step. 0 if no
   /// layer does.
@@ -203,7 +204,7 @@ class Instance {
   /// True if any replica was asked to end, as far as the last step reports.
   bool was_asked() const {
     if (under_way_) return is_asked();
-    return gradients().trailer()[plan::asked_at] != 0;
+    return gradients().trailer().asked() != 0;
   }
 
   /// Computes forward and loss, without gradients.
@@ -219,7 +220,7 @@ class Instance {
     } else {
       executor.read(batch.x.data());
       executor.forward(Pass{.now = {.seed = seed_}});
-      write_header(batch, executor, sums);
+      write_header(batch, executor, StepHeader<float>{sums});
     }
   }
 
@@ -268,7 +269,7 @@ class Instance {
   /// Keeps header and trailer of the gradients near the host, which reads and writes only these in every step.
   void keep_ends_near_host() const {
     if constexpr (requires { device_.keep_near_host(arena_.data(), 1); })
-      for (auto const end : {gradients().values.first(plan::header), gradients().trailer()})
+      for (auto const end : {gradients().header().all(), gradients().trailer().all()})
         device_.keep_near_host(reinterpret_cast<std::byte const*>(end.data()), end.size_bytes());
   }
 
@@ -292,11 +293,11 @@ class Instance {
       auto& step = last.executor->step();
       step.wait_ended(last.turn);
       std::ranges::copy(step.sums(last.turn), header.begin());
-      header[plan::rows_at] = static_cast<float>(last.rows);
+      StepHeader{header}.rows() = static_cast<float>(last.rows);
       auto ends    = std::array<float, plan::header + plan::trailer>{};    // all of the gradients that is checked
       auto const g = Gradients{ends, plan.variables, {}, number_};
       std::ranges::copy(header, ends.begin());
-      g.trailer()[plan::summed_at] = 1;
+      g.trailer().summed() = 1;
       mark_fault(g, step.first_bad(last.turn));
       try {
         optimizer.settle(g, last.step);
@@ -341,12 +342,12 @@ class Instance {
   template <class Batch, class Ready>
   float compute_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
                           Ready&& ready) {
-    std::fill(g.trailer().begin(), g.trailer().end(), 0.0F);
-    g.trailer()[plan::summed_at] = 1;
+    std::ranges::fill(g.trailer().all(), 0.0F);
+    g.trailer().summed() = 1;
     mark(g);
     executor.read(batch.x.data());
     executor.forward(pass);
-    write_header(batch, executor, g.values);
+    write_header(batch, executor, g.header());
     if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(), pass.loss_scale);
     auto const loss = g.loss();
     ready(plan::header);
@@ -389,7 +390,7 @@ class Instance {
 
   /// Writes to the trailer which variable in [begin, end) is the first whose gradient is not finite, if any is.
   void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
-    if (g.trailer()[plan::faults_at] != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
+    if (g.trailer().faults() != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
     for (std::size_t i = 0; i < g.plan.size(); ++i)
       if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_variable(g, i);
   }
@@ -399,28 +400,28 @@ class Instance {
       if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return mark_variable(g, i);
   }
   void mark_variable(Gradients const& g, std::size_t variable) const {
-    g.trailer()[plan::faults_at]   = 1;
-    g.trailer()[plan::rank_at]     = static_cast<float>(rank);
-    g.trailer()[plan::variable_at] = static_cast<float>(variable);
+    g.trailer().faults()   = 1;
+    g.trailer().rank()     = static_cast<float>(rank);
+    g.trailer().variable() = static_cast<float>(variable);
   }
 
   /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
   void mark(Gradients const& g) const {
     mark_asked(g);
     if (compare_every > 0 && optimizer.now.step % compare_every == 0)
-      ReplicaDigest::write(hash(), g.trailer().subspan(plan::marks_at, ReplicaDigest::size));
+      ReplicaDigest::write(hash(), g.trailer().digest());
   }
-  void mark_asked(Gradients const& g) const { g.trailer()[plan::asked_at] = is_asked() ? 1.0F : 0.0F; }
+  void mark_asked(Gradients const& g) const { g.trailer().asked() = is_asked() ? 1.0F : 0.0F; }
   bool is_asked() const { return asked_to_end != nullptr && asked_to_end->load(); }
 
   template <class Batch>
-  void write_header(Batch const& batch, Executing& executor, Span<float> header) {
-    constexpr auto width   = Net::output::size;
-    auto const* const y    = executor.output();
-    header[plan::loss_at]  = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
-    header[plan::rows_at]  = static_cast<float>(batch.rows);
-    auto at                = plan::first_metric;
-    auto const put         = [&](auto const& m) { header[at++] = m.sum(batch.rows, width, y, batch.y.data()); };
+  void write_header(Batch const& batch, Executing& executor, StepHeader<float> header) {
+    constexpr auto width = Net::output::size;
+    auto const* const y  = executor.output();
+    header.loss()        = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
+    header.rows()        = static_cast<float>(batch.rows);
+    auto i               = std::size_t{0};
+    auto const put       = [&](auto const& m) { header.metric(i++) = m.sum(batch.rows, width, y, batch.y.data()); };
     std::apply([&](auto const&... m) { (put(m), ...); }, metrics_);
   }
 

@@ -72,7 +72,7 @@ class Replica {
   ///         bits, which the sums show every Instance::compare_every steps: it names replica and variable
   void all_reduce(Gradients& gradients) {
     lane_of(gradients).reduce(gradients, traffic_);
-    if (!ReplicaDigest::all_equal(gradients.trailer().subspan(plan::marks_at, ReplicaDigest::size))) tell_divergence();
+    if (!ReplicaDigest::all_equal(gradients.trailer().digest())) tell_divergence();
   }
 
   /// Part of the gradients that this replica has not sent yet, under an algorithm that leaves elements out, such as
@@ -147,7 +147,7 @@ class Replica {
     if (num_replicas() == 1) return;
     auto const sums = scratch.body();
     std::fill(scratch.values.begin(), scratch.values.end(), 0.0F);
-    scratch.values[plan::rows_at] = weight;
+    scratch.header().rows() = weight;
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] = weight * values[i];
     all_reduce(scratch);
     auto const total = scratch.rows();

@@ -72,18 +72,9 @@ struct PlannedVariable {
 
 namespace plan {
 
-inline constexpr std::size_t header   = 16;                                // elements before the first variable
-inline constexpr std::size_t align    = 16;                                // elements: one cache line of float
-inline constexpr std::size_t loss_at  = 0;                             // in the header of the gradients: sum of losses,
-inline constexpr std::size_t rows_at  = 1;                                 // rows that it sums,
-inline constexpr std::size_t first_metric = 2;                             // then the sums of the metrics
-inline constexpr std::size_t trailer  = 16;                                // elements after the last variable. In the
-inline constexpr std::size_t faults_at   = 0;                              // gradients: replicas with a bad gradient,
-inline constexpr std::size_t rank_at     = 1;                              // sum of their ranks,
-inline constexpr std::size_t variable_at = 2;                              // sum of their first bad variables' indices,
-inline constexpr std::size_t summed_at   = 3;                              // how many gradients were added up,
-inline constexpr std::size_t marks_at     = 4;  // a ReplicaDigest of the variables' bits, or zeros,
-inline constexpr std::size_t asked_at    = 15;                             // and how many replicas were asked to end
+inline constexpr std::size_t header  = 16;                                 // elements before the first variable
+inline constexpr std::size_t trailer = 16;                                 // and after the last one
+inline constexpr std::size_t align   = 16;                                 // elements: one cache line of float
 
 /// The first element from `offset` on where a variable may begin.
 constexpr std::size_t aligned(std::size_t offset) { return (offset + align - 1) / align * align; }
@@ -103,7 +94,7 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 ///   the target is reduced with the gradients, so that all replicas move the average alike.
 ///
 ///   In the gradients the header carries the step's loss, rows and metrics, and the trailer carries which replicas had
-///   a NaN: neither needs a separate message between ranks.
+///   a NaN: neither needs a separate message between ranks. See StepHeader and StepTrailer.
 ///
 /// keeps   `variables` is in reading order; each offset is a multiple of plan::align; padding is always zero
 template <std::size_t N, std::size_t Layers>

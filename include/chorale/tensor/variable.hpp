@@ -4,6 +4,7 @@
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/step_header.hpp>
 
 #include <cmath>
 #include <string_view>
@@ -43,10 +44,11 @@ struct Gradients {
   Span<std::size_t const> ends;                                            // of the buckets, ascending
   std::uint64_t owner = 0;                                                 // differs for each instance of a model
 
-  float loss() const { return values[plan::loss_at]; }                     // sum over rows()
-  float rows() const { return values[plan::rows_at]; }                     // exact up to 2^24
+  StepHeader<float>  header() const { return StepHeader{values}; }
+  StepTrailer<float> trailer() const { return StepTrailer{values}; }
+  float loss() const { return header().loss(); }                           // sum over rows()
+  float rows() const { return header().rows(); }                           // exact up to 2^24
   Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
-  Span<float> trailer() const { return values.last(plan::trailer); }
   Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
 };
 

@@ -97,7 +97,7 @@ class Checkpointing {
 
   static bool was_asked(instance const& copy) {
     if constexpr (requires { copy.was_asked(); }) return copy.was_asked();
-    else return copy.gradients().trailer()[plan::asked_at] != 0;
+    else return copy.gradients().trailer().asked() != 0;
   }
 
   /// True if any process with workers was asked to end. All of them call it together.

@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/step_header.hpp>
 
 #include <array>
 #include <cstddef>
@@ -40,11 +41,11 @@ class Scores {
   /// Adds the header of Gradients: loss, rows and metrics, added up over rows.
   void add(Span<float const> header) { totals_ += header; }
 
-  std::size_t rows() const { return static_cast<std::size_t>(totals_.sums[plan::rows_at]); }
-  double loss() const { return mean(plan::loss_at); }
+  std::size_t rows() const { return static_cast<std::size_t>(sums().rows()); }
+  double loss() const { return mean(sums().loss()); }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
-  double metric(std::size_t i) const { return mean(plan::first_metric + i); }
+  double metric(std::size_t i) const { return mean(sums().metric(i)); }
 
   /// The mean of a metric, by its name.
   ///
@@ -68,7 +69,8 @@ class Scores {
   }
 
  private:
-  double mean(std::size_t i) const { return rows() == 0 ? 0.0 : totals_.sums[i] / totals_.sums[plan::rows_at]; }
+  StepHeader<double const> sums() const { return StepHeader{totals_.sums}; }
+  double mean(double sum) const { return rows() == 0 ? 0.0 : sum / sums().rows(); }
 
   Span<std::string_view const> names_;
   Totals totals_;

@@ -189,7 +189,7 @@ class ModelReplicas {
 
   /// Adds the header of a step to the totals, unless its update was skipped.
   static void count(Totals& totals, instance const& copy, Span<float const> header) {
-    if (std::isfinite(header[plan::loss_at]) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
+    if (std::isfinite(StepHeader{header}.loss()) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
   }
 
   /// True if this process has servers and no replica; it then returns only after all workers have left.

@@ -135,7 +135,7 @@ class TrainingLoop {
       if (is_last) live_.run(update, copies_, *share, held, replicas_.totals(), speeds);
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
-      if (line != nullptr && replicas_.totals()[0].sums[plan::rows_at] != 0) {
+      if (line != nullptr && StepHeader{replicas_.totals()[0].sums}.rows() != 0) {
         auto const shown = Shown{Epoch{.scores = Scores{M::metric_names, replicas_.totals()[0]}}};
         line->update(done.steps, shown.scores());
       }
@@ -205,7 +205,7 @@ class TrainingLoop {
     held.add_to(result.gradients);
     parts.end("gradients", Category::compute);
     auto header = Header{};
-    auto const look = [&] { std::ranges::copy(result.gradients.values.template first<plan::header>(), header.begin()); };
+    auto const look = [&] { std::ranges::copy(result.gradients.header().all(), header.begin()); };
     if constexpr (!ReducesEveryStep<S>) look();                            // before update() uses their memory
     live_.strategy().update(watched, copy, result.gradients);
     parts.end("update", Category::compute);

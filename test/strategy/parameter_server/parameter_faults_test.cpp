@@ -31,7 +31,7 @@ std::vector<float> by_hand(std::vector<Round> const& rounds, optim::SGD const& r
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
     }
     auto const body = [](std::vector<float>& flat) { return Span<float>{flat}.subspan(plan::header, n); };
-    rule.update<Cpu>(optim::Update{body(values), body(sum), slots, 1.0F / sum[plan::rows_at], now});
+    rule.update<Cpu>(optim::Update{body(values), body(sum), slots, 1.0F / StepHeader{sum}.rows(), now});
     ++now.step;
   }
   return values;
@@ -205,7 +205,7 @@ TEST_CASE("under NonFinite::skip such a push is dropped and counted, and its rou
     auto values = initial, gradients = std::vector<float>(flat_size(n));
     for (int step = 0; step < 6; ++step) {
       fill_gradient(gradients, worker, step, 2);
-      if (worker == 1 && step == 3) gradients[plan::loss_at] = std::numeric_limits<float>::infinity();
+      if (worker == 1 && step == 3) StepHeader{gradients}.loss() = std::numeric_limits<float>::infinity();
       dropped += client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
     }
   }, {.on_non_finite = NonFinite::skip});
@@ -222,8 +222,8 @@ TEST_CASE("finite gradients whose sum is not stop all workers before it is appli
   auto const run     = run_parameters(LocalTransport{}, shards_of(2, 1, n), Synchronous{}, optim::SGD{}, initial,
                                       [&](auto& client, int) {
     auto values = initial, gradients = std::vector<float>(flat_size(n), 3e38F);
-    gradients[plan::rows_at]                    = 2;
-    gradients[gradients.size() - plan::trailer] = 0;
+    StepHeader{gradients}.rows()    = 2;
+    StepTrailer{gradients}.faults() = 0;
     client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
   });
   for (int worker : {0, 1})

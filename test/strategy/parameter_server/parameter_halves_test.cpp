@@ -60,8 +60,8 @@ TEST_CASE("workers that push floats and workers that push bf16 go together", "[s
     auto const work   = [&](int worker, PushedAs as) {
       auto client    = parameter_server::Client{endpoints[static_cast<std::size_t>(worker)], shards, {.pushed_as = as}};
       auto gradients = std::vector<float>(flat_size(n), 1.0F + 0x1p-9F);   // bf16 has 1 instead
-      gradients[plan::loss_at] = gradients[plan::rows_at] = 1;
-      std::ranges::fill(gradients_in(gradients).trailer(), 0.0F);
+      StepHeader{gradients}.loss() = StepHeader{gradients}.rows() = 1;
+      std::ranges::fill(StepTrailer{gradients}.all(), 0.0F);
       client.push(gradients_in(gradients), 0);
     };
     auto const other = NamedThread{"worker 1", [&] { work(1, PushedAs::bf16); }};

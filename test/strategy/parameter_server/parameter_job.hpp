@@ -51,8 +51,8 @@ inline void fill_gradient(std::vector<float>& flat, int worker, int step, float 
   auto const random = Random{11, static_cast<std::uint64_t>(worker) << 32 | static_cast<std::uint64_t>(step)};
   for (std::size_t i = plan::header; i < flat.size() - plan::trailer; ++i)
     flat[i] = rows * random.uniform(i, -1.0F, 1.0F);
-  flat[plan::loss_at] = rows;
-  flat[plan::rows_at] = rows;
+  StepHeader{flat}.loss() = rows;
+  StepHeader{flat}.rows() = rows;
 }
 
 struct ParameterResult {

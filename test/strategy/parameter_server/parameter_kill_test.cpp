@@ -52,9 +52,9 @@ struct Killer {
 /// Each push takes so much from every value.
 std::vector<float> gradient_of(float each) {
   auto flat = std::vector<float>(flat_size(n), each);
-  flat[plan::loss_at] = flat[plan::rows_at] = 1;
-  flat[flat.size() - plan::trailer] = 0;
-  flat[flat.size() - plan::trailer + plan::summed_at] = 1;
+  StepHeader{flat}.loss() = StepHeader{flat}.rows() = 1;
+  StepTrailer{flat}.faults() = 0;
+  StepTrailer{flat}.summed() = 1;
   return flat;
 }
 

@@ -45,7 +45,7 @@ std::vector<float> whole_batch(int workers, O const& rule) {
       fill_gradient(one, worker, step, rows_of(worker, step));
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
     }
-    rule.template update<Cpu>(optim::Update{body(values), body(sum), slots, 1.0F / sum[plan::rows_at], now});
+    rule.template update<Cpu>(optim::Update{body(values), body(sum), slots, 1.0F / StepHeader{sum}.rows(), now});
   }
   return values;
 }
@@ -132,7 +132,7 @@ TEST_CASE("a pull has one version of a shard, while others push to it", "[strate
   auto const run = run_parameters(LocalTransport{}, {3, {{{plan::header, plan::header + large}}}}, Asynchronous{},
                                   optim::SGD{.learning_rate = 1}, initial, [&](auto& client, int worker) {
     auto values = initial, gradients = std::vector<float>(flat_size(large), 1.0F);
-    gradients[gradients.size() - plan::trailer] = 0;
+    StepTrailer{gradients}.faults() = 0;
     for (int step = 0; step < 60; ++step) {
       if (worker == 0) {
         client.push(gradients_in(gradients), 0);

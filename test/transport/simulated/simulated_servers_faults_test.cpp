@@ -130,7 +130,7 @@ void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tal
     auto& mine    = gradients[me];
     std::ranges::fill(mine, 0.0F);
     for (int server = 0; server < job.servers; ++server) mine[place(job, server, at.rank(), step)] = 1;
-    mine[plan::rows_at] = 1;
+    StepHeader{mine}.rows() = 1;
     at.work(100us * static_cast<int>(random.below(1'000 + 100 * me + static_cast<std::uint64_t>(step), 10)));
     auto& drops = dropped[me][static_cast<std::size_t>(step)];
     drops       = unknown;

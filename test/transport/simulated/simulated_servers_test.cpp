@@ -20,7 +20,7 @@ void fill_gradient(Flat& flat, int worker, int step) {
   auto const random = Random{11, static_cast<std::uint64_t>(worker) << 32 | static_cast<std::uint64_t>(step)};
   auto const body   = body_of(flat);
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = rows_of(worker, step) * random.uniform(i, -1.0F, 1.0F);
-  flat[plan::rows_at] = rows_of(worker, step);
+  StepHeader{flat}.rows() = rows_of(worker, step);
 }
 
 Flat initial_values() {
@@ -60,7 +60,7 @@ Flat whole_batch() {
   auto now    = optim::Moment{};
   for (; now.step < static_cast<std::int64_t>(large.steps); ++now.step) {
     auto sum = sum_of(0, large.workers, static_cast<int>(now.step));
-    optim::Adam{}.update<Cpu>(optim::Update{body_of(values), body_of(sum), slots, 1.0F / sum[plan::rows_at], now});
+    optim::Adam{}.update<Cpu>(optim::Update{body_of(values), body_of(sum), slots, 1.0F / StepHeader{sum}.rows(), now});
   }
   return values;
 }
@@ -112,7 +112,7 @@ TEST_CASE("a worker that is killed is only missed, and a server that is killed i
           "[transport][simulated][ps]") {
   auto const job = Job{3, 2, 4, 12};
   auto gradient  = job.flat();
-  gradient[plan::rows_at] = 1;
+  StepHeader{gradient}.rows() = 1;
   auto const with_kill_of = [&](Rank rank) {
     return serve_job(job, Synchronous{}, optim::SGD{}, job.flat(),
                      {.faults = {.scheduled = {{SimulatedFault::kill, rank, 5}}}},

@@ -132,16 +132,16 @@ class OptimizerState {
   /// Describes what is not finite in reduced gradients; empty if all is finite. The same on every replica.
   std::string non_finite(Gradients const& g) const {
     auto const step   = " of step " + std::to_string(now.step);
-    auto const faults = g.trailer()[plan::faults_at];
+    auto const faults = g.trailer().faults();
     if (!std::isfinite(g.loss()))
       return "the loss" + step + " is " + std::to_string(g.loss()) + " over " +
              std::to_string(static_cast<long>(g.rows())) + " rows";
     if (faults == 1)
-      return "the gradient of " + name_of(g, g.trailer()[plan::variable_at]) + step + " is not finite on replica " +
-             std::to_string(static_cast<long>(g.trailer()[plan::rank_at]));
+      return "the gradient of " + name_of(g, g.trailer().variable()) + step + " is not finite on replica " +
+             std::to_string(static_cast<long>(g.trailer().rank()));
     if (faults > 1)
       return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
-    if (g.trailer()[plan::summed_at] == 1 || Kernels<D>::finite(g.body())) return {};
+    if (g.trailer().summed() == 1 || Kernels<D>::finite(g.body())) return {};
     for (std::size_t i = 0; i < g.plan.size(); ++i)
       if (!Kernels<D>::finite(g[i]))
         return "the gradient of " + name_of(g, static_cast<float>(i)) + step +

@@ -5,6 +5,7 @@
 #include <chorale/nn/engine/executor.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
@@ -79,7 +80,7 @@ class QueuedStep {
       });
       step().end();
       executor_->settle();
-      return follows ? step().sums()[plan::loss_at] : loss;
+      return follows ? StepHeader{step().sums()}.loss() : loss;
     }
   }
 
@@ -119,7 +120,7 @@ class QueuedStep {
     step().end();
     executor_->settle();
     std::ranges::copy(step().sums(), sums.begin());
-    sums[plan::rows_at] = static_cast<float>(batch_->rows);
+    StepHeader{sums}.rows() = static_cast<float>(batch_->rows);
     finish_header(sums);
   }
 
@@ -137,7 +138,7 @@ class QueuedStep {
     scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
     if (checks)
-      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &header[plan::loss_at]);
+      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &StepHeader{header}.loss());
     step().end();
   }
 
@@ -152,7 +153,7 @@ class QueuedStep {
   void finish_header(Span<float> header) {
     each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
       if constexpr (!queues<Metric>)
-        header[at] = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
+        StepHeader{header}.metric(at) = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
     });
   }
 
@@ -172,10 +173,10 @@ class QueuedStep {
                      "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
     auto const* const y = executor_->output();
     loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(),
-                             step().sum_to(&header[plan::loss_at]));
+                             step().sum_to(&StepHeader{header}.loss()));
     each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
       if constexpr (queues<Metric>)
-        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&header[at]));
+        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&StepHeader{header}.metric(at)));
     });
   }
 
@@ -186,7 +187,7 @@ class QueuedStep {
 
   template <class F>
   void each_metric(F&& f) {
-    auto at = plan::first_metric;
+    auto at = std::size_t{0};
     std::apply([&](auto const&... metric) { (f(at++, metric), ...); }, *metrics_);
   }
 

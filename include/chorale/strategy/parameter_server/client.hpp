@@ -340,12 +340,12 @@ class Client : public Calls<E, Hooks> {
   ServerFault fault_of(Gradients const& g, std::size_t& variable) const {
     if (options_.on_non_finite == NonFinite::allow) return ServerFault::none;
     if (!std::isfinite(g.loss())) return ServerFault::loss;
-    auto const faults = g.trailer()[plan::faults_at];
-    if (faults == 1) {                                                     // of more faults, variable_at is a sum
-      variable = std::min(variable, static_cast<std::size_t>(g.trailer()[plan::variable_at]));
+    auto const faults = g.trailer().faults();
+    if (faults == 1) {                                                     // of more faults, variable() is a sum
+      variable = std::min(variable, static_cast<std::size_t>(g.trailer().variable()));
       return ServerFault::gradient;
     }
-    if (faults == 0 && (g.trailer()[plan::summed_at] == 1 || Kernels<Cpu>::finite(g.body())))
+    if (faults == 0 && (g.trailer().summed() == 1 || Kernels<Cpu>::finite(g.body())))
       return ServerFault::none;
     for (std::size_t i = g.plan.size(); i-- > 0;)
       if (!Kernels<Cpu>::finite(g[i])) variable = i;

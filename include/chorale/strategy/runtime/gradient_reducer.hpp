@@ -116,8 +116,8 @@ class BucketedGradients {
   }
 
   void reduce_exactly(Gradients const& gradients) {
-    auto const header = gradients.values.template first<plan::header>();
-    auto const trailer = gradients.trailer();
+    auto const header = gradients.header().all();
+    auto const trailer = gradients.trailer().all();
     auto both = std::array<float, plan::header + plan::trailer>{};
     std::copy(trailer.begin(), trailer.end(), std::copy(header.begin(), header.end(), both.begin()));
     typename R::exact{}.all_reduce(*at_, Span<float>{both}, Op::sum, tag_);

@@ -97,8 +97,8 @@ cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double*
 
 cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue) {
   return detail::each(plan::trailer, queue, [=] __device__(std::size_t i) {
-    trailer[i] = i == plan::summed_at ? 1 : 0;
-    if (i == plan::rows_at) header[i] = rows;
+    trailer[i] = i == StepTrailer<float>::summed_at ? 1 : 0;
+    if (i == StepHeader<float>::rows_at) header[i] = rows;
   });
 }
 
