@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/tiny.hpp"
 
+#include <chorale/tensor/run_time_plan.hpp>
+
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <optional>
 #include <sstream>
+#include <string>
+#include <vector>
 
 using namespace chorale;
 
@@ -89,4 +95,65 @@ TEST_CASE("initialisers have the limits and spreads of their papers", "[tensor]"
   CHECK(spread(Init::he_normal).first == Approx(he).epsilon(0.02));
   CHECK(spread(Init::he_uniform).first == Approx(he).epsilon(0.02));
   CHECK(spread(Init::zeros).second == 0.0);
+}
+
+namespace {
+
+/// The variables of a constexpr plan, as a program lists them that knows them only when it runs.
+template <class Net>
+std::vector<NamedShape> listed() {
+  auto all = std::vector<NamedShape>{};
+  for (auto const& v : Net::plan.variables)
+    all.push_back({.name     = std::string{std::string_view{v.name}},
+                   .dims     = {v.spec.dims.begin(), v.spec.dims.begin() + v.spec.rank},
+                   .init     = v.spec.init,
+                   .fan_in   = v.spec.fan_in,
+                   .fan_out  = v.spec.fan_out,
+                   .momentum = v.spec.momentum,
+                   .layer    = v.layer});
+  return all;
+}
+
+struct Normalized : nn::Sequential<nn::Input<512>, nn::Dense<256>, nn::BatchNorm<>, nn::ReLU, nn::Dense<10>> {};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a plan that is made at run time is the constexpr plan of the same variables", "[tensor][plan]",
+                   tiny::LeNet, Shapes, Normalized) {
+  auto const made     = RunTimePlan{listed<TestType>()};
+  auto const view     = PlanView{made};
+  auto const expected = PlanView{TestType::plan};
+  CHECK(view.elements == expected.elements);
+  CHECK(view.parameters == expected.parameters);
+  CHECK(view.buckets == expected.buckets);
+  CHECK(view.hash == expected.hash);
+  CHECK(std::ranges::equal(view.ends(), expected.ends()));
+  CHECK(lines_of(view) == lines_of(expected));
+  for (std::size_t i = 0; i < expected.variables.size(); ++i) {
+    CHECK(view.variables[i].offset == expected.variables[i].offset);
+    CHECK(view.variables[i].layer == expected.variables[i].layer);
+  }
+}
+
+TEST_CASE("a plan that is made at run time lays each variable out as a layer", "[tensor][plan]") {
+  auto const first  = std::make_optional(RunTimePlan{{{"slope", {40}}, {"offset"}}});
+  auto const second = RunTimePlan{*first};
+  auto const view   = PlanView{second};
+  CHECK(view.variables[1].offset == plan::header);
+  CHECK(view.variables[0].offset == plan::header + plan::align);
+  CHECK(view.variables[1].size == 1);
+  CHECK(view.parameters == 41);
+  CHECK(view.arena_bytes(2) == 4 * view.bytes_per_step());
+}
+
+TEST_CASE("a plan names what is wrong with a variable", "[tensor][plan]") {
+  using Catch::Contains;
+  CHECK_THROWS_WITH(RunTimePlan{std::vector<NamedShape>{}}, Contains("at least one variable"));
+  CHECK_THROWS_WITH((RunTimePlan{{{"a", {1}}, {"a", {2}}}}), Contains("two variables have the name a"));
+  CHECK_THROWS_WITH((RunTimePlan{{{std::string(97, 'n'), {1}}}}), Contains("1 to 96 characters") && Contains("has 97"));
+  CHECK_THROWS_WITH((RunTimePlan{{{"a", {1, 2, 3, 4, 5}}}}), Contains("a has 5 dimensions") && Contains("at most 4"));
+  CHECK_THROWS_WITH((RunTimePlan{{{"a", {3, 0}}}}), Contains("at least 1, but a has one of 0"));
+  CHECK_THROWS_WITH((RunTimePlan{{{.name = "a", .layer = 1}, {.name = "b", .layer = 0}}}),
+                    Contains("b is of layer 0 after layer 1"));
+  CHECK(PlanView{RunTimePlan{{{std::string(96, 'n')}}}}.variables.size() == 1);
 }

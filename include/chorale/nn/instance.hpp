@@ -77,7 +77,7 @@ class Instance {
   Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, seed_{seed},
         arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)}, net{part(0, 1)},
-        optimizer{rule, part(2, Optimizer::slots)} {
+        optimizer{rule, plan, part(2, Optimizer::slots)} {
     keep_ends_near_host();
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
@@ -102,7 +102,7 @@ class Instance {
   /// throws    BadArgument when the batch does not fit the network
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
-    static_assert(OptimizerState::moving == 0,
+    static_assert(moves_nothing,
                   "chorale: batch normalization does not run under ParameterServerStrategy, where nobody moves its "
                   "statistics. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
@@ -251,7 +251,10 @@ class Instance {
   std::uint64_t hash() const { return hash_of(net.variables().values); }
 
  private:
-  using OptimizerState = nn::OptimizerState<D, Net::plan, Optimizer>;
+  using OptimizerState = nn::OptimizerState<D, Optimizer>;
+
+  static constexpr bool moves_nothing =
+      std::ranges::all_of(plan.variables, [](PlannedVariable const& v) { return v.spec.trained(); });
 
   class Network {
    public:

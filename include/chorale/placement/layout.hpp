@@ -190,6 +190,11 @@ constexpr std::array<VariableShape, N> shapes_of(Plan<N, Layers> const& plan) {
   return shapes;
 }
 
+/// The shapes of the variables of a model, in reading order, when the program runs.
+inline std::vector<VariableShape> shapes_of(PlanView const& plan) {
+  return {plan.variables.begin(), plan.variables.end()};
+}
+
 /// What a server holds, as ranges of the flat buffer that a network's plan lays out: header, padding and trailer are in
 /// none of them.
 ///

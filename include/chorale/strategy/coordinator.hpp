@@ -171,7 +171,7 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
   for (auto& at : endpoints)
     if (at.rank() <= workers)
       here.push_back(std::make_unique<Here>(model, strategy.worker_devices(), seed, at, workers));
-  auto const shards = strategy.shards(Model::plan, decltype(model.optimizer)::slots, 1);
+  auto const shards = strategy.shards(model.plan, decltype(model.optimizer)::slots, 1);
   host.serve(strategy, model, seed, Span<E>{endpoints}.subspan(here.size()), shards);
 
   auto const run = [&](std::size_t i) {

@@ -113,8 +113,7 @@ class ParameterServerStrategy {
   /// Returns which elements of a model's variables each server stores.
   ///
   /// replicas  ranks of each worker
-  template <class Plan>
-  parameter_server::ShardLayout shards(Plan const& plan, int slots, int replicas) const {
+  parameter_server::ShardLayout shards(PlanView const& plan, int slots, int replicas) const {
     auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
                                                     cluster_.servers(), slots);
     auto runs = std::vector<std::vector<Range>>{};

@@ -4,7 +4,6 @@
 #include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace chorale {
 
 /// A short text in a constexpr value.
 struct Name {
-  std::array<char, 40> text{};
+  std::array<char, 96> text{};
   std::size_t length = 0;
 
   constexpr Name() = default;
@@ -119,6 +118,55 @@ struct Plan {
   }
 };
 
+namespace detail {
+
+/// Sizes that lay_out() computes.
+struct PlanSizes {
+  std::size_t elements = 0, parameters = 0, buckets = 0;
+};
+
+/// Gives each variable its offset. The variables have their names, specs, sizes and layers, which ascend.
+///
+/// ready     one for each layer; bucket_ends: room for one more than there are variables
+constexpr PlanSizes lay_out(Span<PlannedVariable> variables, Span<std::size_t> ready, Span<std::size_t> bucket_ends) {
+  auto made         = PlanSizes{};
+  auto offset       = plan::header;
+  auto bucket_begin = std::size_t{0};
+  auto end          = variables.size();                                    // of the variables of one layer
+  for (std::size_t layer = ready.size(); layer-- > 0;) {
+    auto begin = end;
+    while (begin > 0 && variables[begin - 1].layer == static_cast<int>(layer)) --begin;
+    for (std::size_t i = begin; i < end; ++i) {
+      variables[i].offset = offset;
+      made.parameters += variables[i].spec.trained() ? variables[i].size : 0;
+      offset += plan::aligned(variables[i].size);
+    }
+    end          = begin;
+    ready[layer] = offset;
+    if (layer == 0) offset += plan::trailer;
+    if ((offset - bucket_begin) * sizeof(float) >= plan::bucket_bytes || layer == 0) {
+      if (offset > bucket_begin) bucket_ends[made.buckets++] = offset;
+      bucket_begin = offset;
+    }
+  }
+  made.elements = offset;
+  return made;
+}
+
+/// Hash of the names, shapes and places of variables, and of which are trained.
+constexpr std::uint64_t plan_hash(Span<PlannedVariable const> variables) {
+  auto hash = Fnv1a<std::uint64_t>{};
+  for (auto const& v : variables) {
+    hash.add(std::string_view{v.name});
+    for (int const d : v.spec.dims) hash.add(static_cast<std::uint64_t>(d), 4);
+    hash.add(v.offset);
+    if (!v.spec.trained()) hash.add(1, 1);
+  }
+  return hash.value();
+}
+
+}  // namespace detail
+
 /// Lays out the variables of a network; `specs` and `layers` in reading order, `layers[i]` the layer of specs[i].
 ///
 /// source  packing in reverse layer order, so that the first bucket is sent while early layers still compute:
@@ -126,45 +174,48 @@ struct Plan {
 template <std::size_t N, std::size_t Layers>
 constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, std::array<Name, N> const& names,
                                     std::array<int, N> const& layers) {
-  auto made   = Plan<N, Layers>{};
-  auto offset = plan::header;
-  auto bucket_begin = std::size_t{0};
-  auto end          = N;                                                   // of the variables of one layer
-  for (std::size_t layer = Layers; layer-- > 0;) {
-    auto begin = end;
-    while (begin > 0 && layers[begin - 1] == static_cast<int>(layer)) --begin;
-    for (std::size_t i = begin; i < end; ++i) {
-      auto const size   = specs[i].size();
-      made.variables[i] = {names[i], specs[i], layers[i], offset, size};
-      made.parameters += specs[i].trained() ? size : 0;
-      offset += plan::aligned(size);
-    }
-    end               = begin;
-    made.ready[layer] = offset;
-    if (layer == 0) offset += plan::trailer;
-    if ((offset - bucket_begin) * sizeof(float) >= plan::bucket_bytes || layer == 0) {
-      if (offset > bucket_begin) made.bucket_ends[made.buckets++] = offset;
-      bucket_begin = offset;
-    }
-  }
-  made.elements = offset;
-
-  auto hash = Fnv1a<std::uint64_t>{};
-  for (auto const& v : made.variables) {
-    hash.add(std::string_view{v.name});
-    for (int const d : v.spec.dims) hash.add(static_cast<std::uint64_t>(d), 4);
-    hash.add(v.offset);
-    if (!v.spec.trained()) hash.add(1, 1);
-  }
-  made.hash = hash.value();
+  auto made = Plan<N, Layers>{};
+  for (std::size_t i = 0; i < N; ++i) made.variables[i] = {names[i], specs[i], layers[i], 0, specs[i].size()};
+  auto const sizes = detail::lay_out(made.variables, made.ready, made.bucket_ends);
+  made.buckets     = sizes.buckets;
+  made.elements    = sizes.elements;
+  made.parameters  = sizes.parameters;
+  made.hash        = detail::plan_hash(made.variables);
   return made;
 }
+
+/// A plan as everything sees it that does not know a network: the constexpr plan of one, or a RunTimePlan. Its members
+/// are those of Plan.
+///
+/// keeps   a view: the plan outlives it
+struct PlanView {
+  Span<PlannedVariable const> variables;                                   // in reading order
+  Span<std::size_t const> bucket_ends;
+  std::size_t buckets    = 0;
+  std::size_t elements   = 0;                                              // of one arena part, padding included
+  std::size_t parameters = 0;                                              // trainable numbers
+  std::uint64_t hash     = 0;
+
+  constexpr PlanView() = default;
+  template <std::size_t N, std::size_t Layers>
+  constexpr PlanView(Plan<N, Layers> const& p)
+      : variables{p.variables}, bucket_ends{p.ends()}, buckets{p.buckets}, elements{p.elements},
+        parameters{p.parameters}, hash{p.hash} {}
+
+  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
+  constexpr Span<std::size_t const> ends() const { return bucket_ends; }
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // what an optimizer works on
+
+  /// Bytes of one replica's arena with an optimizer of that many slots per variable.
+  constexpr std::size_t arena_bytes(int slots) const {
+    return bytes_per_step() * (2 + static_cast<std::size_t>(slots));
+  }
+};
 
 /// One line for each variable, in reading order: what ranks compare before they train together.
 ///
 ///   dense/kernel f32[784,256]
-template <std::size_t N, std::size_t Layers>
-std::vector<std::string> lines_of(Plan<N, Layers> const& p) {
+inline std::vector<std::string> lines_of(PlanView const& p) {
   auto lines = std::vector<std::string>{};
   for (auto const& v : p.variables) {
     auto line = std::string{std::string_view{v.name}} + " f32[";
@@ -176,8 +227,7 @@ std::vector<std::string> lines_of(Plan<N, Layers> const& p) {
 }
 
 /// Writes a readable table: one line for each variable, then buckets and bytes.
-template <std::size_t N, std::size_t Layers>
-std::ostream& operator<<(std::ostream& out, Plan<N, Layers> const& p) {
+inline std::ostream& operator<<(std::ostream& out, PlanView const& p) {
   for (auto const& v : p.variables) {
     out << std::string_view{v.name} << "  (";
     for (int i = 0; i < v.spec.rank; ++i) out << (i ? ", " : "") << v.spec.dims[static_cast<std::size_t>(i)];

@@ -63,22 +63,22 @@ template <class Model>
 std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   auto lines = std::vector<std::string>{};
   if constexpr (requires { { model.lines() } -> std::same_as<std::vector<std::string>>; }) lines = model.lines();
-  else lines = lines_of(Model::plan);
+  else lines = lines_of(model.plan);
   lines.push_back("seed " + word_of(seed.value));
   return lines;
 }
 
 /// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
 /// different models refuse each other. A transport over shared memory also gets room for the gradients.
-template <class T, std::size_t N, std::size_t Layers>
-T with_plan(T transport, Plan<N, Layers> const& plan, std::vector<std::string> const& lines) {
+template <class T>
+T with_plan(T transport, PlanView const& plan, std::vector<std::string> const& lines) {
   detail::add_plan(transport, lines);
   if constexpr (requires { transport.arena = std::size_t{0}; })
     transport.arena = std::max(transport.arena, plan.bytes_per_step());
   return transport;
 }
-template <class T, std::size_t N, std::size_t Layers>
-T with_plan(T transport, Plan<N, Layers> const& plan) {
+template <class T>
+T with_plan(T transport, PlanView const& plan) {
   return with_plan(std::move(transport), plan, lines_of(plan));
 }
 
@@ -102,13 +102,14 @@ class ModelReplicas {
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
       : model_{std::move(model)},
         live_{std::move(strategy), std::move(reduce),
-              with_plan(std::move(transport), M::plan, plan_lines(model_, seed))},
+              with_plan(std::move(transport), model_.plan, plan_lines(model_, seed))},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()) {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
       if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
   }
 
+  PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
   PerReplica<instance>&       copies() { return copies_; }
@@ -161,7 +162,7 @@ class ModelReplicas {
           seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         }
       }, copies_, shortest);
-      return StepPrediction{shortest[0], static_cast<int>(M::plan.buckets)};
+      return StepPrediction{shortest[0], static_cast<int>(plan().buckets)};
     }
     return {};
   }

@@ -6,6 +6,7 @@
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
@@ -18,22 +19,17 @@
 
 namespace chorale::nn {
 
-/// An optimizer with its state: how one copy of a network's variables is updated.
-///
-/// Plan      the network's, by reference
-template <class D, auto const& Plan, class Optimizer>
+/// An optimizer with its state: how one copy of a model's variables is updated.
+template <class D, class Optimizer>
 class OptimizerState {
  public:
-  static constexpr std::size_t moving = [] {                               // numbers that are moved, but not trained
-    auto n = std::size_t{0};
-    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : v.size;
-    return n;
-  }();
-
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
-  OptimizerState(Optimizer const& rule, Span<float> slots) : rule_{rule}, slots_{slots} {
+  /// plan      the model's, which outlives it; slots: memory for Optimizer::slots parts that it lays out
+  OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
+      : rule_{rule}, plan_{plan}, slots_{slots} {
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
+    for (auto const& v : plan.variables) padded_moving_ += v.spec.trained() ? 0 : plan::aligned(v.size);
   }
 
   float rate() const { return rule_.rate(now); }
@@ -47,7 +43,7 @@ class OptimizerState {
   /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader.
   Span<float> slots() const {
     constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
-    return slots_.first(std::min(slots_.size(), n * Plan.body().size()));
+    return slots_.first(std::min(slots_.size(), n * plan_.body().size()));
   }
 
   /// True if steps have to check that gradients are finite.
@@ -162,40 +158,33 @@ class OptimizerState {
   void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
     each_moving([&](Range range, float momentum, std::size_t at) {
       Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, momentum,
-                       moved_.take(padded_moving) + at);
+                       moved_.take(padded_moving_) + at);
     });
   }
   void put_moving(Variables const& variables) {
     each_moving([&](Range range, float, std::size_t at) {
-      Kernels<D>::copy(range.size(), moved_.take(padded_moving) + at, &variables.values[range.begin]);
+      Kernels<D>::copy(range.size(), moved_.take(padded_moving_) + at, &variables.values[range.begin]);
     });
   }
 
   /// Calls f(range of the plan, momentum, offset among all moving averages) for each range of moving averages that are
   /// neighbours.
   template <class F>
-  static void each_moving(F&& f) {
-    if constexpr (moving > 0)
-      for (std::size_t i = 0, at = 0; i < Plan.variables.size(); ++i) {
-        auto const& first = Plan.variables[i];
-        if (first.spec.trained()) continue;
-        auto range = Range{first.offset, first.end()};
-        for (; i + 1 < Plan.variables.size(); ++i) {
-          auto const& next = Plan.variables[i + 1];
-          if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
-          range.end = next.end();
-        }
-        f(range, first.spec.momentum, at);
-        at += range.size();
+  void each_moving(F&& f) const {
+    if (padded_moving_ == 0) return;
+    for (std::size_t i = 0, at = 0; i < plan_.variables.size(); ++i) {
+      auto const& first = plan_.variables[i];
+      if (first.spec.trained()) continue;
+      auto range = Range{first.offset, first.end()};
+      for (; i + 1 < plan_.variables.size(); ++i) {
+        auto const& next = plan_.variables[i + 1];
+        if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
+        range.end = next.end();
       }
+      f(range, first.spec.momentum, at);
+      at += range.size();
+    }
   }
-
-  /// Number of moving numbers, with the padding between neighbours.
-  static constexpr std::size_t padded_moving = [] {
-    auto n = std::size_t{0};
-    for (auto const& v : Plan.variables) n += v.spec.trained() ? 0 : plan::aligned(v.size);
-    return n;
-  }();
 
   float scale(Gradients const& gradients, float scaled_by) const {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
@@ -204,7 +193,9 @@ class OptimizerState {
   }
 
   Optimizer rule_;
+  PlanView plan_;
   Span<float> slots_;
+  std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
   bool reads_  = false;                                                    // the variables are another instance's
   bool queued_ = false;                                                    // the update of the next apply() is enqueued
   typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn

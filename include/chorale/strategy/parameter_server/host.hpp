@@ -61,7 +61,7 @@ class ServerHost {
   void begin(S const& strategy, Model const& model, Seed seed, Span<E> endpoints, Span<Replica> replicas) {
     CHORALE_EXPECTS(!begun_, "servers hold the variables of one model: create() was called twice");
     auto const each   = static_cast<std::size_t>(strategy.replicas_per_worker());
-    auto const shards = strategy.shards(Model::plan, decltype(model.optimizer)::slots, static_cast<int>(each));
+    auto const shards = strategy.shards(model.plan, decltype(model.optimizer)::slots, static_cast<int>(each));
     Replica::expect_fit(shards, strategy.options());
     begun_ = true;
     serve(strategy, model, seed, endpoints.subspan(replicas.size()), shards);
