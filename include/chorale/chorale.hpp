@@ -61,6 +61,8 @@
 #include <chorale/reduce/topology.hpp>
 #include <chorale/reduce/tree.hpp>
 
+#include <chorale/model/custom.hpp>
+
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/compile.hpp>

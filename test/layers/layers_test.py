@@ -18,7 +18,7 @@ import sys
 BASE = {"core", "observe", "device"}
 COMPUTED = BASE | {"tensor"}        # the two halves never include each other
 TRAVELS = BASE | {"transport"}
-BELOW_STRATEGY = COMPUTED | TRAVELS | {"optim", "data", "placement", "checkpoint", "reduce", "cluster", "nn"}
+BELOW_STRATEGY = COMPUTED | TRAVELS | {"optim", "data", "placement", "checkpoint", "reduce", "cluster", "model", "nn"}
 
 MAY_INCLUDE = {
     "core": set(),
@@ -27,7 +27,8 @@ MAY_INCLUDE = {
     "tensor": BASE, "transport": BASE,
     "optim": COMPUTED, "data": COMPUTED, "placement": COMPUTED, "checkpoint": COMPUTED,
     "reduce": TRAVELS, "cluster": TRAVELS,
-    "nn": COMPUTED | {"optim"},
+    "model": COMPUTED | {"optim", "data"},
+    "nn": COMPUTED | {"optim", "data", "model"},
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
 }

@@ -3,6 +3,7 @@
 
 #include <chorale/core/describe.hpp>
 #include <chorale/core/random.hpp>
+#include <chorale/data/pipe.hpp>
 #include <chorale/nn/engine/layer_lines.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/instance.hpp>
@@ -10,6 +11,7 @@
 #include <chorale/optim/optimizer.hpp>
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -53,7 +55,7 @@ constexpr Outputs outputs_of(List<N...>) {
 
 }  // namespace detail
 
-/// A network with its loss, optimizer and metrics: a value, independent of devices and replicas.
+/// A network with its loss, optimizer and metrics: a value, independent of devices and replicas. A model, see ModelOn.
 ///
 /// source  tf.keras.Model.compile
 template <class Net, class Loss, class Optimizer, class... Metrics>
@@ -62,10 +64,12 @@ struct Compiled {
   using input   = typename Net::input;
   using output  = typename Net::output;
   using target  = typename Loss::target;
+  using batch   = BasicBatch<float, target>;
   template <class D>
   using instance = Instance<D, Net, Loss, Optimizer, Metrics...>;
 
   static constexpr auto const& plan = Net::plan;
+  static constexpr std::size_t output_width = output::size;
   static constexpr std::array<std::string_view, sizeof...(Metrics)> metric_names{Metrics::name...};
 
   Loss loss;
@@ -77,11 +81,7 @@ struct Compiled {
   std::vector<std::string> lines() const {
     auto all = std::vector<std::string>{};
     describe("loss", loss, all);
-    describe("optimizer", optimizer, all);
-    if constexpr (!NamesOptions<Optimizer>) {
-      all.push_back("optimizer learning_rate " + word_of(optimizer.rate(optim::Moment{})));
-      all.push_back("optimizer global_clipnorm " + word_of(static_cast<float>(optimizer.global_clipnorm)));
-    }
+    optim::describe_optimizer(optimizer, all);
     std::apply([&](auto const&... metric) { (describe("metric", metric, all), ...); }, metrics);
     for (auto& line : lines_of(plan)) all.push_back(std::move(line));
     describe_layers<Net>(all);
@@ -138,17 +138,5 @@ template <class Net, detail::PrecisionPolicy P, class Loss, class Optimizer, cla
 auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
   return compile<WithPrecision<Net, P>>(std::move(loss), std::move(optimizer), std::move(metrics)...);
 }
-
-/// True if optim::LossScaled multiplies the loss of this model.
-template <class M>
-concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
-
-/// A network with its loss, optimizer and metrics: what Keras calls a compiled model. See nn::compile.
-template <class M, class D>
-concept ModelOn = requires(M const& model, D const& device, Seed seed) {
-  typename M::input;                                                       // a Shape; the batch dimension is not in it
-  typename M::output;
-  model.instantiate(device, seed);                                         // variables and optimizer state
-};
 
 }  // namespace chorale::nn

@@ -5,8 +5,9 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/model/optimizer_state.hpp>
+#include <chorale/model/step_reports.hpp>
 #include <chorale/nn/engine/executor.hpp>
-#include <chorale/nn/engine/optimizer_state.hpp>
 #include <chorale/nn/engine/queued_step.hpp>
 #include <chorale/nn/engine/sliced_executor.hpp>
 #include <chorale/nn/loss.hpp>
@@ -18,7 +19,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,23 +32,13 @@
 
 namespace chorale::nn {
 
-namespace detail {
-
-/// Returns a different number for each instance of any model in this program.
-inline std::uint64_t next_number() {
-  static auto last = std::atomic<std::uint64_t>{0};
-  return ++last;
-}
-
-}  // namespace detail
-
 /// One copy of a compiled model on one device: variables, gradients and optimizer slots in one arena, cut by the plan.
 ///
 ///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
 ///
 /// keeps   a step allocates nothing once its number of rows was seen
 template <class D, class Net, class Loss, class Optimizer, class... Metrics>
-class Instance {
+class Instance : public StepReports {
   using Executing                 = typename detail::ExecutorOn<D, Net>::type;
   static constexpr bool in_slices = std::is_same_v<D, Cpu>;
 
@@ -106,7 +96,7 @@ class Instance {
                   "chorale: batch normalization does not run under ParameterServerStrategy, where nobody moves its "
                   "statistics. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
-    static_assert(!OptimizerState::scales_loss,
+    static_assert(!optim::scales_loss<Optimizer>,
                   "chorale: optim::LossScaled does not run under ParameterServerStrategy, whose servers do not know by "
                   "what a worker has scaled its loss. Use MultiWorkerMirroredStrategy; in a loop of your own, call "
                   "replica.value_and_gradient(model, batch)");
@@ -251,8 +241,6 @@ class Instance {
   std::uint64_t hash() const { return hash_of(net.variables().values); }
 
  private:
-  using OptimizerState = nn::OptimizerState<D, Optimizer>;
-
   static constexpr bool moves_nothing =
       std::ranges::all_of(plan.variables, [](PlannedVariable const& v) { return v.spec.trained(); });
 
@@ -301,7 +289,7 @@ class Instance {
       auto const g = Gradients{ends, plan.variables, {}, number_};
       std::ranges::copy(header, ends.begin());
       g.trailer().summed() = 1;
-      mark_fault(g, step.first_bad(last.turn));
+      report_bad_element(g, step.first_bad(last.turn));
       try {
         optimizer.settle(g, last.step);
       } catch (...) {
@@ -356,7 +344,7 @@ class Instance {
     ready(plan::header);
     auto checked = plan::header;
     auto const is_final = [&](std::size_t end) {
-      if (optimizer.checks()) mark_non_finite(g, std::exchange(checked, end), end);
+      if (optimizer.checks()) report_non_finite<D>(g, std::exchange(checked, end), end);
       ready(end);                                                          // now they may be reduced
     };
     if constexpr (in_slices)
@@ -380,8 +368,8 @@ class Instance {
     };
     auto const loss =
         device_.replays() ? step.replay(g, checks, update) : step.compute_gradients(g, checks, ready, update);
-    mark_fault(g, executor.step().first_bad());
-    if constexpr (updates) mark_asked(g);                                  // updated already, and the only replica
+    report_bad_element(g, executor.step().first_bad());
+    if constexpr (updates) report_asked(g);                                // updated already, and the only replica
     else mark(g);
     return loss;
   }
@@ -391,31 +379,8 @@ class Instance {
     return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
   }
 
-  /// Writes to the trailer which variable in [begin, end) is the first whose gradient is not finite, if any is.
-  void mark_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
-    if (g.trailer().faults() != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
-    for (std::size_t i = 0; i < g.plan.size(); ++i)
-      if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return mark_variable(g, i);
-  }
-  /// Writes to the trailer which variable has the bad element, if there is one.
-  void mark_fault(Gradients const& g, std::optional<std::size_t> bad) const {
-    for (std::size_t i = 0; bad && i < g.plan.size(); ++i)
-      if (*bad >= g.plan[i].offset && *bad < g.plan[i].end()) return mark_variable(g, i);
-  }
-  void mark_variable(Gradients const& g, std::size_t variable) const {
-    g.trailer().faults()   = 1;
-    g.trailer().rank()     = static_cast<float>(rank);
-    g.trailer().variable() = static_cast<float>(variable);
-  }
-
   /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
-  void mark(Gradients const& g) const {
-    mark_asked(g);
-    if (compare_every > 0 && optimizer.now.step % compare_every == 0)
-      ReplicaDigest::write(hash(), g.trailer().digest());
-  }
-  void mark_asked(Gradients const& g) const { g.trailer().asked() = is_asked() ? 1.0F : 0.0F; }
-  bool is_asked() const { return asked_to_end != nullptr && asked_to_end->load(); }
+  void mark(Gradients const& g) const { report(g, optimizer.now.step, net.variables().values); }
 
   template <class Batch>
   void write_header(Batch const& batch, Executing& executor, StepHeader<float> header) {
@@ -434,7 +399,7 @@ class Instance {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
-  std::uint64_t number_ = detail::next_number();                                  // unique in this program
+  std::uint64_t number_ = next_owner();                                     // unique in this program
   std::vector<double> zeros_;                                              // what a share without rows adds
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed; never made on a GPU
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
@@ -442,10 +407,7 @@ class Instance {
 
  public:
   Network net;
-  OptimizerState optimizer;
-  Rank rank         = 0;                                                   // of the replica; for errors
-  int compare_every = 100;                                                 // steps; 0: never. See Replica::all_reduce
-  std::atomic<bool> const* asked_to_end = nullptr;                         // null: never asked. See EndOnSignal
+  OptimizerState<D, Optimizer> optimizer;
 };
 
 }  // namespace chorale::nn

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/describe.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace chorale::optim {
 
@@ -42,5 +45,16 @@ concept Optimizer = requires(O const& optimizer, Update const& update) {
 /// enqueued before the host has read the gradients: they change nothing if the device has found a NaN.
 template <class O>
 concept QueuesUpdates = requires { requires O::queues; };
+
+/// Appends the description of an optimizer, in lines that ranks compare: its type and its options; without options its
+/// first learning rate and its global_clipnorm.
+template <Optimizer O>
+void describe_optimizer(O const& optimizer, std::vector<std::string>& lines) {
+  describe("optimizer", optimizer, lines);
+  if constexpr (!NamesOptions<O>) {
+    lines.push_back("optimizer learning_rate " + word_of(optimizer.rate(Moment{})));
+    lines.push_back("optimizer global_clipnorm " + word_of(static_cast<float>(optimizer.global_clipnorm)));
+  }
+}
 
 }  // namespace chorale::optim

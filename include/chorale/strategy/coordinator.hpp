@@ -4,7 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
-#include <chorale/nn/compile.hpp>
+#include <chorale/model/model.hpp>
 #include <chorale/strategy/coordinator/coordinator.hpp>
 #include <chorale/strategy/coordinator/worker.hpp>
 #include <chorale/strategy/parameter_server.hpp>
@@ -153,8 +153,8 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
                                                  Model const& model, T transport, std::tuple<Known...> const& known,
                                                  Program&& program, Seed seed = {}) {
   using S = ParameterServerStrategy<Asynchronous, P, D>;
-  static_assert(nn::ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs input, output and "
-                                       "instantiate(device, seed). See nn::compile");
+  static_assert(ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs batch, metric_names, plan, "
+                                   "optimizer and instantiate(device, seed). See nn::compile and custom_model");
   static_assert(Transport<T> && Spares<T, S>, "chorale: over this Transport all ranks fail together, but a lost worker "
                                               "of a coordinator is only missed. Use TcpTransport or "
                                               "SharedMemoryTransport, or LocalTransport for threads. See "

@@ -6,7 +6,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/one_thread.hpp>
 #include <chorale/data/dataset.hpp>
-#include <chorale/nn/compile.hpp>
+#include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/batch_shares.hpp>
@@ -63,16 +63,23 @@ class Running<S, R, T> {
   /// strategy shares variables.
   template <class Model>
   auto create(Model const& model, Seed seed = {}) {
-    static_assert(nn::ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs input, output and "
-        "instantiate(device, seed). See nn::compile");
-    static_assert(!(keeps_residual<typename operation_of<R, endpoint>::type> && nn::ScalesLoss<Model>),
+    static_assert(ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs batch, metric_names, "
+        "plan, optimizer and instantiate(device, seed). See nn::compile and custom_model");
+    static_assert(!(keeps_residual<typename operation_of<R, endpoint>::type> && ScalesLoss<Model>),
         "chorale: optim::LossScaled does not fit a Reduce that leaves a part of the gradients for later steps, whose "
         "scale may be another. Use RingAllReduce, or Products::bf16");
+    static_assert(!shares_variables<S> || HasReaders<Model, device>,
+        "chorale: under CentralStorageStrategy replicas read the variables of the first one in place, and this model "
+        "has no instantiate_reader(device, owner) for it. Use MirroredStrategy");
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
-      if (shares_variables<S> && i > 0) copies.push_back(model.instantiate_reader(team_.device(i), copies[0]));
-      else copies.push_back(model.instantiate(team_.device(i), seed));
+      if constexpr (shares_variables<S> && HasReaders<Model, device>) {
+        if (i > 0) copies.push_back(model.instantiate_reader(team_.device(i), copies[0]));
+        else copies.push_back(model.instantiate(team_.device(i), seed));
+      } else {
+        copies.push_back(model.instantiate(team_.device(i), seed));
+      }
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
       place_gradients(copies.back(), endpoints_[i]);
     }

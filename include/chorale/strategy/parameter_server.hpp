@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,11 @@ class ParameterServerStrategy {
   ///
   /// replicas  ranks of each worker
   parameter_server::ShardLayout shards(PlanView const& plan, int slots, int replicas) const {
+    for (auto const& v : plan.variables)
+      if (!v.spec.trained())
+        throw BadArgument{"servers apply an optimizer, which does not move " + std::string{std::string_view{v.name}} +
+                              ", a moving average with momentum " + std::to_string(v.spec.momentum) + ".",
+                          "MultiWorkerMirroredStrategy, or a model whose variables are all trained."};
     auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
                                                     cluster_.servers(), slots);
     auto runs = std::vector<std::vector<Range>>{};

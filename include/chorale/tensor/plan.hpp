@@ -48,7 +48,7 @@ struct VariableSpec {
   int rank = 0;
   Init init = Init::zeros;
   int fan_in = 1, fan_out = 1;
-  float momentum = 0;                                                      // not 0: not trained. See nn::OptimizerState
+  float momentum = 0;                                                      // not 0: not trained. See OptimizerState
 
   constexpr bool trained() const { return momentum == 0; }
   constexpr std::size_t size() const {

@@ -4,9 +4,22 @@
 #include <chorale/checkpoint/checkpoint_error.hpp>
 #include <chorale/core/error.hpp>
 
+#include <concepts>
 #include <string>
 
 namespace chorale::detail {
+
+/// Datasets whose elements are the batches that a model takes.
+template <class Data, class Model>
+concept GivesBatchesOf = std::convertible_to<typename Data::element&, typename Model::batch&>;
+
+/// Refuses a dataset with other elements. The only error of a call of the trainer that instantiates it.
+template <class Data>
+void refuse_batches() {
+  static_assert(sizeof(Data) == 0,
+                "chorale: the elements of this dataset are not the batches that the model takes, Model::batch. "
+                "Let map<X, Y>() make rows of its numbers, and end the dataset with .batch(n)");
+}
 
 /// Calls work(), which every process of a job calls with its own dataset, options and callbacks. If these differ, ranks
 /// call operations that do not match: the error then reports how far this process had come.

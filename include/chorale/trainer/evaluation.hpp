@@ -46,7 +46,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   using Replicas       = ModelReplicas<M, S, R, T>;
   using instance       = typename Replicas::instance;
   using Batch          = typename Replicas::Batch;
-  constexpr auto width = M::output::size;
+  constexpr auto width = M::output_width;
   auto& live           = replicas.live();
   auto& copies         = replicas.copies();
   auto const mine      = live.hold();

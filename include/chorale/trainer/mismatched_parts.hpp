@@ -20,9 +20,9 @@ class Trainer {
  public:
   Trainer(M, S, R = {}, T = {}, Seed = {}) {
     static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
-    static_assert(!Strategy<S> || nn::ModelOn<M, typename detail::DeviceOf<S>::type>,
-                  "chorale: the model argument is not a Model. It needs input, output and instantiate(device, seed). "
-                  "See nn::compile");
+    static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
+                  "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
+                  "instantiate(device, seed). See nn::compile and custom_model");
   }
 
   History     fit(auto&&...);

@@ -41,7 +41,7 @@ namespace chorale {
 ///
 /// keeps   after its first step with a number of rows, a step allocates nothing, except under Reproducible
 template <class M, class S, class R, class T>
-  requires detail::fit_together<S, R, T> && nn::ModelOn<M, typename S::device>
+  requires detail::fit_together<S, R, T> && ModelOn<M, typename S::device>
 class Trainer<M, S, R, T> {
   using Replicas = detail::ModelReplicas<M, S, R, T>;
   using Loop     = detail::TrainingLoop<M, S, R, T>;
@@ -68,6 +68,7 @@ class Trainer<M, S, R, T> {
   ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
   ///            end: a checkpoint was saved, if there is a folder for it
   template <Dataset Data, class... Callbacks>
+    requires detail::GivesBatchesOf<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
     auto const mine = live().hold();
     auto history    = History{};
@@ -120,6 +121,13 @@ class Trainer<M, S, R, T> {
     return history;
   }
 
+  /// Refuses a dataset whose elements are not the batches of the model, in one sentence.
+  template <Dataset Data, class... Callbacks>
+  History fit(Data const&, FitOptions const& = {}, Callbacks&&...) {
+    detail::refuse_batches<Data>();
+    return {};
+  }
+
   /// Ends fit after this epoch. Every process calls it, or none.
   void stop() { stopped_ = true; }
 
@@ -129,8 +137,13 @@ class Trainer<M, S, R, T> {
   ///         rows, after all workers have left
   template <Dataset Data>
   Scores evaluate(Data const& data) {
-    return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
-                                  [] { return std::string{"in evaluate"}; });
+    if constexpr (detail::GivesBatchesOf<Data, M>) {
+      return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
+                                    [] { return std::string{"in evaluate"}; });
+    } else {
+      detail::refuse_batches<Data>();
+      return {};
+    }
   }
 
   /// The outputs for each row of data, in order, in every process; targets are ignored.
@@ -140,8 +153,17 @@ class Trainer<M, S, R, T> {
   ///         workers have left
   template <Dataset Data>
   Predictions predict(Data const& data) {
-    return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
-                                  [] { return std::string{"in predict"}; });
+    if constexpr (!detail::GivesBatchesOf<Data, M>) {
+      detail::refuse_batches<Data>();
+      return {};
+    } else if constexpr (requires { M::output_width; }) {
+      return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
+                                    [] { return std::string{"in predict"}; });
+    } else {
+      static_assert(sizeof(Data) == 0, "chorale: this model does not predict. Give its learner output_width and "
+                                       "predict(variables, batch). See docs/60-write-your-own.md");
+      return {};
+    }
   }
 
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.

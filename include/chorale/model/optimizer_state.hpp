@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::nn {
+namespace chorale {
 
 /// An optimizer with its state: how one copy of a model's variables is updated.
 template <class D, class Optimizer>
@@ -201,4 +201,4 @@ class OptimizerState {
   typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn
 };
 
-}  // namespace chorale::nn
+}  // namespace chorale

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/device/device.hpp>
+#include <chorale/model/optimizer_state.hpp>
+#include <chorale/model/step.hpp>
+#include <chorale/model/step_reports.hpp>
+#include <chorale/optim/loss_scaled.hpp>
+#include <chorale/tensor/run_time_plan.hpp>
+#include <chorale/tensor/sum.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::custom {
+
+/// One copy of a model on one device, whose Learner computes: variables, gradients and optimizer slots in one arena,
+/// cut by the plan.
+///
+///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
+///
+/// keeps   a step allocates nothing beside what the learner allocates
+template <class D, class L, class Optimizer>
+class Copy : public StepReports {
+  static_assert(D::memory == Memory::host,
+                "chorale: the learner of a custom_model works on host memory, but the strategy computes on another "
+                "device. Use a strategy over Cpu");
+
+ public:
+  static constexpr std::size_t metrics = [] {
+    if constexpr (requires { L::metric_names; }) return std::size(L::metric_names);
+    else return std::size_t{0};
+  }();
+  static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
+
+  Copy(D device, L learner, RunTimePlan plan, Optimizer const& rule, Seed seed)
+      : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
+        arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)},
+        is_done_(plan_.variables.size()), net{part(0, 1), plan_.variables},
+        optimizer{rule, plan_, part(2, Optimizer::slots)} {
+    if constexpr (requires { learner_.initialize(net.variables(), seed); }) learner_.initialize(net.variables(), seed);
+    else
+      for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+        initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed, i});
+    place();
+  }
+
+  /// Computes loss and gradients of one share of a batch, which may be empty.
+  ///
+  /// first_row  of this share in the global batch
+  /// ready     called with an end: gradients below it are final, the header first
+  /// returns   the loss, a sum over rows; gradients() then holds sums over the same rows
+  /// throws    what the learner throws; BadArgument when it contradicts itself: see Step
+  template <class Batch, class Ready>
+  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
+    auto const g = gradients();
+    std::ranges::fill(g.values, 0.0F);
+    report(g, optimizer.now.step, net.variables().values);
+    auto loss = 0.0F;
+    if (batch.rows != 0) {
+      g.trailer().summed() = 1;
+      auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
+                                   .first_row = first_row};
+      auto checked   = plan::header;
+      auto leave     = [&](std::size_t end) {
+        if (optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
+        if (end == plan::header) loss = g.loss();                          // before it may be reduced
+        ready(end);
+      };
+      learn(batch, g, {.training = true, .now = now}, leave);
+    }
+    ready(g.values.size());
+    return {loss, static_cast<std::int64_t>(batch.rows)};
+  }
+
+  /// Computes loss and metrics, each added up over the rows of the batch.
+  ///
+  /// sums      the header of Gradients
+  template <class Batch>
+  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+    std::ranges::fill(sums, 0.0F);
+    if (batch.rows == 0) return;
+    auto const header = StepHeader<float>{sums};
+    if constexpr (requires { learner_.evaluate(net.variables(), batch, header); }) {
+      header.rows() = static_cast<float>(batch.rows);
+      learner_.evaluate(net.variables(), batch, header);
+    } else {
+      auto const g = gradients();                                          // memory that is free between steps
+      std::ranges::fill(g.values, 0.0F);
+      auto nothing = LooksAtEnd{};
+      learn(batch, g, {.now = {.seed = seed_}}, nothing);
+      std::ranges::copy(g.header().all(), sums.begin());
+    }
+  }
+
+  /// The outputs of the learner: (B, output_width), valid until the next call.
+  template <class Batch>
+  Span<float const> predict(Batch const& batch)
+    requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
+  {
+    if (batch.rows == 0) return {};
+    return learner_.predict(net.variables(), batch);
+  }
+
+  Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_}; }
+
+  /// Moves the gradients to memory that other ranks may read. Called before the first step.
+  ///
+  /// memory    plan.elements numbers, aligned to 64 bytes; it outlives the copy
+  void place_gradients(Span<float> memory) {
+    CHORALE_EXPECTS(memory.size() >= plan_.elements, "gradients of " + std::to_string(plan_.elements) +
+                                                         " elements are placed in memory of " +
+                                                         std::to_string(memory.size()));
+    gradients_ = memory.first(plan_.elements);
+    place();
+  }
+
+  /// Hash of all bits of all variables: equal on all replicas after every step.
+  std::uint64_t hash() const { return hash_of(net.variables().values); }
+
+  L&       learner() { return learner_; }
+  L const& learner() const { return learner_; }
+
+ private:
+  class Network {
+   public:
+    Network(Span<float> values, Span<PlannedVariable const> plan) : variables_{values, plan} {}
+    Variables variables() const { return variables_; }
+
+   private:
+    Variables variables_;
+  };
+
+  template <class Batch, class Ready>
+  void learn(Batch const& batch, Gradients const& g, Pass const& pass, Ready& ready) {
+    std::ranges::fill(is_done_, char{0});
+    auto step = Step<Ready>{net.variables(), g, pass, batch.rows, metrics, is_done_, ready};
+    if constexpr (std::is_void_v<decltype(learner_.learn(step, batch))>) {
+      learner_.learn(step, batch);
+    } else {
+      auto const sum = static_cast<float>(learner_.learn(step, batch));
+      if (!step.has_loss()) {
+        if constexpr (metrics == 0) step.loss(sum);
+      }
+    }
+    step.end();
+  }
+
+  void place() {
+    if constexpr (requires { learner_.place(net.variables(), gradients()); })
+      learner_.place(net.variables(), gradients());
+  }
+
+  Span<float> part(std::size_t first, int parts) const {
+    return {reinterpret_cast<float*>(arena_.data()) + first * plan_.elements,
+            plan_.elements * static_cast<std::size_t>(parts)};
+  }
+
+  D device_;
+  L learner_;
+  RunTimePlan owner_;
+  PlanView plan_;                                                          // of owner_
+  Seed seed_;
+  typename D::block arena_;
+  Span<float> gradients_;
+  std::vector<char> is_done_;                                              // variables of the step; 1: final
+  std::uint64_t number_ = next_owner();                                    // unique in this program
+
+ public:
+  Network net;
+  OptimizerState<D, Optimizer> optimizer;
+};
+
+}  // namespace chorale::custom

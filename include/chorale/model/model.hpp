@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/optim/loss_scaled.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <concepts>
+#include <string_view>
+#include <type_traits>
+
+namespace chorale {
+
+/// What is learned, as a value that has no variables and knows no device: nn::compile makes one of a network, and
+/// custom_model one of a function or a Learner. A copy for each device is made by instantiate().
+///
+///   M::batch            the batches that it learns from, such as BasicBatch<float, int>
+///   M::metric_names     of the metrics, in the order in which the header of the gradients has them
+///   M::instance<D>      one copy on a device D: variables, gradients and the optimizer's state
+///   model.plan          a Plan, or a RunTimePlan
+///   model.optimizer     servers apply it as well
+///   lines()             optional: what ranks compare before they train together. Without it, the plan's lines
+///   instantiate_reader(device, owner)   optional: a copy that reads the variables of another one in place, for
+///                       strategies that share variables
+///   M::output_width     optional: numbers that predict() gives for each row
+template <class M, class D>
+concept ModelOn = requires(M const& model, D const& device, Seed seed) {
+  typename M::batch;
+  PlanView{model.plan};
+  Span<std::string_view const>{M::metric_names};
+  requires optim::Optimizer<std::remove_cvref_t<decltype(model.optimizer)>>;
+  { model.instantiate(device, seed) } -> std::same_as<typename M::template instance<D>>;   // a function of the seed
+};
+
+/// Models whose copies can read the variables of another copy in place, as strategies that share variables need it.
+template <class M, class D>
+concept HasReaders = requires(M const& model, D const& device, typename M::template instance<D> const& owner) {
+  model.instantiate_reader(device, owner);
+};
+
+/// True if optim::LossScaled multiplies the loss of this model.
+template <class M>
+concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
+
+}  // namespace chorale
