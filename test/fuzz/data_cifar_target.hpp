@@ -25,7 +25,7 @@ inline void fuzz_data_cifar(ConstBytes in) {
                                : data::detail::CifarFormat{};
   auto const record  = data::detail::cifar_pixels + (hundred ? 2 : 1);
   auto const packed  = content.size() >= 2 && content[0] == std::byte{0x1f};
-  auto rows          = data::Rows<std::uint8_t, std::uint8_t>{};
+  auto rows          = data::RowVectors<std::uint8_t, std::uint8_t>{};
   try {
     data::detail::read_cifar(memory.holding(content), format, rows);
     must(packed || rows.y.size() * record == content.size(), "bytes are left over in silence");

@@ -22,40 +22,49 @@
 #include <chorale/data/stages/window.hpp>
 #include <chorale/data/threads/auto_tune.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace chorale::data {
 
-/// Rows in memory. See from_tensors.
-template <class X, class Y>
-class Tensors : public Pipe<Tensors<X, Y>> {
+/// Rows in memory. See from_tensors and from_fields.
+template <class Row>
+class StoredRows : public Pipe<StoredRows<Row>> {
  public:
-  using element = Sample<X, Y>;
+  using element = Row;
   static constexpr bool stable = true;
 
-  explicit Tensors(RowsView<X, Y> rows) : rows_{std::move(rows)} {}
+  explicit StoredRows(RowTable<Row> rows) : rows_{std::move(rows)} {}
 
-  auto stream(std::size_t) const { return RowStream<X, Y>{rows_}; }
+  auto stream(std::size_t) const { return RowStream<Row>{rows_}; }
   std::optional<std::size_t> size() const { return rows_.rows; }
 
   void describe(std::vector<std::string>& lines) const {
-    lines.push_back("rows " + std::to_string(rows_.rows) + " of " + std::to_string(rows_.width) + " numbers and " +
-                    std::to_string(rows_.targets) + " targets");
+    auto const begin = "rows " + std::to_string(rows_.rows) + " of ";
+    if constexpr (is_sample<Row>)
+      lines.push_back(begin + std::to_string(rows_.widths[0]) + " numbers and " + std::to_string(rows_.widths[1]) +
+                      " targets");
+    else lines.push_back(begin + detail::RowType<Row>::text());
     lines.push_back("sample of rows " + std::to_string(detail::sample_of(rows_)));
   }
 
  private:
-  RowsView<X, Y> rows_;
+  RowTable<Row> rows_;
 };
+
+/// Rows of two tensors in memory. See from_tensors.
+template <class X, class Y>
+using Tensors = StoredRows<Sample<X, Y>>;
 
 namespace detail {
 
 template <class X, class Y>
-RowsView<X, Y> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
+RowTable<Sample<X, Y>> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
   CHORALE_EXPECTS(width > 0, "from_tensors: a row needs at least one number");
   CHORALE_EXPECTS(x.size() % width == 0, "from_tensors: " + std::to_string(x.size()) + " numbers are not rows of " +
                                              std::to_string(width));
@@ -63,7 +72,7 @@ RowsView<X, Y> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
   CHORALE_EXPECTS(rows > 0 ? y.size() % rows == 0 : y.empty(),
                   "from_tensors: " + std::to_string(y.size()) + " targets cannot be dealt out to " +
                       std::to_string(rows) + " rows");
-  return {.x = x, .y = y, .width = width, .targets = rows > 0 ? y.size() / rows : 0, .rows = rows};
+  return {.all = {x, y}, .rows = rows, .widths = {width, rows > 0 ? y.size() / rows : 0}};
 }
 
 }  // namespace detail
@@ -77,7 +86,7 @@ RowsView<X, Y> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
 /// throws  BadArgument when x or y is not a whole number of rows
 template <class X, class Y>
 Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width) {
-  auto owner = std::make_shared<Rows<X, Y> const>(Rows<X, Y>{std::move(x), std::move(y)});
+  auto owner = std::make_shared<RowVectors<X, Y> const>(RowVectors<X, Y>{std::move(x), std::move(y)});
   auto rows  = detail::as_rows(Span<X const>{owner->x}, Span<Y const>{owner->y}, width);
   rows.owner = std::move(owner);
   return Tensors<X, Y>{std::move(rows)};
@@ -86,8 +95,89 @@ Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width
 /// Rows that the caller owns: they must exist, unchanged, as long as the dataset and its streams.
 template <class X, class Y>
 auto from_tensors(Span<X> x, Span<Y> y, std::size_t width) {
-  using Rows = Tensors<std::remove_const_t<X>, std::remove_const_t<Y>>;
-  return Rows{detail::as_rows(Span<X const>{x}, Span<Y const>{y}, width)};
+  using Dataset = Tensors<std::remove_const_t<X>, std::remove_const_t<Y>>;
+  return Dataset{detail::as_rows(Span<X const>{x}, Span<Y const>{y}, width)};
+}
+
+namespace detail {
+
+/// The numbers of one field in all rows.
+template <IsField F>
+class FieldColumn {
+  using T = typename F::element_type;
+
+ public:
+  explicit FieldColumn(std::vector<T> numbers) : numbers_{std::move(numbers)} { view(numbers_); }
+  explicit FieldColumn(Span<T const> numbers) { view(numbers); }
+  explicit FieldColumn(Span<T> numbers) { view(numbers); }
+
+  /// Rows of any length: vectors, or texts for a field of bytes.
+  template <class Part> requires requires(Part const& part) { part.begin(), part.end(), part.size(); }
+  explicit FieldColumn(std::vector<Part> const& rows) : rows_{rows.size()} {
+    auto all = std::size_t{0};
+    for (auto const& row : rows) all += row.size();
+    numbers_.reserve(all);
+    for (auto const& row : rows) {
+      chorale::detail::expect_size<F>(ends_.size(), row.size());
+      for (auto const value : row) numbers_.push_back(static_cast<T>(value));
+      ends_.push_back(numbers_.size());
+    }
+    all_ = numbers_;
+  }
+
+  std::size_t rows() const { return rows_; }
+  Span<T const> all() const { return all_; }
+  Span<std::size_t const> ends() const { return ends_; }
+
+ private:
+  void view(Span<T const> numbers) {
+    if constexpr (F::is_ragged) {
+      static_assert(!F::is_ragged, "chorale: from_fields takes a vector of vectors for a ragged field, or a vector of "
+                                   "std::string for a field of bytes");
+    } else {
+      CHORALE_EXPECTS(numbers.size() % F::size == 0, "from_fields: " + std::to_string(numbers.size()) +
+                                                         " numbers for field " + type_name<F>() +
+                                                         " are not rows of " + std::to_string(F::size));
+      rows_ = numbers.size() / F::size;
+      all_  = numbers;
+    }
+  }
+
+  std::vector<T> numbers_;
+  std::vector<std::size_t> ends_;                          // of the rows, if the field is ragged
+  Span<T const> all_;
+  std::size_t rows_ = 0;
+};
+
+}  // namespace detail
+
+/// Rows of named fields from one vector for each, which the dataset then owns.
+///
+///   auto train = data::from_fields<Title, Body, Priority>(titles, bodies, priorities).shuffle(1'000).batch(64);
+///
+/// columns   for a field of fixed shape a std::vector of (B, F) numbers, or a Span of them, which must exist,
+///           unchanged, as long as the dataset and its streams; for a ragged one B vectors; for bytes also B std::strings
+/// cost      vectors of numbers are moved, vectors of vectors are copied once; rows and shuffled rows are views
+/// throws    BadArgument when numbers are not whole rows, or columns differ in their number of rows
+template <class... F, class... Columns>
+StoredRows<Row<F...>> from_fields(Columns... columns) {
+  static_assert(sizeof...(F) == sizeof...(Columns), "chorale: from_fields<...> takes one vector for each field");
+  using All  = std::tuple<detail::FieldColumn<F>...>;
+  auto owner = std::make_shared<All const>(detail::FieldColumn<F>{std::move(columns)}...);
+  auto rows  = RowTable<Row<F...>>{};
+  rows.rows  = std::get<0>(*owner).rows();
+  detail::for_each_index<sizeof...(F)>([&](auto i) {
+    using G            = std::tuple_element_t<i, std::tuple<F...>>;
+    auto const& column = std::get<i>(*owner);
+    CHORALE_EXPECTS(column.rows() == rows.rows, "from_fields: field " + type_name<G>() + " has " +
+                                                    std::to_string(column.rows()) + " rows, but the first field has " +
+                                                    std::to_string(rows.rows));
+    std::get<i>(rows.all.fields()) = column.all();
+    rows.widths[i]                 = G::size;
+    if constexpr (RowTable<Row<F...>>::is_ragged) rows.ends[i] = column.ends();
+  });
+  rows.owner = std::move(owner);
+  return StoredRows<Row<F...>>{std::move(rows)};
 }
 
 }  // namespace chorale::data

@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/data/elements.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -16,50 +17,6 @@
 #include <vector>
 
 namespace chorale {
-
-/// One row: the input of the network, and its target. A view.
-template <class X, class Y>
-struct Sample {
-  Span<X const> x;
-  Span<Y const> y;
-};
-
-/// A batch of rows. A view, valid until the next call of the stream that gave it.
-///
-/// x         (B, width), row-major; y (B, targets)
-/// first_row index of this part's first row within the global batch
-template <class X = float, class Y = int>
-struct BasicBatch {
-  Span<X const> x;
-  Span<Y const> y;
-  std::size_t rows        = 0;
-  std::size_t first_row   = 0;                             // within the global batch, if this is a part of one
-  std::size_t global_rows = 0;                             // rows of the global batch; 0: this is the global batch
-
-  /// Part i of n, of nearly equal rows; may be empty.
-  ///
-  /// keeps   the parts are disjoint, in order, and together all rows
-  BasicBatch part(int i, int n) const { return rows_in(share(rows, i, n)); }
-
-  /// Part i of n, cut only between logical shards: it has share(shards, i, n) of them.
-  BasicBatch part(int i, int n, int shards) const {
-    auto const mine = share(static_cast<std::size_t>(shards), i, n);
-    auto const at   = [&](std::size_t s) { return share(rows, static_cast<int>(s), shards).begin; };
-    return rows_in({at(mine.begin), at(mine.end)});
-  }
-
-  /// The rows `mine`, counted from the first row of this part.
-  BasicBatch rows_in(Range mine) const {
-    auto const width   = rows == 0 ? 0 : x.size() / rows;
-    auto const targets = rows == 0 ? 0 : y.size() / rows;
-    return {.x = x.subspan(mine.begin * width, mine.size() * width),                            // (rows, width)
-            .y = y.subspan(mine.begin * targets, mine.size() * targets),                        // (rows, targets)
-            .rows = mine.size(), .first_row = first_row + mine.begin,
-            .global_rows = global_rows != 0 ? global_rows : rows};
-  }
-};
-
-using Batch = BasicBatch<>;
 
 /// A recipe for elements, cheap to copy: each call of stream starts one pass. See data::digits, data::from_tensors.
 ///
@@ -132,13 +89,20 @@ struct Padding {
   double x = 0, y = 0;                                     // appended to shorter rows
 };
 
-template <class D, class F, class X, class Y> class Mapped;
-template <class D, class F, class X, class Y> class ParallelMapped;
-template <class D, class F, class X, class Y> class MapBatched;
+/// How padded_batch pads a ragged field.
+template <IsField F>
+struct PaddingOf {
+  std::size_t length = 0;                                  // of the ragged dimension; 0: that of the longest row
+  typename F::element_type value = 0;                      // appended to shorter rows
+};
+
+template <class D, class F, class Out> class Mapped;
+template <class D, class F, class Out> class ParallelMapped;
+template <class D, class F, class Out> class MapBatched;
 template <class D, class F> class Filtered;
 template <class D> class Ranged;
 template <class A, class B> class Concatenated;
-template <class D> class Windowed;
+template <class D, class Out> class Windowed;
 template <class D> class PaddedBatched;
 template <class D> class Cached;
 template <class D> class FileCached;
@@ -161,14 +125,36 @@ class Pipe {
   ///
   /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
   /// x, y    keep their memory and content from row to row: resize them, then write every element
-  template <class X = float, class Y = int, class F>
-  auto map(F f) const { return Mapped<D, F, X, Y>{self(), std::move(f)}; }
+  template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
+  auto map(F f) const { return Mapped<D, F, Sample<X, Y>>{self(), std::move(f)}; }
 
   /// Makes a row of each row, as map(f) does, in several threads, each with its own copy of f.
   ///
   /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
-  template <class X = float, class Y = int, class F>
-  auto map(F f, Parallel how) const { return ParallelMapped<D, F, X, Y>{self(), std::move(f), how}; }
+  template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
+  auto map(F f, Parallel how) const { return ParallelMapped<D, F, Sample<X, Y>>{self(), std::move(f), how}; }
+
+  /// Makes a row of named fields of each row: calls f(row, to) or f(row, to, place), where to[Title{}] is the vector of
+  /// a field to fill. If f returns false, the row is left out.
+  ///
+  ///   auto tickets = data::text_lines(files).map<Title, Priority>(parse);
+  ///
+  /// to      its vectors keep their memory and content from row to row: resize them, then write every element
+  /// throws  BadArgument, from next, when f gives a field of fixed shape another number of elements
+  template <class... Fields, class F> requires(IsField<Fields> || ...)
+  auto map(F f) const {
+    if constexpr (names_fields<Fields...>()) return Mapped<D, F, Row<Fields...>>{self(), std::move(f)};
+    else return self();                                    // so that the assert is the only error
+  }
+
+  /// Makes a row of named fields of each row, as map<Fields...>(f) does, in several threads, each with its own f.
+  ///
+  /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
+  template <class... Fields, class F> requires(IsField<Fields> || ...)
+  auto map(F f, Parallel how) const {
+    if constexpr (names_fields<Fields...>()) return ParallelMapped<D, F, Row<Fields...>>{self(), std::move(f), how};
+    else return self();
+  }
 
   /// The elements for which f(element) is true.
   template <class F>
@@ -187,8 +173,12 @@ class Pipe {
   template <class Other>
   auto concatenate(Other other) const { return Concatenated<D, Other>{self(), std::move(other)}; }
 
-  /// Makes one row of several: concatenates their x, and their y.
-  auto window(Window how) const { return Windowed<D>{self(), how}; }
+  /// Makes one row of several: concatenates their x, and their y, or each of their named fields.
+  ///
+  /// Fields  the fields of the window, in the order of those of the rows; may be left out if all have a ragged first
+  ///         dimension. A window of 64 rows of Field<int, 1> is a row of Field<int, 64>
+  template <class... Fields>
+  auto window(Window how) const { return Windowed<D, detail::WindowOf<typename D::element, Fields...>>{self(), how}; }
 
   /// Keeps all rows in memory: the stages before it run once, in the first read.
   auto cache() const { return Cached<D>{self()}; }
@@ -199,14 +189,29 @@ class Pipe {
   /// Picks each element at random among the next `buffer` elements, in another order in each epoch.
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
 
-  /// Gathers rows into batches; the last one of a pass may be smaller.
+  /// Gathers rows into batches; the last one of a pass may be smaller. A ragged field is as wide as the widest row of
+  /// the batch, and padded with zeros.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
-    return Batched<D>{self(), rows, remainder};
+    if constexpr (detail::RowType<typename D::element>::is_ragged)
+      return PaddedBatched<D>{self(), rows, Padding{}, remainder};
+    else return Batched<D>{self(), rows, remainder};
   }
 
   /// Gathers rows of different widths into batches: shorter rows are padded.
   auto padded_batch(GlobalBatch rows, Padding padding = {}, Remainder remainder = Remainder::keep) const {
     return PaddedBatched<D>{self(), rows, padding, remainder};
+  }
+
+  /// Gathers rows of named fields into batches, in which ragged fields are padded as the paddings say:
+  ///
+  ///   rows.padded_batch(64, data::PaddingOf<Body>{.length = 200, .value = -1})
+  template <class... Fields> requires(sizeof...(Fields) > 0)
+  auto padded_batch(GlobalBatch rows, PaddingOf<Fields>... padding) const {
+    return padded_batch(rows, Remainder::keep, padding...);
+  }
+  template <class... Fields> requires(sizeof...(Fields) > 0)
+  auto padded_batch(GlobalBatch rows, Remainder remainder, PaddingOf<Fields>... padding) const {
+    return PaddedBatched<D>{self(), rows, Padding{}, remainder, padding...};
   }
 
   /// Concatenates n passes into one.
@@ -220,6 +225,15 @@ class Pipe {
 
  private:
   D const& self() const { return static_cast<D const&>(*this); }
+
+  template <class... Fields>
+  static constexpr bool names_fields() {
+    static_assert((IsField<Fields> && ...),
+                  "chorale: map<...> names Fields, and this names a type that is none. Derive a type for each part of a "
+                  "row: struct Title : Field<int, 40> {};");
+    static_assert(chorale::detail::all_distinct<Fields...>, "chorale: a field is named twice in map<...>");
+    return (IsField<Fields> && ...) && chorale::detail::all_distinct<Fields...>;
+  }
 };
 
 /// The base of a stage after D: Pipe, or NoStages if the host cannot read the elements of D. See ToCuda.
@@ -230,12 +244,6 @@ using StagesAfter = std::conditional_t<requires { requires D::beyond_the_host; }
 /// The type of a dataset's streams.
 template <class D>
 using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
-
-/// True if T is a Sample, not a batch or another type of element.
-template <class T>
-inline constexpr bool is_sample = false;
-template <class X, class Y>
-inline constexpr bool is_sample<Sample<X, Y>> = true;
 
 /// Appends a description of a dataset, in lines that ranks compare before they train with it: its source, then each
 /// stage that changes its elements. A user's dataset may have a member describe(lines); without it, ranks compare the
@@ -257,30 +265,5 @@ namespace detail {
 inline std::string text_of(Remainder remainder) { return remainder == Remainder::keep ? "keep" : "drop"; }
 
 }  // namespace detail
-
-/// A copy of an element, in memory that is reused for the next one.
-template <class Element>
-class Kept {
- public:
-  Kept()                       = default;
-  Kept(Kept&&)                 = default;                  // the view stays valid: the memory moves along
-  Kept& operator=(Kept&&)      = default;
-  Kept(Kept const&)            = delete;
-  Kept& operator=(Kept const&) = delete;
-
-  void keep(Element const& element) {
-    x_.assign(element.x.begin(), element.x.end());
-    y_.assign(element.y.begin(), element.y.end());
-    element_   = element;
-    element_.x = x_;
-    element_.y = y_;
-  }
-  Element const& get() const { return element_; }
-
- private:
-  std::vector<typename decltype(Element::x)::value_type> x_;
-  std::vector<typename decltype(Element::y)::value_type> y_;
-  Element element_{};
-};
 
 }  // namespace chorale::data

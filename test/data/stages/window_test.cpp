@@ -25,7 +25,7 @@ Windows windows(auto const& rows) {
 }
 
 /// Row i has i % 3 numbers in x, all i, and one target.
-auto ragged(std::size_t n) {
+auto uneven(std::size_t n) {
   return sources::Counting{n}.map([](auto const& row, std::vector<float>& x, std::vector<int>& y) {
     x.assign(static_cast<std::size_t>(row.y[0]) % 3 + 1, static_cast<float>(row.y[0]));
     y.assign(1, row.y[0]);
@@ -73,7 +73,7 @@ TEST_CASE("windows that make no sense are refused", "[data]") {
 }
 
 TEST_CASE("a padded batch is as wide as its widest row", "[data]") {
-  auto stream = ragged(7).padded_batch(3, {.x = -1}).prefetch(2).stream(0);
+  auto stream = uneven(7).padded_batch(3, {.x = -1}).prefetch(2).stream(0);
   auto batch  = Batch{};
   auto const x = [&] { return std::vector<float>(batch.x.begin(), batch.x.end()); };
   REQUIRE(stream.next(batch));
@@ -88,20 +88,20 @@ TEST_CASE("a padded batch is as wide as its widest row", "[data]") {
 }
 
 TEST_CASE("a padded batch may have a fixed width, which rows must not exceed", "[data]") {
-  auto const rows = ragged(7).cache().filter([](auto const&) { return true; });
+  auto const rows = uneven(7).cache().filter([](auto const&) { return true; });
   CHECK_THROWS_AS(sources::targets(rows), BadArgument);                    // cache wants rows of one width
-  auto stream = ragged(4).padded_batch(2, {.width = 4, .targets = 2, .x = 0.5, .y = -1}, Remainder::drop).stream(0);
+  auto stream = uneven(4).padded_batch(2, {.width = 4, .targets = 2, .x = 0.5, .y = -1}, Remainder::drop).stream(0);
   auto batch  = Batch{};
   REQUIRE((stream.next(batch) && stream.next(batch)));
   CHECK(std::vector<float>(batch.x.begin(), batch.x.end()) == std::vector<float>{2, 2, 2, .5F, 3, .5F, .5F, .5F});
   CHECK(std::vector<int>(batch.y.begin(), batch.y.end()) == std::vector<int>{2, -1, 3, -1});
   CHECK_FALSE(stream.next(batch));
-  auto narrow = ragged(7).padded_batch(2, {.width = 2}).stream(0);
+  auto narrow = uneven(7).padded_batch(2, {.width = 2}).stream(0);
   REQUIRE(narrow.next(batch));
   CHECK_THROWS_WITH(narrow.next(batch), Catch::Contains("row 2 has 3 numbers, but batches are padded to 2"));
-  CHECK(ragged(7).padded_batch(3).size() == 3);
-  CHECK(ragged(7).padded_batch(3, {}, Remainder::drop).size() == 2);
-  CHECK_THROWS_AS(ragged(7).padded_batch(0), BadArgument);
+  CHECK(uneven(7).padded_batch(3).size() == 3);
+  CHECK(uneven(7).padded_batch(3, {}, Remainder::drop).size() == 2);
+  CHECK_THROWS_AS(uneven(7).padded_batch(0), BadArgument);
 }
 
 TEST_CASE("rows that are equally wide are batched the same with and without padding", "[data]") {

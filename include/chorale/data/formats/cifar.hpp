@@ -29,7 +29,7 @@ struct CifarFormat {
 
 /// Appends the images of a file: red, green and blue planes in the file, (32, 32, 3) in `to`.
 inline void read_cifar(std::filesystem::path const& path, CifarFormat const& format,
-                       Rows<std::uint8_t, std::uint8_t>& to) {
+                       RowVectors<std::uint8_t, std::uint8_t>& to) {
   auto file         = open_plain_or_gzip(path);
   auto const labels = format.classes[1] > 0 ? std::size_t{2} : std::size_t{1};
   auto record       = std::array<std::uint8_t, 2 + cifar_pixels>{};
@@ -57,7 +57,7 @@ inline void read_cifar(std::filesystem::path const& path, CifarFormat const& for
 
 inline Tensors<std::uint8_t, std::uint8_t> cifar(std::filesystem::path const& folder,
                                                  std::vector<std::string> const& names, CifarFormat const& format) {
-  auto rows = Rows<std::uint8_t, std::uint8_t>{};
+  auto rows = RowVectors<std::uint8_t, std::uint8_t>{};
   for (auto const& name : names) {
     auto code         = std::error_code{};
     auto const packed = folder / (name + ".gz");

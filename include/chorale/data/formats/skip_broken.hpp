@@ -48,8 +48,17 @@ struct SkipBroken {
   template <class Row, class X, class Y>
     requires CallableByMap<F, Row, X, Y>
   bool operator()(Row const& row, std::vector<X>& x, std::vector<Y>& y, Place at) {
+    return make(row, at, x, y);
+  }
+  template <class Row, class... Fields>
+    requires CallableWith<F, Row, NewRow<Fields...>>
+  bool operator()(Row const& row, NewRow<Fields...>& to, Place at) { return make(row, at, to); }
+
+ private:
+  template <class Row, class... To>
+  bool make(Row const& row, Place at, To&... to) {
     try {
-      return detail::make_row(f, row, x, y, at);
+      return detail::make_row(f, row, at, to...);
     } catch (BadFile const& why) {
       skipped->record(why);
       return false;

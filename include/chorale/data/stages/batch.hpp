@@ -6,11 +6,13 @@
 #include <chorale/device/cpu.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,9 +20,11 @@
 namespace chorale::data {
 
 /// Memory for one batch, 64-byte aligned, that is reused for the next one. Not copyable: a copy would share it.
-template <class X, class Y>
+///
+/// T       the numbers of each field
+template <class... T>
 class BatchBuffer {
-  static_assert(std::is_trivially_copyable_v<X> && std::is_trivially_copyable_v<Y>,
+  static_assert((std::is_trivially_copyable_v<T> && ...),
                 "chorale: batches hold numbers, which are copied byte by byte.");
 
  public:
@@ -34,13 +38,15 @@ class BatchBuffer {
   BatchBuffer(BatchBuffer&&)            = default;
   BatchBuffer& operator=(BatchBuffer&&) = default;
 
-  /// Makes room for rows of this width; its content is lost when it grows.
-  void reserve(std::size_t rows, std::size_t width, std::size_t targets) {
-    grow(x_, rows * width * sizeof(X));
-    grow(y_, rows * targets * sizeof(Y));
+  /// Makes room for rows with so many numbers in each field; its content is lost when it grows.
+  void reserve(std::size_t rows, std::array<std::size_t, sizeof...(T)> const& widths) {
+    constexpr auto sizes = std::array{sizeof(T)...};
+    for (std::size_t i = 0; i < sizes.size(); ++i) grow(rooms_[i], rows * widths[i] * sizes[i]);
   }
-  X* x() const { return reinterpret_cast<X*>(x_.at.get()); }
-  Y* y() const { return reinterpret_cast<Y*>(y_.at.get()); }
+
+  /// The memory of field number i.
+  template <std::size_t i>
+  auto* at() const { return reinterpret_cast<std::tuple_element_t<i, std::tuple<T...>>*>(rooms_[i].at.get()); }
 
  private:
   struct Room {
@@ -55,7 +61,7 @@ class BatchBuffer {
   }
 
   std::shared_ptr<std::byte> (*make_)(std::size_t bytes);
-  Room x_, y_;
+  std::array<Room, sizeof...(T)> rooms_;
 };
 
 /// The memory that a stream can fill, or void.
@@ -70,6 +76,38 @@ concept FillsBuffer = requires(S& stream, typename S::buffer& to, Element& out) 
   { stream.next_into(to, out) } -> std::same_as<bool>;
 };
 
+namespace detail {
+
+/// The memory of a batch of these rows.
+template <class Row>
+using BufferFor = OfNumbers<BatchBuffer, typename RowType<Row>::Batch>;
+
+/// The batch of n rows that are in a buffer.
+///
+/// widths  numbers of a row in each field
+template <class Batch, class... T>
+Batch batch_in(BatchBuffer<T...> const& memory, std::size_t n, std::array<std::size_t, sizeof...(T)> const& widths) {
+  auto batch   = Batch{};
+  auto&& spans = fields(batch);
+  for_each_index<sizeof...(T)>([&](auto i) {
+    std::get<i>(spans) = {memory.template at<i>(), n * widths[i]};
+  });
+  batch.rows = n;
+  return batch;
+}
+
+/// Copies a row to place n of a batch, whose rows have its widths.
+template <class Row, class... T>
+void put_row(Row const& row, std::size_t n, BatchBuffer<T...> const& to) {
+  auto&& spans = fields(row);
+  for_each_index<sizeof...(T)>([&](auto i) {
+    auto const& span = std::get<i>(spans);
+    std::copy(span.begin(), span.end(), to.template at<i>() + n * span.size());
+  });
+}
+
+}  // namespace detail
+
 /// Rows gathered into batches. See Pipe::batch.
 ///
 /// keeps   a batch is contiguous and 64-byte aligned, and valid until the next call
@@ -78,12 +116,11 @@ concept FillsBuffer = requires(S& stream, typename S::buffer& to, Element& out) 
 template <class D>
 class Batched : public Pipe<Batched<D>> {
   using Row = typename D::element;
-  static_assert(is_sample<Row>, "chorale: batch takes rows, not batches. Write .batch(n) once.");
-  using X = typename decltype(Row::x)::value_type;
-  using Y = typename decltype(Row::y)::value_type;
+  static_assert(is_row<Row>, "chorale: batch takes rows, not batches. Write .batch(n) once.");
+  static_assert(!detail::RowType<Row>::is_ragged);         // Pipe::batch makes a PaddedBatched of them
 
  public:
-  using element = BasicBatch<X, Y>;
+  using element = typename detail::RowType<Row>::Batch;
   static constexpr bool stable = false;
 
   Batched(D from, GlobalBatch rows, Remainder remainder) : from_{std::move(from)}, remainder_{remainder} {
@@ -93,7 +130,7 @@ class Batched : public Pipe<Batched<D>> {
 
   class Stream {
    public:
-    using buffer = BatchBuffer<X, Y>;
+    using buffer = detail::BufferFor<Row>;
 
     Stream(StreamOf<D> from, std::size_t rows, std::size_t room, Remainder remainder)
         : from_{std::move(from)}, rows_{rows}, room_{room}, remainder_{remainder} {}
@@ -104,7 +141,7 @@ class Batched : public Pipe<Batched<D>> {
     bool next_into(buffer& to, element& out) {
       auto const n = Stable<D> ? gather_views(to) : gather(to);
       if (n == 0 || (n < rows_ && remainder_ == Remainder::drop)) return false;
-      out = {.x = {to.x(), n * width_}, .y = {to.y(), n * targets_}, .rows = n, .first_row = 0};
+      out = detail::batch_in<element>(to, n, widths_.each());
       return true;
     }
 
@@ -120,28 +157,31 @@ class Batched : public Pipe<Batched<D>> {
       views_.clear();
       for (auto row = Row{}; views_.size() < room_ && from_.next(row);) views_.push_back(row);
       for (std::size_t n = 0; n < views_.size(); ++n) {
-        if (n + 2 < views_.size()) fetch(views_[n + 2].x);
+        if (n + 2 < views_.size()) fetch(views_[n + 2]);
         put(to, n, views_[n]);
       }
       return views_.size();
     }
-    static void fetch(Span<X const> x) {
-      auto const bytes = std::as_bytes(x);
-      for (std::size_t at = 0; at < bytes.size(); at += 64) __builtin_prefetch(bytes.data() + at);
+    static void fetch(Row const& row) {
+      auto const one = [](auto const& span) {
+        auto const bytes = std::as_bytes(span);
+        for (std::size_t at = 0; at < bytes.size(); at += 64) __builtin_prefetch(bytes.data() + at);
+      };
+      if constexpr (is_sample<Row>) one(row.x);            // y is small
+      else std::apply([&](auto const&... spans) { (one(spans), ...); }, row.fields());
     }
 
     void put(buffer& to, std::size_t n, Row const& row) {
-      if (count_ == 0) width_ = row.x.size(), targets_ = row.y.size();
-      if (n == 0) to.reserve(room_, width_, targets_);
-      expect_widths(count_++, row, width_, targets_);
-      std::copy(row.x.begin(), row.x.end(), to.x() + n * width_);
-      std::copy(row.y.begin(), row.y.end(), to.y() + n * targets_);
+      if (count_ == 0) widths_.begin(row);
+      widths_.expect(count_++, row);
+      if (n == 0) to.reserve(room_, widths_.each());
+      detail::put_row(row, n, to);
     }
 
     StreamOf<D> from_;
     std::size_t rows_, room_;                              // rows of a full batch; rows that a batch can have
     Remainder remainder_;
-    std::size_t width_ = 0, targets_ = 0;                  // of the first row
+    Widths<Row> widths_;
     std::size_t count_ = 0;                                // rows read so far
     std::vector<Row> views_;                               // the rows of one batch, if they are stable
     buffer own_;

@@ -13,22 +13,20 @@ namespace chorale::data {
 
 /// All rows of a dataset, in memory after the first read. See Pipe::cache.
 ///
-/// keeps   rows are stored one after another, with one width; copies of the dataset share them
+/// keeps   rows are stored one after another, with one width, ragged fields with their own; copies of the dataset share
+///         them
 /// order   pass 0 is kept, whichever pass is read first: a resumed program sees the same rows
 /// cost    the first read of any stream runs that whole pass; other threads wait for it; later reads copy nothing
 /// throws  what the pass throws: nothing is kept then, and the next read retries
 template <class D>
 class Cached : public Pipe<Cached<D>> {
-  static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
+  static_assert(is_row<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
 
  public:
   using element = typename D::element;
   static constexpr bool stable = true;
 
  private:
-  using X = typename decltype(element::x)::value_type;
-  using Y = typename decltype(element::y)::value_type;
-
   class Store {
    public:
     explicit Store(D from) : from_{std::move(from)} {}
@@ -36,7 +34,7 @@ class Cached : public Pipe<Cached<D>> {
     std::optional<std::size_t> size() const { return from_.size(); }
     D const& from() const { return from_; }
 
-    RowsView<X, Y> const& rows() {
+    RowTable<element> const& rows() {
       auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
       if (!filled_) fill();
       return view_;
@@ -44,30 +42,20 @@ class Cached : public Pipe<Cached<D>> {
 
    private:
     void fill() {
-      auto from = from_.stream(0);
-      auto kept = Rows<X, Y>{};
-      auto view = RowsView<X, Y>{};
-      for (auto row = element{}; from.next(row); ++view.rows) {
-        if (view.rows == 0) {
-          view.width = row.x.size(), view.targets = row.y.size();
-          auto const expected = from_.size().value_or(0);
-          kept.x.reserve(expected * view.width), kept.y.reserve(expected * view.targets);
-        }
-        expect_widths(view.rows, row, view.width, view.targets);
-        kept.x.insert(kept.x.end(), row.x.begin(), row.x.end());
-        kept.y.insert(kept.y.end(), row.y.begin(), row.y.end());
-      }
-      kept_  = std::move(kept);
-      view.x = kept_.x, view.y = kept_.y;
-      view_   = std::move(view);
+      auto from           = from_.stream(0);
+      auto kept           = KeptRows<element>{};
+      auto const expected = from_.size().value_or(0);
+      for (auto row = element{}; from.next(row);) kept.add(row, expected);
+      kept_   = std::move(kept);
+      view_   = kept_.view();
       filled_ = true;
     }
 
     D from_;
     std::mutex mutex_;
     bool filled_ = false;
-    Rows<X, Y> kept_;
-    RowsView<X, Y> view_;
+    KeptRows<element> kept_;
+    RowTable<element> view_;
   };
 
  public:
@@ -84,7 +72,7 @@ class Cached : public Pipe<Cached<D>> {
 
    private:
     std::shared_ptr<Store> store_;
-    RowsView<X, Y> const* rows_ = nullptr;
+    RowTable<element> const* rows_ = nullptr;
     std::size_t at_ = 0;
   };
 

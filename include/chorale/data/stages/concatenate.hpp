@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -80,15 +81,28 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
   B second_;
 };
 
+namespace detail {
+
+/// The rows that zip makes of two kinds of rows.
+template <class A, class B>
+struct ZippedRow : std::type_identity<A> {};
+template <class X, class Y, class V, class W>
+struct ZippedRow<Sample<X, Y>, Sample<V, W>> : std::type_identity<Sample<X, V>> {};
+template <class... F, class... G>
+struct ZippedRow<Row<F...>, Row<G...>> : std::type_identity<Row<F..., G...>> {};
+
+}  // namespace detail
+
 /// Rows of two datasets side by side. See zip.
 template <class A, class B>
 class Zipped : public Pipe<Zipped<A, B>> {
-  static_assert(is_sample<typename A::element> && is_sample<typename B::element>,
+  static_assert(is_row<typename A::element> && is_row<typename B::element>,
                 "chorale: zip takes rows, not batches. Put it before .batch(n).");
+  static_assert(is_sample<typename A::element> == is_sample<typename B::element>,
+                "chorale: zip takes two datasets of Samples, or two of rows of named fields. Put a map before it.");
 
  public:
-  using element = Sample<std::remove_const_t<typename decltype(A::element::x)::element_type>,
-                         std::remove_const_t<typename decltype(B::element::x)::element_type>>;
+  using element = typename detail::ZippedRow<typename A::element, typename B::element>::type;
   static constexpr bool stable = Stable<A> && Stable<B>;
 
   Zipped(A x, B y) : x_{std::move(x)}, y_{std::move(y)} {}
@@ -101,7 +115,8 @@ class Zipped : public Pipe<Zipped<A, B>> {
       auto a = typename A::element{};
       auto b = typename B::element{};
       if (!x_.next(a) || !y_.next(b)) return false;
-      out = {a.x, b.x};
+      if constexpr (is_sample<element>) out = {a.x, b.x};
+      else out.fields() = std::tuple_cat(a.fields(), b.fields());
       return true;
     }
 
@@ -129,7 +144,8 @@ class Zipped : public Pipe<Zipped<A, B>> {
   B y_;
 };
 
-/// Rows with the x of one dataset as their x and the x of another as their y, until either ends.
+/// Rows with the x of one dataset as their x and the x of another as their y, until either ends. Rows of named fields
+/// get the fields of both.
 ///
 ///   auto rows = data::zip(images, labels);
 template <class A, class B>

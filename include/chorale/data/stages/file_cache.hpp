@@ -6,6 +6,7 @@
 #include <chorale/data/stages/file_cache_format.hpp>
 #include <chorale/data/stages/file_cache_writer.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace chorale::data {
@@ -23,26 +26,25 @@ namespace chorale::data {
 ///   later runs                                                 path ────┴─► mapped ─► views
 ///
 /// keeps   rows have the bits, the order and the widths of the source, and may differ in width. An existing file is
-///         used: a file made from other rows is detected only by its types and its number of rows, so delete it when
-///         the stages before the cache change
+///         used: a file made from other rows is detected only by its types, or the names and shapes of its fields, and
+///         its number of rows, so delete it when the stages before the cache change
 /// order   pass 0 is kept, whichever pass is read first
 /// cost    if there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
 ///         nothing; the first read of a row in a program checks its checksum. Memory: the system's cache of the file
 /// throws  what the pass throws, BadArgument when it has another number of rows than its size() says, or BadFile when
 ///         the file cannot be written: there is no file then, and the next read retries. BadFile when the file is
-///         damaged, cut, of another kind, or has other types or another number of rows
+///         damaged, cut, of another kind, or has other types, fields or another number of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D>
 class FileCached : public Pipe<FileCached<D>> {
-  static_assert(is_sample<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
+  static_assert(is_row<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
 
  public:
   using element = typename D::element;
   static constexpr bool stable = true;
 
  private:
-  using X = typename decltype(element::x)::value_type;
-  using Y = typename decltype(element::y)::value_type;
+  static constexpr std::size_t n_fields = detail::fields_of<element>;
 
   class Store {
    public:
@@ -57,7 +59,7 @@ class FileCached : public Pipe<FileCached<D>> {
       return *file_;
     }
 
-    bool next(CacheFile const& file, CacheFile::Cursor& cursor, CacheFile::Row& row) {
+    bool next(CacheFile const& file, CacheFile::Cursor& cursor, Span<ConstBytes> row) {
       auto const at    = cursor.row;
       auto const check = at < checked_ ? CacheFile::Check::none : CacheFile::Check::all;
       auto const more  = file.next(cursor, row, check);
@@ -68,7 +70,7 @@ class FileCached : public Pipe<FileCached<D>> {
 
    private:
     bool open() {
-      auto found = CacheFile::open(where_.path, cache_types<X, Y>());
+      auto found = CacheFile::open(where_.path, cache_fields<element>());
       if (!found) return false;
       auto const expected = from_.size();
       if (expected && *expected != found->rows())
@@ -79,9 +81,13 @@ class FileCached : public Pipe<FileCached<D>> {
     }
     void fill() {
       auto from = from_.stream(0);
-      auto to   = CacheWriter{where_.path, cache_types<X, Y>()};
+      auto to   = CacheWriter{where_.path, cache_fields<element>()};
       auto rows = std::size_t{0};
-      for (auto row = element{}; from.next(row); ++rows) to.write(std::as_bytes(row.x), std::as_bytes(row.y));
+      for (auto row = element{}; from.next(row); ++rows) {
+        detail::RowType<element>::expect_shape(rows, row);
+        std::apply([&](auto const&... spans) { to.write(std::array<ConstBytes, n_fields>{std::as_bytes(spans)...}); },
+                   detail::fields(row));
+      }
       auto const expected = from_.size();
       CHORALE_EXPECTS(!expected || *expected == rows,
                       "the stage before the cache says that it makes " + std::to_string(expected.value_or(0)) +
@@ -103,19 +109,18 @@ class FileCached : public Pipe<FileCached<D>> {
     explicit Stream(std::shared_ptr<Store> store) : store_{std::move(store)} {}
 
     bool next(element& out) {
-      if (file_ == nullptr) file_ = &store_->file();
-      auto row = CacheFile::Row{};
+      if (file_ == nullptr) file_ = &store_->file(), cursor_ = file_->begin();
+      auto row = std::array<ConstBytes, n_fields>{};
       if (!store_->next(*file_, cursor_, row)) return false;
-      out = {numbers<X>(row.x), numbers<Y>(row.y)};
+      auto&& spans = detail::fields(out);
+      detail::for_each_index<n_fields>([&](auto i) {
+        using T            = std::tuple_element_t<i, detail::OfNumbers<std::tuple, element>>;
+        std::get<i>(spans) = {reinterpret_cast<T const*>(row[i].data()), row[i].size() / sizeof(T)};
+      });
       return true;
     }
 
    private:
-    template <class T>
-    static Span<T const> numbers(ConstBytes bytes) {
-      return {reinterpret_cast<T const*>(bytes.data()), bytes.size() / sizeof(T)};
-    }
-
     std::shared_ptr<Store> store_;
     CacheFile const* file_ = nullptr;
     CacheFile::Cursor cursor_;

@@ -52,25 +52,26 @@ inline bool is_called(int file, std::filesystem::path const& name) {
 ///         temporary file is left then
 class CacheWriter {
  public:
-  CacheWriter(std::filesystem::path const& path, std::array<std::uint8_t, 4> types)
-      : path_{output_file(path)} {
-    header_.types = types;
+  CacheWriter(std::filesystem::path const& path, CacheFields fields)
+      : path_{output_file(path)}, fields_{std::move(fields)}, header_{detail::cache_header(fields_)} {
     remove_left_over();
     for (int n = 0; file_.number < 0; ++n) begin(n);
     buffer_.reserve(buffer_bytes);
     put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // place of the header of finish()
+    put(detail::cache_names(fields_));
   }
 
-  void write(ConstBytes x, ConstBytes y) {
+  /// Appends a row: the bytes of each field.
+  void write(Span<ConstBytes const> row) {
     constexpr auto zeros = std::array<std::byte, 8>{};
-    auto head            = detail::CacheRow{.crc = 0, .x = x.size(), .y = y.size()};
-    auto const counts    = std::as_bytes(Span<detail::CacheRow const>{&head, 1}).subspan(sizeof head.crc);
     auto const pad       = [&](ConstBytes b) { return ConstBytes{zeros}.first(detail::to_8(b.size()) - b.size()); };
-    auto crc             = crc32c(counts, header_.last);
-    for (auto const part : {x, pad(x), y, pad(y)}) crc = crc32c(part, crc);
-    head.crc = header_.last = crc;
-    put(std::as_bytes(Span<detail::CacheRow const>{&head, 1}));
-    for (auto const part : {x, pad(x), y, pad(y)}) put(part);
+    head_.assign(1, 0);
+    for (auto const part : row) head_.push_back(part.size());
+    auto crc = crc32c(std::as_bytes(Span<std::uint64_t const>{head_}.subspan(1)), header_.last);
+    for (auto const part : row) crc = crc32c(pad(part), crc32c(part, crc));
+    head_[0] = header_.last = crc;
+    put(std::as_bytes(Span<std::uint64_t const>{head_}));
+    for (auto const part : row) put(part), put(pad(part));
     ++header_.rows;
   }
 
@@ -84,7 +85,7 @@ class CacheWriter {
     header_.crc   = header_.right_crc();
     write_at(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}), 0);
     if (::fsync(file_.number) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
-    auto finished = CacheFile{path_, file_.number, header_.types};         // this file, even if others write `path`
+    auto finished = CacheFile{path_, file_.number, fields_};         // this file, even if others write `path`
     if (::rename(file_.aside.c_str(), path_.c_str()) != 0) fail("cannot rename " + file_.aside.string(), errno);
     file_.aside.clear();
     ::flock(file_.number, LOCK_UN);                        // some disks refuse other readers a locked file
@@ -177,6 +178,8 @@ class CacheWriter {
 
   std::filesystem::path path_;
   detail::OpenCache file_;
+  CacheFields fields_;
+  std::vector<std::uint64_t> head_;                        // of a row
   detail::CacheHeader header_;                             // bytes and crc are set by finish()
   std::vector<std::byte> buffer_;
   std::uint64_t written_ = 0;                              // bytes written to the file

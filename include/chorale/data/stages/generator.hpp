@@ -7,22 +7,39 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 namespace chorale::data {
 
+namespace detail {
+
+/// True if next(x, y), or next(to) of named fields, makes a row and says whether there is one.
+template <class Next, class Out>
+inline constexpr bool can_fill = [] {
+  if constexpr (is_sample<Out>)
+    return std::predicate<Next&, decltype(NewOf<Out>::x)&, decltype(NewOf<Out>::y)&>;
+  else return std::predicate<Next&, NewOf<Out>&>;
+}();
+
+}  // namespace detail
+
 /// Rows that a function of the program makes. See from_generator.
-template <class X, class Y, class Make>
-class Generated : public Pipe<Generated<X, Y, Make>> {
+template <class Out, class Make>
+class Generated : public Pipe<Generated<Out, Make>> {
   using Next = std::invoke_result_t<Make const&, std::size_t>;
-  static_assert(std::predicate<Next&, std::vector<X>&, std::vector<Y>&>,
+  using New  = detail::NewOf<Out>;
+  static_assert(!is_sample<Out> || detail::can_fill<Next, Out>,
                 "chorale: from_generator's function is called as make(epoch), and what it returns as next(x, y): x is "
                 "std::vector<X>&, y is std::vector<Y>&; it says false at the end of the pass.");
+  static_assert(is_sample<Out> || detail::can_fill<Next, Out>,
+                "chorale: from_generator's function is called as make(epoch), and what it returns as next(to): to is "
+                "NewRow<Fields...>&; it says false at the end of the pass.");
 
  public:
-  using element = Sample<X, Y>;
+  using element = Out;
   static constexpr bool stable = false;
 
   Generated(Make make, std::optional<std::size_t> size) : make_{std::move(make)}, size_{size} {}
@@ -32,16 +49,17 @@ class Generated : public Pipe<Generated<X, Y, Make>> {
     explicit Stream(Next next) : next_{std::move(next)} {}
 
     bool next(element& out) {
-      if (ended_ || (ended_ = !next_(x_, y_))) return false;
-      out = {x_, y_};
+      if (ended_ || (ended_ = !detail::RowType<Out>::fill(to_, std::ref(next_)))) return false;
+      out = to_.view();
+      detail::RowType<Out>::expect_shape(row_++, out);
       return true;
     }
 
    private:
     Next next_;
-    bool ended_ = false;
-    std::vector<X> x_;
-    std::vector<Y> y_;
+    bool ended_      = false;
+    std::size_t row_ = 0;
+    New to_;
   };
 
   Stream stream(std::size_t epoch) const { return Stream{make_(epoch)}; }
@@ -69,8 +87,18 @@ class Generated : public Pipe<Generated<X, Y, Make>> {
 /// x, y    keep their memory and content from row to row
 /// size    rows of a pass, if known
 /// order   that of `make`: a pass must be a function of the epoch
-template <class X = float, class Y = int, class Make>
-Generated<X, Y, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
+template <class X = float, class Y = int, class Make> requires(!IsField<X> && !IsField<Y>)
+Generated<Sample<X, Y>, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
+  return {std::move(make), size};
+}
+
+/// A dataset whose rows of named fields a function makes: make(epoch) begins a pass, and what it returns is called as
+/// next(to), where to[Title{}] is the vector of a field to fill, until it returns false.
+///
+/// size    rows of a pass, if known
+/// throws  BadArgument, from next, when a field of fixed shape gets another number of elements
+template <class... Fields, class Make> requires(IsField<Fields> || ...)
+Generated<Row<Fields...>, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
   return {std::move(make), size};
 }
 

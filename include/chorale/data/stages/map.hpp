@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -36,31 +37,77 @@ struct Scale {
 };
 inline constexpr auto scale = Scale{};
 
-/// A function of map: f(row, x, y) or f(row, x, y, place). When it returns bool, false leaves the row out.
+/// A function of map: f(row, x, y) or f(row, x, y, place), or with named fields f(row, to) or f(row, to, place). When
+/// it returns bool, false leaves the row out.
+///
+/// To      the vectors that it fills: X and Y, or a NewRow
+template <class F, class In, class... To>
+concept CallableWith = std::invocable<F&, In const&, To&..., Place> || std::invocable<F&, In const&, To&...>;
+
+/// A function of map that fills a vector of X and one of Y.
 template <class F, class In, class X, class Y>
-concept CallableByMap = std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place> ||
-                        std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&>;
+concept CallableByMap = CallableWith<F, In, std::vector<X>, std::vector<Y>>;
 
 namespace detail {
 
 /// Calls a function of map. False if the row is left out.
-template <class F, class In, class X, class Y>
-bool make_row(F& f, In const& row, std::vector<X>& x, std::vector<Y>& y, [[maybe_unused]] Place at) {
+template <class F, class In, class... To>
+bool make_row(F& f, In const& row, [[maybe_unused]] Place at, To&... to) {
   auto const call = [&]() -> decltype(auto) {
-    if constexpr (std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>) return f(row, x, y, at);
-    else return f(row, x, y);
+    if constexpr (std::invocable<F&, In const&, To&..., Place>) return f(row, to..., at);
+    else return f(row, to...);
   };
   if constexpr (std::same_as<decltype(call()), bool>) return call();
   else return call(), true;
 }
 
-/// True if a function of map makes a row of every row.
+/// Whether a function of map can be called for rows In, and whether it makes a row of every row.
+template <class F, class In, class New>
+struct MapCall;
 template <class F, class In, class X, class Y>
-inline constexpr bool makes_every_row = [] {
-  if constexpr (std::invocable<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>)
-    return !std::same_as<std::invoke_result_t<F&, In const&, std::vector<X>&, std::vector<Y>&, Place>, bool>;
-  else return !std::same_as<std::invoke_result_t<F&, In const&, std::vector<X>&, std::vector<Y>&>, bool>;
-}();
+struct MapCall<F, In, NewSample<X, Y>> : MapCall<F, In, std::tuple<std::vector<X>, std::vector<Y>>> {};
+template <class F, class In, class... Fields>
+struct MapCall<F, In, NewRow<Fields...>> : MapCall<F, In, std::tuple<NewRow<Fields...>>> {};
+template <class F, class In, class... To>
+struct MapCall<F, In, std::tuple<To...>> {
+  static constexpr bool possible = CallableWith<F, In, To...>;
+  static constexpr bool of_every_row = [] {
+    if constexpr (std::invocable<F&, In const&, To&..., Place>)
+      return !std::same_as<std::invoke_result_t<F&, In const&, To&..., Place>, bool>;
+    else if constexpr (possible) return !std::same_as<std::invoke_result_t<F&, In const&, To&...>, bool>;
+    else return true;
+  }();
+};
+
+template <class F, class In, class Out>
+inline constexpr bool callable_by_map = MapCall<F, In, NewOf<Out>>::possible;
+
+/// True if a function of map makes a row of every row.
+template <class F, class In, class Out>
+inline constexpr bool makes_every_row = MapCall<F, In, NewOf<Out>>::of_every_row;
+
+/// Makes row number at.row in the memory of `to`. False if it is left out.
+///
+/// throws  BadArgument when the row does not have the shapes of its fields
+template <class Out, class F, class In, class New>
+bool make_row_in(New& to, F& f, In const& row, Place at) {
+  auto const made = RowType<Out>::fill(to, [&](auto&... vectors) { return make_row(f, row, at, vectors...); });
+  if (made) RowType<Out>::expect_shape(at.row, to.view());
+  return made;
+}
+
+/// Checks at compile time that map can call F, with one sentence for each kind of rows.
+template <class F, class In, class Out>
+constexpr void expect_callable() {
+  constexpr auto ok = callable_by_map<F, In, Out>;
+  static_assert(ok || !is_sample<Out>,
+                "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
+                "the stage before, x is std::vector<X>&, y is std::vector<Y>&; write .map<X, Y>(f) unless these are "
+                "float and int.");
+  static_assert(ok || is_sample<Out>,
+                "chorale: map's function cannot be called as f(row, to) or f(row, to, place): row is the row of the "
+                "stage before, to is NewRow<Fields...>&, whose to[Title{}] is a std::vector& to fill.");
+}
 
 }  // namespace detail
 
@@ -73,20 +120,16 @@ inline constexpr bool makes_every_row = [] {
 ///   };
 ///
 /// cost    no allocation after the first row, as long as the rows keep their width
-template <class D, class F, class X, class Y>
-class Mapped : public Pipe<Mapped<D, F, X, Y>> {
+template <class D, class F, class Out>
+class Mapped : public Pipe<Mapped<D, F, Out>> {
   using In = typename D::element;
-  static_assert(is_sample<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
-  static_assert(CallableByMap<F, In, X, Y>,
-                "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
-                "the stage before, x is std::vector<X>&, y is std::vector<Y>&; write .map<X, Y>(f) unless these are "
-                "float and int.");
+  static_assert(is_row<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = Sample<X, Y>;
+  using element = Out;
   static constexpr bool stable = false;
 
-  Mapped(D from, F f) : from_{std::move(from)}, f_{std::move(f)} {}
+  Mapped(D from, F f) : from_{std::move(from)}, f_{std::move(f)} { detail::expect_callable<F, In, Out>(); }
 
   class Stream {
    public:
@@ -95,9 +138,9 @@ class Mapped : public Pipe<Mapped<D, F, X, Y>> {
     bool next(element& out) {
       for (auto made = false; !made; ++place_.row) {
         if (!from_.next(in_)) return false;
-        made = detail::make_row(f_, std::as_const(in_), x_, y_, place_);
+        made = detail::make_row_in<Out>(to_, f_, std::as_const(in_), place_);
       }
-      out = {x_, y_};
+      out = to_.view();
       return true;
     }
 
@@ -106,19 +149,18 @@ class Mapped : public Pipe<Mapped<D, F, X, Y>> {
     F f_;
     Place place_;
     In in_{};
-    std::vector<X> x_;
-    std::vector<Y> y_;
+    detail::NewOf<Out> to_;
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_, epoch}; }
   std::optional<std::size_t> size() const {
-    if constexpr (detail::makes_every_row<F, In, X, Y>) return from_.size();
+    if constexpr (detail::makes_every_row<F, In, Out>) return from_.size();
     else return {};
   }
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
-    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+    lines.push_back("map to " + detail::RowType<Out>::text());
   }
 
  private:

@@ -31,12 +31,12 @@ namespace chorale::data {
 /// cost    the reader copies nothing; threads hand over batches, not rows. At most max(how.ahead rows, 2 batches)
 ///         wait
 /// source  map_and_batch of tf.data.experimental
-template <class D, class F, class X, class Y>
-class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
+template <class D, class F, class Out>
+class MapBatched : public Pipe<MapBatched<D, F, Out>> {
   using In = typename D::element;
 
  public:
-  using element = BasicBatch<X, Y>;
+  using element = typename detail::RowType<Out>::Batch;
   static constexpr bool stable = false;
 
   /// how.threads    upper bound of `threads`, not 0
@@ -48,7 +48,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
 
   class Stream {
    public:
-    using buffer = BatchBuffer<X, Y>;
+    using buffer = detail::BufferFor<Out>;
 
     Stream(MapBatched const& stage, std::size_t epoch) : work_{std::make_unique<Work>(stage, epoch)} {}
 
@@ -87,7 +87,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       typename Places::Slot* slot = nullptr;
       std::size_t first           = 0;                     // its first row in the batch
       Place at{};                                          // of that row
-      std::vector<detail::MapMemory<D, X, Y>> rows{};      // the first n hold rows
+      std::vector<detail::MapMemory<D, Out>> rows{};      // the first n hold rows
       std::size_t n = 0;
     };
 
@@ -108,7 +108,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       Work& operator=(Work const&) = delete;
 
       element view(buffer const& memory, std::size_t rows) const {
-        return {.x = {memory.x(), rows * width}, .y = {memory.y(), rows * targets}, .rows = rows};
+        return detail::batch_in<element>(memory, rows, widths.each());
       }
 
       void start() {
@@ -145,7 +145,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         mine.n          = 0;
         auto const want = place.row == 0 ? 1 : std::min(length.get(), room - batch.rows);
         try {
-          if (batch.rows == 0 && place.row > 0) batch.memory.reserve(room, width, targets);
+          if (batch.rows == 0 && place.row > 0) batch.memory.reserve(room, widths.each());
           for (auto row = In{}; mine.n < want; ++mine.n, ++place.row) {
             if (!from.next(row)) {
               ended = true;
@@ -178,18 +178,17 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
         try {
           for (std::size_t i = 0; i < mine.n; ++i, ++at.row) {
             mine.rows[i].make(own, at);
-            put(batch.memory, mine.first + i, at.row, {mine.rows[i].x, mine.rows[i].y});
+            put(batch.memory, mine.first + i, at.row, mine.rows[i].to.view());
           }
         } catch (...) {
           fail(batch, at.row);
         }
       }
 
-      void put(buffer& to, std::size_t n, std::size_t row, Sample<X, Y> const& made) {
-        if (row == 0) width = made.x.size(), targets = made.y.size(), to.reserve(room, width, targets);
-        expect_widths(row, made, width, targets);
-        std::copy(made.x.begin(), made.x.end(), to.x() + n * width);
-        std::copy(made.y.begin(), made.y.end(), to.y() + n * targets);
+      void put(buffer& to, std::size_t n, std::size_t row, Out const& made) {
+        if (row == 0) widths.begin(made), to.reserve(room, widths.each());
+        widths.expect(row, made);
+        detail::put_row(made, n, to);
       }
 
       void begin_run(Making& batch) {
@@ -232,7 +231,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
       Place place;                                         // of the next row
       std::uint64_t batches = 0;                           // batches begun
       typename Places::Slot* now = nullptr;                // the batch that is being filled
-      std::size_t width = 0, targets = 0;                  // written with the first row, and only read from then on
+      Widths<Out> widths;                                  // written with the first row, and only read from then on
       std::mutex state;                                    // guards runs, closed and failure of all batches
       std::vector<NamedThread> threads;                    // last: they use the above
     };
@@ -252,7 +251,7 @@ class MapBatched : public Pipe<MapBatched<D, F, X, Y>> {
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
-    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+    lines.push_back("map to " + detail::RowType<Out>::text());
     lines.push_back("batch " + std::to_string(rows_) + " " + detail::text_of(remainder_));
   }
 

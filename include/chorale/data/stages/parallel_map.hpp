@@ -45,12 +45,11 @@ class RunLength {
 };
 
 /// The memory of one row in map, reused for the next one.
-template <class D, class X, class Y>
+template <class D, class Out>
 struct MapMemory {
   using In = typename D::element;
   std::conditional_t<Stable<D>, In, Kept<In>> in;
-  std::vector<X> x;
-  std::vector<Y> y;
+  NewOf<Out> to;
 
   void keep(In const& row) {
     if constexpr (Stable<D>) in = row;
@@ -58,8 +57,8 @@ struct MapMemory {
   }
   template <class F>
   bool make(F& f, Place at) {
-    if constexpr (Stable<D>) return make_row(f, std::as_const(in), x, y, at);
-    else return make_row(f, in.get(), x, y, at);
+    if constexpr (Stable<D>) return make_row_in<Out>(to, f, std::as_const(in), at);
+    else return make_row_in<Out>(to, f, in.get(), at);
   }
 };
 
@@ -76,21 +75,18 @@ struct MapMemory {
 /// order   rows and their order are those of map with the same function, whatever the number of threads; with
 ///         Order::any, the rows are the same
 /// throws  what the source or f throws, from next, after the rows before it
-template <class D, class F, class X, class Y>
-class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
+template <class D, class F, class Out>
+class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
   using In = typename D::element;
-  static_assert(is_sample<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
-  static_assert(CallableByMap<F, In, X, Y>,
-                "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
-                "the stage before, x is std::vector<X>&, y is std::vector<Y>&; write .map<X, Y>(f, how) unless these "
-                "are float and int.");
+  static_assert(is_row<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = Sample<X, Y>;
+  using element = Out;
   static constexpr bool stable = false;
 
   ParallelMapped(D from, F f, Parallel how)
       : from_{std::move(from)}, f_{std::move(f)}, how_{how}, threads_{how.threads == 0 ? cores() : how.threads, 1} {
+    detail::expect_callable<F, In, Out>();
     if (how.threads == 0 || threads_.tuned()) how_.threads = cores();
   }
 
@@ -104,8 +100,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
         if (!work_->next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may reuse it
         at_ = 0;
       }
-      auto const& row = run_->rows[at_++];
-      out             = {row.x, row.y};
+      out = run_->rows[at_++].to.view();
       return true;
     }
 
@@ -113,7 +108,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
 
    private:
     struct Run {
-      std::vector<detail::MapMemory<D, X, Y>> rows;        // the first n hold rows
+      std::vector<detail::MapMemory<D, Out>> rows;        // the first n hold rows
       std::size_t n = 0;
       std::exception_ptr failure{};                        // what next() throws after these rows
     };
@@ -223,18 +218,20 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, X, Y>> {
 
   /// Gathers rows into batches, as Pipe::batch does; the threads put their rows directly into the batches.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
-    if constexpr (detail::makes_every_row<F, In, X, Y>)
-      return MapBatched<D, F, X, Y>{from_, f_, how_, threads_, rows, remainder};
+    if constexpr (detail::RowType<Out>::is_ragged)         // a batch is as wide as its widest row
+      return PaddedBatched<ParallelMapped>{*this, rows, Padding{}, remainder};
+    else if constexpr (detail::makes_every_row<F, In, Out>)
+      return MapBatched<D, F, Out>{from_, f_, how_, threads_, rows, remainder};
     else return Batched<ParallelMapped>{*this, rows, remainder};           // places depend on which rows are left out
   }
   std::optional<std::size_t> size() const {
-    if constexpr (detail::makes_every_row<F, In, X, Y>) return from_.size();
+    if constexpr (detail::makes_every_row<F, In, Out>) return from_.size();
     else return {};
   }
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
-    lines.push_back("map to " + type_name<X>() + "," + type_name<Y>());
+    lines.push_back("map to " + detail::RowType<Out>::text());
   }
 
  private:

@@ -105,7 +105,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
             if (choice_.tuned() && made_ > depth)          // else every slot would get memory
               std::swap(slot.memory, slots_[(made_ - depth - 1) % slots_.size()].memory);
             if (!make(slot)) break;
-            slot.bytes = slot.out.x.size_bytes() + slot.out.y.size_bytes();
+            slot.bytes = detail::bytes_of(slot.out);
             waiting_bytes_ += slot.bytes;
             ++made_;
           }

@@ -4,10 +4,12 @@
 #include <chorale/data/pipe.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -20,15 +22,20 @@ namespace chorale::data {
 ///   size 2, stride 3     0 1 2 3 4 5 6  ->  (0 3) (2 5)
 ///
 /// cost    (size - 1) · stride + 1 rows of memory: views of a stable source, else copies
-template <class D>
-class Windowed : public Pipe<Windowed<D>> {
+///
+/// throws  BadArgument when a window does not fit the fields that it gets
+template <class D, class Out>
+class Windowed : public Pipe<Windowed<D, Out>> {
   using Row = typename D::element;
-  static_assert(is_sample<Row>, "chorale: window takes rows, not batches. Put it before .batch(n).");
-  using X = typename decltype(Row::x)::value_type;
-  using Y = typename decltype(Row::y)::value_type;
+  static_assert(is_row<Row>, "chorale: window takes rows, not batches. Put it before .batch(n).");
+  static_assert(std::same_as<detail::OfNumbers<std::tuple, Row>, detail::OfNumbers<std::tuple, Out>>,
+                "chorale: window<...> names as many fields as the rows have, with the same element types.");
+  static_assert(!std::same_as<Row, Out> || detail::RowType<Row>::can_grow,
+                "chorale: a window has another shape than its rows. Name fields for it: .window<Line>(how), with "
+                "struct Line : Field<int, 64> {}; for 64 rows of Field<int, 1>.");
 
  public:
-  using element = Sample<X, Y>;
+  using element = Out;
   static constexpr bool stable = false;
 
   Windowed(D from, Window how) : from_{std::move(from)}, how_{how} {
@@ -49,18 +56,25 @@ class Windowed : public Pipe<Windowed<D>> {
       begun_ = true;
       while (rows_ < reach_ && more()) ++rows_;
       if (rows_ == 0 || (rows_ < reach_ && how_.remainder == Remainder::drop)) return false;
-      x_.clear(), y_.clear();
-      for (std::size_t i = 0; i < rows_; i += how_.stride) {
-        auto const& row = get(slots_[(first_ + i) % slots_.size()]);
-        x_.insert(x_.end(), row.x.begin(), row.x.end());
-        y_.insert(y_.end(), row.y.begin(), row.y.end());
-      }
-      out = {x_, y_};
+      std::apply([](auto&... all) { (all.clear(), ...); }, memory_);
+      for (std::size_t i = 0; i < rows_; i += how_.stride) add(get(slots_[(first_ + i) % slots_.size()]));
+      auto&& spans = detail::fields(out);
+      detail::for_each_index<n_fields>([&](auto i) { std::get<i>(spans) = std::get<i>(memory_); });
+      detail::RowType<Out>::expect_shape(made_++, out);
       return true;
     }
 
    private:
+    static constexpr std::size_t n_fields = detail::fields_of<Row>;
     using Slot = std::conditional_t<Stable<D>, Row, Kept<Row>>;
+
+    void add(Row const& row) {
+      auto&& spans = detail::fields(row);
+      detail::for_each_index<n_fields>([&](auto i) {
+        auto& all = std::get<i>(memory_);
+        all.insert(all.end(), std::get<i>(spans).begin(), std::get<i>(spans).end());
+      });
+    }
 
     static Row const& get(Slot const& slot) {
       if constexpr (Stable<D>) return slot;
@@ -93,8 +107,8 @@ class Windowed : public Pipe<Windowed<D>> {
     std::size_t first_ = 0, rows_ = 0;                     // slot of the first kept row, modulo the ring; kept rows
     bool begun_ = false, ended_ = false;
     Row in_{};
-    std::vector<X> x_;
-    std::vector<Y> y_;
+    std::size_t made_ = 0;                                 // windows
+    detail::OfNumbers<detail::Vectors, Row> memory_;
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), how_}; }
