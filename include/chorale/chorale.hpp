@@ -64,15 +64,24 @@
 #include <chorale/model/custom.hpp>
 
 #include <chorale/nn/activation.hpp>
+#include <chorale/nn/attention.hpp>
 #include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/block.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/dropout.hpp>
+#include <chorale/nn/embedding.hpp>
 #include <chorale/nn/flatten.hpp>
+#include <chorale/nn/gradient_error.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/host_layer.hpp>
+#include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/loss.hpp>
+#include <chorale/nn/merge.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/reshape.hpp>
 #include <chorale/nn/sequential.hpp>
 
 #include <chorale/renamed.hpp>

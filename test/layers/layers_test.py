@@ -10,6 +10,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
+    nn/  engine/  graph/  models/     none includes another; nn/ includes data/ for the fields of a row
 """
 import pathlib
 import re
@@ -51,6 +52,7 @@ NEIGHBOURS = {
     "data/stages": {"threads"},
     "data/formats": {"stages", "threads"},
     "nn/engine": set(),
+    "nn/graph": set(),
     "nn/models": set(),
     "strategy/runtime": set(),
     "strategy/parameter_server": {"runtime"},

@@ -31,13 +31,13 @@ struct Elementwise {
 }  // namespace detail
 
 /// max(x, 0)
-struct ReLU : detail::Elementwise<Activation::relu> {
+struct ReLU : detail::Elementwise<Activation::relu>, Layer<ReLU> {
   static constexpr std::string_view name = "re_lu";
 };
 
 /// x where positive, else Percent / 100 · x. Keras' default slope is 0.3.
 template <int Percent = 30>
-struct LeakyReLU : detail::Elementwise<Activation::leaky_relu> {
+struct LeakyReLU : detail::Elementwise<Activation::leaky_relu>, Layer<LeakyReLU<Percent>> {
   static constexpr std::string_view name = "leaky_re_lu";
   template <class In>
   static constexpr void check() {
@@ -48,34 +48,34 @@ struct LeakyReLU : detail::Elementwise<Activation::leaky_relu> {
 };
 
 /// x where positive, else exp(x) - 1
-struct ELU : detail::Elementwise<Activation::elu> {
+struct ELU : detail::Elementwise<Activation::elu>, Layer<ELU> {
   static constexpr std::string_view name = "elu";
   template <class D, class In>
   using stage = detail::Elementwise<Activation::elu>::stage_with<D, In, 100>;
 };
 
 /// tanh(x)
-struct Tanh : detail::Elementwise<Activation::tanh> {
+struct Tanh : detail::Elementwise<Activation::tanh>, Layer<Tanh> {
   static constexpr std::string_view name = "tanh";
 };
 
 /// 1 / (1 + exp(-x))
-struct Sigmoid : detail::Elementwise<Activation::sigmoid> {
+struct Sigmoid : detail::Elementwise<Activation::sigmoid>, Layer<Sigmoid> {
   static constexpr std::string_view name = "sigmoid";
 };
 
 /// log(1 + exp(x))
-struct Softplus : detail::Elementwise<Activation::softplus> {
+struct Softplus : detail::Elementwise<Activation::softplus>, Layer<Softplus> {
   static constexpr std::string_view name = "softplus";
 };
 
 /// x · Φ(x), exact
-struct GELU : detail::Elementwise<Activation::gelu> {
+struct GELU : detail::Elementwise<Activation::gelu>, Layer<GELU> {
   static constexpr std::string_view name = "gelu";
 };
 
 /// x / (1 + exp(-x)), also called swish
-struct SiLU : detail::Elementwise<Activation::silu> {
+struct SiLU : detail::Elementwise<Activation::silu>, Layer<SiLU> {
   static constexpr std::string_view name = "silu";
   template <class D, class In>
   using stage = detail::Elementwise<Activation::silu>::stage_with<D, In, 100>;
@@ -84,9 +84,10 @@ struct SiLU : detail::Elementwise<Activation::silu> {
 /// exp(x) / Σ exp(x), over each row. At the end of a network it needs a loss of probabilities, such as
 /// loss::SparseCrossEntropyOfProbabilities; without Softmax, loss::SparseCrossEntropy learns the same from logits.
 ///
-/// x, y    (B, N)
-struct Softmax {
-  static constexpr std::string_view name = "softmax";
+/// x, y    (B, N); (B, .., N) in a Graph, over the last dimension
+struct Softmax : Layer<Softmax> {
+  static constexpr std::string_view name    = "softmax";
+  static constexpr bool over_last_dimension = true;
   static constexpr bool gives_probabilities = true;
 
   template <class In>
@@ -104,5 +105,26 @@ struct Softmax {
     explicit stage(Site<D> const& site) : Kernels<D>::Softmax{site.runtime, site.in} {}
   };
 };
+
+// In the call operator of a Graph: functions for layers without variables.
+
+/// max(x, 0), element by element
+template <class D, class O>
+constexpr auto relu(Tensor<D, O> x) { return ReLU{}(x); }
+/// tanh(x), element by element
+template <class D, class O>
+constexpr auto tanh(Tensor<D, O> x) { return Tanh{}(x); }
+/// 1 / (1 + exp(-x)), element by element
+template <class D, class O>
+constexpr auto sigmoid(Tensor<D, O> x) { return Sigmoid{}(x); }
+/// x · Φ(x), element by element
+template <class D, class O>
+constexpr auto gelu(Tensor<D, O> x) { return GELU{}(x); }
+/// x / (1 + exp(-x)), element by element
+template <class D, class O>
+constexpr auto silu(Tensor<D, O> x) { return SiLU{}(x); }
+/// exp(x) / Σ exp(x), over the last dimension
+template <class D, class O>
+constexpr auto softmax(Tensor<D, O> x) { return Softmax{}(x); }
 
 }  // namespace chorale::nn

@@ -17,7 +17,9 @@ namespace chorale::nn {
 ///           GlorotUniform
 /// source    tf.keras.layers.Conv2D
 template <int Filters, int Kernel, class... Options>
-struct Conv2D {
+struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
+  using Layer<Conv2D>::Layer;
+
   static constexpr std::string_view name = "conv2d";
   static constexpr int filters           = Filters;
   static constexpr auto padding          = detail::padding_of<Options...>();

@@ -10,13 +10,16 @@ namespace chorale::nn {
 
 /// y = x W + b
 ///
-/// x       (B, In)                   In comes from the layer before
+/// x       (B, In)                   In comes from the layer before; (B, .., In) in a Graph
 /// W, b    (In, Units), (Units)      Glorot uniform or as the option says, zeros
-/// y       (B, Units)
+/// y       (B, Units), (B, .., Units)
 /// source  tf.keras.layers.Dense
 template <int Units, class... Options>
-struct Dense {
-  static constexpr std::string_view name = "dense";
+struct Dense : Layer<Dense<Units, Options...>> {
+  using Layer<Dense>::Layer;
+
+  static constexpr std::string_view name    = "dense";
+  static constexpr bool over_last_dimension = true;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);

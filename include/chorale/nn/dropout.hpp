@@ -11,7 +11,7 @@ namespace chorale::nn {
 ///         replicas
 /// source  tf.keras.layers.Dropout(Percent / 100)
 template <int Percent>
-struct Dropout {
+struct Dropout : Layer<Dropout<Percent>> {
   static constexpr std::string_view name = "dropout";
 
   template <class In>

@@ -8,7 +8,7 @@ namespace chorale::nn {
 /// Images as rows of numbers: (B, H, W, C) to (B, H · W · C), in that order.
 ///
 /// source  tf.keras.layers.Flatten
-struct Flatten {
+struct Flatten : Layer<Flatten> {
   static constexpr std::string_view name = "flatten";
 
   template <class In>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/nn/graph/call.hpp>
+#include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/shape.hpp>
@@ -10,8 +12,44 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace chorale::nn {
+
+/// Base of every layer, which makes it callable in the call operator of a network: y = layer(x), or y = layer(a, b).
+///
+///   struct Scaled : nn::Layer<Scaled> { ... };     a layer written by hand: see nn::Place
+///
+/// keeps   an object is one layer: called twice, it uses its variables twice. A temporary is another layer at each
+///         call; a layer that is never called has no variables; a layer cannot be copied. Make it a member of the
+///         network or a temporary: a `const` local object cannot be marked as called
+template <class L>
+class Layer {
+ public:
+  constexpr Layer() = default;
+  /// Makes a layer whose variables have this name in checkpoints, in place of a numbered one.
+  constexpr Layer(char const* name) : name_{name} {}
+  Layer(Layer const&)            = delete;                                 // would its variables be others?
+  Layer& operator=(Layer const&) = delete;
+
+  template <class D, class... O>
+    requires(sizeof...(O) > 0)
+  constexpr auto operator()(Tensor<D, O>... x) const {
+    return graph::call<D, L>(id(), name_, x...);
+  }
+
+  /// Calls the layer with several inputs of one shape.
+  template <class D, class O, std::size_t N>
+  constexpr auto operator()(std::array<Tensor<D, O>, N> const& x) const {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) { return (*this)(x[I]...); }(std::make_index_sequence<N>{});
+  }
+
+ protected:
+  constexpr int& id() const { return const_cast<Layer*>(this)->id_; }      // g++ 12: no mutable member in a constant
+
+  int id_                = -1;                                             // index in the trace under way
+  std::string_view name_ = {};
+};
 
 /// Arguments with which a layer's stage is made for one number of rows.
 template <class D>
@@ -24,7 +62,7 @@ struct Site {
   typename Kernels<D>::layout other = {};                                  // of the input that a sum adds to x
 };
 
-/// One layer of a network: a type without state, a function from the shape of a row to the shape of a row.
+/// One layer of a Sequential: a type, a function from the shape of a row to the shape of a row.
 ///
 ///   L::name                          "dense"; variables are "dense/kernel", then "dense_1/kernel"
 ///   L::template check<In>()          a function whose static_asserts refuse a shape; not a part of apply, as clang
@@ -43,7 +81,7 @@ struct Site {
 ///                                    `overwrites`: y may be x, and dx may be dy; `keeps_y`: backward reads y
 ///                                    `renames`, optional: y is x and dx is dy, wherever it is not the first layer
 template <class L, class In>
-concept Layer = requires {
+concept SequentialLayer = requires {
   { L::name }                                -> std::convertible_to<std::string_view>;
   L::template check<In>();
   typename L::template apply<In>::type;
@@ -110,11 +148,6 @@ using HeUniform     = Initializer<Init::he_uniform>;
 using HeNormal      = Initializer<Init::he_normal>;
 
 namespace detail {
-
-template <class... T>
-struct List {
-  static constexpr std::size_t size = sizeof...(T);
-};
 
 template <class T> concept padding_option     = requires { T::padding; };
 template <class T> concept bias_option        = requires { T::biased; };

@@ -58,7 +58,7 @@ struct Pool2D {
 ///
 /// source  tf.keras.layers.MaxPool2D
 template <int Size, class... Options>
-struct MaxPool2D : detail::Pool2D<Pool::max, Size, Options...> {
+struct MaxPool2D : detail::Pool2D<Pool::max, Size, Options...>, Layer<MaxPool2D<Size, Options...>> {
   static constexpr std::string_view name = "max_pooling2d";
   static constexpr bool picks            = true;          // y is one of x: monotone functions may be applied afterwards
 };
@@ -67,7 +67,7 @@ struct MaxPool2D : detail::Pool2D<Pool::max, Size, Options...> {
 ///
 /// source  tf.keras.layers.AveragePooling2D
 template <int Size, class... Options>
-struct AveragePool2D : detail::Pool2D<Pool::average, Size, Options...> {
+struct AveragePool2D : detail::Pool2D<Pool::average, Size, Options...>, Layer<AveragePool2D<Size, Options...>> {
   static constexpr std::string_view name = "average_pooling2d";
 };
 

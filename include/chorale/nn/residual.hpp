@@ -204,5 +204,10 @@ struct Flat<List<Done...>, Repeat<N, L...>, Rest...> : Flat<List<Done...>, L...,
 template <class... Done, class... L, class... Rest>
 struct Flat<List<Done...>, Repeat<0, L...>, Rest...> : Flat<List<Done...>, Rest...> {};
 
+template <class Layers>
+struct FlatList;
+template <class... L>
+struct FlatList<List<L...>> : Flat<List<>, L...> {};
+
 }  // namespace detail
 }  // namespace chorale::nn

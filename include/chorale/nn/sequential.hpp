@@ -3,6 +3,7 @@
 
 #include <chorale/core/half.hpp>
 #include <chorale/nn/conv_pool.hpp>
+#include <chorale/nn/graph/names.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/residual.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -122,21 +123,6 @@ struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
   using nodes  = typename all::nodes;
   using output = typename all::output;
 };
-
-/// Name of a variable, with layers numbered as in Keras: "dense", then "dense_1". `before`: layers of that name so far.
-constexpr Name numbered(std::string_view layer, int before, std::string_view variable) {
-  auto name = Name{layer};
-  if (before > 0) {
-    name += "_";
-    char digits[12]{};
-    auto n = std::size_t{12};
-    for (int rest = before; rest > 0; rest /= 10) digits[--n] = static_cast<char>('0' + rest % 10);
-    name += std::string_view{digits + n, 12 - n};
-  }
-  name += "/";
-  name += variable;
-  return name;
-}
 
 template <class Nodes>
 struct PlanOf;

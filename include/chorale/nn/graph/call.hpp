@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a layer says of itself for given inputs, and how its call is recorded.
+#pragma once
+
+#include <chorale/nn/graph/records.hpp>
+#include <chorale/nn/tensor.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::nn::graph {
+
+using detail::List;
+
+/// A layer of kernels, as Sequential takes it: a function from the shape of a row to the shape of a row.
+template <class L>
+concept KernelLayer = requires { typename L::template apply<Shape<1>>; };
+
+/// A layer of kernels that works on the last dimension of its input, for each vector of that dimension.
+template <class L>
+concept OverLastDimension = KernelLayer<L> && requires { requires L::over_last_dimension; };
+
+/// The Shape that a layer of kernels is applied to.
+template <class L, class O>
+struct ShapeIn {
+  using type = typename O::shape;
+};
+// One vector of the last dimension.
+template <OverLastDimension L, class O>
+struct ShapeIn<L, O> {
+  using type = Shape<O::back>;
+};
+
+/// The Of of float with a Shape.
+template <class S>
+struct OfShape;
+// Its one specialisation.
+template <int... D>
+struct OfShape<Shape<D...>> {
+  using type = Of<float, D...>;
+};
+
+/// How a layer describes its output: `output` of a layer of one's own, `apply` of a layer of kernels.
+template <class L, class... O>
+struct Described {
+  static constexpr bool takes = requires { L::output(O{}...); };
+
+  static constexpr auto output() { return L::output(O{}...); }
+  static constexpr auto variables() {
+    if constexpr (requires { L::variables(O{}...); }) return L::variables(O{}...);
+    else return std::array<VariableSpec, 0>{};
+  }
+  static constexpr std::size_t products() {
+    if constexpr (requires { L::products(O{}...); }) return L::products(O{}...);
+    else return 0;
+  }
+  static constexpr bool check() {
+    if constexpr (requires { L::template check<O...>(); }) L::template check<O...>();
+    else
+      static_assert(takes, "chorale: this layer does not take these inputs. Its function output(...) says which it "
+                           "takes");
+    return true;
+  }
+};
+// A layer of kernels has one input: more are refused.
+template <KernelLayer L, class... O>
+struct Described<L, O...> {
+  static constexpr bool takes = false;
+  static constexpr bool check() {
+    static_assert(sizeof...(O) == 1, "chorale: this layer takes one input. Call it once for each, or put "
+                                     "nn::concatenate(...) before it");
+    return true;
+  }
+};
+// A layer of kernels, described by `apply`.
+template <KernelLayer L, class T, int... D>
+struct Described<L, Of<T, D...>> {
+  using In = Of<T, D...>;
+  static constexpr bool takes = std::is_same_v<T, float> && (!OverLastDimension<L> || sizeof...(D) > 0);
+
+  using shape = typename ShapeIn<L, In>::type;
+  static constexpr std::size_t repeats = OverLastDimension<L> ? In::vectors : 1;
+
+  static constexpr auto output() {
+    using Made = typename OfShape<typename L::template apply<shape>::type>::type;
+    if constexpr (OverLastDimension<L>) return WithBack<In, Made::back>{};
+    else return Made{};
+  }
+  static constexpr auto variables() { return L::template apply<shape>::variables; }
+  static constexpr std::size_t products() {
+    if constexpr (requires { L::template apply<shape>::products; })
+      return L::template apply<shape>::products * repeats;
+    else return 0;
+  }
+  static constexpr bool check() {
+    static_assert(std::is_same_v<T, float>, "chorale: this layer takes numbers, but what comes in are ids; put "
+                                            "nn::Embedding<rows, width> before it");
+    static_assert(!OverLastDimension<L> || sizeof...(D) > 0,
+                  "chorale: this layer works on the last dimension of a row, but a row that comes in is one number; put "
+                  "nn::reshape<1>(...) before it");
+    if constexpr (takes) L::template check<shape>();
+    return true;
+  }
+};
+
+/// The outputs of a layer as a List of Of.
+template <class T>
+struct OutputsOf {
+  using type = List<T>;
+};
+// Several of them.
+template <class... O>
+struct OutputsOf<Several<O...>> {
+  using type = List<O...>;
+};
+
+/// How a layer computes on a device; the specialisations make its Ops.
+template <class D, class L, class In, class Out>
+struct Stage;
+
+/// The constant functions of layer L on device D, for inputs and outputs of these types.
+template <class D, class L, class In, class Out>
+inline constexpr Ops ops_of = Stage<D, L, In, Out>::ops();
+
+/// Records one call of layer L. `id` is the layer's index in the trace, or negative at its first call.
+template <class D, class L, class... O, class... Out>
+constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name,
+                      std::array<int, sizeof...(O)> const& in) {
+  constexpr auto specs = Described<L, O...>::variables();
+  auto const variables = Span<VariableSpec const>{specs.data(), specs.size()};
+  if (id < 0) id = trace.add_layer(L::name, name, variables);
+  else if (trace.mistake == Mistake::none && !trace.has_variables(id, variables))
+    trace.mistake = Mistake::two_shapes_of_one_layer;
+  auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
+                                            .number = std::is_same_v<typename Out::type, float>}...};
+  auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
+                                    Described<L, O...>::products());
+  if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
+  else
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::tuple{Tensor<D, Out>{&trace, first + static_cast<int>(I)}...};
+    }(std::index_sequence_for<Out...>{});
+}
+
+/// Checks one call of layer L, and records it. A call with a wrong input gives a Refused value.
+template <class D, class L, class... O>
+constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
+  auto& trace = *std::get<0>(std::tuple{x.trace...});
+  if constexpr ((std::is_same_v<O, Refused> || ...)) {
+    return Tensor<D, Refused>{&trace, 0};
+  } else {
+    Described<L, O...>::check();
+    if constexpr (Described<L, O...>::takes) {
+      using Out = decltype(Described<L, O...>::output());
+      return record<D, L, O...>(typename OutputsOf<Out>::type{}, trace, id, name, std::array{x.value...});
+    } else {
+      trace.mistake = Mistake::refused;
+      return Tensor<D, Refused>{&trace, 0};
+    }
+  }
+}
+
+}  // namespace chorale::nn::graph

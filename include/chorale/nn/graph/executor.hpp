@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/device/device.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/schedule.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace chorale::nn {
+
+/// A network derived from nn::Graph, laid out on one device for one number of rows: a loop over its calls, each through
+/// the constant table of functions of its layer.
+///
+///   forward     calls in the order of the call operator
+///   backward    calls in reverse. After the first user of a variable, `ready(end)`: gradients below `end` are final
+///
+/// keeps   one buffer per value (none where a layer may overwrite its input), and as many buffers of gradients as are
+///         alive at once
+/// cost    forward and backward allocate nothing
+template <GraphNetwork Net, Device D>
+class GraphExecutor {
+  static_assert(!QueuesWork<D>, "chorale: a network derived from nn::Graph computes on Cpu only");
+
+  using K                        = Kernels<D>;
+  using Low                      = graph::Lowered<Net, D>;
+  static constexpr auto const& g = Low::calls;
+  static constexpr auto const& s = Low::schedule;
+  static constexpr auto N        = Low::counts;
+
+ public:
+  static constexpr auto const& plan = plan_of<Net>;
+
+  /// rows        of every batch, at least 1
+  /// variables   plan.elements numbers, laid out by the plan; and their gradients, which are zeros before backward
+  GraphExecutor(int rows, Span<float> variables, Span<float> gradients, D const& device = {})
+      : rows_{rows}, stages_{runtime_, rows}, variables_{variables}, gradients_{gradients} {
+    auto total      = std::size_t{0};
+    auto const take = [&](std::size_t bytes) {
+      auto const begin = total;
+      total += (bytes + 63) / 64 * 64;
+      return begin;
+    };
+    auto y_at = std::array<std::size_t, N.values>{};
+    for (std::size_t v = 0; v < N.values; ++v) {
+      auto const buffer = graph::at(s.buffer[v]);
+      if (g.values[v].call >= 0) y_at[v] = buffer == v ? take(per_batch(g.values[v].bytes)) : y_at[buffer];
+    }
+    auto work_at = std::array<std::size_t, N.calls>{};
+    for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
+    auto scratch = std::size_t{0};
+    for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
+    auto const scratch_at = take(scratch * sizeof(float));
+    auto widest           = std::vector<std::size_t>(s.slots);
+    for (std::size_t r = 0; r < s.used; ++r)
+      if (s.registers[r].slot >= 0) {
+        auto& bytes = widest[graph::at(s.registers[r].slot)];
+        bytes       = std::max(bytes, elements(s.registers[r].value) * sizeof(float));
+      }
+    auto slot_at = std::vector<std::size_t>(s.slots);
+    for (std::size_t k = 0; k < s.slots; ++k) slot_at[k] = take(widest[k]);
+
+    memory_          = device.allocate(total);
+    auto* const base = memory_.data();
+    scratch_         = reinterpret_cast<float*>(base + scratch_at);
+    for (std::size_t v = 0; v < N.values; ++v) values_[v] = g.values[v].call < 0 ? nullptr : base + y_at[v];
+    for (std::size_t r = 0; r < s.used; ++r)
+      if (s.registers[r].slot >= 0)
+        registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s.registers[r].slot)]);
+    for (std::size_t c = 0; c < N.calls; ++c) bind(c, base + work_at[c]);
+  }
+
+  GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
+  GraphExecutor& operator=(GraphExecutor const&) = delete;
+
+  int rows() const { return rows_; }
+
+  /// Bytes of values, workspaces and gradients.
+  std::size_t bytes() const { return memory_.size(); }
+
+  /// Sets input i of the next passes: (rows, field). Backward reads it again, so it must live until then.
+  void read(std::size_t i, void const* x) {
+    auto const value = g.inputs[i];
+    for (std::size_t c = 0; c < N.calls; ++c)
+      for (int k = 0; k < g.calls[c].ins; ++k)
+        if (g.ins[graph::at(g.calls[c].first_in + k)] == value)
+          g.calls[c].ops->read_from(stages_[c], static_cast<std::size_t>(k), x);
+  }
+
+  void forward(Pass const& pass) {
+    for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
+  }
+
+  /// Computes gradients of variables and requested inputs. d_output() was written before.
+  template <class Ready>
+  void backward(Pass const& pass, Ready&& ready) {
+    for (std::size_t k = 0; k < s.count; ++k) {
+      auto const& step = s.steps[k];
+      switch (step.what) {
+        case graph::Do::backward: backward_of(graph::at(step.call), pass); break;
+        case graph::Do::add:
+          K::sum(elements(s.registers[graph::at(step.c)].value), registers_[graph::at(step.a)],
+                 registers_[graph::at(step.b)], registers_[graph::at(step.c)]);
+          break;
+        case graph::Do::zero:
+          std::fill_n(registers_[graph::at(step.c)], elements(s.registers[graph::at(step.c)].value), 0.0F);
+          break;
+        case graph::Do::ready: ready(plan.ready[graph::at(step.call)]); break;
+      }
+    }
+  }
+
+  /// Output o: (rows, width(o)).
+  float const* output(std::size_t o) const { return reinterpret_cast<float const*>(values_[graph::at(g.outputs[o])]); }
+  /// Gradient of the loss by output o: (rows, width(o)). To be written before each backward.
+  float* d_output(std::size_t o) const { return registers_[graph::at(s.d_output[o])]; }
+  /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
+  /// on it.
+  float const* d_input(std::size_t i) const {
+    auto const r = s.d_value[graph::at(g.inputs[i])];
+    return r < 0 ? nullptr : registers_[graph::at(r)];
+  }
+  /// Elements of one row of output o.
+  static constexpr std::size_t width(std::size_t o) { return g.values[graph::at(g.outputs[o])].size; }
+
+  static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
+
+ private:
+  /// The stages of all calls, one after another in one block of memory.
+  class Stages {
+   public:
+    Stages(typename K::runtime& runtime, int rows) {
+      auto total = std::size_t{0};
+      for (std::size_t c = 0; c < N.calls; ++c) {
+        begins_[c] = total;
+        total += (g.calls[c].ops->size + sizeof(Line) - 1) / sizeof(Line);
+      }
+      lines_.resize(total);
+      for (std::size_t c = 0; c < N.calls; ++c) {
+        auto wants_dx = false;
+        for (int i = 0; i < g.calls[c].ins; ++i)
+          wants_dx = wants_dx || s.trains[graph::at(g.ins[graph::at(g.calls[c].first_in + i)])];
+        try {
+          g.calls[c].ops->make((*this)[c], {&runtime, rows, static_cast<int>(c), wants_dx});
+        } catch (...) {
+          destroy(c);
+          throw;
+        }
+      }
+    }
+    Stages(Stages const&)            = delete;
+    Stages& operator=(Stages const&) = delete;
+    ~Stages() { destroy(N.calls); }
+
+    void* operator[](std::size_t c) { return &lines_[begins_[c]]; }
+
+   private:
+    struct alignas(64) Line {
+      std::array<std::byte, 64> bytes;
+    };
+
+    void destroy(std::size_t count) {
+      while (count-- > 0) g.calls[count].ops->destroy((*this)[count]);
+    }
+
+    std::vector<Line> lines_;
+    std::array<std::size_t, N.calls> begins_{};
+  };
+
+  std::size_t per_batch(std::size_t of_a_row) const { return static_cast<std::size_t>(rows_) * of_a_row; }
+  std::size_t elements(int value) const { return per_batch(g.values[graph::at(value)].size); }
+
+  /// True if a call cannot write the gradients of its variables in place, because it sets them and shares them.
+  static constexpr bool needs_scratch(graph::CallRecord const& call) {
+    auto shared = false;
+    for (int i = 0; i < call.uses; ++i)
+      shared = shared || g.variables[graph::at(g.uses[graph::at(call.first_use + i)])].users > 1;
+    return shared && !call.ops->adds;
+  }
+  /// Elements of scratch that a call needs.
+  static constexpr std::size_t scratch_of(graph::CallRecord const& call) {
+    auto total = std::size_t{0};
+    for (int i = 0; i < call.uses && needs_scratch(call); ++i) total += plan::aligned(variable(call, i).size);
+    return total;
+  }
+  static constexpr PlannedVariable const& variable(graph::CallRecord const& call, int i) {
+    return plan_of<Net>.variables[graph::at(g.uses[graph::at(call.first_use + i)])];
+  }
+
+  void bind(std::size_t c, std::byte* workspace) {
+    auto const& call = g.calls[c];
+    auto in = std::vector<graph::Port>{}, out = in, variables = in;
+    for (int i = 0; i < call.ins; ++i) {
+      auto const k = graph::at(call.first_in + i);
+      auto const v = graph::at(g.ins[k]);
+      auto* const d = s.d_in[k] < 0 || call.ops->passes ? nullptr : registers_[graph::at(s.d_in[k])];
+      in.push_back({values_[v], d, g.values[v].field});
+    }
+    for (int i = 0; i < call.outs; ++i) {
+      auto const v = graph::at(call.first_out + i);
+      out.push_back({values_[v], s.d_value[v] < 0 ? nullptr : registers_[graph::at(s.d_value[v])]});
+    }
+    auto* own = scratch_;
+    for (int i = 0; i < call.uses; ++i) {
+      auto const& v = variable(call, i);
+      auto* d       = gradients_.data() + v.offset;
+      if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
+      variables.push_back({variables_.data() + v.offset, d});
+    }
+    call.ops->bind(stages_[c], {in, out, variables, workspace});
+  }
+
+  void backward_of(std::size_t c, Pass const& pass) {
+    auto const& call = g.calls[c];
+    call.ops->backward(stages_[c], pass);
+    if (!needs_scratch(call)) return;
+    auto const* own = scratch_;
+    for (int i = 0; i < call.uses; ++i) {
+      auto const& v = variable(call, i);
+      auto* const d = gradients_.data() + v.offset;
+      K::sum(v.size, d, own, d);
+      own += plan::aligned(v.size);
+    }
+  }
+
+  int rows_;
+  typename K::runtime runtime_;
+  Stages stages_;
+  Span<float> variables_, gradients_;
+  typename D::block memory_;
+  float* scratch_ = nullptr;
+  std::array<std::byte*, N.values> values_{};
+  std::array<float*, graph::Schedule<N>::most> registers_{};
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions of a layer behind one table: layers of kernels, and layers that compute on the host.
+#pragma once
+
+#include <chorale/device/device.hpp>
+#include <chorale/nn/graph/call.hpp>
+#include <chorale/nn/host_layer.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/tensor/kernels.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <utility>
+
+namespace chorale::nn::graph {
+
+template <class L>
+constexpr bool overwrites_x() {
+  if constexpr (requires { L::overwrites; }) return L::overwrites;
+  else return false;
+}
+template <class L>
+constexpr bool passes_gradient() {
+  if constexpr (requires { L::passes; }) return L::passes;
+  else return false;
+}
+template <class L>
+constexpr bool reads_x() {
+  if constexpr (requires { L::keeps_x; }) return L::keeps_x;
+  else return true;
+}
+template <class L>
+constexpr bool reads_y() {
+  if constexpr (requires { L::keeps_y; }) return L::keeps_y;
+  else return false;
+}
+
+/// Ops whose functions are those of class S, which is constructed at a call's place.
+template <class S>
+constexpr Ops functions_of() {
+  return {.size      = sizeof(S),
+          .align     = alignof(S),
+          .make      = [](void* at, StageSite const& site) { new (at) S{site}; },
+          .destroy   = [](void* at) { static_cast<S*>(at)->~S(); },
+          .workspace = [](void const* at) { return static_cast<S const*>(at)->workspace(); },
+          .bind      = [](void* at, Ports const& ports) { static_cast<S*>(at)->bind(ports); },
+          .read_from = [](void* at, std::size_t in, void const* x) { static_cast<S*>(at)->read_from(in, x); },
+          .forward   = [](void* at, Pass const& pass) { static_cast<S*>(at)->forward(pass); },
+          .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); }};
+}
+
+/// A layer that computes on the host: two functions over a Place.
+template <class L, class In, class Out>
+class HostStage;
+// Its one specialisation.
+template <class L, class... In, class... Out>
+class HostStage<L, List<In...>, List<Out...>> {
+ public:
+  explicit HostStage(StageSite const& site) { at_.rows = static_cast<std::size_t>(site.rows); }
+
+  std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
+
+  void bind(Ports const& p) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (read_from<I, In>(p.in[I].data), ...);
+      ((at_.d_in[I] = span(p.in[I].gradient, at_.rows * In::size)), ...);
+      ((at_.fields[I] = p.in[I].field), ...);
+    }(std::index_sequence_for<In...>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((std::get<I>(at_.out) = span(static_cast<typename Out::type*>(p.out[I].data), at_.rows * Out::size)), ...);
+      ((at_.d_out[I] = span(p.out[I].gradient, at_.rows * Out::size)), ...);
+    }(std::index_sequence_for<Out...>{});
+    for (std::size_t i = 0; i < at_.specs.size(); ++i) {
+      at_.v[i]  = span(static_cast<float*>(p.variables[i].data), at_.specs[i].size());
+      at_.dv[i] = span(p.variables[i].gradient, at_.specs[i].size());
+    }
+    at_.kept = span(reinterpret_cast<float*>(p.workspace), at_.rows * kept());
+  }
+  void read_from(std::size_t in, void const* x) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ([&] { if (I == in) read_from<I, In>(x); }(), ...);
+    }(std::index_sequence_for<In...>{});
+  }
+  void forward(Pass const& pass) {
+    at_.training = pass.training;
+    at_.now      = pass.now;
+    L::forward(at_);
+  }
+  void backward(Pass const&) {
+    if constexpr (!overwrites_x<L>())
+      for (auto const d : at_.d_in) std::fill(d.begin(), d.end(), 0.0F);
+    L::backward(at_);
+  }
+
+ private:
+  template <std::size_t I, class O>
+  void read_from(void const* x) {
+    std::get<I>(at_.in) = span(static_cast<typename O::type const*>(x), at_.rows * O::size);
+  }
+  template <class T>
+  static Span<T> span(T* data, std::size_t n) { return {data, data == nullptr ? 0 : n}; }
+  static constexpr std::size_t kept() {
+    if constexpr (requires { L::kept(In{}...); }) return L::kept(In{}...);
+    else return 0;
+  }
+
+  Place<L, List<In...>, List<Out...>> at_;
+};
+
+/// A layer of kernels, with rows of plain numbers on both sides. Where its kernel gives another layout, the output is
+/// copied.
+template <class D, class L, class In, class Out>
+class KernelStage {
+  using K     = Kernels<D>;
+  using It    = Described<L, In>;
+  using Inner = typename L::template stage<D, typename It::shape>;
+
+ public:
+  static constexpr bool overwrites = Inner::overwrites, keeps_x = !Inner::overwrites, keeps_y = Inner::keeps_y;
+
+  explicit KernelStage(StageSite const& site)
+      : rows_{site.rows * static_cast<int>(It::repeats)}, inner_{this->site(site)} {
+    auto const plain = layout_of<typename OfShape<typename L::template apply<typename It::shape>::type>::type>(rows_);
+    if (inner_.out() == plain) return;
+    bytes_ = (K::bytes(inner_.out()) + 63) / 64 * 64;
+    to_plain_.emplace(runtime(site), inner_.out(), plain, rows_, static_cast<int>(Out::size / It::repeats));
+  }
+
+  std::size_t workspace() const { return inner_.workspace() + (to_plain_ ? 2 * bytes_ + 64 : 0); }
+
+  void bind(Ports const& p) {
+    auto at = chorale::Ports{.x = number(p.in[0].data), .y = number(p.out[0].data), .dx = p.in[0].gradient,
+                             .dy = p.out[0].gradient, .workspace = p.workspace};
+    if (to_plain_) {
+      auto* const y = reinterpret_cast<float*>(p.workspace + (inner_.workspace() + 63) / 64 * 64);
+      auto* const d = y + bytes_ / sizeof(float);
+      to_plain_->bind({.x = y, .y = at.y, .dx = at.dy == nullptr ? nullptr : d, .dy = at.dy});
+      at.y = y, at.dy = at.dy == nullptr ? nullptr : d;
+    }
+    auto const& v = p.variables;
+    if (v.size() > 0) at.kernel = number(v[0].data), at.d_kernel = v[0].gradient;
+    if (v.size() > 1) at.bias = number(v[1].data), at.d_bias = v[1].gradient;
+    inner_.bind(at);
+  }
+  void read_from(std::size_t, void const* x) { inner_.read_from(static_cast<float const*>(x)); }
+  void forward(Pass const& pass) {
+    inner_.forward(pass);
+    if (to_plain_) to_plain_->forward(pass);
+  }
+  void backward(Pass const& pass) {
+    if (to_plain_) to_plain_->backward(pass);
+    inner_.backward(pass);
+  }
+
+ private:
+  static auto& runtime(StageSite const& site) { return *static_cast<typename K::runtime*>(site.runtime); }
+  static float* number(void* data) { return static_cast<float*>(data); }
+
+  template <class O>
+  static auto layout_of(int rows) {
+    if constexpr (O::rank == 3) return K::image(rows, O::dims[0], O::dims[1], O::dims[2]);
+    else return K::matrix(rows, static_cast<int>(O::size));
+  }
+  Site<D> site(StageSite const& site) const {
+    auto const in = layout_of<typename OfShape<typename It::shape>::type>(rows_);
+    return {runtime(site), in, rows_, site.call, site.wants_dx};
+  }
+
+  int rows_;                                                               // of the kernel: vectors of the batch
+  Inner inner_;
+  std::size_t bytes_ = 0;                                                  // of an output in the kernel's own layout
+  std::optional<typename K::ToPlain> to_plain_;
+};
+
+// Layers that compute on the host.
+template <class D, class L, class... In, class... Out>
+struct Stage<D, L, List<In...>, List<Out...>> {
+  static constexpr Ops ops() {
+    static_assert(D::memory == Memory::host,
+                  "chorale: this layer computes on the host, and the network is for another device. Give the layer a "
+                  "`stage` of kernels, or use Cpu");
+    auto made       = functions_of<HostStage<L, List<In...>, List<Out...>>>();
+    made.overwrites = overwrites_x<L>();
+    made.keeps_x    = reads_x<L>();
+    made.keeps_y    = reads_y<L>();
+    made.passes     = passes_gradient<L>();
+    made.adds       = true;
+    return made;
+  }
+};
+
+// Layers of kernels.
+template <class D, KernelLayer L, class In, class Out>
+struct Stage<D, L, List<In>, List<Out>> {
+  static constexpr Ops ops() {
+    using S         = KernelStage<D, L, In, Out>;
+    auto made       = functions_of<S>();
+    made.overwrites = S::overwrites;
+    made.keeps_x    = S::keeps_x;
+    made.keeps_y    = S::keeps_y;
+    return made;
+  }
+};
+
+// A trace for the plan calls no function.
+template <class L, class... In, class... Out>
+struct Stage<NoDevice, L, List<In...>, List<Out...>> {
+  static constexpr Ops ops() { return {}; }
+};
+// Nor for layers of kernels.
+template <KernelLayer L, class In, class Out>
+struct Stage<NoDevice, L, List<In>, List<Out>> {
+  static constexpr Ops ops() { return {}; }
+};
+
+}  // namespace chorale::nn::graph

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+namespace chorale::nn {
+
+namespace detail {
+
+template <class... Dims>
+constexpr VariableSpec spec_of(std::string_view name, Init init, int in, int out, Dims... dims) {
+  static_assert(sizeof...(Dims) <= 4, "chorale: a variable has at most 4 dimensions");
+  return {.name = name, .dims = {dims...}, .rank = static_cast<int>(sizeof...(Dims)), .init = init, .fan_in = in,
+          .fan_out = out};
+}
+
+}  // namespace detail
+
+/// A variable of a layer that begins with ones: nn::ones("gamma", 64) has shape (64).
+constexpr VariableSpec ones(std::string_view name, auto... dims) {
+  return detail::spec_of(name, Init::ones, 1, 1, dims...);
+}
+/// A variable of a layer that begins with zeros: nn::zeros("bias", 64) has shape (64).
+constexpr VariableSpec zeros(std::string_view name, auto... dims) {
+  return detail::spec_of(name, Init::zeros, 1, 1, dims...);
+}
+/// A matrix of a layer, (in, out), with first values as Glorot & Bengio choose them.
+constexpr VariableSpec glorot_uniform(std::string_view name, int in, int out) {
+  return detail::spec_of(name, Init::glorot_uniform, in, out, in, out);
+}
+/// A table of vectors, (rows, width), with first values uniform between -0.05 and 0.05, as tf.keras.layers.Embedding.
+constexpr VariableSpec table(std::string_view name, int rows, int width) {
+  return detail::spec_of(name, Init::he_uniform, 2400, 1, rows, width);    // the limit is sqrt(6 / 2400)
+}
+
+/// What the functions of a layer that computes on the host work on: spans over a whole batch, row after row.
+///
+///   struct Scaled : nn::Layer<Scaled> {                                  // y = gamma x
+///     static constexpr std::string_view name = "scaled";
+///     static constexpr auto output(auto x) { return x; }                // the type of y: an Of, or Several<Of, ..>
+///     static constexpr auto variables(auto x) { return std::array{nn::ones("gamma", x.back)}; }
+///     static void forward(auto& at);
+///     static void backward(auto& at);
+///   };
+///
+/// A layer may also have
+///
+///   check<O...>()       a function whose static_asserts refuse inputs
+///   kept(O...)          floats of a row that forward leaves for backward, in `kept`
+///   products(O...)      multiplications of one row in forward
+///   overwrites          true if y may be x, and backward sets dx, which may be dy, in place of adding to it
+///   keeps_x, keeps_y    whether backward reads x, by default true, and y, by default false
+///
+/// keeps   before backward, d_in are zeros, and dv are sums over other calls: add to both. A span of d_in is empty where
+///         nobody needs that gradient
+template <class L, class In, class Out>
+struct Place;
+// Its one specialisation.
+template <class L, class... In, class... Out>
+struct Place<L, detail::List<In...>, detail::List<Out...>> {
+  static constexpr auto specs = graph::Described<L, In...>::variables();
+
+  std::size_t rows = 0;
+  std::tuple<Span<typename In::type const>...> in;
+  std::tuple<Span<typename Out::type>...> out;
+  std::array<Span<float>, sizeof...(In)> d_in;
+  std::array<Span<float>, sizeof...(Out)> d_out;
+  std::array<Span<float>, specs.size()> v, dv;                             // variables, and their gradients
+  Span<float> kept;
+  bool training = false;
+  StepNumbers now;                                                         // seed, step, first row: for random numbers
+  std::array<std::string (*)(), sizeof...(In)> fields{};                   // fields that ids come from, or null
+
+  // The first input, the first output and their gradients.
+  auto x() const { return std::get<0>(in); }
+  auto y() const { return std::get<0>(out); }
+  Span<float> dx() const { return d_in[0]; }
+  Span<float> dy() const { return d_out[0]; }
+};
+
+/// A layer that is a function of each element: y = f(x). A user's layer derives from it and has
+///
+///   static constexpr std::string_view name;
+///   static float f(float x);
+///   static float df(float x, float y);          the derivative, from x or from y
+template <class L>
+struct Elementwise : Layer<L> {
+  static constexpr bool keeps_y = true;
+
+  template <int... D>
+  static constexpr auto output(Of<float, D...> x) { return x; }
+
+  static void forward(auto& at) {
+    for (std::size_t i = 0; i < at.x().size(); ++i) at.y()[i] = L::f(at.x()[i]);
+  }
+  static void backward(auto& at) {
+    for (std::size_t i = 0; i < at.dx().size(); ++i) at.dx()[i] += at.dy()[i] * L::df(at.x()[i], at.y()[i]);
+  }
+};
+
+}  // namespace chorale::nn

@@ -1,0 +1,16 @@
+// adds_two_shapes.cpp   expect: chorale: + adds values of one shape
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Tags : Field<float, 12> {};
+struct Priority : Field<float, 1> {};
+
+struct Net : nn::Graph<Tags> {
+  nn::Dense<1> priority;
+  nn::Dense<4> a;
+  nn::Dense<5> b;
+  constexpr auto operator()(auto tags) const { return nn::outputs<Priority>(priority(a(tags) + b(tags))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

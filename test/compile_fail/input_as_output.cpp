@@ -1,0 +1,13 @@
+// input_as_output.cpp   expect: chorale: an output of this network is one of its inputs, which no layer has changed
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Tags : Field<float, 12> {};
+struct Priority : Field<float, 1> {};
+
+struct Net : nn::Graph<Tags> {
+  constexpr auto operator()(auto tags) const { return nn::outputs<Priority>(tags); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
