@@ -16,11 +16,12 @@ template <class Reduce, class E> class Replica;                                 
 // Model: a network, how it is compiled, and its layers.
 namespace nn {
 
+template <class... F> struct Graph;                                                   // nn/graph.hpp
 template <class First, class... Layers> struct Sequential;                            // nn/sequential.hpp
 template <class T> struct Precision;
-template <class... Layers> struct Block;                                              // nn/residual.hpp
+template <class... Layers> struct Block;                                              // nn/block.hpp
 template <class... Layers> struct Residual;
-template <class... Layers> struct Shortcut;
+template <class... Layers> struct Shortcut;                                           // nn/residual.hpp
 template <int N, class... Layers> struct Repeat;
 template <class Net, class Loss, class Optimizer, class... Metrics> struct Compiled;  // nn/compile.hpp
 template <int... D> struct Input;                                                     // nn/layer.hpp
@@ -33,6 +34,7 @@ template <class... Options> struct SyncBatchNorm;
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 struct Flatten;                                                                       // nn/flatten.hpp
 struct Softmax;                                                                       // nn/activation.hpp
+template <int Rows, int Width> struct Embedding;                                      // nn/embedding.hpp
 
 }  // namespace nn
 
@@ -104,13 +106,15 @@ class Cpu;                                                                      
 class Cluster;                                                                        // cluster/cluster.hpp
 
 // Data: what is learned from.
-template <class X, class Y> struct Sample;                                            // data/pipe.hpp
+template <class X, class Y> struct Sample;                                            // data/elements.hpp
 template <class X, class Y> struct BasicBatch;
+template <class... F> class Row;                                                      // data/typed_rows.hpp
+template <class... F> class Rows;
 
 namespace data {
 
 template <class D> class Pipe;                                                        // data/pipe.hpp
-template <class X, class Y> class Tensors;                                            // data/dataset.hpp
+template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
 
 }  // namespace data

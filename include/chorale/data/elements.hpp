@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/type_name.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/typed_rows.hpp>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/type_name.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/data/field.hpp>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace detail {
 /// The element type of a Field; float where F is none, so that the sentence about F is the only error.
 template <class F> struct ElementOf : std::type_identity<float> {};
 template <IsField F> struct ElementOf<F> : std::type_identity<typename F::element_type> {};
-template <class F> using Element = typename ElementOf<F>::type;
+template <class F> using NumberOf = typename ElementOf<F>::type;
 
 template <class F>
 inline constexpr bool is_ragged = false;

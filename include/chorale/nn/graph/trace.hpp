@@ -3,7 +3,7 @@
 // Runs the call operator of a network in the compiler, and writes down what it calls.
 #pragma once
 
-#include <chorale/core/type_name.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/nn/graph/call.hpp>
 #include <chorale/nn/graph/records.hpp>
