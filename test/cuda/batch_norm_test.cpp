@@ -18,7 +18,7 @@ using test::check_same, test::gpu_or_skip, test::through_host;
 namespace {
 
 using Quick = nn::Momentum<60>;                                            // so that evaluation sees what has moved
-struct Rows : nn::Sequential<nn::Input<20>, nn::BatchNorm<Quick>, nn::Dense<9>, nn::BatchNorm<Quick>, nn::ReLU,
+struct RowNet : nn::Sequential<nn::Input<20>, nn::BatchNorm<Quick>, nn::Dense<9>, nn::BatchNorm<Quick>, nn::ReLU,
                              nn::Dense<3>> {};
 struct Images : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<5, 3>, nn::BatchNorm<Quick, nn::Epsilon<50000>>, nn::ReLU,
                                nn::Conv2D<4, 2>, nn::SyncBatchNorm<Quick>, nn::Tanh, nn::MaxPool2D<2>, nn::Flatten,
@@ -31,7 +31,7 @@ TEST_CASE("batch normalization on a GPU is the CPU's, in training and in evaluat
   auto const gpu = gpu_or_skip("batch normalization on a GPU is the CPU's, in training and in evaluation");
   if (!gpu) return;
   auto const least = 0.1;                                                  // of a bias in front of a normalization
-  check_same<Rows>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}, least);
+  check_same<RowNet>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}, least);
   check_same<Images>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}, least);
 }
 

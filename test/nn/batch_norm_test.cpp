@@ -14,7 +14,7 @@ using namespace chorale::nn;
 
 namespace {
 
-struct Rows : Sequential<Input<3>, BatchNorm<>, Dense<2>> {};
+struct RowNet : Sequential<Input<3>, BatchNorm<>, Dense<2>> {};
 struct Images : Sequential<Input<5, 5, 2>, Conv2D<3, 2>, BatchNorm<>, Tanh, Flatten, Dense<3>> {};
 struct Plain : Sequential<Input<5, 4, 3>, BatchNorm<Epsilon<50000>>, Flatten, Dense<3>> {};
 struct Wide : Sequential<Input<4, 4, 1>, Conv2D<21, 2>, SyncBatchNorm<Momentum<50>>, Sigmoid, Flatten, Dense<3>> {};
@@ -29,7 +29,7 @@ auto copy_of() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("gradients through batch normalization agree with central differences", "[nn][batch_norm]", Rows,
+TEMPLATE_TEST_CASE("gradients through batch normalization agree with central differences", "[nn][batch_norm]", RowNet,
                    Images, Plain, Wide, Deep) {
   auto const batch = tiny::batch<float>(7, TestType::input::size, TestType::output::size);
   auto copy        = copy_of<TestType>();
@@ -169,8 +169,8 @@ TEST_CASE("batch normalization has Keras' variables; its moving ones are planned
       "batch_normalization/gamma", "batch_normalization/beta", "batch_normalization/moving_mean",
       "batch_normalization/moving_variance", "batch_normalization_1/gamma", "batch_normalization_1/beta",
       "batch_normalization_1/moving_mean", "batch_normalization_1/moving_variance"});
-  static_assert(Rows::plan.parameters == 6 + 8);
-  auto copy = copy_of<Rows>();
+  static_assert(RowNet::plan.parameters == 6 + 8);
+  auto copy = copy_of<RowNet>();
   CHECK(copy.net.variables()[0].value[2] == 1);
   CHECK(copy.net.variables()[1].value[2] == 0);
   CHECK(copy.net.variables()[2].value[2] == 0);
@@ -180,7 +180,7 @@ TEST_CASE("batch normalization has Keras' variables; its moving ones are planned
 TEMPLATE_TEST_CASE("an update moves statistics by Keras' rule, whatever the optimizer does", "[nn][batch_norm]",
                    optim::SGD, optim::Adam, optim::AdamW) {
   auto const batch = tiny::batch<float>(6, 3, 2);
-  auto copy        = compile<Rows>(loss::MeanSquaredError{}, TestType{}).instantiate(Cpu{}, 3);
+  auto copy        = compile<RowNet>(loss::MeanSquaredError{}, TestType{}).instantiate(Cpu{}, 3);
   auto mean = std::array<double, 3>{}, variance = std::array<double, 3>{1, 1, 1};
   for (int step = 0; step < 3; ++step) {
     copy.value_and_gradient(batch.view(), 0, alone, Together{});
@@ -197,7 +197,7 @@ TEMPLATE_TEST_CASE("an update moves statistics by Keras' rule, whatever the opti
       CHECK(static_cast<double>(copy.net.variables()[3].value[c]) == Approx(variance[c]).margin(1e-6));
     }
   }
-  for (auto const& v : Rows::plan.variables)                               // the optimizer keeps nothing of them
+  for (auto const& v : RowNet::plan.variables)                               // the optimizer keeps nothing of them
     if (!v.spec.trained())
       for (std::size_t i = 0; i < v.size; ++i) CHECK(copy.optimizer.slots()[v.offset - plan::header + i] == 0);
 }
@@ -218,7 +218,7 @@ TEST_CASE("in evaluation the moving statistics are used, and nothing moves", "[n
 
 TEST_CASE("a step that is skipped for a NaN leaves the moving statistics alone", "[nn][batch_norm]") {
   auto batch = tiny::batch<float>(6, 3, 2);
-  auto copy  = copy_of<Rows>();
+  auto copy  = copy_of<RowNet>();
   batch.x[4] = std::nanf("");
   copy.optimizer.on_non_finite = NonFinite::skip;
   auto const before = copy.hash();

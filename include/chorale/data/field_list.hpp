@@ -18,9 +18,9 @@ namespace chorale {
 namespace detail {
 
 /// The element type of a Field; float where F is none, so that the sentence about F is the only error.
-template <class F> struct ElementOf : std::type_identity<float> {};
-template <IsField F> struct ElementOf<F> : std::type_identity<typename F::element_type> {};
-template <class F> using NumberOf = typename ElementOf<F>::type;
+template <class F> struct NumberOfField : std::type_identity<float> {};
+template <IsField F> struct NumberOfField<F> : std::type_identity<typename F::element_type> {};
+template <class F> using FieldNumber = typename NumberOfField<F>::type;
 
 template <class F>
 inline constexpr bool is_ragged = false;

@@ -45,11 +45,11 @@ class Row {
 
  public:
   Row() = default;
-  explicit Row(Span<detail::NumberOf<F> const>... parts) : spans_{parts...} {}
+  explicit Row(Span<detail::FieldNumber<F> const>... parts) : spans_{parts...} {}
 
   /// The numbers of field G; the compiler refuses a field that the row does not have.
   template <class G>
-  Span<detail::NumberOf<G> const> operator[](G) const {
+  Span<detail::FieldNumber<G> const> operator[](G) const {
     static_assert(List::template has<G>,
                   "chorale: this asks for a field that the rows do not have. Name it in map<...>");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(spans_);
@@ -65,7 +65,7 @@ class Row {
   auto const& fields() const { return spans_; }
 
  private:
-  std::tuple<Span<detail::NumberOf<F> const>...> spans_;
+  std::tuple<Span<detail::FieldNumber<F> const>...> spans_;
 };
 
 /// A batch of rows of named fields: batch[Title{}] is a view of (rows, Title) numbers, row-major.
@@ -91,7 +91,7 @@ class Rows {
   /// A batch of the numbers of each field, (rows, F).
   ///
   /// throws  BadArgument when they are not whole rows, or the fields have different numbers of rows
-  explicit Rows(Span<detail::NumberOf<F> const>... parts) requires(!(detail::is_ragged<F> || ...)) : spans_{parts...} {
+  explicit Rows(Span<detail::FieldNumber<F> const>... parts) requires(!(detail::is_ragged<F> || ...)) : spans_{parts...} {
     auto const counts = std::array{parts.size() / F::size...};
     rows              = counts[0];
     (expect_rows<F>(parts.size()), ...);
@@ -99,7 +99,7 @@ class Rows {
 
   /// The numbers of field G in all rows; the compiler refuses a field that the batch does not have.
   template <class G>
-  Span<detail::NumberOf<G> const> operator[](G) const {
+  Span<detail::FieldNumber<G> const> operator[](G) const {
     static_assert(List::template has<G>,
                   "chorale: this asks for a field that the batches do not have. Name it in map<...>");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(spans_);
@@ -127,7 +127,7 @@ class Rows {
 
   /// The numbers of field G in row i, without padding.
   template <class G>
-  Span<detail::NumberOf<G> const> unpadded(G field, std::size_t i) const {
+  Span<detail::FieldNumber<G> const> unpadded(G field, std::size_t i) const {
     auto const row = (*this)[field].subspan(i * width(field), width(field));
     if constexpr (detail::is_ragged<G>) {
       static_assert(detail::ragged_shape<G>.outer == 1,
@@ -181,7 +181,7 @@ class Rows {
                                                    type_name<G>() + ", got " + std::to_string(numbers));
   }
 
-  decltype(std::tuple_cat(std::tuple<Span<detail::NumberOf<F> const>>{}..., lengths_of<F>()...)) spans_;
+  decltype(std::tuple_cat(std::tuple<Span<detail::FieldNumber<F> const>>{}..., lengths_of<F>()...)) spans_;
 };
 
 /// The memory of a row that a function of the program makes: to[Title{}] is a vector to fill.
@@ -199,10 +199,10 @@ class NewRow {
  public:
   /// The vector of field G; the compiler refuses a field that the row does not have.
   template <class G>
-  std::vector<detail::NumberOf<G>>& operator[](G) {
+  std::vector<detail::FieldNumber<G>>& operator[](G) {
     static_assert(List::template has<G>, "chorale: this fills a field that map<...> does not name. Name it there");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(vectors_);
-    else return *static_cast<std::vector<detail::NumberOf<G>>*>(nullptr);
+    else return *static_cast<std::vector<detail::FieldNumber<G>>*>(nullptr);
   }
 
   Row<F...> view() const {
@@ -210,7 +210,7 @@ class NewRow {
   }
 
  private:
-  std::tuple<std::vector<detail::NumberOf<F>>...> vectors_;
+  std::tuple<std::vector<detail::FieldNumber<F>>...> vectors_;
 };
 
 }  // namespace chorale

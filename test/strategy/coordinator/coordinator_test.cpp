@@ -50,11 +50,11 @@ void coordinated(int workers, std::tuple<Known...> const& known, Program program
   threads.clear();
 }
 
-using Row = data::Integers::element;
+using IntegerRow = data::Integers::element;
 
 /// The numbers 100 s to 100 s + 9 in share s; in pass p all of them 1000 p more.
 auto numbers(std::string const& name = "numbers") {
-  return PerWorkerDataset<Row>{name, [](WorkerShare share) {
+  return PerWorkerDataset<IntegerRow>{name, [](WorkerShare share) {
     return data::from_generator<std::int64_t, std::int64_t>([share](std::size_t pass) {
       return [share, pass, i = 0](std::vector<std::int64_t>& x, std::vector<std::int64_t>&) mutable {
         x.assign(1, 100 * share.index + i + 1'000 * static_cast<int>(pass));
@@ -185,7 +185,7 @@ TEST_CASE("a closure or a dataset that a worker does not know is an error that s
   auto const known   = Closure{"known", [](Here&) {}};
   auto const unknown = Closure{"unknown", [](Here&) {}};
   auto const other   = Closure{"known", [](Here&, int) {}};
-  auto const reads   = Closure{"reads", [](Here&, WorkerStream<Row>&) {}};
+  auto const reads   = Closure{"reads", [](Here&, WorkerStream<IntegerRow>&) {}};
   coordinated(1, std::tuple{known, reads}, [&](auto& coordinator) {
     coordinator.schedule(unknown);
     CHECK_THROWS_WITH(coordinator.join(),
@@ -213,10 +213,10 @@ TEST_CASE("two closures with one name, a job without workers, and no name are re
 TEST_CASE("each worker reads its own share, which goes on from closure to closure and pass to pass",
           "[strategy][coordinator]") {
   auto const data = numbers();
-  auto const take = Closure{"take", [](Here& here, WorkerStream<Row>& rows) {
+  auto const take = Closure{"take", [](Here& here, WorkerStream<IntegerRow>& rows) {
     auto taken = Taken{here.worker, -1, -1};
     for (auto* to : {&taken.first, &taken.second})
-      if (auto row = Row{}; rows.next(row)) *to = row.x[0];
+      if (auto row = IntegerRow{}; rows.next(row)) *to = row.x[0];
     return taken;
   }};
   coordinated(2, std::tuple{take, data}, [&](auto& coordinator) {
@@ -241,8 +241,8 @@ TEST_CASE("what a lost worker ran runs elsewhere, and its share of the data goes
   auto const data = numbers();
   auto seen       = std::atomic<bool>{false};                              // by the coordinator: worker 1 is lost
   auto runs       = std::atomic<int>{0};
-  auto const take = Closure{"take", [&](Here& here, WorkerStream<Row>& rows, int) {
-    auto row = Row{};
+  auto const take = Closure{"take", [&](Here& here, WorkerStream<IntegerRow>& rows, int) {
+    auto row = IntegerRow{};
     if (!rows.next(row)) throw Error{"the pass has ended"};
     ++runs;
     auto const value = row.x[0];
