@@ -155,14 +155,16 @@ def output_also_goes_to_a_file_for_each_task():
 
 @test
 def the_first_failure_is_named_and_ends_the_others():
-    script = f'echo $$; if [ $CHORALE_TASK = worker:1 ]; then exit 7; fi; {STAY}'
-    with Started(["-n", "3", "--ps", "1"], script) as it:
-        pids = [int(line.split()[1]) for line in it.lines(4)]
-        code, _, err = it.end()
-        expect(code == 7, code, err)
-        sentence = r"^chorale: worker 1 was the first to fail: exit code 7, \d+\.\d s after the start$"
-        expect(re.search(sentence, err, re.MULTILINE), err)
-        expect_gone(pids)
+    with tempfile.TemporaryDirectory() as begun:                             # worker 1 fails when the others have begun
+        fail = f"until [ $(ls {begun} | wc -l) = 3 ]; do sleep 0.02; done; exit 7"
+        script = f"echo $$; if [ $CHORALE_TASK = worker:1 ]; then {fail}; fi; touch {begun}/$CHORALE_TASK; {STAY}"
+        with Started(["-n", "3", "--ps", "1"], script) as it:
+            pids = [int(line.split()[1]) for line in it.lines(4)]
+            code, _, err = it.end()
+    expect(code == 7, code, err)
+    sentence = r"^chorale: worker 1 was the first to fail: exit code 7, \d+\.\d s after the start$"
+    expect(re.search(sentence, err, re.MULTILINE), err)
+    expect_gone(pids)
 
 
 @test
