@@ -12,6 +12,7 @@
 #include <chorale/tensor/run_time_plan.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -27,7 +28,11 @@ namespace custom {
 template <class F>
 struct Function {
   F f;
-  auto learn(auto& step, auto const& batch) { return f(step, batch); }
+  template <class S, class Batch>
+    requires std::invocable<F&, S&, Batch const&>
+  auto learn(S& step, Batch const& batch) {
+    return f(step, batch);
+  }
 };
 
 template <class L>
