@@ -5,9 +5,30 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstddef>
+#include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
+
+namespace {
+
+thread_local int allocations = 0;
+
+}  // namespace
+
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+  ++allocations;
+  return std::malloc(bytes);
+}
+void* operator new(std::size_t bytes) {
+  if (auto* const p = operator new(bytes, std::nothrow)) return p;
+  throw std::bad_alloc{};
+}
+// Not inlined, or g++ sees free() of what it takes for another operator new's.
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace chorale;
 using Catch::Contains;
@@ -85,6 +106,20 @@ TEST_CASE("what is complete from the front of the gradients leaves at once, the 
   ends.clear();
   CHECK(copy.value_and_gradient(decay::Row{}, 0, [&](std::size_t end) { ends.push_back(end); }).count == 0);
   CHECK(ends.size() == 1);                                                 // an empty share does not ask the learner
+}
+
+TEST_CASE("a step of a custom model and its update allocate nothing", "[model]") {
+  auto copy       = decay::fit_model().instantiate(Cpu::logical(1)[0], 1);
+  auto header     = std::array<float, plan::header>{};
+  auto const step = [&] {
+    copy.value_and_gradient(some_rows(), 0, LooksAtEnd{});
+    copy.optimizer.apply(copy.net.variables(), copy.gradients());
+    copy.evaluate(some_rows(), header);
+  };
+  step();
+  auto const before = allocations;
+  for (int i = 0; i < 200; ++i) step();
+  CHECK(allocations == before);
 }
 
 TEST_CASE("a learner that contradicts itself is told so, and no variable is changed", "[model]") {
