@@ -137,10 +137,14 @@ constexpr bool report() {
   return true;
 }
 
+/// Numbers of records of a network, which are equal on all devices.
+template <class Net>
+inline constexpr Counts counts_of = trace<Net, NoDevice>().counts();
+
 /// The calls of a network on a device, as constant arrays.
 template <class Net, class D>
 struct Traced {
-  static constexpr Counts counts = trace<Net, D>().counts();
+  static constexpr Counts counts = counts_of<Net>;
   static constexpr auto calls    = Fixed<counts>{trace<Net, D>()};
 };
 
