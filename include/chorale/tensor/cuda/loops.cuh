@@ -7,6 +7,7 @@
 #include <chorale/tensor/cuda/launch.hpp>
 #include <chorale/tensor/cuda/softmax.cuh>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/step_header.hpp>
 
 #include <cstddef>
 
