@@ -15,7 +15,6 @@ struct Image : Field<float, 28, 28, 1> {};
 struct Body : Field<int, ragged> {};
 
 static_assert(IsField<Title> && IsField<Field<float, 2>> && !IsField<int> && !IsField<std::string>);
-static_assert(std::is_same_v<FieldBase<Image>, Field<float, 28, 28, 1>>);
 static_assert(FieldElement<float> && FieldElement<int> && !FieldElement<double>);
 
 }  // namespace

@@ -2,35 +2,17 @@
 //
 // What a learner may report in a step, and what it is told when it contradicts itself.
 #include "test/model/decay.hpp"
+#include "test/support/count_allocations.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <array>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
-namespace {
-
-thread_local int allocations = 0;
-
-}  // namespace
-
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-void* operator new(std::size_t bytes) {
-  if (auto* const p = operator new(bytes, std::nothrow)) return p;
-  throw std::bad_alloc{};
-}
-// Not inlined, or g++ sees free() of what it takes for another operator new's.
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-
 using namespace chorale;
+using chorale::test::allocations;
 using Catch::Contains;
 
 namespace {

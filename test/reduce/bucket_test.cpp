@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/support/count_allocations.hpp"
 #include "test/support/on_ranks.hpp"
 
 #include <chorale/reduce/bucket.hpp>
@@ -12,28 +13,8 @@
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 #include <tuple>
-
-namespace {
-
-thread_local int allocations = 0;
-
-}  // namespace
-
-void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-void* operator new(std::size_t bytes) {
-  if (auto* const p = operator new(bytes, std::nothrow)) return p;
-  throw std::bad_alloc{};
-}
-// Not inlined, or g++ sees free() of what it takes for another operator new's.
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace chorale;
 using namespace chorale::test;

@@ -14,7 +14,7 @@
 using namespace chorale;
 using namespace chorale::test;
 
-static_assert(ReduceAlgorithm<CopiedAllReduce, SharedMemoryTransport> && RendezvousEndpoint<SharedMemoryEndpoint>);
+static_assert(ReduceAlgorithm<CopiedAllReduce, SharedMemoryTransport> && MeetingEndpoint<SharedMemoryEndpoint>);
 static_assert(!ReduceAlgorithm<CopiedAllReduce, LocalTransport>);
 
 namespace {

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace chorale {
 
@@ -20,8 +19,10 @@ concept FieldElement = std::same_as<T, float> || std::same_as<T, int> || std::sa
 ///
 ///   struct Title : Field<int, 40> {};            // (B, 40) word ids
 ///   struct Priority : Field<float, 1> {};        // (B, 1)
+///   struct Body : Field<int, ragged> {};         // (B, longest body of the batch)
 ///
-/// D         the shape of one row; the batch dimension is not in it
+/// T         float, int, or std::uint8_t for bytes
+/// D         the shape of one row; the batch dimension is not in it. A row of a stream has at most one ragged dimension
 template <FieldElement T, int... D>
 struct Field {
   static_assert(((D > 0 || D == ragged) && ...), "chorale: each dimension of a Field is at least 1, or ragged");
@@ -30,6 +31,7 @@ struct Field {
   static constexpr std::size_t rank              = sizeof...(D);
   static constexpr std::array<int, rank> dims    = {D...};
   static constexpr bool is_ragged                = ((D == ragged) || ...);
+  // Numbers of one row; 0 if the field is ragged.
   static constexpr std::size_t size              = is_ragged ? 0 : (std::size_t{1} * ... * static_cast<std::size_t>(D));
 };
 
@@ -43,9 +45,5 @@ Field<T, D...> field_base(Field<T, D...> const&);
 /// True if F is a Field, or a type derived from one.
 template <class F>
 concept IsField = requires(F const& f) { detail::field_base(f); };
-
-/// The Field that F is derived from.
-template <IsField F>
-using FieldBase = decltype(detail::field_base(std::declval<F const&>()));
 
 }  // namespace chorale

@@ -3,8 +3,8 @@
 // What rows of named fields and the stages of a pipeline ask about a list of fields.
 #pragma once
 
-#include <chorale/core/error.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/data/field.hpp>
 
 #include <array>
@@ -14,7 +14,6 @@
 #include <type_traits>
 
 namespace chorale {
-
 namespace detail {
 
 /// The element type of a Field; float where F is none, so that the sentence about F is the only error.
@@ -82,7 +81,7 @@ struct FieldList {
   static_assert((IsField<F> && ...), "chorale: a row consists of Fields, and this names a type that is none. Derive a "
                                      "type for each part of a row: struct Title : Field<int, 40> {};");
   static_assert(all_distinct<F...>, "chorale: a field is named twice. Derive a type for each part of a row: "
-                              "struct Title : Field<int, 40> {};");
+                                         "struct Title : Field<int, 40> {};");
 };
 
 /// The name, element type and shape of a field in one text: "Title int(40)".
@@ -122,5 +121,4 @@ void expect_size(std::size_t row, std::size_t got) {
 }
 
 }  // namespace detail
-
 }  // namespace chorale

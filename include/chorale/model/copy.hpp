@@ -149,8 +149,8 @@ class Copy : public StepReports {
       learner_.learn(step, batch);
     } else {
       auto const sum = static_cast<float>(learner_.learn(step, batch));
-      if (!step.has_loss()) {
-        if constexpr (metrics == 0) step.loss(sum);
+      if constexpr (metrics == 0) {                                        // with metrics, only step.loss() has them all
+        if (!step.has_loss()) step.loss(sum);
       }
     }
     step.end();

@@ -33,7 +33,9 @@ class Step {
  public:
   Pass const pass;                                                         // training; in `now` seed, step, first_row
 
-  /// metrics   of the model; is_done: a zero for each variable; checked: called as checked(i) before variable i leaves
+  /// rows      of the batch
+  /// metrics   number of metrics that the model names
+  /// is_done   a zero for each variable; the caller owns it, so that a step allocates nothing
   Step(Variables const& variables, Gradients const& gradients, Pass const& of, std::size_t rows, std::size_t metrics,
        Span<char> is_done, Ready& ready)
       : pass{of}, variables_{variables}, gradients_{gradients}, rows_{rows}, metrics_{metrics}, is_done_{is_done},

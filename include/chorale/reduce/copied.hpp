@@ -36,7 +36,7 @@ struct CopiedAllReduce {
     return {.steps = 2, .bytes = 2 * peers * bytes / static_cast<std::size_t>(ranks)};
   }
 
-  template <RendezvousEndpoint E, Reducible T>
+  template <MeetingEndpoint E, Reducible T>
   void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     announce(at, {Collective::all_reduce, op, element_of<T>, x.size(), tag, where});
     if (at.size() == 1) return;

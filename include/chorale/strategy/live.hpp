@@ -74,12 +74,10 @@ class Running<S, R, T> {
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
-      if constexpr (shares_variables<S> && HasReaders<Model, device>) {
-        if (i > 0) copies.push_back(model.instantiate_reader(team_.device(i), copies[0]));
-        else copies.push_back(model.instantiate(team_.device(i), seed));
-      } else {
-        copies.push_back(model.instantiate(team_.device(i), seed));
-      }
+      if constexpr (shares_variables<S> && HasReaders<Model, device>)
+        copies.push_back(i > 0 ? model.instantiate_reader(team_.device(i), copies[0])
+                               : model.instantiate(team_.device(i), seed));
+      else copies.push_back(model.instantiate(team_.device(i), seed));
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
       place_gradients(copies.back(), endpoints_[i]);
     }

@@ -118,7 +118,7 @@ concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t byt
 ///         other is read. A rank reads a half after a `meet()` that the writer called after it wrote. The writer writes
 ///         it again after the next `meet()`, which the readers call after they have read
 template <class E>
-concept RendezvousEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
+concept MeetingEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
   { at.copies() }        -> std::same_as<Bytes>;
   { at.copies_of(peer) } -> std::same_as<ConstBytes>;
   { at.next_half() }     -> std::same_as<unsigned>;                 // 0, 1, 0, ..; the same on all ranks

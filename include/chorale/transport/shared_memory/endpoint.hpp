@@ -51,7 +51,7 @@ class SharedMemoryEndpoint {
     return segment().file.arena(peer);
   }
 
-  /// This rank's shared memory for copies of data that is stored outside of memory(). See RendezvousEndpoint.
+  /// This rank's shared memory for copies of data that is stored outside of memory(). See MeetingEndpoint.
   Bytes copies() const { return segment().file.copies(rank()); }
   ConstBytes copies_of(Rank peer) const {
     expect_rank(peer);
