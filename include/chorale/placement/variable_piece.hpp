@@ -34,7 +34,8 @@ struct VariableShape {
                           std::size_t bytes_of_element = sizeof(float))
       : rank{static_cast<int>(sizes.size())}, element_bytes{bytes_of_element} {
     CHORALE_EXPECTS(text.size() <= name.text.size(), "variable " + std::string{text} + ": its name has " +
-                                                         std::to_string(text.size()) + " characters, at most 40 fit");
+                                                         std::to_string(text.size()) + " characters, at most " +
+                                                         std::to_string(name.text.size()) + " fit");
     CHORALE_EXPECTS(sizes.size() <= max_rank, "variable " + std::string{text} + " has " +
                                                   std::to_string(sizes.size()) + " dimensions, at most 4 fit");
     CHORALE_EXPECTS(element_bytes > 0, "variable " + std::string{text} + ": its elements have 0 bytes");
