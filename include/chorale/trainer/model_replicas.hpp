@@ -274,6 +274,12 @@ class ModelReplicas {
     std::array<MetricValue, 2 * plan::header + 1> values{};
     std::size_t size = 0;
 
+    /// Training scores of an epoch under way, whose learning rate is left at 0.
+    explicit Shown(Scores const& so_far) {
+      auto const& names = scalar_names();
+      add(so_far, names, 0);
+      values[size++] = {names.back(), 0};
+    }
     explicit Shown(Epoch const& epoch) {
       auto const& names = scalar_names();
       add(epoch.scores, names, 0);

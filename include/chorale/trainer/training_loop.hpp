@@ -136,7 +136,7 @@ class TrainingLoop {
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
       if (line != nullptr && StepHeader{replicas_.totals()[0].sums}.rows() != 0) {
-        auto const shown = Shown{Epoch{.scores = Scores{M::metric_names, replicas_.totals()[0]}}};
+        auto const shown = Shown{Scores{M::metric_names, replicas_.totals()[0]}};
         line->update(done.steps, shown.scores());
       }
       report_step(done.steps, is_last, audience);
