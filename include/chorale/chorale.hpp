@@ -80,6 +80,7 @@
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/merge.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/objective.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/reshape.hpp>
 #include <chorale/nn/sequential.hpp>

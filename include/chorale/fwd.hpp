@@ -45,6 +45,7 @@ struct CrossEntropy;
 struct SparseCrossEntropyOfProbabilities;
 struct CrossEntropyOfProbabilities;
 struct MeanSquaredError;
+struct Given;
 
 }  // namespace loss
 

@@ -184,6 +184,12 @@ class Rows {
   decltype(std::tuple_cat(std::tuple<Span<detail::FieldNumber<F> const>>{}..., lengths_of<F>()...)) spans_;
 };
 
+/// True if B are batches of rows with field F.
+template <class B, class F>
+inline constexpr bool has_field = false;
+template <class... G, class F>
+inline constexpr bool has_field<Rows<G...>, F> = detail::FieldList<G...>::template has<F>;
+
 /// The memory of a row that a function of the program makes: to[Title{}] is a vector to fill.
 ///
 ///   rows.map<Title, Body>([](auto const& row, auto& to) {

@@ -29,12 +29,13 @@ namespace chorale::custom {
 ///
 ///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
 ///
+/// P       RunTimePlan, or PlanView of a plan that outlives the copy
 /// keeps   a step allocates nothing beside what the learner allocates
-template <class D, class L, class Optimizer>
+template <class D, class L, class Optimizer, class P = RunTimePlan>
 class Copy : public StepReports {
   static_assert(D::memory == Memory::host,
-                "chorale: the learner of a custom_model works on host memory, but the strategy computes on another "
-                "device. Use a strategy over Cpu");
+                "chorale: this model computes on host memory, but the strategy computes on another device. Use a "
+                "strategy over Cpu");
 
  public:
   static constexpr std::size_t metrics = [] {
@@ -43,7 +44,7 @@ class Copy : public StepReports {
   }();
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
-  Copy(D device, L learner, RunTimePlan plan, Optimizer const& rule, Seed seed)
+  Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)},
         is_done_(plan_.variables.size()), net{part(0, 1), plan_.variables},
@@ -52,6 +53,17 @@ class Copy : public StepReports {
     else
       for (std::size_t i = 0; i < plan_.variables.size(); ++i)
         initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed, i});
+    place();
+  }
+
+  /// Makes a reader of another copy's variables, with its own gradients and learner: its optimizer can only follow().
+  ///
+  /// keeps     the owner outlives it
+  Copy(D device, L learner, Copy const& owner)
+      : device_{std::move(device)}, learner_{std::move(learner)}, owner_{owner.owner_}, plan_{owner_},
+        seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())}, gradients_{part(0, 1)},
+        is_done_(plan_.variables.size()), net{owner.net}, optimizer{owner.optimizer} {
+    optimizer.read_only();
     place();
   }
 
@@ -64,6 +76,7 @@ class Copy : public StepReports {
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
     auto const g = gradients();
+    rows_        = batch.rows;
     std::ranges::fill(g.values, 0.0F);
     report(g, optimizer.now.step, net.variables().values);
     auto loss = 0.0F;
@@ -110,6 +123,15 @@ class Copy : public StepReports {
   {
     if (batch.rows == 0) return {};
     return learner_.predict(net.variables(), batch);
+  }
+
+  /// The gradient of the loss by input F, for the rows of the last step: (B, F). Of learners that compute it, such as
+  /// networks with an nn::Differentiable input. Valid until the next step.
+  template <class F>
+  Span<float const> gradient_by(F field) const
+    requires requires(L const& learner) { learner.gradient_by(field); }
+  {
+    return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field);
   }
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_}; }
@@ -168,13 +190,14 @@ class Copy : public StepReports {
 
   D device_;
   L learner_;
-  RunTimePlan owner_;
+  P owner_;
   PlanView plan_;                                                          // of owner_
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
   std::vector<char> is_done_;                                              // variables of the step; 1: final
   std::uint64_t number_ = next_owner();                                    // unique in this program
+  std::size_t rows_     = 0;                                               // of the last step
 
  public:
   Network net;

@@ -12,10 +12,50 @@
 
 namespace chorale {
 
+namespace detail {
+
+template <class M>
+concept NamesBatches = requires { typename M::batch; } || requires {
+  M::template learns_from<int>;
+  M::template predicts_from<int>;
+};
+
+}  // namespace detail
+
+/// True if model M learns from batches of type B, and is evaluated with them.
+template <class M, class B>
+concept LearnsFrom = requires { requires std::convertible_to<B&, typename M::batch&>; } ||
+                     requires { requires M::template learns_from<B>; };
+
+/// True if model M predicts from batches of type B, which need not have targets.
+template <class M, class B>
+concept PredictsFrom = requires { requires std::convertible_to<B&, typename M::batch&>; } ||
+                       requires { requires M::template predicts_from<B>; };
+
+namespace detail {
+
+template <class M, class B>
+struct BatchTaken {
+  using type = B;
+};
+template <class M, class B>
+  requires requires { typename M::batch; }
+struct BatchTaken<M, B> {
+  using type = typename M::batch;
+};
+
+}  // namespace detail
+
+/// The type as which model M takes a batch of type B.
+template <class M, class B>
+using BatchOf = typename detail::BatchTaken<M, B>::type;
+
 /// What is learned, as a value that has no variables and knows no device: nn::compile makes one of a network, and
 /// custom_model one of a function or a Learner. A copy for each device is made by instantiate().
 ///
-///   M::batch            the batches that it learns from, such as BasicBatch<float, int>
+///   M::batch            the batches that it learns from, such as BasicBatch<float, int>; or, for a model that takes
+///                       batches of several types, the constants learns_from<B> and predicts_from<B>, and optionally
+///                       refuse<B>(), whose static_asserts say why it does not take batches of type B
 ///   M::metric_names     of the metrics, in the order in which the header of the gradients has them
 ///   M::instance<D>      one copy on a device D: variables, gradients and the optimizer's state
 ///   model.plan          a Plan, or a RunTimePlan
@@ -26,7 +66,7 @@ namespace chorale {
 ///   M::output_width     optional: numbers that predict() gives for each row
 template <class M, class D>
 concept ModelOn = requires(M const& model, D const& device, Seed seed) {
-  typename M::batch;
+  requires detail::NamesBatches<M>;
   PlanView{model.plan};
   Span<std::string_view const>{M::metric_names};
   requires optim::Optimizer<std::remove_cvref_t<decltype(model.optimizer)>>;

@@ -81,6 +81,14 @@ class Step {
     if (has_loss_) leave();
   }
 
+  /// Reports that all gradients which lie below element `end` of the plan's layout are final. For learners that finish
+  /// them in the order of that layout, the last variable first, after loss().
+  void done_below(std::size_t end) {
+    for (auto i = waits_; i-- > 0 && gradients_.plan[i].end() <= end;)
+      count_ += std::exchange(is_done_[i], char{1}) == 0 ? 1 : 0;
+    if (has_loss_) leave();
+  }
+
   /// Ends the step after the learner has returned. Called by the library.
   void end() {
     if (!has_loss_)

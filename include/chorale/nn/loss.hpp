@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/device/device.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
@@ -144,6 +145,27 @@ struct MeanSquaredError {
   void queue(std::size_t rows, std::size_t width, float const* outputs, float const* wanted, float* d_outputs,
              SumOfRows to) const {
     Kernels<D>::squared_error(rows, width, outputs, wanted, d_outputs, to);
+  }
+};
+
+/// Σ target · output: the gradient by the outputs is what the targets say. For a network whose outputs go into another
+/// model, such as the generator of a GAN: the targets are the gradients by that model's input.
+///
+/// outputs, targets    (B, width)
+struct Given {
+  using target = float;
+  static constexpr std::size_t targets(std::size_t width) { return width; }
+
+  template <class D>
+  float compute(std::size_t rows, std::size_t width, float const* outputs, float const* gradients,
+                float* d_outputs) const {
+    static_assert(D::memory == Memory::host, "chorale: loss::Given runs on CPUs only");
+    auto sum = 0.0F;
+    for (std::size_t i = 0; i < rows * width; ++i) {
+      sum += outputs[i] * gradients[i];
+      d_outputs[i] = gradients[i];
+    }
+    return sum;
   }
 };
 

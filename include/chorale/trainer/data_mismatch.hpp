@@ -4,21 +4,20 @@
 #include <chorale/checkpoint/checkpoint_error.hpp>
 #include <chorale/core/error.hpp>
 
-#include <concepts>
 #include <string>
 
 namespace chorale::detail {
 
-/// Datasets whose elements are the batches that a model takes.
-template <class Data, class Model>
-concept GivesBatchesOf = std::convertible_to<typename Data::element&, typename Model::batch&>;
-
-/// Refuses a dataset with other elements. The only error of a call of the trainer that instantiates it.
-template <class Data>
+/// Refuses a dataset whose elements are not the batches that a model takes. The only error of a call of the trainer that
+/// instantiates it.
+template <class Model, class Data>
 void refuse_batches() {
-  static_assert(sizeof(Data) == 0,
-                "chorale: the elements of this dataset are not the batches that the model takes, Model::batch. "
-                "Let map<X, Y>() make rows of its numbers, and end the dataset with .batch(n)");
+  if constexpr (requires { Model::template refuse<typename Data::element>(); })
+    Model::template refuse<typename Data::element>();
+  else
+    static_assert(sizeof(Data) == 0,
+                  "chorale: the elements of this dataset are not the batches that the model takes, Model::batch. "
+                  "Let map<X, Y>() make rows of its numbers, and end the dataset with .batch(n)");
 }
 
 /// Calls work(), which every process of a job calls with its own dataset, options and callbacks. If these differ, ranks

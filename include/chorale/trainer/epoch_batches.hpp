@@ -16,6 +16,8 @@ class EpochBatches {
   using BatchShares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
 
  public:
+  using element = typename Data::element;
+
   /// steps   of an epoch; 0: an epoch is a pass
   EpochBatches(Live const& live, Data const& data, std::size_t steps, int first_epoch)
       : live_{&live}, data_{&data}, steps_{steps}, pass_{first_epoch} {}

@@ -23,7 +23,7 @@ template <class M, class S, class R, class T, Dataset Data>
 Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   using Replicas  = ModelReplicas<M, S, R, T>;
   using instance  = typename Replicas::instance;
-  using Batch     = typename Replicas::Batch;
+  using Batch     = BatchOf<M, typename Data::element>;
   auto& live      = replicas.live();
   auto& copies    = replicas.copies();
   auto const mine = live.hold();
@@ -45,7 +45,7 @@ template <class M, class S, class R, class T, Dataset Data>
 Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   using Replicas       = ModelReplicas<M, S, R, T>;
   using instance       = typename Replicas::instance;
-  using Batch          = typename Replicas::Batch;
+  using Batch          = BatchOf<M, typename Data::element>;
   constexpr auto width = M::output_width;
   auto& live           = replicas.live();
   auto& copies         = replicas.copies();

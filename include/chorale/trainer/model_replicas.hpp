@@ -96,7 +96,6 @@ concept RunsAhead = requires { requires Model::runs_ahead; };
 template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
-  using Batch    = typename M::batch;
   using instance = typename M::template instance<typename S::device>;
 
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)

@@ -47,7 +47,6 @@ class Trainer<M, S, R, T> {
   using Loop     = detail::TrainingLoop<M, S, R, T>;
 
  public:
-  using Batch    = typename Replicas::Batch;
   using instance = typename Replicas::instance;
 
   /// seed    of the variables' first values and of dropout
@@ -68,7 +67,7 @@ class Trainer<M, S, R, T> {
   ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
   ///            end: a checkpoint was saved, if there is a folder for it
   template <Dataset Data, class... Callbacks>
-    requires detail::GivesBatchesOf<Data, M>
+    requires LearnsFrom<M, typename Data::element>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
     auto const mine = live().hold();
     auto history    = History{};
@@ -124,7 +123,7 @@ class Trainer<M, S, R, T> {
   /// Refuses a dataset whose elements are not the batches of the model, in one sentence.
   template <Dataset Data, class... Callbacks>
   History fit(Data const&, FitOptions const& = {}, Callbacks&&...) {
-    detail::refuse_batches<Data>();
+    detail::refuse_batches<M, Data>();
     return {};
   }
 
@@ -137,11 +136,11 @@ class Trainer<M, S, R, T> {
   ///         rows, after all workers have left
   template <Dataset Data>
   Scores evaluate(Data const& data) {
-    if constexpr (detail::GivesBatchesOf<Data, M>) {
+    if constexpr (LearnsFrom<M, typename Data::element>) {
       return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
                                     [] { return std::string{"in evaluate"}; });
     } else {
-      detail::refuse_batches<Data>();
+      detail::refuse_batches<M, Data>();
       return {};
     }
   }
@@ -153,8 +152,8 @@ class Trainer<M, S, R, T> {
   ///         workers have left
   template <Dataset Data>
   Predictions predict(Data const& data) {
-    if constexpr (!detail::GivesBatchesOf<Data, M>) {
-      detail::refuse_batches<Data>();
+    if constexpr (!PredictsFrom<M, typename Data::element>) {
+      detail::refuse_batches<M, Data>();
       return {};
     } else if constexpr (requires { M::output_width; }) {
       return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },

@@ -73,7 +73,6 @@ namespace chorale::detail {
 template <class M, class S, class R, class T>
 class TrainingLoop {
   using Replicas = ModelReplicas<M, S, R, T>;
-  using Batch    = typename Replicas::Batch;
   using instance = typename Replicas::instance;
   using Shown    = typename Replicas::Shown;
   using Header   = std::array<float, plan::header>;
@@ -110,6 +109,7 @@ class TrainingLoop {
   /// returns   loss, metrics, steps and seconds of the epoch
   Epoch run_epoch(auto& batches, TrainingPosition const& at, ProgressLine* line, auto& audience) {
     using Sink       = std::remove_reference_t<decltype(audience)>;
+    using Batch      = BatchOf<M, typename std::remove_reference_t<decltype(batches)>::element>;
     auto const start = std::chrono::steady_clock::now();
     auto done        = Epoch{.steps = static_cast<std::size_t>(at.steps)};
     auto const skipped_before = copies_[0].optimizer.skipped;
@@ -180,7 +180,7 @@ class TrainingLoop {
   /// totals    of the steps so far: of all replicas if the gradients were reduced, else of this one
   /// speed     gets the rows and seconds of the step; null: not measured
   template <class Sink>
-  void make_step(auto& replica, instance& copy, Batch const& batch, GradientAccumulator& held, Totals& totals,
+  void make_step(auto& replica, instance& copy, auto const& batch, GradientAccumulator& held, Totals& totals,
                  StepTrace<Sink>& parts, Throughput* speed) const {
     auto const begin = speed != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));

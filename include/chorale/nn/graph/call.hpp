@@ -3,6 +3,7 @@
 // What a layer says of itself for given inputs, and how its call is recorded.
 #pragma once
 
+#include <chorale/core/describe.hpp>
 #include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -140,7 +141,7 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .number = std::is_same_v<typename Out::type, float>}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
-                                    Described<L, O...>::products());
+                                    Described<L, O...>::products(), &text_of<L>);
   if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) {

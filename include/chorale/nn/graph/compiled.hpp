@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/describe.hpp>
+#include <chorale/core/random.hpp>
+#include <chorale/data/field.hpp>
+#include <chorale/data/typed_rows.hpp>
+#include <chorale/model/copy.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/learner.hpp>
+#include <chorale/nn/objective.hpp>
+#include <chorale/optim/loss_scaled.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/step_header.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::nn {
+
+namespace graph {
+
+/// Lines for the calls of a network, which ranks compare: what is called with which values, and what it gives.
+///
+///   call 2 Dense<64> 5 -> 6
+template <class Net>
+void describe_calls(std::vector<std::string>& lines) {
+  constexpr auto const& g = Traced<Net, NoDevice>::calls;
+  auto number             = std::size_t{0};
+  for (auto const& call : g.calls) {
+    auto line = "call " + std::to_string(number++) + " " + call.text();
+    for (int i = 0; i < call.ins; ++i) line += " " + std::to_string(g.ins[at(call.first_in + i)]);
+    line += " -> " + std::to_string(call.first_out) + " layer " + std::to_string(call.layer);
+    lines.push_back(line);
+  }
+  auto outputs = std::string{"outputs"};
+  for (auto const value : g.outputs) outputs += " " + std::to_string(value);
+  lines.push_back(outputs);
+}
+
+/// The kind of the layer that gives output o: "dense". Empty if that is not known.
+template <class Net, std::size_t O>
+constexpr std::string_view last_layer() {
+  constexpr auto const& g = Traced<Net, NoDevice>::calls;
+  if constexpr (O >= g.outputs.size()) return {};
+  else return g.layers[at(g.calls[at(g.values[at(g.outputs[O])].call)].layer)].kind;
+}
+
+/// Checks a loss or a metric of an output. A function for each kind of mistake, so that there is one error.
+template <class Net, class Term>
+constexpr bool check_field() {
+  constexpr bool is_output =
+      index_of<typename Term::field, typename OutputsIn<Net>::fields> < OutputsIn<Net>::fields::size;
+  static_assert(is_output || OutputsIn<Net>::fields::size == 0,
+                "chorale: nn::of<F>(...) names a field that this network has no output for. Name an output of "
+                "nn::outputs<...>");
+  return is_output;
+}
+template <class Net, class Term>
+constexpr bool check_loss() {
+  using L = decltype(Term::what);
+  using F = typename Term::field;
+  static_assert(requires { typename L::target; },
+                "chorale: the loss argument is not a loss. Use loss::SparseCrossEntropy, loss::CrossEntropy, or "
+                "loss::MeanSquaredError");
+  if constexpr (requires { typename L::target; }) {
+    constexpr auto o    = index_of<F, typename OutputsIn<Net>::fields>;
+    constexpr auto last = last_layer<Net, o>();
+    using O             = typename Nth<o, typename OutputsIn<Net>::values>::type;
+    using C             = Compared<L, O, F>;
+    constexpr bool same_type = std::is_same_v<typename L::target, typename F::element_type>;
+    static_assert(same_type, "chorale: this loss and the field of its output have different element types: losses of "
+                             "labels take a Field<int, ..>, all others a Field<float, ..>");
+    if constexpr (same_type && requires { L::targets(C::width); })
+      static_assert(C::positions * L::targets(C::width) == F::size,
+                    "chorale: this loss takes another number of targets for its output than the field has. Labels: one "
+                    "for each vector of the last dimension; numbers: one for each number of the output");
+    static_assert(!requires { requires L::takes_logits; } || last != "softmax",
+                  "chorale: this output ends with nn::Softmax, and its loss takes logits, to which it applies softmax "
+                  "itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
+                  "loss::CrossEntropyOfProbabilities");
+    static_assert(!requires { requires L::takes_probabilities; } || (last != "dense" && last != "conv2d"),
+                  "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its end, "
+                  "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+    return same_type;
+  }
+  return false;
+}
+template <class Net, class Term>
+constexpr bool check_metric() {
+  static_assert(requires { decltype(Term::what)::name; },
+                "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
+                "sum(rows, width, outputs, targets)");
+  return true;
+}
+
+template <class Net, class... Term>
+constexpr bool check_losses(std::type_identity<std::tuple<Term...>>) {
+  return ([] {
+    if constexpr (check_field<Net, Term>()) return check_loss<Net, Term>();
+    else return false;
+  }() && ...);
+}
+template <class Net, class... Term>
+constexpr bool check_metrics(std::type_identity<std::tuple<Term...>>) {
+  return ([] {
+    if constexpr (check_field<Net, Term>()) return check_metric<Net, Term>();
+    else return false;
+  }() && ...);
+}
+
+/// What a loss or a metric is about: the output that it names, or the only one.
+template <class Net, class T>
+constexpr auto term_of(T const& what) {
+  if constexpr (detail::is_of_output<T> || detail::IsObjective<T>) {
+    return what;
+  } else {
+    using Fields = typename OutputsIn<Net>::fields;
+    static_assert(Fields::size < 2, "chorale: this network has several outputs, so a loss or a metric must name its "
+                                    "output: nn::of<Field>(loss)");
+    if constexpr (Fields::size == 1) return of<typename Nth<0, Fields>::type>(what);
+    else return Objective<>{};
+  }
+}
+
+template <class Batch, class... F>
+constexpr bool has_fields(detail::List<F...>) {
+  return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
+}
+template <class Batch, class... Term>
+constexpr bool has_targets(std::type_identity<std::tuple<Term...>>) {
+  return ((has_field<Batch, typename Term::field> &&
+           [] {
+             if constexpr (std::is_void_v<typename Term::row_weight>) return true;
+             else return has_field<Batch, typename Term::row_weight>;
+           }()) && ...);
+}
+template <class Batch>
+inline constexpr bool has_named_fields = false;
+template <class... F>
+inline constexpr bool has_named_fields<Rows<F...>> = true;
+
+}  // namespace graph
+
+/// A network derived from nn::Graph, with its losses, optimizer and metrics: a value, independent of devices and
+/// replicas. A model, see ModelOn. It learns from Rows that have its inputs and the fields of its losses and metrics, in
+/// any order; for predictions the inputs are enough.
+///
+/// source  tf.keras.Model.compile
+template <class Net, class Losses, class Optimizer, class Metrics>
+struct CompiledGraph {
+  template <class D>
+  using learner  = graph::GraphLearner<Net, D, Losses, Metrics>;
+  template <class D>
+  using instance = custom::Copy<D, learner<D>, Optimizer, PlanView>;
+  using network  = Net;
+
+  static constexpr auto const& plan         = plan_of<Net>;
+  static constexpr std::size_t output_width = learner<Cpu>::output_width;
+  static constexpr auto metric_names        = learner<Cpu>::metric_names;
+
+  template <class B>
+  static constexpr bool predicts_from = graph::has_fields<B>(typename Net::inputs{});
+  template <class B>
+  static constexpr bool learns_from = predicts_from<B> && graph::has_targets<B>(std::type_identity<Losses>{}) &&
+                                      graph::has_targets<B>(std::type_identity<Metrics>{});
+
+  /// Says why the model does not take batches of type B.
+  template <class B>
+  static constexpr void refuse() {
+    static_assert(graph::has_named_fields<B>,
+                  "chorale: the network takes batches of named fields, and the elements of this dataset are not. Let "
+                  "map<Fields...>() make rows of fields, and end the dataset with .batch(n)");
+    static_assert(!graph::has_named_fields<B> || predicts_from<B>,
+                  "chorale: the network takes a field that the batches do not have. Name it in map<...>");
+    static_assert(!predicts_from<B> || learns_from<B>,
+                  "chorale: a loss or a metric compares an output with a field that the batches do not have. Name it in "
+                  "map<...>");
+  }
+
+  Losses losses;
+  Optimizer optimizer;
+  Metrics metrics;
+
+  /// Lines that ranks compare before they train together: losses, optimizer and metrics with their options, variables
+  /// with their shapes, calls of layers with their options.
+  std::vector<std::string> lines() const {
+    auto all        = std::vector<std::string>{};
+    auto const term = [&](std::string const& what, auto const& of_output) {
+      auto const name = what + " of " + type_name<typename std::remove_cvref_t<decltype(of_output)>::field>();
+      describe(name, of_output.what, all);
+      all.push_back(name + " weight " + word_of(of_output.weight));
+    };
+    std::apply([&](auto const&... loss) { (term("loss", loss), ...); }, losses);
+    optim::describe_optimizer(optimizer, all);
+    std::apply([&](auto const&... metric) { (term("metric", metric), ...); }, metrics);
+    for (auto& line : lines_of(plan)) all.push_back(std::move(line));
+    graph::describe_calls<Net>(all);
+    return all;
+  }
+
+  /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.
+  template <class D>
+  instance<D> instantiate(D const& device, Seed seed) const {
+    return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed};
+  }
+
+  /// Creates a copy on another device that reads the variables of `owner` in place.
+  template <class D>
+  instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
+    return {device, owner.learner().another(device), owner};
+  }
+};
+
+namespace detail {
+
+template <class Net, class Losses, class Optimizer, class Metrics>
+CompiledGraph<Net, Losses, Optimizer, Metrics> compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
+  constexpr bool fits = graph::check_losses<Net>(std::type_identity<Losses>{}) &&
+                        graph::check_metrics<Net>(std::type_identity<Metrics>{});
+  static_assert(!fits || std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> <= StepHeader<float>::max_metrics,
+                "chorale: a model has at most 14 losses and metrics");
+  static_assert(
+      optim::Optimizer<Optimizer>,
+      "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "
+      "update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
+  static_assert(!optim::scales_loss<Optimizer>,
+                "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in float. Use "
+                "the optimizer that it contains");
+  return {std::move(losses), std::move(optimizer), std::move(metrics)};
+}
+
+}  // namespace detail
+
+/// Combines a network derived from nn::Graph with its losses, optimizer and metrics. A network with one output takes a
+/// loss and metrics as they are; of several outputs each loss and each metric names its own.
+///
+///   nn::compile<Tickets>(nn::of<Priority>(loss::MeanSquaredError{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
+///                        optim::Adam{.learning_rate = 1e-3F}, nn::of<Department>(metric::Accuracy{}))
+template <GraphNetwork Net, class Loss, class Optimizer, class... Metrics>
+auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
+  return detail::compiled_graph<Net>(detail::terms_of(graph::term_of<Net>(loss)), std::move(optimizer),
+                                     std::tuple_cat(detail::terms_of(graph::term_of<Net>(metrics))...));
+}
+
+}  // namespace chorale::nn
