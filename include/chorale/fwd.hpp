@@ -34,7 +34,9 @@ template <class... Options> struct SyncBatchNorm;
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 struct Flatten;                                                                       // nn/flatten.hpp
 struct Softmax;                                                                       // nn/activation.hpp
-template <int Rows, int Width> struct Embedding;                                      // nn/embedding.hpp
+template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
+enum class Bag;
+template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
 
 }  // namespace nn
 

@@ -9,6 +9,7 @@
 #include <chorale/model/step.hpp>
 #include <chorale/model/step_reports.hpp>
 #include <chorale/optim/loss_scaled.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -46,9 +48,9 @@ class Copy : public StepReports {
 
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
-        arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)},
-        is_done_(plan_.variables.size()), net{part(0, 1), plan_.variables},
-        optimizer{rule, plan_, part(2, Optimizer::slots)} {
+        arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
+        gradients_{part(plan_.values(), plan_.elements)}, tables_{std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_))}, is_done_(plan_.variables.size()),
+        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots()} {
     if constexpr (requires { learner_.initialize(net.variables(), seed); }) learner_.initialize(net.variables(), seed);
     else
       for (std::size_t i = 0; i < plan_.variables.size(); ++i)
@@ -61,8 +63,8 @@ class Copy : public StepReports {
   /// keeps     the owner outlives it
   Copy(D device, L learner, Copy const& owner)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{owner.owner_}, plan_{owner_},
-        seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())}, gradients_{part(0, 1)},
-        is_done_(plan_.variables.size()), net{owner.net}, optimizer{owner.optimizer} {
+        seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())},
+        gradients_{part(0, plan_.elements)}, tables_{std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_))}, is_done_(plan_.variables.size()), net{owner.net}, optimizer{owner.optimizer} {
     optimizer.read_only();
     place();
   }
@@ -78,6 +80,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     rows_        = batch.rows;
     std::ranges::fill(g.values, 0.0F);
+    for (auto& table : *tables_) table.clear();
     report(g, optimizer.now.step, net.variables().values);
     auto loss = 0.0F;
     if (batch.rows != 0) {
@@ -91,6 +94,7 @@ class Copy : public StepReports {
         ready(end);
       };
       learn(batch, g, {.training = true, .now = now}, leave);
+      if (optimizer.checks()) report_non_finite_rows<D>(g);
     }
     ready(g.values.size());
     return {loss, static_cast<std::int64_t>(batch.rows)};
@@ -110,6 +114,7 @@ class Copy : public StepReports {
     } else {
       auto const g = gradients();                                          // memory that is free between steps
       std::ranges::fill(g.values, 0.0F);
+      for (auto& table : *tables_) table.clear();
       auto nothing = LooksAtEnd{};
       learn(batch, g, {.now = {.seed = seed_}}, nothing);
       std::ranges::copy(g.header().all(), sums.begin());
@@ -134,7 +139,7 @@ class Copy : public StepReports {
     return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field);
   }
 
-  Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_}; }
+  Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
 
   /// Moves the gradients to memory that other ranks may read. Called before the first step.
   ///
@@ -156,7 +161,7 @@ class Copy : public StepReports {
  private:
   class Network {
    public:
-    Network(Span<float> values, Span<PlannedVariable const> plan) : variables_{values, plan} {}
+    Network(Span<float> values, PlanView const& plan) : variables_{values, plan.variables, plan.table_elements} {}
     Variables variables() const { return variables_; }
 
    private:
@@ -183,9 +188,11 @@ class Copy : public StepReports {
       learner_.place(net.variables(), gradients());
   }
 
-  Span<float> part(std::size_t first, int parts) const {
-    return {reinterpret_cast<float*>(arena_.data()) + first * plan_.elements,
-            plan_.elements * static_cast<std::size_t>(parts)};
+  Span<float> part(std::size_t first, std::size_t elements) const {
+    return {reinterpret_cast<float*>(arena_.data()) + first, elements};
+  }
+  Span<float> slots() const {
+    return part(plan_.values() + plan_.elements, plan_.values() * static_cast<std::size_t>(Optimizer::slots));
   }
 
   D device_;
@@ -195,6 +202,7 @@ class Copy : public StepReports {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
+  std::unique_ptr<std::vector<RowGradients>> tables_;                      // gradients of tables, in the plan's order
   std::vector<char> is_done_;                                              // variables of the step; 1: final
   std::uint64_t number_ = next_owner();                                    // unique in this program
   std::size_t rows_     = 0;                                               // of the last step

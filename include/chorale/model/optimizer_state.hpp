@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/model/row_update.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
@@ -43,7 +44,7 @@ class OptimizerState {
   /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader.
   Span<float> slots() const {
     constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
-    return slots_.first(std::min(slots_.size(), n * plan_.body().size()));
+    return slots_.first(std::min(slots_.size(), n * plan_.slot_stride()));
   }
 
   /// True if steps have to check that gradients are finite.
@@ -137,10 +138,16 @@ class OptimizerState {
              std::to_string(static_cast<long>(g.trailer().rank()));
     if (faults > 1)
       return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
-    if (g.trailer().summed() == 1 || Kernels<D>::finite(g.body())) return {};
+    auto const rows_finite = [](RowGradients const& table) { return Kernels<D>::finite(table.values()); };
+    if (g.trailer().summed() == 1 || (Kernels<D>::finite(g.body()) && std::ranges::all_of(g.tables, rows_finite)))
+      return {};
     for (std::size_t i = 0; i < g.plan.size(); ++i)
       if (!Kernels<D>::finite(g[i]))
         return "the gradient of " + name_of(g, static_cast<float>(i)) + step +
+               " is finite on every replica, but their sum is not";
+    for (auto const& table : g.tables)
+      if (!rows_finite(table))
+        return "the gradient of " + name_of(g, static_cast<float>(table.variable())) + step +
                " is finite on every replica, but their sum is not";
     return "a gradient" + step + " is not finite";
   }
@@ -150,7 +157,9 @@ class OptimizerState {
 
   void update(Variables const& variables, Gradients const& gradients, float rows, float scale) {
     take_moving(variables, gradients, rows);
-    rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now});
+    rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now, plan_.slot_stride()});
+    if constexpr (D::memory == Memory::host)
+      for (auto const& table : gradients.tables) rows_.template update<D>(rule_, variables, table, slots_, {scale, now, plan_});
     put_moving(variables);
   }
 
@@ -189,7 +198,9 @@ class OptimizerState {
   float scale(Gradients const& gradients, float scaled_by) const {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
-    return mean * optim::clip_factor<D>(gradients.body(), mean, rule_.global_clipnorm);
+    auto norm = Kernels<D>::squared_norm(gradients.body());
+    for (auto const& table : gradients.tables) norm += Kernels<D>::squared_norm(table.values());
+    return mean * optim::clip_factor(norm, mean, rule_.global_clipnorm);
   }
 
   Optimizer rule_;
@@ -198,6 +209,7 @@ class OptimizerState {
   std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
   bool reads_  = false;                                                    // the variables are another instance's
   bool queued_ = false;                                                    // the update of the next apply() is enqueued
+  RowUpdate rows_;
   typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn
 };
 

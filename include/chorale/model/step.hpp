@@ -84,7 +84,7 @@ class Step {
   /// Reports that all gradients which lie below element `end` of the plan's layout are final. For learners that finish
   /// them in the order of that layout, the last variable first, after loss().
   void done_below(std::size_t end) {
-    for (auto i = waits_; i-- > 0 && gradients_.plan[i].end() <= end;)
+    for (auto i = waits_; i-- > 0 && (gradients_.plan[i].end() <= end || gradients_.plan[i].spec.by_rows);)
       count_ += std::exchange(is_done_[i], char{1}) == 0 ? 1 : 0;
     if (has_loss_) leave();
   }
@@ -122,7 +122,7 @@ class Step {
     auto end = std::size_t{0};
     for (; waits_ > 0 && is_done_[waits_ - 1] != 0; --waits_) {
       auto const& v = gradients_.plan[waits_ - 1];
-      end           = std::max(end, v.offset + plan::aligned(v.size));
+      if (!v.spec.by_rows) end = std::max(end, v.offset + plan::aligned(v.size));
     }
     if (end != 0) (*ready_)(end);
   }

@@ -56,6 +56,13 @@ class StepReports {
       if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return report_bad(g, i);
   }
 
+  /// Writes which table is the first whose gradient is not finite, if one is and no variable was reported.
+  template <class D>
+  void report_non_finite_rows(Gradients const& g) const {
+    for (auto const& table : g.tables)
+      if (g.trailer().faults() == 0 && !Kernels<D>::finite(table.values())) report_bad(g, table.variable());
+  }
+
   /// Writes which variable has the bad element, if there is one.
   void report_bad_element(Gradients const& g, std::optional<std::size_t> bad) const {
     for (std::size_t i = 0; bad && i < g.plan.size(); ++i)

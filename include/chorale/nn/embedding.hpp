@@ -6,6 +6,8 @@
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 
 #include <algorithm>
 #include <array>
@@ -62,18 +64,18 @@ struct Logits : Layer<Logits<Rows, Width>> {
 
 }  // namespace detail
 
-/// Replaces each id by a row of a trained table.
-///
-/// x         (B, ..) ids, each in [0, Rows)
-/// table     (Rows, Width), uniform between -0.05 and 0.05
-/// y         (B, .., Width)
-/// throws    BadArgument when an id is in no row of the table, before anything was computed from it
-/// source    tf.keras.layers.Embedding
-template <int Rows, int Width>
-struct Embedding : Layer<Embedding<Rows, Width>> {
-  using Layer<Embedding>::Layer;
-  static constexpr std::string_view name = "embedding";
-  static constexpr bool keeps_x          = true;
+/// Options of an Embedding: the gradient of its table is dense, as that of any other variable. An optimizer then
+/// updates all rows in each step, as in Keras.
+struct DenseGradient { static constexpr bool gives_rows = false; };
+
+namespace detail {
+
+/// The table of an embedding, and what all embeddings do with its rows.
+template <int Rows, int Width, class... Options>
+struct Table {
+  static constexpr bool by_rows = ((Options::gives_rows) && ... && true);
+
+  static constexpr auto variables() { return std::array{table("embeddings", Rows, Width)}; }
 
   template <class X>
   static constexpr void check() {
@@ -81,9 +83,56 @@ struct Embedding : Layer<Embedding<Rows, Width>> {
     static_assert(std::is_same_v<typename X::type, int>,
                   "chorale: Embedding takes ids, a field of int, but what comes in are numbers");
   }
+  /// Checks that all ids are rows of the table.
+  static void expect_known(auto const& at) {
+    auto const per_row = at.x().size() / at.rows;
+    for (std::size_t i = 0; i < at.x().size(); ++i)
+      if (auto const id = at.x()[i]; id < 0 || id >= Rows)
+        throw_unknown_id(id, Rows, i / per_row, i % per_row, at.fields[0]);
+  }
+  static float* row(auto const& at, int id) { return &at.v[0][static_cast<std::size_t>(id) * Width]; }
+
+  /// Asks the memory for the row of the id that comes some places after position i.
+  static void fetch(auto const& at, std::size_t i) {
+    constexpr std::size_t ahead = 16;
+    if (i + ahead >= at.x().size()) return;
+    auto const* const next = row(at, at.x()[i + ahead]);
+    for (std::size_t c = 0; c < Width; c += plan::align) __builtin_prefetch(next + c);
+  }
+  /// Adds the gradient of the row of an id.
+  static void add(auto& at, int id, float const* gradient) {
+    auto const r = static_cast<std::size_t>(id);
+    if (at.rows_of[0] != nullptr) return at.rows_of[0]->add(r, gradient);
+    auto* const sum = &at.dv[0][r * Width];
+    for (std::size_t c = 0; c < Width; ++c) sum[c] += gradient[c];
+  }
+};
+
+}  // namespace detail
+
+/// Replaces each id by a row of a trained table.
+///
+/// x         (B, ..) ids, each in [0, Rows)
+/// table     (Rows, Width), uniform between -0.05 and 0.05
+/// y         (B, .., Width)
+/// keeps     the gradient is the rows whose ids came: only these travel between replicas, and only these are updated,
+///           so that what Adam remembers of the others rests. Not with the option DenseGradient, nor in a network that
+///           also uses logits()
+/// throws    BadArgument when an id is in no row of the table, before anything was computed from it
+/// source    tf.keras.layers.Embedding; torch.nn.Embedding(sparse=True)
+template <int Rows, int Width, class... Options>
+struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
+  using Layer<Embedding>::Layer;
+  using table = detail::Table<Rows, Width, Options...>;
+  static constexpr std::string_view name = "embedding";
+  static constexpr bool keeps_x          = true;
+  static constexpr bool gives_rows       = table::by_rows;
+
+  template <class X>
+  static constexpr void check() { table::template check<X>(); }
   template <int... D>
   static constexpr auto output(Of<int, D...>) { return Of<float, D..., Width>{}; }
-  static constexpr auto variables(auto) { return std::array{table("embeddings", Rows, Width)}; }
+  static constexpr auto variables(auto) { return table::variables(); }
 
   /// The products of x with each row of the table: a last layer whose weights are those of this one.
   ///
@@ -96,20 +145,71 @@ struct Embedding : Layer<Embedding<Rows, Width>> {
   }
 
   static void forward(auto& at) {
-    auto const per_row = at.x().size() / at.rows;
+    table::expect_known(at);
     for (std::size_t i = 0; i < at.x().size(); ++i) {
-      auto const id = at.x()[i];
-      if (id < 0 || id >= Rows) detail::throw_unknown_id(id, Rows, i / per_row, i % per_row, at.fields[0]);
-      std::copy_n(&at.v[0][static_cast<std::size_t>(id) * Width], Width, &at.y()[i * Width]);
+      table::fetch(at, i);
+      std::copy_n(table::row(at, at.x()[i]), Width, &at.y()[i * Width]);
     }
   }
   static void backward(auto& at) {
-    for (std::size_t i = 0; i < at.x().size(); ++i) {
-      auto* const row      = &at.dv[0][static_cast<std::size_t>(at.x()[i]) * Width];
-      auto const* const dy = &at.dy()[i * Width];
-      for (std::size_t c = 0; c < Width; ++c) row[c] += dy[c];
+    for (std::size_t i = 0; i < at.x().size(); ++i) table::add(at, at.x()[i], &at.dy()[i * Width]);
+  }
+};
+
+/// How the vectors of a bag of ids become one.
+enum class Bag { sum, mean };
+
+/// Replaces the ids of each row by the sum or the mean of their rows in a trained table: nn::Embedding and the mean over
+/// its vectors in one pass.
+///
+/// x         (B, n) ids, each in [0, Rows); an id may occur several times
+/// table     (Rows, Width), uniform between -0.05 and 0.05
+/// y         (B, Width)
+/// keeps     the gradient is the rows whose ids came: see Embedding
+/// throws    BadArgument when an id is in no row of the table, before anything was computed from it
+/// source    torch.nn.EmbeddingBag, whose mode is "mean" as well if nothing is said
+template <int Rows, int Width, Bag As = Bag::mean, class... Options>
+struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
+  using Layer<EmbeddingBag>::Layer;
+  using table = detail::Table<Rows, Width, Options...>;
+  static constexpr std::string_view name = "embedding_bag";
+  static constexpr bool keeps_x          = true;
+  static constexpr bool gives_rows       = table::by_rows;
+
+  template <class X>
+  static constexpr void check() {
+    table::template check<X>();
+    static_assert(X::rank == 1, "chorale: EmbeddingBag takes (B, n) ids; put nn::reshape<n>(...) before it");
+  }
+  template <int N>
+  static constexpr auto output(Of<int, N>) { return Of<float, Width>{}; }
+  static constexpr auto variables(auto) { return table::variables(); }
+
+  static void forward(auto& at) {
+    table::expect_known(at);
+    auto const n = at.x().size() / at.rows;
+    for (std::size_t r = 0; r < at.rows; ++r) {
+      auto const y = at.y().subspan(r * Width, Width);
+      std::fill(y.begin(), y.end(), 0.0F);
+      for (std::size_t i = r * n; i < (r + 1) * n; ++i) {
+        table::fetch(at, i);
+        auto const* const row = table::row(at, at.x()[i]);
+        for (std::size_t c = 0; c < Width; ++c) y[c] += row[c];
+      }
+      for (auto& sum : y) sum *= factor(n);
     }
   }
+  static void backward(auto& at) {
+    auto const n = at.x().size() / at.rows;
+    auto d       = std::array<float, Width>{};
+    for (std::size_t r = 0; r < at.rows; ++r) {
+      for (std::size_t c = 0; c < Width; ++c) d[c] = factor(n) * at.dy()[r * Width + c];
+      for (std::size_t i = r * n; i < (r + 1) * n; ++i) table::add(at, at.x()[i], d.data());
+    }
+  }
+
+ private:
+  static constexpr float factor(std::size_t n) { return As == Bag::mean ? 1 / static_cast<float>(n) : 1.0F; }
 };
 
 /// y = x + a trained vector for each step of a sequence.

@@ -30,7 +30,9 @@ class GradientCheck {
   static constexpr int rows         = 3;
 
  public:
-  GradientCheck() : variables_(plan.elements), gradients_(plan.elements), executor_{rows, variables_, gradients_} {
+  GradientCheck()
+      : variables_(plan.elements + plan.table_elements), gradients_(variables_.size()), tables_{row_gradients_of(plan)},
+        executor_{rows, variables_, gradients_, tables_} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
       auto const value    = Span<float>{variables_}.subspan(planned.offset, planned.size);
@@ -100,9 +102,14 @@ class GradientCheck {
   void backward() {
     loss();
     std::fill(gradients_.begin(), gradients_.end(), 0.0F);
+    for (auto& table : tables_) table.clear();
     for (std::size_t o = 0; o < Executing::num_outputs; ++o)
       std::copy(weights_[o].begin(), weights_[o].end(), executor_.d_output(o));
     executor_.backward(pass, LooksAtEnd{});
+    for (auto const& table : tables_)                                      // where the variable lies, as if it were dense
+      for (std::size_t i = 0; i < table.rows().size(); ++i)
+        std::copy_n(&table.values()[i * table.width()], table.width(),
+                    &gradients_[plan.variables[table.variable()].offset + table.rows()[i] * table.width()]);
   }
 
   /// The relative difference for one number. The best of three steps: a large one may cross a kink, a small one rounds.
@@ -122,6 +129,7 @@ class GradientCheck {
   }
 
   std::vector<float> variables_, gradients_;
+  std::vector<RowGradients> tables_;
   Executing executor_;
   std::array<std::vector<float>, Executing::num_inputs> numbers_;
   std::array<std::vector<std::byte>, Executing::num_inputs> ids_;

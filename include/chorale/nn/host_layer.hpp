@@ -59,6 +59,8 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///   products(O...)      multiplications of one row in forward
 ///   overwrites          true if y may be x, and backward sets dx, which may be dy, in place of adding to it
 ///   keeps_x, keeps_y    whether backward reads x, by default true, and y, by default false
+///   gives_rows          true if backward can give the gradients of its variables as rows: see RowGradients. They are
+///                       rows where all layers that share the variables give them as rows
 ///
 /// keeps   before backward, d_in are zeros, and dv are sums over other calls: add to both. A span of d_in is empty where
 ///         nobody needs that gradient
@@ -75,6 +77,7 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
   std::array<Span<float>, sizeof...(In)> d_in;
   std::array<Span<float>, sizeof...(Out)> d_out;
   std::array<Span<float>, specs.size()> v, dv;                             // variables, and their gradients
+  std::array<RowGradients*, specs.size()> rows_of{};                       // not null: add rows to it, dv is empty
   Span<float> kept;
   bool training = false;
   StepNumbers now;                                                         // seed, step, first row: for random numbers

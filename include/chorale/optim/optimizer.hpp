@@ -32,6 +32,8 @@ struct Update {
 ///
 ///   O::options(visit)   optional: calls visit(name, value) for each hyperparameter. Ranks compare these when they
 ///                       connect. Without it they compare its type, its first learning rate and its global_clipnorm
+///   slots_in_use()      optional: how many of the O::slots update() reads and writes with these hyperparameters;
+///                       without it, all. An update of a few rows of a table copies no others
 ///
 /// order    the same input bits give the same output bits, which keeps mirrored variables equal
 template <class O>

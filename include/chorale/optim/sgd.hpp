@@ -28,6 +28,7 @@ struct SGD {
   }
 
   float rate(Moment now) const { return learning_rate(now); }
+  int slots_in_use() const { return momentum == 0 ? 0 : slots; }
 
   template <class D>
   void update(Update const& u) const {

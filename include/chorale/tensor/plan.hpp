@@ -10,6 +10,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -49,6 +50,7 @@ struct VariableSpec {
   Init init = Init::zeros;
   int fan_in = 1, fan_out = 1;
   float momentum = 0;                                                      // not 0: not trained. See OptimizerState
+  bool by_rows   = false;                                                  // its gradient is rows. See RowGradients
 
   constexpr bool trained() const { return momentum == 0; }
   constexpr std::size_t size() const {
@@ -67,7 +69,18 @@ struct PlannedVariable {
   std::size_t size   = 0;                                                  // elements, padding not counted
 
   constexpr std::size_t end() const { return offset + size; }
+  /// The first element in a slot of an optimizer, which has neither header nor trailer.
+  constexpr std::size_t slot_offset() const;
 };
+
+namespace detail {
+
+constexpr std::size_t arena_bytes(std::size_t elements, std::size_t table_elements, int slots) {
+  auto const n = static_cast<std::size_t>(slots);
+  return sizeof(float) * (elements * (2 + n) + table_elements * (1 + n));
+}
+
+}  // namespace detail
 
 namespace plan {
 
@@ -82,6 +95,10 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 
 }  // namespace plan
 
+constexpr std::size_t PlannedVariable::slot_offset() const {
+  return offset - plan::header - (spec.by_rows ? plan::trailer : 0);
+}
+
 /// Everything about a network that does not depend on the number of ranks, as one constexpr value.
 ///
 ///   variables, gradients and optimizer slots share one layout:
@@ -91,6 +108,12 @@ inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a b
 ///
 ///   A moving average has a place, too. Its place in the gradients holds the target that it moves towards, times rows:
 ///   the target is reduced with the gradients, so that all replicas move the average alike.
+///
+///   Tables whose gradients are rows lie after the trailer, and have no place in the gradients: see RowGradients.
+///
+///   values     | header | dense variables | trailer | table | table |        elements + table_elements
+///   gradients  | header | dense variables | trailer |                        elements
+///   slot       | dense variables | table | table |                           slot_stride()
 ///
 ///   In the gradients the header carries the step's loss, rows and metrics, and the trailer carries which replicas had
 ///   a NaN: neither needs a separate message between ranks. See StepHeader and StepTrailer.
@@ -102,7 +125,8 @@ struct Plan {
   std::array<std::size_t, Layers> ready{};                               // gradients below this are final after layer i
   std::array<std::size_t, N + 1> bucket_ends{};
   std::size_t buckets    = 0;
-  std::size_t elements   = 0;                                           // of one arena part, padding included
+  std::size_t elements   = 0;                                              // of the gradients, padding included
+  std::size_t table_elements      = 0;                                     // of tables whose gradients are rows
   std::size_t parameters = 0;                                              // trainable numbers
   std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
   std::size_t products_per_row    = 0;                                     // and multiplications in matrix products
@@ -110,11 +134,10 @@ struct Plan {
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
-  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // what an optimizer works on
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {
-    return elements * sizeof(float) * (2 + static_cast<std::size_t>(slots));
+    return detail::arena_bytes(elements, table_elements, slots);
   }
 };
 
@@ -122,7 +145,7 @@ namespace detail {
 
 /// Sizes that lay_out() computes.
 struct PlanSizes {
-  std::size_t elements = 0, parameters = 0, buckets = 0;
+  std::size_t elements = 0, table_elements = 0, parameters = 0, buckets = 0;
 };
 
 /// Gives each variable its offset. The variables have their names, specs, sizes and layers, which ascend.
@@ -137,8 +160,9 @@ constexpr PlanSizes lay_out(Span<PlannedVariable> variables, Span<std::size_t> r
     auto begin = end;
     while (begin > 0 && variables[begin - 1].layer == static_cast<int>(layer)) --begin;
     for (std::size_t i = begin; i < end; ++i) {
-      variables[i].offset = offset;
       made.parameters += variables[i].spec.trained() ? variables[i].size : 0;
+      if (variables[i].spec.by_rows) continue;
+      variables[i].offset = offset;
       offset += plan::aligned(variables[i].size);
     }
     end          = begin;
@@ -150,6 +174,9 @@ constexpr PlanSizes lay_out(Span<PlannedVariable> variables, Span<std::size_t> r
     }
   }
   made.elements = offset;
+  for (auto& v : variables)
+    if (v.spec.by_rows) v.offset = std::exchange(offset, offset + plan::aligned(v.size));
+  made.table_elements = offset - made.elements;
   return made;
 }
 
@@ -161,6 +188,7 @@ constexpr std::uint64_t plan_hash(Span<PlannedVariable const> variables) {
     for (int const d : v.spec.dims) hash.add(static_cast<std::uint64_t>(d), 4);
     hash.add(v.offset);
     if (!v.spec.trained()) hash.add(1, 1);
+    if (v.spec.by_rows) hash.add(2, 1);
   }
   return hash.value();
 }
@@ -177,10 +205,11 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
   auto made = Plan<N, Layers>{};
   for (std::size_t i = 0; i < N; ++i) made.variables[i] = {names[i], specs[i], layers[i], 0, specs[i].size()};
   auto const sizes = detail::lay_out(made.variables, made.ready, made.bucket_ends);
-  made.buckets     = sizes.buckets;
-  made.elements    = sizes.elements;
-  made.parameters  = sizes.parameters;
-  made.hash        = detail::plan_hash(made.variables);
+  made.buckets        = sizes.buckets;
+  made.elements       = sizes.elements;
+  made.table_elements = sizes.table_elements;
+  made.parameters     = sizes.parameters;
+  made.hash           = detail::plan_hash(made.variables);
   return made;
 }
 
@@ -192,7 +221,8 @@ struct PlanView {
   Span<PlannedVariable const> variables;                                   // in reading order
   Span<std::size_t const> bucket_ends;
   std::size_t buckets    = 0;
-  std::size_t elements   = 0;                                              // of one arena part, padding included
+  std::size_t elements   = 0;                                              // of the gradients, padding included
+  std::size_t table_elements = 0;                                          // of tables whose gradients are rows
   std::size_t parameters = 0;                                              // trainable numbers
   std::uint64_t hash     = 0;
 
@@ -200,15 +230,19 @@ struct PlanView {
   template <std::size_t N, std::size_t Layers>
   constexpr PlanView(Plan<N, Layers> const& p)
       : variables{p.variables}, bucket_ends{p.ends()}, buckets{p.buckets}, elements{p.elements},
-        parameters{p.parameters}, hash{p.hash} {}
+        table_elements{p.table_elements}, parameters{p.parameters}, hash{p.hash} {}
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return bucket_ends; }
-  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // what an optimizer works on
+
+  /// Elements of the variables, tables included.
+  constexpr std::size_t values() const { return elements + table_elements; }
+  /// Elements of one slot of an optimizer: all variables without header and trailer.
+  constexpr std::size_t slot_stride() const { return values() - plan::header - plan::trailer; }
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {
-    return bytes_per_step() * (2 + static_cast<std::size_t>(slots));
+    return detail::arena_bytes(elements, table_elements, slots);
   }
 };
 
@@ -231,7 +265,7 @@ inline std::ostream& operator<<(std::ostream& out, PlanView const& p) {
   for (auto const& v : p.variables) {
     out << std::string_view{v.name} << "  (";
     for (int i = 0; i < v.spec.rank; ++i) out << (i ? ", " : "") << v.spec.dims[static_cast<std::size_t>(i)];
-    out << ")  " << v.size << " float32 at " << v.offset << (v.spec.trained() ? "\n" : ", not trained\n");
+    out << ")  " << v.size << " float32 at " << v.offset << (!v.spec.trained() ? ", not trained\n" : v.spec.by_rows ? ", gradient by rows\n" : "\n");
   }
   return out << p.parameters << " parameters, " << p.buckets << " buckets, " << p.bytes_per_step()
              << " bytes reduced per step, hash " << std::hex << p.hash << std::dec << '\n';

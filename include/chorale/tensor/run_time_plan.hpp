@@ -65,13 +65,14 @@ class RunTimePlan {
   }
 
   operator PlanView() const {
-    auto view        = PlanView{};
-    view.variables   = made_->variables;
-    view.bucket_ends = Span<std::size_t const>{made_->bucket_ends}.first(made_->sizes.buckets);
-    view.buckets     = made_->sizes.buckets;
-    view.elements    = made_->sizes.elements;
-    view.parameters  = made_->sizes.parameters;
-    view.hash        = made_->hash;
+    auto view           = PlanView{};
+    view.variables      = made_->variables;
+    view.bucket_ends    = Span<std::size_t const>{made_->bucket_ends}.first(made_->sizes.buckets);
+    view.buckets        = made_->sizes.buckets;
+    view.elements       = made_->sizes.elements;
+    view.table_elements = made_->sizes.table_elements;
+    view.parameters     = made_->sizes.parameters;
+    view.hash           = made_->hash;
     return view;
   }
 

@@ -4,6 +4,7 @@
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/step_header.hpp>
 
 #include <cmath>
@@ -20,10 +21,14 @@ struct Variable {
 
 /// All variables of one replica: one contiguous buffer, laid out by the plan.
 struct Variables {
-  Span<float> values;                                                      // header, padding and trailer included
+  Span<float> values;                                                      // header, padding, trailer, tables
   Span<PlannedVariable const> plan;
+  std::size_t tables = 0;                                                  // elements at the end: see RowGradients
 
-  Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
+  /// The dense variables, laid out as the body of their gradients.
+  Span<float> body() const {
+    return values.subspan(plan::header, values.size() - tables - plan::header - plan::trailer);
+  }
   std::size_t size() const { return plan.size(); }
   Variable operator[](std::size_t i) const {
     auto const& v = plan[i];
@@ -43,13 +48,17 @@ struct Gradients {
   Span<PlannedVariable const> plan;
   Span<std::size_t const> ends;                                            // of the buckets, ascending
   std::uint64_t owner = 0;                                                 // differs for each instance of a model
+  Span<RowGradients> tables = {};                                          // gradients that are rows; sums, too
 
   StepHeader<float>  header() const { return StepHeader{values}; }
   StepTrailer<float> trailer() const { return StepTrailer{values}; }
   float loss() const { return header().loss(); }                           // sum over rows()
   float rows() const { return header().rows(); }                           // exact up to 2^24
   Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
-  Span<float> operator[](std::size_t i) const { return values.subspan(plan[i].offset, plan[i].size); }
+  /// The gradient of variable i; empty if it is rows, which `tables` have.
+  Span<float> operator[](std::size_t i) const {
+    return plan[i].spec.by_rows ? Span<float>{} : values.subspan(plan[i].offset, plan[i].size);
+  }
 };
 
 /// A `ready` callback that does nothing, for callers that only read the gradients after backward has returned.

@@ -201,13 +201,13 @@ class RunCheckpoints {
 
   /// Slots of a checkpoint for the optimizer's state: slot k of all variables, then slot k + 1.
   static std::vector<TensorSlot> optimizer_slots(Variables const& variables, Span<float> slots) {
-    auto const body = variables.body().size();
-    auto all        = std::vector<TensorSlot>{};
-    for (std::size_t k = 0; (k + 1) * body <= slots.size() && body != 0; ++k)
+    auto const stride = variables.values.size() - plan::header - plan::trailer;
+    auto all          = std::vector<TensorSlot>{};
+    for (std::size_t k = 0; (k + 1) * stride <= slots.size() && stride != 0; ++k)
       for (std::size_t i = 0; i < variables.size(); ++i) {
         if (!variables.plan[i].spec.trained()) continue;                   // its slots stay 0
         auto const v     = variables[i];
-        auto const first = k * body + variables.plan[i].offset - plan::header;
+        auto const first = k * stride + variables.plan[i].slot_offset();
         all.push_back({std::string{v.name} + "/slot" + std::to_string(k), Dtype::f32, {v.shape.begin(), v.shape.end()},
                        std::as_writable_bytes(slots.subspan(first, v.value.size()))});
       }

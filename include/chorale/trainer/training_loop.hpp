@@ -50,18 +50,25 @@ class GradientAccumulator {
   void add(Gradients const& gradients, Batch const& batch) {
     sums_.resize(gradients.values.size());
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += gradients.values[i];
+    tables_.resize(gradients.tables.size());
+    for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i].append(gradients.tables[i]);
     rows_ += batch.global_rows != 0 ? batch.global_rows : batch.rows;
   }
 
   /// Adds the accumulated sums to these gradients, and clears them.
   void add_to(Gradients const& gradients) {
     for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+      gradients.tables[i].add(tables_[i].rows, tables_[i].values);
+      tables_[i].clear();
+    }
     sums_.clear();
     rows_ = 0;
   }
 
  private:
   std::vector<float> sums_;                                                // laid out as gradients
+  std::vector<RowList> tables_;                                            // of gradients that are rows
   std::size_t rows_ = 0;                                                   // of the whole batches
 };
 

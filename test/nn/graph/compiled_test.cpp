@@ -39,9 +39,10 @@ TEST_CASE("replicas of a network of many inputs learn what one replica learns", 
 
 TEST_CASE("workers of servers learn a network of many inputs", "[nn][graph][servers]") {
   auto const workers = GENERATE(1, 2);
-  auto const one     = trained(model(), OneDeviceStrategy{Cpu::logical(1)[0]});
-  CHECK(difference(trained(model(), ParameterServerStrategy{Cluster::local(workers, 1), Synchronous{}}), one) < 1e-5);
-  auto const last = trained(model(), ParameterServerStrategy{Cluster::local(workers, 1), Asynchronous{}});
+  auto const dense   = model<Dense>();
+  auto const one     = trained(dense, OneDeviceStrategy{Cpu::logical(1)[0]});
+  CHECK(difference(trained(dense, ParameterServerStrategy{Cluster::local(workers, 1), Synchronous{}}), one) < 1e-5);
+  auto const last = trained(dense, ParameterServerStrategy{Cluster::local(workers, 1), Asynchronous{}});
   CHECK(last.loss < 2 * one.loss);
 }
 

@@ -22,8 +22,9 @@ struct Priority : Field<float, 1> {};
 struct Department : Field<int, 1> {};
 struct Importance : Field<float, 1> {};
 
-struct Network : nn::Graph<Title, Body, Tags> {
-  nn::Embedding<50, 5> words;                                              // of titles and of bodies
+template <class... Options>
+struct NetworkWith : nn::Graph<Title, Body, Tags> {
+  nn::Embedding<50, 5, Options...> words;                                  // of titles and of bodies
   nn::Dense<7> title_reader, body_reader;
   nn::LayerNorm norm;
   nn::Dense<1> priority{"priority"};
@@ -37,11 +38,15 @@ struct Network : nn::Graph<Title, Body, Tags> {
   }
 };
 
+using Network = NetworkWith<>;                                             // the gradient of its table is rows
+using Dense   = NetworkWith<nn::DenseGradient>;
+
 inline auto losses() {
   return nn::of<Priority>(loss::MeanSquaredError{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{});
 }
-inline auto model() {
-  return nn::compile<Network>(losses(), optim::Adam{.learning_rate = 1e-2F}, nn::of<Department>(metric::Accuracy{}));
+template <class Net = Network, class Optimizer = optim::Adam>
+auto model(Optimizer optimizer = {.learning_rate = 1e-2F}) {
+  return nn::compile<Net>(losses(), optimizer, nn::of<Department>(metric::Accuracy{}));
 }
 
 /// The fields of ticket n, whose priority and department follow from its words and tags.
@@ -77,11 +82,13 @@ struct Trained {
 };
 
 template <class M, class S, class R = RingAllReduce, class T = LocalTransport>
-Trained trained(M const& model, S strategy, R reduce = {}, T transport = {}) {
+Trained trained(M const& model, S strategy, R reduce = {}, T transport = {}, int accumulate = 1) {
   auto trainer       = Trainer{model, std::move(strategy), std::move(reduce), std::move(transport), 3};
-  auto const history = trainer.fit(batches(), {.epochs = 2, .show = Show::nothing});
-  auto const body    = trainer.variables().body();
-  return {{body.begin(), body.end()}, trainer.hashes(), history.back().scores.loss()};
+  auto const history = trainer.fit(batches(), {.epochs = 2, .show = Show::nothing, .accumulate = accumulate});
+  auto all           = std::vector<float>{};                               // in the plan's order, whatever the layout
+  for (std::size_t i = 0; i < trainer.variables().size(); ++i)
+    all.insert(all.end(), trainer.variables()[i].value.begin(), trainer.variables()[i].value.end());
+  return {std::move(all), trainer.hashes(), history.back().scores.loss()};
 }
 
 inline double difference(Trained const& a, Trained const& b) {

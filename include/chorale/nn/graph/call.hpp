@@ -129,6 +129,10 @@ struct Stage;
 template <class D, class L, class In, class Out>
 inline constexpr Ops ops_of = Stage<D, L, In, Out>::ops();
 
+/// True if layer L gives the gradients of its variables as rows, where all layers that share them do.
+template <class L>
+inline constexpr bool gives_rows = requires { requires L::gives_rows; };
+
 /// Records one call of layer L. `id` is the layer's index in the trace, or negative at its first call.
 template <class D, class L, class... O, class... Out>
 constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name,
@@ -141,7 +145,7 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .number = std::is_same_v<typename Out::type, float>}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
-                                    Described<L, O...>::products(), &text_of<L>);
+                                    Described<L, O...>::products(), &text_of<L>, gives_rows<L>);
   if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace chorale::nn {
@@ -38,9 +42,11 @@ class GraphExecutor {
   static constexpr auto const& plan = plan_of<Net>;
 
   /// rows        of every batch, at least 1
-  /// variables   plan.elements numbers, laid out by the plan; and their gradients, which are zeros before backward
-  GraphExecutor(int rows, Span<float> variables, Span<float> gradients, D const& device = {})
-      : rows_{rows}, stages_{runtime_, rows}, variables_{variables}, gradients_{gradients} {
+  /// variables   laid out by the plan; and their gradients, which are zeros before backward
+  /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
+  GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
+                D const& device = {})
+      : rows_{rows}, stages_{runtime_, rows}, variables_{variables}, gradients_{gradients}, tables_{tables} {
     auto total      = std::size_t{0};
     auto const take = [&](std::size_t bytes) {
       auto const begin = total;
@@ -200,7 +206,7 @@ class GraphExecutor {
       auto const k = graph::at(call.first_in + i);
       auto const v = graph::at(g.ins[k]);
       auto* const d = s.d_in[k] < 0 || call.ops->passes ? nullptr : registers_[graph::at(s.d_in[k])];
-      in.push_back({values_[v], d, g.values[v].field});
+      in.push_back({.data = values_[v], .gradient = d, .field = g.values[v].field});
     }
     for (int i = 0; i < call.outs; ++i) {
       auto const v = graph::at(call.first_out + i);
@@ -208,12 +214,26 @@ class GraphExecutor {
     }
     auto* own = scratch_;
     for (int i = 0; i < call.uses; ++i) {
-      auto const& v = variable(call, i);
-      auto* d       = gradients_.data() + v.offset;
+      auto const& v    = variable(call, i);
+      auto* const data = variables_.data() + v.offset;
+      if (v.spec.by_rows) {
+        variables.push_back({.data = data, .rows = &rows_of(v)});
+        continue;
+      }
+      auto* d = gradients_.data() + v.offset;
       if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
-      variables.push_back({variables_.data() + v.offset, d});
+      variables.push_back({data, d});
     }
     call.ops->bind(stages_[c], {in, out, variables, workspace});
+  }
+
+  /// The gradient of a table.
+  RowGradients& rows_of(PlannedVariable const& v) const {
+    for (auto& table : tables_)
+      if (plan.variables.data() + table.variable() == &v) return table;
+    throw BadArgument{"the executor of a network got no rows for the gradient of " + std::string{std::string_view{v.name}} +
+                          ", which has " + std::to_string(tables_.size()) + " tables.",
+                      "a RowGradients for each variable that is by_rows."};
   }
 
   void backward_of(std::size_t c, Pass const& pass) {
@@ -233,6 +253,7 @@ class GraphExecutor {
   typename K::runtime runtime_;
   Stages stages_;
   Span<float> variables_, gradients_;
+  Span<RowGradients> tables_;
   typename D::block memory_;
   float* scratch_ = nullptr;
   std::array<std::byte*, N.values> values_{};

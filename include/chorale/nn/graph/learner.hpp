@@ -24,23 +24,22 @@
 
 namespace chorale::nn::graph {
 
+/// The outputs in what a call operator returns. None after a mistake, which the trace reports.
 template <class Made>
-struct OutputList;
+struct OutputList {
+  using fields = List<>;
+  using values = List<>;
+};
 template <class D, class Names, class... O>
 struct OutputList<Outputs<D, Names, O...>> {
   using fields = Names;
   using values = List<O...>;
 };
-// After a mistake that was reported.
-template <class D>
-struct OutputList<Tensor<D, Refused>> {
-  using fields = List<>;
-  using values = List<>;
-};
 
 template <class Net, class Inputs>
-struct OutputsOfNet;
+struct OutputsOfNet : OutputList<void> {};
 template <class Net, class... F>
+  requires std::is_invocable_v<Net&, Tensor<NoDevice, OfField<F>>...>
 struct OutputsOfNet<Net, List<F...>> : OutputList<std::invoke_result_t<Net&, Tensor<NoDevice, OfField<F>>...>> {};
 
 /// The outputs of a network: `fields` that name them, and `values`, an Of for each.
@@ -147,6 +146,7 @@ class GraphLearner {
   void place(Variables const& variables, Gradients const& gradients) {
     variables_ = variables.values;
     gradients_ = gradients.values;
+    tables_    = gradients.tables;
     executors_.clear();
   }
 
@@ -213,7 +213,7 @@ class GraphLearner {
   Executing& executor_for(int rows) {
     for (auto const& executor : executors_)
       if (executor->rows() == rows) return *(last_ = executor.get());
-    executors_.push_back(std::make_unique<Executing>(rows, variables_, gradients_, device_));
+    executors_.push_back(std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_));
     return *(last_ = executors_.back().get());
   }
 
@@ -280,6 +280,7 @@ class GraphLearner {
   Losses losses_;
   Metrics metrics_;
   Span<float> variables_, gradients_;
+  Span<RowGradients> tables_;
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
   std::vector<float> predicted_, second_;

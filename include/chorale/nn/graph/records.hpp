@@ -5,6 +5,7 @@
 #include <chorale/nn/graph/names.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 
 #include <array>
 #include <cstddef>
@@ -24,6 +25,7 @@ constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 struct Port {
   void* data         = nullptr;
   float* gradient    = nullptr;                                            // null where nobody needs it
+  RowGradients* rows = nullptr;                                            // of a variable whose gradient is rows
   std::string (*field)() = nullptr;                                        // name of the field that ids come from
 };
 
@@ -82,6 +84,7 @@ struct VariableRecord {
   VariableSpec spec{};
   int call  = -1;                                                          // the first that uses it
   int users = 0;
+  int users_by_rows = 0;                                                   // that can give its gradient as rows
 };
 
 /// A layer of the network: one object, or one temporary.
@@ -132,7 +135,7 @@ struct Trace {
 
   /// Appends a call of `layer` and its outputs. Returns the index of the first output.
   constexpr int add_call(Ops const* ops, int layer, Span<int const> in, Span<ValueRecord const> out,
-                         std::size_t products, std::string (*text)()) {
+                         std::size_t products, std::string (*text)(), bool gives_rows) {
     auto const& l   = layers[at(layer)];
     auto const call = static_cast<int>(calls.size());
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
@@ -148,6 +151,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
+      if (gives_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;

@@ -77,6 +77,7 @@ class HostStage<L, List<In...>, List<Out...>> {
     for (std::size_t i = 0; i < at_.specs.size(); ++i) {
       at_.v[i]  = span(static_cast<float*>(p.variables[i].data), at_.specs[i].size());
       at_.dv[i] = span(p.variables[i].gradient, at_.specs[i].size());
+      at_.rows_of[i] = p.variables[i].rows;
     }
     at_.kept = span(reinterpret_cast<float*>(p.workspace), at_.rows * kept());
   }

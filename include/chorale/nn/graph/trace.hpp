@@ -161,7 +161,11 @@ constexpr auto plan_of() {
   report<g.mistake, names_of<Net>.is_unique()>();
   auto specs  = std::array<VariableSpec, count>{};
   auto layers = std::array<int, count>{};
-  for (std::size_t v = 0; v < count; ++v) specs[v] = g.variables[v].spec, layers[v] = g.variables[v].call;
+  for (std::size_t v = 0; v < count; ++v) {
+    specs[v]         = g.variables[v].spec;
+    specs[v].by_rows = g.variables[v].users_by_rows == g.variables[v].users;
+    layers[v]        = g.variables[v].call;
+  }
   auto made = make_plan<count, Calls::counts.calls>(specs, names_of<Net>.names(), layers);
   for (auto const& value : g.values) made.activations_per_row += value.call < 0 ? 0 : value.size;
   for (auto const& call : g.calls) made.products_per_row += call.products;

@@ -28,6 +28,46 @@ struct SparseRows {
   std::size_t bytes() const { return rows.size() * (sizeof(std::uint32_t) + width * sizeof(float)); }
 };
 
+/// Collects some rows of a large table from all ranks, step after step.
+///
+/// keeps   memory for as many rows as a step has brought so far
+template <Endpoint E>
+class RowGather {
+ public:
+  /// Collects the rows of all ranks: those of rank 0 in their order, then those of rank 1, .. Every rank calls it.
+  ///
+  /// values  (rows, width)
+  /// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends those of up to P-1 ranks
+  /// throws  BadArgument when values are not rows of `width`; PeerLost
+  void gather(E& at, Span<std::uint32_t const> rows, Span<float const> values, std::size_t width, Tag tag,
+              CallSite where = CallSite::here()) {
+    CHORALE_EXPECTS(width > 0 && values.size() == rows.size() * width,
+                    std::to_string(values.size()) + " values are not " + std::to_string(rows.size()) + " rows of " +
+                        std::to_string(width));
+    auto const P  = static_cast<std::size_t>(at.size());
+    auto const my = std::uint64_t{rows.size()};
+    counts_.resize(P), rows_of_.resize(P), values_of_.resize(P);
+    all_gather(at, Span<std::uint64_t const>{&my, 1}, Span<std::uint64_t>{counts_}, tag, where);
+    for (std::size_t r = 0; r < P; ++r) {
+      rows_of_[r]   = static_cast<std::size_t>(counts_[r]);
+      values_of_[r] = rows_of_[r] * width;
+    }
+    auto const total = std::accumulate(rows_of_.begin(), rows_of_.end(), std::size_t{0});
+    rows_.resize(total), values_.resize(total * width);
+    all_gather(at, rows, Span<std::uint32_t>{rows_}, rows_of_, tag, where);
+    all_gather(at, values, Span<float>{values_}, values_of_, tag, where);
+  }
+
+  Span<std::uint32_t const> rows() const { return rows_; }
+  Span<float const> values() const { return values_; }                     // (rows, width)
+
+ private:
+  std::vector<std::uint64_t> counts_;                                      // rows of each rank
+  std::vector<std::size_t> rows_of_, values_of_;
+  std::vector<std::uint32_t> rows_;
+  std::vector<float> values_;
+};
+
 /// Returns the sum of the rows of all ranks: each row once, ascending. Bytes sent depend on the rows, not the table.
 ///
 /// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends those of up to P-1 ranks
@@ -36,25 +76,15 @@ struct SparseRows {
 template <Endpoint E>
 SparseRows all_reduce_rows(E& at, SparseRows const& mine, std::size_t table_rows, Tag tag = {},
                            CallSite where = CallSite::here()) {
-  CHORALE_EXPECTS(mine.width > 0 && mine.values.size() == mine.rows.size() * mine.width,
-                  std::to_string(mine.values.size()) + " values are not " + std::to_string(mine.rows.size()) +
-                      " rows of " + std::to_string(mine.width));
   for (auto const row : mine.rows)
     CHORALE_EXPECTS(row < table_rows, "row " + std::to_string(row) + " is not in a table of " +
                                           std::to_string(table_rows) + " rows");
 
-  auto const P  = static_cast<std::size_t>(at.size());
-  auto counts   = std::vector<std::uint64_t>(P);                      // rows of each rank
-  auto const my = std::uint64_t{mine.rows.size()};
-  all_gather(at, Span<std::uint64_t const>{&my, 1}, Span<std::uint64_t>{counts}, tag, where);
-
-  auto rows_of = std::vector<std::size_t>(counts.begin(), counts.end()), values_of = rows_of;
-  for (auto& n : values_of) n *= mine.width;
-  auto const total = std::accumulate(rows_of.begin(), rows_of.end(), std::size_t{0});
-  auto rows        = std::vector<std::uint32_t>(total);
-  auto values      = std::vector<float>(total * mine.width);          // (total, width)
-  all_gather(at, Span<std::uint32_t const>{mine.rows}, Span<std::uint32_t>{rows}, rows_of, tag, where);
-  all_gather(at, Span<float const>{mine.values}, Span<float>{values}, values_of, tag, where);
+  auto all = RowGather<E>{};
+  all.gather(at, mine.rows, mine.values, mine.width, tag, where);
+  auto const rows   = all.rows();
+  auto const values = all.values();
+  auto const total  = rows.size();
 
   auto order = std::vector<std::size_t>(total);
   std::iota(order.begin(), order.end(), std::size_t{0});

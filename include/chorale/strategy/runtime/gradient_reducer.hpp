@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/collectives/sparse_rows.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +61,30 @@ struct ReducerOf<R, E> {
   using type = ThreadedReducer<R, E>;
 };
 
+/// Adds up the rows of tables over all replicas: the same bits on every replica.
+///
+/// order   in the order of ranks, as bits must not depend on how many replicas there are where each brings whole shards
+template <class E>
+class TableSums {
+ public:
+  /// rows_of   called with the index of a table: its rows of this replica, as a pair of spans. Not those of the table's
+  ///           RowGradients, which get the sums
+  template <class RowsOf>
+  void reduce(E& at, Gradients const& gradients, Tag tag, ReduceStatistics& traffic, RowsOf&& rows_of) {
+    for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
+      auto& table               = gradients.tables[i];
+      auto const [rows, values] = rows_of(i);
+      traffic.bytes += rows.size_bytes() + values.size_bytes();
+      gather_.gather(at, rows, values, table.width(), tag);
+      table.clear();
+      table.add(gather_.rows(), gather_.values());
+    }
+  }
+
+ private:
+  RowGather<E> gather_;
+};
+
 /// Reduction of one model's gradients, in buckets that are sent during backward. Under a lossy algorithm header and
 /// trailer, which count rows and name faults, are a separate message.
 template <class R, class E>
@@ -99,6 +125,10 @@ class BucketedGradients {
     if (!std::exchange(begun_, false)) reducer_.begin();
     reducer_.finish();
     if constexpr (LossyReduce<R>) reduce_exactly(gradients);
+    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) {
+      auto const& table = std::as_const(gradients.tables[i]);
+      return std::pair{table.rows(), table.values()};
+    });
     traffic.early_bytes += reducer_.overlap().bytes;
     traffic.bytes += gradients.values.size_bytes();
   }
@@ -109,7 +139,8 @@ class BucketedGradients {
   std::vector<std::size_t> ends(Gradients const& gradients) const {
     auto layers = std::vector<std::size_t>{};                              // a layer ends where the next one begins
     for (std::size_t i = 0; i < gradients.plan.size(); ++i)
-      if (i == 0 || gradients.plan[i - 1].layer != gradients.plan[i].layer) layers.push_back(gradients.plan[i].offset);
+      if (!gradients.plan[i].spec.by_rows && (i == 0 || gradients.plan[i - 1].layer != gradients.plan[i].layer))
+        layers.push_back(gradients.plan[i].offset);
     auto all = with_small_first(gradients.ends, layers);
     for (auto& end : all) end = std::min(end, end_) - skipped;
     return all;
@@ -127,6 +158,7 @@ class BucketedGradients {
 
   E* at_;
   Tag tag_;
+  TableSums<E> tables_;
   std::size_t end_;                                                        // of the gradients that the reducer gets
   bool begun_ = false;
   typename ReducerOf<R, E>::type reducer_;
@@ -150,6 +182,9 @@ class ShardSums {
                         " more are not in a global batch of " + std::to_string(whole));
     auto loss = Sum<float>{};
     sums_.resize(values.size());
+    auto const tables = model.gradients().tables;
+    rows_.resize(tables.size());
+    for (auto& rows : rows_) rows.clear();
     for (auto s = static_cast<int>(shards.begin); s < static_cast<int>(shards.end); ++s) {
       auto const rows  = share(whole, s, L);
       auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
@@ -157,14 +192,18 @@ class ShardSums {
       auto sum = sums_.memory();
       std::copy(values.begin(), values.end(), sum.get());
       sums_.add(L + s, std::move(sum));
+      for (std::size_t i = 0; i < tables.size(); ++i) rows_[i].append(tables[i]);
     }
     return loss;
   }
 
   shard_tree::Sums const& nodes() const { return sums_; }
+  /// Rows of the gradient of table i, those of the first shard first.
+  RowList const& rows(std::size_t i) const { return rows_[i]; }
 
  private:
   shard_tree::Sums sums_;
+  std::vector<RowList> rows_;                                              // for each table
 };
 
 /// Reduction of one model's gradients under Reproducible.
@@ -192,6 +231,10 @@ class ShardedGradients {
 
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
+    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) {
+      auto const& mine = sums_.rows(i);
+      return std::pair{Span<std::uint32_t const>{mine.rows}, Span<float const>{mine.values}};
+    });
     traffic.bytes += gradients.values.size_bytes();
   }
 
@@ -202,6 +245,7 @@ class ShardedGradients {
   E* at_;
   Tag tag_;
   decltype(R::traffic_of(1)) traffic_;
+  TableSums<E> tables_;
   ShardSums<R::logical_shards> sums_;
 };
 
