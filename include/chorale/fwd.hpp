@@ -59,6 +59,7 @@ struct Accuracy;
 
 namespace optim {
 
+struct Adagrad;                                                                       // optim/adagrad.hpp
 struct SGD;                                                                           // optim/sgd.hpp
 struct Adam;                                                                          // optim/adam.hpp
 struct AdamW;

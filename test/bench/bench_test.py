@@ -20,6 +20,8 @@ RUNS = {
     "checkpoint": ([["--mib", "1", "--rounds", "1", "--folder", "."]],
                    {f"checkpoint/{row}": 1
                     for row in ("save", "behind", "step", "load_from_disk", "load_from_memory")}),
+    "embedding": ([["--quick", "--rounds", "1", "--steps", "3"]],
+                  {f"embedding_quick/{rule}/{n}": 1 for rule in ("sgd", "adagrad") for n in (1, 2)}),
     "input": ([["--quick", "--rounds", "1"]],
               {"input/tfrecord_4k": 1, "input/tfrecord_64k": 1, "input/jpeg": 1, "input/jpeg_64": 1, "input/shuffle": 1,
                "input/batch": 1, "input/chain": 2, "input/prefetch": 1}),

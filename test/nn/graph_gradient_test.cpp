@@ -231,8 +231,9 @@ TEST_CASE("a layer that is called twice adds up the gradients of both calls", "[
 }
 
 TEST_CASE("an id that is in no row of the table names the row, the field and both numbers", "[nn][graph]") {
-  auto variables = std::vector<float>(nn::plan_of<Words>.elements), gradients = variables;
-  auto executor  = nn::GraphExecutor<Words, Cpu>{2, variables, gradients};
+  auto variables = std::vector<float>(PlanView{nn::plan_of<Words>}.values()), gradients = variables;
+  auto tables    = row_gradients_of(nn::plan_of<Words>);
+  auto executor  = nn::GraphExecutor<Words, Cpu>{2, variables, gradients, tables};
   auto const ids = std::vector{0, 1, 2, 3, 0, 1, 2, 4, 0, 0};
   executor.read(0, ids.data());
   CHECK_THROWS_WITH(executor.forward({}), Contains("row 1 of the batch has id 4 at position 2 of field") &&

@@ -31,7 +31,7 @@ class GradientCheck {
 
  public:
   GradientCheck()
-      : variables_(plan.elements + plan.table_elements), gradients_(variables_.size()), tables_{row_gradients_of(plan)},
+      : variables_(PlanView{plan}.values()), gradients_(variables_.size()), tables_{row_gradients_of(plan)},
         executor_{rows, variables_, gradients_, tables_} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
