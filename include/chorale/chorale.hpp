@@ -79,6 +79,7 @@
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/loss.hpp>
+#include <chorale/nn/lstm.hpp>
 #include <chorale/nn/merge.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/objective.hpp>

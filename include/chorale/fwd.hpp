@@ -37,6 +37,8 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct Sequences;                                                                     // nn/lstm.hpp
+template <int Units, class... Options> struct LSTM;
 
 }  // namespace nn
 

@@ -164,6 +164,9 @@ TEST_CASE("every layer's gradients agree with central differences", "[nn][graph]
   CHECK(nn::gradient_error<nn::Embedding<4, 3>, Of<int, 6>>() < rounding);
   CHECK(nn::gradient_error<nn::Positions<6, 3>, Of<float, 4, 3>>() < rounding);
   CHECK(nn::gradient_error<nn::CausalHeads<2>, Of<float, 4, 12>>() < rounding);
+  CHECK(nn::gradient_error<nn::LSTM<3>, Of<float, 4, 2>>() < rounding);
+  CHECK(nn::gradient_error<nn::LSTM<3>, Of<float, 1, 5>>() < rounding);
+  CHECK(nn::gradient_error<nn::LSTM<2, nn::Sequences>, Of<float, 5, 3>>() < rounding);
   CHECK(nn::gradient_error<nn::Dropout<30>, Of<float, 20>>() < rounding);
   CHECK(nn::gradient_error<nn::Flatten, Of<float, 2, 3, 2>>() < rounding);
   CHECK(nn::gradient_error<nn::Conv2D<3, 2>, Of<float, 4, 4, 2>>() < rounding);

@@ -37,6 +37,14 @@ constexpr VariableSpec zeros(std::string_view name, auto... dims) {
 constexpr VariableSpec glorot_uniform(std::string_view name, int in, int out) {
   return detail::spec_of(name, Init::glorot_uniform, in, out, in, out);
 }
+/// A matrix of a layer, (in, out), whose rows, or columns if there are fewer, are orthogonal and of length 1.
+constexpr VariableSpec orthogonal(std::string_view name, int in, int out) {
+  return detail::spec_of(name, Init::orthogonal, in, out, in, out);
+}
+/// The bias of an LSTM, (4 units): ones for the second gate, which forgets, and zeros for the others.
+constexpr VariableSpec unit_forget(std::string_view name, int size) {
+  return detail::spec_of(name, Init::unit_forget, 1, 1, size);
+}
 /// A table of vectors, (rows, width), with first values uniform between -0.05 and 0.05, as tf.keras.layers.Embedding.
 constexpr VariableSpec table(std::string_view name, int rows, int width) {
   return detail::spec_of(name, Init::he_uniform, 2400, 1, rows, width);    // the limit is sqrt(6 / 2400)

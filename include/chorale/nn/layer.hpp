@@ -146,6 +146,7 @@ using GlorotUniform = Initializer<Init::glorot_uniform>;
 using GlorotNormal  = Initializer<Init::glorot_normal>;
 using HeUniform     = Initializer<Init::he_uniform>;
 using HeNormal      = Initializer<Init::he_normal>;
+using Orthogonal    = Initializer<Init::orthogonal>;
 
 namespace detail {
 

@@ -30,15 +30,18 @@ struct Name {
 };
 
 /// How a variable gets its first values. Limits are those of Keras: uniform has limit sqrt(3 · scale), normal is not
-/// truncated.
+/// truncated. `orthogonal` is a matrix, whose last dimension are its columns: see write_orthogonal. `unit_forget` is the
+/// bias of an LSTM: zeros, and ones in the second quarter.
 ///
-/// source  Glorot & Bengio, AISTATS 2010: scale 2 / (fan_in + fan_out); He et al., ICCV 2015: scale 2 / fan_in
-enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal };
+/// source  Glorot & Bengio, AISTATS 2010: scale 2 / (fan_in + fan_out); He et al., ICCV 2015: scale 2 / fan_in;
+///         Saxe et al., ICLR 2014; Jozefowicz et al., ICML 2015
+enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_normal, orthogonal, unit_forget };
 
 /// Name of an initializer as a network writes it.
 constexpr std::string_view text_of(Init init) {
   constexpr auto names =
-      std::array<std::string_view, 6>{"Zeros", "Ones", "GlorotUniform", "GlorotNormal", "HeUniform", "HeNormal"};
+      std::array<std::string_view, 8>{"Zeros", "Ones", "GlorotUniform", "GlorotNormal", "HeUniform", "HeNormal",
+                                      "Orthogonal", "UnitForget"};
   return names.at(static_cast<std::size_t>(init));
 }
 

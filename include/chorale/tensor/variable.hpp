@@ -3,11 +3,14 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/tensor/orthogonal.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/step_header.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string_view>
 
 namespace chorale {
@@ -94,6 +97,12 @@ inline void initialize(Span<float> value, VariableSpec const& spec, Random const
     case Init::glorot_normal:  return normal(std::sqrt(2.0F / (in + out)));
     case Init::he_uniform:     return uniform(std::sqrt(6.0F / in));
     case Init::he_normal:      return normal(std::sqrt(2.0F / in));
+    case Init::orthogonal: {
+      auto const columns = static_cast<std::size_t>(spec.dims[static_cast<std::size_t>(std::max(spec.rank, 1) - 1)]);
+      return write_orthogonal(value, value.size() / columns, columns, random);
+    }
+    case Init::unit_forget:
+      return fill([n = value.size()](std::size_t i) { return i >= n / 4 && i < n / 2 ? 1.0F : 0.0F; });
   }
 }
 

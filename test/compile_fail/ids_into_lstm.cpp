@@ -1,0 +1,15 @@
+// ids_into_lstm.cpp   expect: chorale: LSTM takes sequences (B, T, C) of numbers, but what comes in are ids; put nn::Embedding<rows, width> before it
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Words : Field<int, 5> {};
+struct Priority : Field<float, 1> {};
+
+struct Net : nn::Graph<Words> {
+  nn::LSTM<8> reader;
+  nn::Dense<1> priority;
+  constexpr auto operator()(auto ids) const { return nn::outputs<Priority>(priority(reader(ids))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
