@@ -85,7 +85,9 @@
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/reshape.hpp>
+#include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
+#include <chorale/nn/weighted_loss.hpp>
 
 #include <chorale/renamed.hpp>
 

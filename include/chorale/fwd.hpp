@@ -50,12 +50,19 @@ struct SparseCrossEntropyOfProbabilities;
 struct CrossEntropyOfProbabilities;
 struct MeanSquaredError;
 struct Given;
+struct BinaryCrossEntropy;                                                            // nn/row_losses.hpp
+struct MeanAbsoluteError;
+struct Huber;
+template <class L> class Weighted;                                                    // nn/weighted_loss.hpp
 
 }  // namespace loss
 
 namespace metric {                                                                    // nn/metric.hpp
 
 struct Accuracy;
+struct BinaryAccuracy;
+struct MeanAbsoluteError;
+template <int K> struct TopKAccuracy;
 
 }  // namespace metric
 

@@ -2,6 +2,7 @@
 //
 // The transport, the reduce and the strategy of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
 #include "test/docs/own_chain.hpp"
+#include "test/docs/own_loss.hpp"
 #include "test/docs/own_mailbox.hpp"
 #include "test/docs/own_rule.hpp"
 #include "test/docs/own_strategy.hpp"
@@ -114,6 +115,32 @@ TEST_CASE("one's own layer and optimizer train, and say what ranks compare", "[d
   auto const history =
       trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
   CHECK(history.back().scores.loss() < history.front().scores.loss());
+}
+
+TEST_CASE("one's own loss has the gradient of differences, and its metric is a sum over rows", "[docs][own]") {
+  auto y            = std::vector<float>{0.5F, 1.2F, -0.3F, 2.0F, 0.8F, 1.9F};             // (2, 3)
+  auto const labels = std::vector<int>{1, 0};
+  auto dy = std::vector<float>(y.size(), 7.0F), unused = dy;
+  auto const loss = loss::Weighted{my::Ranking{}, {2, 1, 1}};
+  auto const sum  = [&](std::vector<float>& d) {
+    return loss::sum_of<Cpu>(loss, 2, 3, y.data(), labels.data(), d.data());
+  };
+  CHECK(sum(dy) == Approx(0.3 + 2 * 0.9));
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    auto const keep = y[i];
+    y[i]            = keep + 1e-3F;
+    auto const up   = sum(unused);
+    y[i]            = keep - 1e-3F;
+    auto const down = sum(unused);
+    y[i]            = keep;
+    CHECK(dy[i] == Approx((up - down) / 2e-3F).margin(2e-3));
+  }
+  CHECK(metric::sum_of(my::Rivals{}, 2, 3, y.data(), labels.data()) == 0);
+  y[3] = 1.5F;
+  CHECK(metric::sum_of(my::Rivals{}, 2, 3, y.data(), labels.data()) == 1);
+  auto lines = std::vector<std::string>{};
+  describe("loss", my::Ranking{}, lines);
+  CHECK(lines == std::vector<std::string>{"loss my::Ranking", "loss my::Ranking margin 1"});
 }
 
 namespace {

@@ -314,9 +314,10 @@ class Instance : public StepReports {
                     "the network takes rows of " + Net::input::to_string() + ", " + std::to_string(wanted) +
                         " numbers for " + std::to_string(batch.rows) + " rows, but the batch has " +
                         std::to_string(batch.x.size()));
-    CHORALE_EXPECTS(targets == Targets::ignored || batch.y.size() == batch.rows * Loss::targets(Net::output::size),
-                    "the loss takes " + std::to_string(Loss::targets(Net::output::size)) + " targets a row, " +
-                        std::to_string(batch.rows * Loss::targets(Net::output::size)) + " for " +
+    constexpr auto each = loss::targets_of<Loss>(Net::output::size);
+    CHORALE_EXPECTS(targets == Targets::ignored || batch.y.size() == batch.rows * each,
+                    "the loss takes " + std::to_string(each) + " targets a row, " +
+                        std::to_string(batch.rows * each) + " for " +
                         std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
     for (auto const& executor : executors_)
       if (executor->rows() == static_cast<int>(batch.rows)) return *executor;
@@ -386,10 +387,10 @@ class Instance : public StepReports {
   void write_header(Batch const& batch, Executing& executor, StepHeader<float> header) {
     constexpr auto width = Net::output::size;
     auto const* const y  = executor.output();
-    header.loss()        = loss_.template compute<D>(batch.rows, width, y, batch.y.data(), executor.d_output());
+    header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output());
     header.rows()        = static_cast<float>(batch.rows);
     auto i               = std::size_t{0};
-    auto const put       = [&](auto const& m) { header.metric(i++) = m.sum(batch.rows, width, y, batch.y.data()); };
+    auto const put       = [&](auto const& m) { header.metric(i++) = metric::sum_of(m, batch.rows, width, y, batch.y.data()); };
     std::apply([&](auto const&... m) { (put(m), ...); }, metrics_);
   }
 

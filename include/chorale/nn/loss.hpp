@@ -2,13 +2,16 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/device/device.hpp>
+#include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 
 /// Losses. A loss is a sum over rows; the number of rows is kept with it, and the mean is computed once, at the end.
+/// A loss of a program's own is a type with one function of a row, see RowLoss; those of the library have
 ///
 ///   using target                      element type of a row's targets
 ///   targets(width)                    number of targets of a row, for a network with `width` outputs
@@ -22,7 +25,61 @@
 ///                                     that end with nn::Softmax
 ///   takes_probabilities               optional: true when it takes what nn::Softmax gives. nn::compile then refuses a
 ///                                     network that ends with a Dense or a convolution
+///
+/// Callers use targets_of<L>(width) and sum_of<D>(loss, ..), which take both forms.
 namespace chorale::loss {
+
+namespace detail {
+
+inline void refuse_smoothing(float smoothing) {
+  CHORALE_EXPECTS(smoothing == 0, "label_smoothing is computed on CPUs only, and is " + std::to_string(smoothing) +
+                                      " on another device. Give smoothed targets to loss::CrossEntropy");
+}
+
+/// Changes a loss and its gradient from those of targets t to those of (1 - smoothing) t + smoothing / classes.
+///
+/// t(r, c)   the target of class c in row r
+/// log_p     where the logarithm of a probability comes from: logits, which differ from it by the same number in all
+///           classes of a row, as all targets of a row add up to as much before and after
+/// slope     of log_p by what dy is the gradient by
+/// returns   what is to be added to the loss; d is changed in place
+template <class Targets, class LogP, class Slope>
+float smooth(float smoothing, std::size_t rows, std::size_t classes, float* d, Targets&& t, LogP&& log_p,
+             Slope&& slope) {
+  check_smoothing(smoothing);
+  if (smoothing == 0) return 0;
+  auto const share = 1 / static_cast<float>(classes);
+  auto sum         = 0.0F;
+  for (std::size_t r = 0, i = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < classes; ++c, ++i) {
+      auto const moved = smoothing * (t(r, c) - share);
+      sum += moved * log_p(i);
+      d[i] += moved * slope(i);
+    }
+  return sum;
+}
+template <class Targets>
+float smooth_logits(float smoothing, std::size_t rows, std::size_t classes, float const* logits, float* d, Targets&& t) {
+  return smooth(smoothing, rows, classes, d, t, [logits](std::size_t i) { return logits[i]; },
+                [](std::size_t) { return 1.0F; });
+}
+template <class Targets>
+float smooth_probabilities(float smoothing, std::size_t rows, std::size_t classes, float const* p, float* d,
+                           Targets&& t) {
+  auto const at = [p](std::size_t i) { return std::max(p[i], 1e-7F); };    // the least one that counts
+  return smooth(smoothing, rows, classes, d, t, [&](std::size_t i) { return std::log(at(i)); },
+                [&](std::size_t i) { return 1 / at(i); });
+}
+
+/// Targets as smooth() reads them: labels, or numbers for each class.
+inline auto one_hot(int const* labels) {
+  return [labels](std::size_t r, std::size_t c) { return static_cast<std::size_t>(labels[r]) == c ? 1.0F : 0.0F; };
+}
+inline auto given(float const* wanted, std::size_t classes) {
+  return [=](std::size_t r, std::size_t c) { return wanted[r * classes + c]; };
+}
+
+}  // namespace detail
 
 /// -log softmax(logits)[label]
 ///
@@ -34,6 +91,11 @@ struct SparseCrossEntropy {
   static constexpr bool takes_logits = true;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
+  float label_smoothing = 0;                                               // this part of each target goes to all classes
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
   void check(std::size_t rows, std::size_t classes, int const* labels) const {
     for (std::size_t r = 0; r < rows; ++r)
       CHORALE_EXPECTS(labels[r] >= 0 && labels[r] < static_cast<int>(classes),
@@ -43,11 +105,14 @@ struct SparseCrossEntropy {
   template <class D>
   float compute(std::size_t rows, std::size_t classes, float const* logits, int const* labels, float* d_logits) const {
     check(rows, classes, labels);
-    return Kernels<D>::sparse_cross_entropy(rows, classes, logits, labels, d_logits);
+    auto const sum = Kernels<D>::sparse_cross_entropy(rows, classes, logits, labels, d_logits);
+    if (label_smoothing == 0) return sum;
+    return sum + detail::smooth_logits(label_smoothing, rows, classes, logits, d_logits, detail::one_hot(labels));
   }
   template <class D>
   void queue(std::size_t rows, std::size_t classes, float const* logits, int const* labels, float* d_logits,
              SumOfRows to) const {
+    detail::refuse_smoothing(label_smoothing);
     Kernels<D>::sparse_cross_entropy(rows, classes, logits, labels, d_logits, to);
   }
 };
@@ -61,14 +126,23 @@ struct CrossEntropy {
   static constexpr bool takes_logits = true;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
+  float label_smoothing = 0;                                               // this part of each target goes to all classes
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
   template <class D>
   float compute(std::size_t rows, std::size_t classes, float const* logits, float const* wanted,
                 float* d_logits) const {
-    return Kernels<D>::cross_entropy(rows, classes, logits, wanted, d_logits);
+    auto const sum = Kernels<D>::cross_entropy(rows, classes, logits, wanted, d_logits);
+    if (label_smoothing == 0) return sum;
+    return sum +
+           detail::smooth_logits(label_smoothing, rows, classes, logits, d_logits, detail::given(wanted, classes));
   }
   template <class D>
   void queue(std::size_t rows, std::size_t classes, float const* logits, float const* wanted, float* d_logits,
              SumOfRows to) const {
+    detail::refuse_smoothing(label_smoothing);
     Kernels<D>::cross_entropy(rows, classes, logits, wanted, d_logits, to);
   }
 };
@@ -88,6 +162,11 @@ struct SparseCrossEntropyOfProbabilities {
   static constexpr bool takes_probabilities = true;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
+  float label_smoothing = 0;                                               // this part of each target goes to all classes
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
   void check(std::size_t rows, std::size_t classes, int const* labels) const {
     SparseCrossEntropy{}.check(rows, classes, labels);
   }
@@ -95,7 +174,11 @@ struct SparseCrossEntropyOfProbabilities {
   float compute(std::size_t rows, std::size_t classes, float const* probabilities, int const* labels,
                 float* d_probabilities) const {
     check(rows, classes, labels);
-    return Kernels<D>::sparse_cross_entropy_of_probabilities(rows, classes, probabilities, labels, d_probabilities);
+    auto const sum =
+        Kernels<D>::sparse_cross_entropy_of_probabilities(rows, classes, probabilities, labels, d_probabilities);
+    if (label_smoothing == 0) return sum;
+    return sum + detail::smooth_probabilities(label_smoothing, rows, classes, probabilities, d_probabilities,
+                                              detail::one_hot(labels));
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, int const*, float*, SumOfRows) const {
@@ -115,10 +198,19 @@ struct CrossEntropyOfProbabilities {
   static constexpr bool takes_probabilities = true;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
+  float label_smoothing = 0;                                               // this part of each target goes to all classes
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
   template <class D>
   float compute(std::size_t rows, std::size_t classes, float const* probabilities, float const* wanted,
                 float* d_probabilities) const {
-    return Kernels<D>::cross_entropy_of_probabilities(rows, classes, probabilities, wanted, d_probabilities);
+    auto const sum =
+        Kernels<D>::cross_entropy_of_probabilities(rows, classes, probabilities, wanted, d_probabilities);
+    if (label_smoothing == 0) return sum;
+    return sum + detail::smooth_probabilities(label_smoothing, rows, classes, probabilities, d_probabilities,
+                                              detail::given(wanted, classes));
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
@@ -145,27 +237,6 @@ struct MeanSquaredError {
   void queue(std::size_t rows, std::size_t width, float const* outputs, float const* wanted, float* d_outputs,
              SumOfRows to) const {
     Kernels<D>::squared_error(rows, width, outputs, wanted, d_outputs, to);
-  }
-};
-
-/// Σ target · output: the gradient by the outputs is what the targets say. For a network whose outputs go into another
-/// model, such as the generator of a GAN: the targets are the gradients by that model's input.
-///
-/// outputs, targets    (B, width)
-struct Given {
-  using target = float;
-  static constexpr std::size_t targets(std::size_t width) { return width; }
-
-  template <class D>
-  float compute(std::size_t rows, std::size_t width, float const* outputs, float const* gradients,
-                float* d_outputs) const {
-    static_assert(D::memory == Memory::host, "chorale: loss::Given runs on CPUs only");
-    auto sum = 0.0F;
-    for (std::size_t i = 0; i < rows * width; ++i) {
-      sum += outputs[i] * gradients[i];
-      d_outputs[i] = gradients[i];
-    }
-    return sum;
   }
 };
 

@@ -52,6 +52,7 @@ TEST_CASE("a model's lines are its loss, optimizer, metrics, variables, layers a
                                                                  metric::Accuracy{});
   CHECK(model.lines() == Lines{
       "loss SparseCrossEntropy",
+      "loss SparseCrossEntropy label_smoothing 0",
       "optimizer Adam",
       "optimizer Adam learning_rate 0.001",
       "optimizer Adam beta_1 0.9",

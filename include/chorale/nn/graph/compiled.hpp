@@ -9,6 +9,7 @@
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/row_loss.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -78,8 +79,8 @@ constexpr bool check_loss() {
     constexpr bool same_type = std::is_same_v<typename L::target, typename F::element_type>;
     static_assert(same_type, "chorale: this loss and the field of its output have different element types: losses of "
                              "labels take a Field<int, ..>, all others a Field<float, ..>");
-    if constexpr (same_type && requires { L::targets(C::width); })
-      static_assert(C::positions * L::targets(C::width) == F::size,
+    if constexpr (same_type)
+      static_assert(C::positions * loss::targets_of<L>(C::width) == F::size,
                     "chorale: this loss takes another number of targets for its output than the field has. Labels: one "
                     "for each vector of the last dimension; numbers: one for each number of the output");
     static_assert(!requires { requires L::takes_logits; } || last != "softmax",

@@ -6,7 +6,9 @@
 #include <chorale/data/field.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
+#include <chorale/nn/metric.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -242,8 +244,8 @@ class GraphLearner {
     auto measure = [&](auto const& term) {
       using Term = std::remove_cvref_t<decltype(term)>;
       using C    = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
-      auto const sum = term.what.sum(n * C::positions, C::width, executor.output(output_of<Term>),
-                                     batch[typename Term::field{}].data());
+      auto const sum = metric::sum_of(term.what, n * C::positions, C::width, executor.output(output_of<Term>),
+                                      batch[typename Term::field{}].data(), Term::field::size / C::positions);
       scores.metrics[at++] = sum / static_cast<float>(C::positions);
     };
     std::apply([&](auto const&... term) { (measure(term), ...); }, metrics_);
@@ -261,8 +263,8 @@ class GraphLearner {
     auto const scaled     = term.weight / static_cast<float>(C::positions);
     auto const compute    = [&](std::size_t first, std::size_t rows, float factor) {
       auto* const d  = dy + first * of_row;
-      auto const sum = term.what.template compute<D>(rows * C::positions, C::width, y + first * of_row,
-                                                     wanted + first * F::size, d);
+      auto const sum = loss::sum_of<D>(term.what, rows * C::positions, C::width, y + first * of_row,
+                                       wanted + first * F::size, d);
       if (factor != 1) Kernels<D>::multiply(rows * of_row, d, factor);
       return sum * factor;
     };

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/nn/row_loss.hpp>
+#include <chorale/tensor/kernels.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+/// Losses of the library that are functions of a row.
+namespace chorale::loss {
+
+/// The mean over outputs of -(t log sigmoid(z) + (1 - t) log(1 - sigmoid(z))), for outputs that each decide between two
+/// classes. On CPUs.
+///
+/// logits, targets    (B, width), each target in [0, 1]
+/// keeps              the loss and its gradient are exact for logits of any size
+/// source             tf.keras.losses.BinaryCrossentropy(from_logits=True)
+struct BinaryCrossEntropy {
+  using target = float;
+
+  float label_smoothing = 0;                                               // targets become (1 - it) t + it / 2
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
+  float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
+    detail::check_smoothing(label_smoothing);
+    auto const scale = 1 / static_cast<float>(logits.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      auto const z    = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
+      auto const tail = std::exp(-std::abs(z));                            // at most 1: no overflow
+      sum += std::max(z, 0.0F) - z * t + std::log1p(tail);
+      d_logits[i] = scale * ((z >= 0 ? 1 : tail) / (1 + tail) - t);
+    }
+    return scale * sum;
+  }
+  template <class D>
+  float compute(std::size_t rows, std::size_t width, float const* logits, float const* wanted, float* d_logits) const {
+    return detail::sum_of_rows(*this, rows, width, logits, wanted, d_logits);
+  }
+  template <class D>
+  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+    detail::refuse_device<D>();
+  }
+  static constexpr std::size_t targets(std::size_t width) { return width; }
+};
+
+/// The mean over outputs of |output - target|. On CPUs.
+///
+/// outputs, targets    (B, width); where both are equal, the gradient is 0
+/// source              tf.keras.losses.MeanAbsoluteError
+struct MeanAbsoluteError {
+  using target = float;
+  static constexpr std::size_t targets(std::size_t width) { return width; }
+
+  float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
+    auto const scale = 1 / static_cast<float>(outputs.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      auto const d = outputs[i] - wanted[i];
+      sum += std::abs(d);
+      d_outputs[i] = d > 0 ? scale : d < 0 ? -scale : 0;
+    }
+    return scale * sum;
+  }
+  template <class D>
+  float compute(std::size_t rows, std::size_t width, float const* outputs, float const* wanted,
+                float* d_outputs) const {
+    return detail::sum_of_rows(*this, rows, width, outputs, wanted, d_outputs);
+  }
+  template <class D>
+  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+    detail::refuse_device<D>();
+  }
+};
+
+/// The mean over outputs of d^2 / 2 where d = output - target is at most `delta`, else of delta (|d| - delta / 2): rows
+/// that are far off pull no harder than those at delta. On CPUs.
+///
+/// outputs, targets    (B, width)
+/// throws              BadArgument when delta is not above 0
+/// source              Huber, 1964; tf.keras.losses.Huber
+struct Huber {
+  using target = float;
+
+  float delta = 1;
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("delta", delta); }
+
+  float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
+    CHORALE_EXPECTS(delta > 0, "delta of loss::Huber is above 0, got " + std::to_string(delta));
+    auto const scale = 1 / static_cast<float>(outputs.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      auto const d = outputs[i] - wanted[i], far = std::abs(d);
+      sum += far <= delta ? d * d / 2 : delta * (far - delta / 2);
+      d_outputs[i] = scale * std::clamp(d, -delta, delta);
+    }
+    return scale * sum;
+  }
+  template <class D>
+  float compute(std::size_t rows, std::size_t width, float const* outputs, float const* wanted,
+                float* d_outputs) const {
+    return detail::sum_of_rows(*this, rows, width, outputs, wanted, d_outputs);
+  }
+  template <class D>
+  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+    detail::refuse_device<D>();
+  }
+  static constexpr std::size_t targets(std::size_t width) { return width; }
+};
+
+/// Σ target · output: the gradient by the outputs is what the targets say. For a network whose outputs go into another
+/// model, such as the generator of a GAN: the targets are the gradients by that model's input. On CPUs.
+///
+/// outputs, targets    (B, width)
+struct Given {
+  using target = float;
+
+  float row(Span<float const> outputs, Span<float const> gradients, Span<float> d_outputs) const {
+    auto sum = 0.0F;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      sum += outputs[i] * gradients[i];
+      d_outputs[i] = gradients[i];
+    }
+    return sum;
+  }
+};
+
+}  // namespace chorale::loss
