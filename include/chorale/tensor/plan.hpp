@@ -137,6 +137,7 @@ struct Plan {
 
   constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // of the dense variables
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {
