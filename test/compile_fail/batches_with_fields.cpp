@@ -1,0 +1,23 @@
+// batches_with_fields.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Words : Field<int, 5> {};
+struct Score : Field<float, 1> {};
+struct Kind : Field<int, 1> {};
+
+struct Net : nn::Graph<Words> {
+  nn::EmbeddingBag<50, 4> words;
+  nn::Dense<3> kind;
+  constexpr auto operator()(auto ids) const { return nn::outputs<Kind>(kind(words(ids))); }
+};
+void use() {
+  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{Cpu{}}};
+  auto const x = std::vector<float>(10);
+  trainer.fit(data::from_tensors(x, x, 1).map<Words, Kind>([](auto const&, auto& to) {
+    to[Words{}].assign(5, 0);
+    to[Kind{}].assign(1, 0);
+  }).batch(5));
+}

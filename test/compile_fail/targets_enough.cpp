@@ -1,0 +1,15 @@
+// targets_enough.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Words : Field<int, 5> {};
+struct Score : Field<float, 1> {};
+struct Wide : Field<float, 4> {};
+
+struct Net : nn::Graph<Words> {
+  nn::EmbeddingBag<50, 4> words;
+  constexpr auto operator()(auto ids) const { return nn::outputs<Wide>(words(ids)); }
+};
+auto const model = nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{});
