@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A little over 300 lines: one class, whose operations share replicas, endpoints and threads.
+// More than 300 lines: one class, whose operations share replicas, endpoints and threads, and its sentences for parts
+// that do not fit together.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -11,7 +12,6 @@
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/batch_shares.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
-#include <chorale/strategy/runtime/live_parts.hpp>
 #include <chorale/strategy/runtime/replica_threads.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/per_replica.hpp>
@@ -30,26 +30,64 @@ namespace chorale {
 
 namespace detail {
 
-/// Base of Live; an empty class if its parts do not fit together, so that Live's static_assert is the only error.
-template <class S, class R, class T>
-class Running {
- public:
-  explicit Running(auto&&...) {}
+struct NoHost {};
+
+template <class S, class R, class E>
+struct ReplicaOf {
+  using type = std::remove_pointer_t<decltype(StrategyTraits<S>::template replica_of<R, E>())>;
 };
 
+template <class S, class E>
+struct HostOf {
+  using type = NoHost;
+};
+template <HasServers S, class E>
+struct HostOf<S, E> {
+  using type = typename S::template host_type<E>;
+};
+
+template <class D, class E>
+struct TeamOf {
+  using type = ReplicaThreads<D>;
+};
+template <class D, RunsItsRanks E>
+struct TeamOf<D, E> {
+  using type = InterleavedReplicas<D>;
+};
+
+/// Enlarges the stacks of virtual ranks, whose default suffices for an all-reduce, but not for a step of a network.
+template <class T>
+void make_room_for_steps(T& transport) {
+  if constexpr (requires { transport.stack_bytes; })
+    transport.stack_bytes = std::max(transport.stack_bytes, std::size_t{1} << 20);
+  if constexpr (requires { transport.transport; }) make_room_for_steps(transport.transport);
+}
+
 template <class S, class R, class T>
-  requires fit_together<S, R, T>
-class Running<S, R, T> {
+inline constexpr bool fit_together =
+    Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
+
+}  // namespace detail
+
+template <class S, class R, class T>
+class Live;
+
+/// A strategy whose replicas are connected.
+///
+///   auto strategy = Live{MirroredStrategy{Cpu::split(4)}, RingAllReduce{}, LocalTransport{}};
+template <class S, class R, class T>
+  requires detail::fit_together<S, R, T>
+class Live<S, R, T> {
  public:
   using device   = typename S::device;
   using endpoint = typename T::endpoint;
-  using replica  = typename ReplicaOf<S, R, endpoint>::type;
+  using replica  = typename detail::ReplicaOf<S, R, endpoint>::type;
 
-  Running(S strategy, R reduce, T transport)
+  Live(S strategy, R reduce, T transport)
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
         team_{strategy_.local_devices()} {
     if constexpr (HasServers<S>) S::prepare(transport_);
-    make_room_for_steps(transport_);
+    detail::make_room_for_steps(transport_);
     connect();
   }
 
@@ -65,7 +103,7 @@ class Running<S, R, T> {
   auto create(Model const& model, Seed seed = {}) {
     static_assert(ModelOn<Model, device>, "chorale: the model argument is not a Model. It needs batch, metric_names, "
         "plan, optimizer and instantiate(device, seed). See nn::compile and custom_model");
-    static_assert(!(keeps_residual<typename operation_of<R, endpoint>::type> && ScalesLoss<Model>),
+    static_assert(!(detail::keeps_residual<typename detail::operation_of<R, endpoint>::type> && ScalesLoss<Model>),
         "chorale: optim::LossScaled does not fit a Reduce that leaves a part of the gradients for later steps, whose "
         "scale may be another. Use RingAllReduce, or Products::bf16");
     static_assert(!shares_variables<S> || HasReaders<Model, device>,
@@ -86,7 +124,8 @@ class Running<S, R, T> {
     }
     placed_ += to_place_;
     to_place_ = 0;
-    if constexpr (HasServers<S>) host_.begin(strategy_, model, seed, Span<endpoint>{endpoints_}, Span<replica>{replicas_});
+    if constexpr (HasServers<S>)
+      host_.begin(strategy_, model, seed, Span<endpoint>{endpoints_}, Span<replica>{replicas_});
     return PerReplica{std::move(copies)};
   }
 
@@ -109,14 +148,13 @@ class Running<S, R, T> {
   /// epoch     number of the pass, 0-based: a dataset that shuffles has a different order in each
   template <Dataset Batches>
   auto distribute(Batches const& batches, int epoch = 0) const {
-    using Element = typename Batches::element;
-    if constexpr (requires(Element b) { b.part(0, 1); }) {
+    using Given = typename Batches::element;
+    if constexpr (requires(Given b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return DistributedBatches<decltype(stream), Element>{std::move(stream), num_replicas(), local_, shards(),
-                                                           shares_};
+      return DistributedBatches<decltype(stream), Given>{std::move(stream), num_replicas(), local_, shards(), shares_};
     } else {
-      static_assert(sizeof(Element) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
-      return std::vector<PerReplica<Element>>{};                           // so that the assert is the only error
+      static_assert(sizeof(Given) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
+      return std::vector<PerReplica<Given>>{};                             // so that the assert is the only error
     }
   }
 
@@ -201,7 +239,8 @@ class Running<S, R, T> {
         if (std::ranges::count(all.workers, worker) == 0)
           throw PeerLost{worker * strategy_.replicas_per_worker(),
                          "gather got the values of " + std::to_string(all.values.size()) + " of " +
-                             std::to_string(num_replicas()) + " replicas: worker " + std::to_string(worker) + " is lost.",
+                             std::to_string(num_replicas()) + " replicas: worker " + std::to_string(worker) +
+                             " is lost.",
                          "reduce, which adds up those of the others."};
       return std::move(all.values);
     } else {
@@ -263,7 +302,8 @@ class Running<S, R, T> {
   template <class Work>
   void run_on_all(Work&& work) {
     auto const mine = hold();
-    CHORALE_EXPECTS(!running_, "a step of Live::run called run, reduce or gather: these are for what comes between steps");
+    CHORALE_EXPECTS(!running_, "a step of Live::run called run, reduce or gather: these are for what comes between "
+                               "steps");
     running_         = true;
     auto const ended = gsl::finally([this] { running_ = false; });
     if (failed_)
@@ -310,25 +350,22 @@ class Running<S, R, T> {
   T transport_;
   std::vector<Rank> local_;                                                // of the replicas of this process
   std::vector<endpoint> endpoints_;
-  typename HostOf<S, endpoint>::type host_;                                // ends after the replicas have left
+  typename detail::HostOf<S, endpoint>::type host_;                        // ends after the replicas have left
   std::vector<replica> replicas_;
   BatchShares shares_;
   OneThread owner_;
   bool running_ = false;                                                   // changed by the owner only
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory for gradients
   bool failed_        = false;                                             // permanently: see run_on_all
-  typename TeamOf<device, endpoint>::type team_;                           // last: its threads use the above
+  typename detail::TeamOf<device, endpoint>::type team_;                   // last: its threads use the above
 };
 
-}  // namespace detail
-
-/// A strategy whose replicas are connected.
-///
-///   auto strategy = Live{MirroredStrategy{Cpu::split(4)}, RingAllReduce{}, LocalTransport{}};
+/// A strategy whose parts do not fit together: each assertion is a sentence that says why. The class above is for all
+/// others.
 ///
 /// The parameters are deliberately unconstrained: a static_assert's sentence then comes before the compiler's notes.
 template <class S, class R, class T>
-class Live : public detail::Running<S, R, T> {
+class Live {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
       "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
   static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
@@ -336,19 +373,18 @@ class Live : public detail::Running<S, R, T> {
   static_assert(!Transport<T> || ReduceAlgorithm<R, T>, "chorale: this Reduce cannot run over this Transport. "
       "DirectAllReduce needs ranks that read each other's memory, e.g. LocalTransport; RingAllReduce runs over any. "
       "See docs/30-compose.md");
-  static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out or "
-      "orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
+  static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out "
+      "or orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
       "gradient passes through it. RingAllReduce goes with all. See docs/30-compose.md");
-  static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, but "
-      "under ParameterServerStrategy a lost worker is only missed. Use TcpTransport or "
+  static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, "
+      "but under ParameterServerStrategy a lost worker is only missed. Use TcpTransport or "
       "SharedMemoryTransport, or LocalTransport for threads. See docs/30-compose.md");
   static_assert(!Transport<T> || !Strategy<S> || Reaches<T, S>, "chorale: this Transport cannot read the memory "
       "of this Strategy's device. Use one whose reaches(Memory) says yes to it; LocalTransport reaches host memory. "
       "See docs/30-compose.md");
 
  public:
-  Live(S strategy, R reduce, T transport)
-      : detail::Running<S, R, T>{std::move(strategy), std::move(reduce), std::move(transport)} {}
+  Live(S, R, T) {}
 };
 
 }  // namespace chorale
