@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/backoff.hpp>
-
 #include <concepts>
 
 namespace chorale {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/transport/transport.hpp>
 #include <chorale/transport/operation.hpp>
 
 #include <algorithm>

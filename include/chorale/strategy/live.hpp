@@ -6,7 +6,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/one_thread.hpp>
-#include <chorale/data/dataset.hpp>
+#include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/strategy/replica.hpp>

@@ -5,7 +5,6 @@
 #include <chorale/observe/sink.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/callback_list.hpp>
-#include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/step_trace.hpp>
@@ -22,6 +21,9 @@
 #include <vector>
 
 namespace chorale::detail {
+
+template <class M, class S, class R, class T>
+class ModelReplicas;
 
 /// Saves the state of one fit, and brings all replicas back to it.
 ///

@@ -14,6 +14,7 @@
 #include <chorale/trainer/epoch_batches.hpp>
 #include <chorale/trainer/fit_lines.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/step_trace.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/pending_table.hpp>

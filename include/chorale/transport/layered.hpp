@@ -3,6 +3,7 @@
 // One transport in one piece: its two endpoints and the state that they share.
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>

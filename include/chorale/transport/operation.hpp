@@ -109,4 +109,12 @@ struct Operation {
   }
 };
 
+/// Messages and bytes that one rank has sent.
+struct Sent {
+  int         messages = 0;                                           // with access in place: times all ranks synchronized
+  std::size_t bytes    = 0;                                           // with access in place: moved to or from peers
+
+  friend constexpr bool operator==(Sent const&, Sent const&) = default;
+};
+
 }  // namespace chorale

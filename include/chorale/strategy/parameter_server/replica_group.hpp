@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/pending.hpp>
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/parameter_server/transfer.hpp>
 #include <chorale/transport/transport.hpp>

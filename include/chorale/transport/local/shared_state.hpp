@@ -3,9 +3,9 @@
 // One cohesive class, in one piece: waking, failing and closing hold one protocol over the same atomics.
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/futex.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/operation_check.hpp>

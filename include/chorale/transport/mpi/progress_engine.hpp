@@ -3,6 +3,7 @@
 // Progress engine of mpi.hpp; empty where the compiler does not find MPI.
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>

@@ -3,9 +3,9 @@
 // How nccl.hpp starts, drives and ends NCCL; empty where the compiler does not find it.
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/half.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_stream.hpp>

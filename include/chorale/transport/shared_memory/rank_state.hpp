@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/operation_log.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/futex.hpp>
 #include <chorale/core/host.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/shared_memory/process.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/backoff.hpp>
 #include <chorale/core/check.hpp>
-#include <chorale/core/pending.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/owner_thread.hpp>
