@@ -12,7 +12,6 @@
 #include <chorale/data/formats/image_file.hpp>
 #include <chorale/data/formats/tf_example.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -3,7 +3,7 @@
 
 #include <chorale/reduce/compressed.hpp>
 #include <chorale/reduce/topology.hpp>
-#include <chorale/strategy/runtime/batch_shares.hpp>
+#include <chorale/strategy/runtime/distributed_batches.hpp>
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/transport/network_model.hpp>
 #include <chorale/transport/timeouts.hpp>

@@ -7,7 +7,7 @@
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/core/output_file.hpp>
 #include <chorale/data/formats/npy.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
 #include <chorale/data/stages/file_cache_writer.hpp>
 #include <chorale/observe/csv.hpp>
 #include <chorale/observe/run_file.hpp>

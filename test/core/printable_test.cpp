@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/core/error.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/text.hpp>
 
 #include <catch2/catch.hpp>
 

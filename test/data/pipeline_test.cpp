@@ -7,7 +7,6 @@
 #include <chorale/data/formats/image.hpp>
 #include <chorale/data/formats/tf_example.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -5,9 +5,8 @@
 #include "sources.hpp"
 
 #include <chorale/data/formats/tfrecord.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
-#include <chorale/trainer/epoch_batches.hpp>
+#include <chorale/trainer/training_loop.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -25,7 +25,7 @@ for hop, file, function, call in rows:
     defined = re.search(rf'^[ \w:<>,&*\[\]]*\b{function}\([^;]*?\)[^;]*?\{{', code, re.M)
     check(defined is not None and call in code, f'hop {hop}: {file} has {function}(), and {call}')
 files = re.findall(r'^\| `([^`]+\.hpp)` \| (\d+) \|', pathlib.Path('docs/00-tour.md').read_text(), re.M)
-check(len(files) == 9, f'docs/00-tour.md lists {len(files)} files to read to understand fit')
+check(5 < len(files) <= 9, f'docs/00-tour.md lists {len(files)} files to read to understand fit, at most 9')
 for file, most in files:
     header = pathlib.Path('include/chorale') / file
     lines = len(header.read_text().split('\n')) - 1 if header.is_file() else 0

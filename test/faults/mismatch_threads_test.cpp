@@ -4,7 +4,7 @@
 // processes: agreement_test.cpp.
 #include <chorale/core/threads.hpp>
 #include <chorale/reduce/bucket.hpp>
-#include <chorale/reduce/collectives/all_to_all.hpp>
+#include <chorale/reduce/collectives.hpp>
 #include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/collectives/broadcast.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>

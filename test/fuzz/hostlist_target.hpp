@@ -3,7 +3,7 @@
 
 #include "test/fuzz/property.hpp"
 
-#include <chorale/cluster/resolvers/hostlist.hpp>
+#include <chorale/cluster/resolvers/slurm.hpp>
 #include <chorale/core/types.hpp>
 
 #include <cstddef>

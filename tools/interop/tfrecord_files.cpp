@@ -8,7 +8,6 @@
 #include <chorale/core/error.hpp>
 #include <chorale/data/formats/tf_example.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <cstddef>
 #include <cstdint>

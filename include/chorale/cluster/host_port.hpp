@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 
-#include <chorale/cluster/in_quotes.hpp>
+#include <chorale/core/text.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 namespace chorale {
@@ -32,5 +33,12 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
+
+/// The permission bits of a file's mode as chmod takes them: "0644".
+inline std::string mode_text(unsigned mode) {
+  auto text = std::string{"0"};
+  for (auto const shift : {6U, 3U, 0U}) text += static_cast<char>('0' + (mode >> shift & 7U));
+  return text;
+}
 
 }  // namespace chorale

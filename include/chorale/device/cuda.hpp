@@ -5,7 +5,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/device/cuda_error.hpp>
+#include <chorale/device/cuda_stream.hpp>
 #include <chorale/device/device.hpp>
 
 #include <cstddef>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/device/device.hpp>
 

@@ -10,7 +10,6 @@
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/strategy/replica.hpp>
-#include <chorale/strategy/runtime/batch_shares.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
 #include <chorale/strategy/runtime/replica_threads.hpp>
 #include <chorale/strategy/strategy.hpp>

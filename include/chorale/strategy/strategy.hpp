@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/types.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/placement/placement.hpp>
-#include <chorale/strategy/traits.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/transport/transport.hpp>
 
@@ -12,6 +12,77 @@
 #include <vector>
 
 namespace chorale {
+
+template <class R, class E>
+class Replica;
+
+/// Everything that a strategy may choose, beyond what every Strategy must have. The library asks this class and nothing
+/// else; a strategy chooses by members of the names below, or by a specialization of this class.
+///
+///   | choice                | member of S                                  | without it                              |
+///   | --------------------- | -------------------------------------------- | --------------------------------------- |
+///   | reduces_every_step    | static constexpr bool reduces_every_step     | replicas learn apart for some steps     |
+///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
+///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
+///   | has_servers           | using consistency                            | every rank computes                     |
+///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
+///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
+///   | replica_type<R, E>    | template <class R, class E> using replica_type | Replica<R, E>                         |
+///
+/// reduces_every_step   every step all-reduces its gradients, so buckets of them are sent while backward still runs
+/// applies_sums         update() is all_reduce() of the gradients, then apply() of the model's optimizer: a GPU that is
+///                      alone may then enqueue the update after backward
+/// shares_variables     all replicas read the variables of the first one in place
+/// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
+/// takes                true if the strategy works with what this Reduce gives
+/// finishes             the strategy brings replicas together at the end of an epoch
+template <class S>
+struct StrategyTraits {
+  static constexpr bool reduces_every_step = requires { requires S::reduces_every_step; };
+  static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
+  static constexpr bool shares_variables   = requires { requires S::shares_variables; };
+  static constexpr bool has_servers        = requires { typename S::consistency; };
+
+  template <class R>
+  static constexpr bool takes = !requires { S::template takes<R>; } || requires { requires S::template takes<R>; };
+
+  template <class L, class Model>
+  static constexpr bool finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
+    strategy.finish(replica, model);
+  };
+
+  /// The replicas of the strategy, for a Reduce and the endpoints of a transport.
+  template <class R, class E>
+  static auto replica_of() {
+    if constexpr (requires { typename S::template replica_type<R, E>; })
+      return static_cast<typename S::template replica_type<R, E>*>(nullptr);
+    else return static_cast<Replica<R, E>*>(nullptr);
+  }
+};
+
+/// Strategies whose every step all-reduces its gradients.
+template <class S>
+concept ReducesEveryStep = StrategyTraits<S>::reduces_every_step;
+
+/// Strategies whose update() is all_reduce() of the gradients, then apply() of the model's optimizer.
+template <class S>
+concept AppliesSums = StrategyTraits<S>::applies_sums;
+
+/// Strategies with ranks that store variables and do not compute.
+template <class S>
+concept HasServers = StrategyTraits<S>::has_servers;
+
+/// True if all replicas of S read the variables of the first one in place.
+template <class S>
+inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
+
+/// Strategies that work with what R gives.
+template <class S, class R>
+concept Takes = StrategyTraits<S>::template takes<R>;
+
+/// Transports whose ranks go on without a lost one, where S asks for it: strategies with servers do.
+template <class T, class S>
+concept Spares = !HasServers<S> || requires(typename T::endpoint& at, Rank peer) { at.lost(peer); };
 
 /// Device on which strategies compute unless another one is named.
 using DefaultDevice = Cpu;

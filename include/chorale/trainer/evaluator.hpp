@@ -10,7 +10,6 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/data/pipe.hpp>
-#include <chorale/trainer/completion_marker.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 

@@ -6,13 +6,13 @@
 #include <chorale/core/types.hpp>
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/observe/progress.hpp>
+#include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
-#include <chorale/strategy/runtime/divergence.hpp>
+#include <chorale/strategy/replica.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/history.hpp>
-#include <chorale/trainer/step_prediction.hpp>
 
 #include <algorithm>
 #include <array>

@@ -9,8 +9,8 @@
 #include <chorale/observe/tensorboard.hpp>
 #include <chorale/observe/timeline.hpp>
 #include <chorale/observe/why_slow.hpp>
+#include <chorale/reduce/step_time.hpp>
 #include <chorale/trainer/history.hpp>
-#include <chorale/trainer/step_prediction.hpp>
 
 #include <algorithm>
 #include <cstddef>

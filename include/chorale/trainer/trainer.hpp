@@ -4,20 +4,18 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/observe/progress.hpp>
+#include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/checkpointing.hpp>
 #include <chorale/trainer/compare_lines.hpp>
-#include <chorale/trainer/data_mismatch.hpp>
-#include <chorale/trainer/epoch_batches.hpp>
 #include <chorale/trainer/evaluation.hpp>
-#include <chorale/trainer/fit_lines.hpp>
 #include <chorale/trainer/history.hpp>
-#include <chorale/trainer/mismatched_parts.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
-#include <chorale/trainer/step_prediction.hpp>
 #include <chorale/trainer/training_loop.hpp>
+#include <chorale/transport/local.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,6 +28,9 @@
 #include <vector>
 
 namespace chorale {
+
+template <class M, class S, class R, class T>
+class Trainer;
 
 /// Trains one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
 ///
@@ -249,5 +250,29 @@ class Trainer<M, S, R, T> {
   Replicas replicas_;
   bool stopped_ = false;
 };
+
+/// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. The
+/// class above is for all others.
+///
+/// keeps   its functions take anything, so that a program which calls them gets no second error
+template <class M, class S, class R, class T>
+class Trainer {
+ public:
+  Trainer(M, S, R = {}, T = {}, Seed = {}) {
+    static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
+    static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
+                  "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
+                  "instantiate(device, seed). See nn::compile and custom_model");
+  }
+
+  History     fit(auto&&...);
+  Scores      evaluate(auto&&...);
+  Predictions predict(auto&&...);
+  void        save(auto&&...);
+  void        load(auto&&...);
+};
+
+template <class M, class S>
+Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
 
 }  // namespace chorale

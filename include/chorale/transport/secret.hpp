@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/file_mode.hpp>
+#include <chorale/core/file_descriptor.hpp>
 #include <chorale/core/types.hpp>
 
 #include <openssl/crypto.h>

@@ -13,8 +13,8 @@
 #include <chorale/transport/timeouts.hpp>
 #include <chorale/transport/topology.hpp>
 #include <chorale/transport/transport.hpp>
+#include <chorale/transport/wire/crypto.hpp>
 #include <chorale/transport/wire/encryption.hpp>
-#include <chorale/transport/wire/plan_hash.hpp>
 #include <chorale/transport/wire/plan_message.hpp>
 
 #include <algorithm>

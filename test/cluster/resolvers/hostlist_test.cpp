@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/cluster/said.hpp"
 
-#include <chorale/cluster/resolvers/hostlist.hpp>
+#include <chorale/cluster/resolvers/slurm.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,6 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
-#include <chorale/data/formats/tfrecord_writer.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/reference.hpp"
 
-#include <chorale/strategy/runtime/batch_shares.hpp>
+#include <chorale/strategy/runtime/distributed_batches.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 #include "test/transport/wire/wire_golden.hpp"
 #include "test/transport/wire/wire_messages.hpp"
 
+#include <chorale/transport/wire/crypto.hpp>
 #include <chorale/transport/wire/frame.hpp>
-#include <chorale/transport/wire/plan_hash.hpp>
 #include <chorale/transport/wire/plan_message.hpp>
 
 #include <catch2/catch.hpp>

@@ -3,7 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/hash.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/text.hpp>
 
 #include <chorale/cluster/environment.hpp>
 #include <chorale/cluster/launch_info.hpp>

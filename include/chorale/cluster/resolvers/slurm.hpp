@@ -1,19 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/error.hpp>
-
 #include <chorale/cluster/environment.hpp>
+#include <chorale/cluster/host_port.hpp>
 #include <chorale/cluster/launch_info.hpp>
-#include <chorale/cluster/resolvers/hostlist.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+/// The lists in which Slurm writes nodes, and the tasks on each.
+namespace chorale::hostlist {
+
+inline constexpr std::size_t most = 65'536;                                // hosts in a list, and tasks on a host
+
+/// Parser of a list, from left to right.
+///
+///   list  := item (',' item)*            gpu[08-10],login      gpu08 gpu09 gpu10 login
+///   item  := (text | '[' range (',' range)* ']')+              r[1-2]n[1-2]: r1n1 r1n2 r2n1 r2n2
+///   range := n | n '-' m                 as many digits as n has, at least
+class Reader {
+ public:
+  Reader(std::string_view text, std::string where) : text_{text}, where_{std::move(where)} {}
+
+  std::vector<std::string> hosts() {
+    auto hosts = std::vector<std::string>{};
+    do {
+      auto const all = item(most - hosts.size());
+      hosts.insert(hosts.end(), all.begin(), all.end());
+    } while (take(','));
+    if (at_ != text_.size()) fail("what follows is no part of a host", "a list such as gpu[08-10],login1.");
+    return hosts;
+  }
+
+  /// "2(x3),1": 2 2 2 1
+  std::vector<int> counts() {
+    auto counts = std::vector<int>{};
+    do {
+      auto const n = number(most);
+      auto times   = std::size_t{1};
+      if (take('(')) {
+        if (!take('x')) fail("an x is needed here", "2(x3) for 2,2,2.");
+        times = number(most);
+        if (!take(')')) fail("a ) is needed here", "2(x3) for 2,2,2.");
+      }
+      if (n == 0 || times == 0) fail("there is a 0 before this", "nodes that have tasks.");
+      if (times > most - counts.size()) fail_too_many();
+      counts.insert(counts.end(), times, static_cast<int>(n));
+    } while (take(','));
+    if (at_ != text_.size()) fail("what follows is no number", "a list such as 2(x3),1.");
+    return counts;
+  }
+
+ private:
+  static bool is_text(char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_';
+  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  bool is_at(char c) const { return at_ < text_.size() && text_[at_] == c; }
+  bool take(char c) {
+    if (!is_at(c)) return false;
+    ++at_;
+    return true;
+  }
+
+  /// Reads the digits at this place.
+  std::string_view digits() {
+    auto const begin = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    if (at_ == begin) fail("a number is needed here", "a list such as gpu[08-10],login1.");
+    return text_.substr(begin, at_ - begin);
+  }
+  std::size_t number(std::size_t limit) { return value(digits(), limit); }
+  std::size_t value(std::string_view all, std::size_t limit) const {
+    auto const n = whole_number(all, std::numeric_limits<int>::max());
+    if (!n || static_cast<std::size_t>(*n) > limit)
+      fail("the number before this is above " + std::to_string(limit), "a smaller number.");
+    return static_cast<std::size_t>(*n);
+  }
+
+  /// Reads one item and expands it; `room` hosts at most.
+  std::vector<std::string> item(std::size_t room) {
+    auto hosts       = std::vector<std::string>{{}};
+    auto const begin = at_;
+    if (room == 0) fail_too_many();
+    while (at_ < text_.size() && (is_text(text_[at_]) || is_at('['))) {
+      auto const from = at_;
+      while (at_ < text_.size() && is_text(text_[at_])) ++at_;
+      for (auto& host : hosts) host += text_.substr(from, at_ - from);
+      if (take('[')) hosts = times(hosts, ranges(room / hosts.size()));
+      if (hosts.front().size() > HostPort::max_host)                       // before it is copied once more
+        fail("a host has more than " + std::to_string(HostPort::max_host) + " characters", "a shorter name.");
+    }
+    if (at_ == begin) fail("a host is needed here", "a list such as gpu[08-10],login1.");
+    return hosts;
+  }
+
+  static std::vector<std::string> times(std::vector<std::string> const& heads, std::vector<std::string> const& tails) {
+    auto all = std::vector<std::string>{};
+    for (auto const& head : heads)
+      for (auto const& tail : tails) all.push_back(head + tail);
+    return all;
+  }
+
+  /// Reads the ranges in brackets and expands them; `room` texts at most.
+  std::vector<std::string> ranges(std::size_t room) {
+    auto all = std::vector<std::string>{};
+    do {
+      auto const first_text = digits();
+      auto const first      = value(first_text, max_number);
+      auto const last       = take('-') ? number(max_number) : first;
+      if (last < first) fail("the range before this goes backwards", "[8-10].");
+      if (first_text.size() > max_digits) fail("the number before this has too many digits", "a shorter number.");
+      if (last - first >= room - std::min(room, all.size())) fail_too_many();
+      for (auto n = first; n <= last; ++n) {
+        auto const text = std::to_string(n);
+        all.push_back(std::string(first_text.size() - std::min(first_text.size(), text.size()), '0') + text);
+      }
+    } while (take(','));
+    if (!take(']')) fail("a ] is needed here", "a list such as gpu[08-10],login1.");
+    return all;
+  }
+
+  [[noreturn]] void fail_too_many() const {
+    fail("there are more than " + std::to_string(most) + " hosts", "a smaller job.");
+  }
+  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
+    throw BadArgument{where_ + ": " + in_quotes(text_) + ", character " + std::to_string(at_ + 1) + ": " + what + ".",
+                      what_to_try};
+  }
+
+  static constexpr std::size_t max_number = 999'999'999, max_digits = 18;
+
+  std::string_view text_;
+  std::string where_;
+  std::size_t at_ = 0;
+};
+
+/// "gpu[08-10],login": gpu08 gpu09 gpu10 login; at most 65,536.
+///
+/// where   beginning of an error, such as the name of a variable
+/// throws  BadArgument
+inline std::vector<std::string> hosts(std::string_view text, std::string const& where = "host list") {
+  return Reader{text, where}.hosts();
+}
+
+/// "2(x3),1": 2 2 2 1, the tasks on each node.
+///
+/// throws  BadArgument
+inline std::vector<int> counts(std::string_view text, std::string const& where = "tasks per node") {
+  return Reader{text, where}.counts();
+}
+
+}  // namespace chorale::hostlist
 
 namespace chorale::resolve {
 

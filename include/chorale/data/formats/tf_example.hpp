@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/data/formats/protobuf_reader.hpp>
 #include <chorale/data/pipe.hpp>
 

@@ -9,7 +9,6 @@
 #include <chorale/data/stages/prefetch.hpp>
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_copies.hpp>
-#include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
 
 #include <concepts>

@@ -8,7 +8,6 @@
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
 #include <chorale/strategy/parameter_server/transfer.hpp>
-#include <chorale/strategy/parameter_server/zero_copy.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

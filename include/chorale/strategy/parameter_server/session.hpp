@@ -7,7 +7,6 @@
 #include <chorale/strategy/parameter_server/rounds.hpp>
 #include <chorale/strategy/parameter_server/shard.hpp>
 #include <chorale/strategy/parameter_server/transfer.hpp>
-#include <chorale/strategy/parameter_server/zero_copy.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>

@@ -1,13 +1,239 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of Cpu: those of layers have headers of their own, beside this one; losses, update rules and dropout are
+// loops here, written so that the compiler vectorises them.
 #pragma once
 
+#include <chorale/core/random.hpp>
+#include <chorale/core/types.hpp>
 #include <chorale/device/cpu.hpp>
-#include <chorale/tensor/cpu/loops.hpp>
 #include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace chorale::cpu {
+
+/// Loops over arrays of float, written so that the compiler makes vector instructions of them.
+struct Loops {
+  /// y = a + b, n numbers; y may be a or b
+  static void sum(std::size_t n, float const* a, float const* b, float* y) {
+    for (std::size_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+  }
+  /// y = x, n numbers
+  static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
+  /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
+  static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
+    for (std::size_t i = 0; i < n; ++i) {
+      next[i]    = momentum * x[i] + (1.0F - momentum) * (towards[i] / rows);
+      towards[i] = 0;
+    }
+  }
+  /// Memory that only kernels read.
+  class Scratch {
+   public:
+    /// Returns memory for n numbers: the same memory unless n is larger than before.
+    float* take(std::size_t n) {
+      if (numbers_.size() < n) numbers_.resize(n);
+      return numbers_.data();
+    }
+
+   private:
+    std::vector<float> numbers_;
+  };
+
+  /// x *= factor, n numbers
+  static void multiply(std::size_t n, float* x, float factor) {
+    for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
+  }
+
+  /// Sum over rows of -log softmax(logits)[label], and its gradient by the logits.
+  ///
+  /// logits, d_logits    (rows, classes); d_logits = softmax(logits) - onehot(label)
+  /// labels              (rows), each in [0, classes)
+  /// source              tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  static float sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
+                                    float* d_logits) {
+    auto sum = 0.0F;
+    for (std::size_t r = 0; r < rows; ++r, logits += classes, d_logits += classes) {
+      auto const label = static_cast<std::size_t>(labels[r]);
+      auto const log_z = softmax(classes, logits, d_logits);
+      sum += log_z - logits[label];
+      d_logits[label] -= 1.0F;
+    }
+    return sum;
+  }
+
+  /// Sum over rows of -Σ target · log softmax(logits), for a distribution over classes in each row, and its gradient.
+  ///
+  /// targets   (rows, classes), each row sums to 1
+  /// source    tf.keras.losses.CategoricalCrossentropy(from_logits=True)
+  static float cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
+                             float* d_logits) {
+    auto sum = 0.0F;
+    for (std::size_t r = 0; r < rows; ++r, logits += classes, targets += classes, d_logits += classes) {
+      auto const log_z = softmax(classes, logits, d_logits);
+      for (std::size_t c = 0; c < classes; ++c) {
+        sum += targets[c] * (log_z - logits[c]);
+        d_logits[c] -= targets[c];
+      }
+    }
+    return sum;
+  }
+
+  /// The smallest probability whose logarithm is taken; those below it count as this one.
+  static constexpr float least_probability = 1e-7F;
+
+  /// Sum over rows of -log p[label], and its gradient by the probabilities.
+  ///
+  /// p, d_p    (rows, classes); d_p = -onehot(label) / p
+  /// labels    (rows), each in [0, classes)
+  /// source    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False)
+  static float sparse_cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
+                                                     int const* labels, float* d_p) {
+    auto sum = 0.0F;
+    std::fill_n(d_p, rows * classes, 0.0F);
+    for (std::size_t r = 0; r < rows; ++r, p += classes, d_p += classes) {
+      auto const label = static_cast<std::size_t>(labels[r]);
+      auto const at    = std::max(p[label], least_probability);
+      sum -= std::log(at);
+      d_p[label] = -1.0F / at;
+    }
+    return sum;
+  }
+
+  /// Sum over rows of -Σ target · log p, and its gradient by the probabilities.
+  ///
+  /// p, targets, d_p    (rows, classes); d_p = -target / p
+  /// source             tf.keras.losses.CategoricalCrossentropy(from_logits=False)
+  static float cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
+                                              float const* targets, float* d_p) {
+    auto sum = 0.0F;
+    for (std::size_t i = 0; i < rows * classes; ++i) {
+      auto const at = std::max(p[i], least_probability);
+      sum -= targets[i] * std::log(at);
+      d_p[i] = -targets[i] / at;
+    }
+    return sum;
+  }
+
+  /// Sum over rows of the mean over outputs of (output - target)^2, and its gradient by the outputs.
+  ///
+  /// source    tf.keras.losses.MeanSquaredError
+  static float squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
+                             float* d_outputs) {
+    auto const scale = 1.0F / static_cast<float>(width);
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < rows * width; ++i) {
+      auto const difference = outputs[i] - targets[i];
+      sum += difference * difference * scale;
+      d_outputs[i] = 2.0F * difference * scale;
+    }
+    return sum;
+  }
+
+  /// True if no value is infinite or NaN: no exponent has all its bits.
+  static bool finite(Span<float const> x) {
+    auto bad = std::uint32_t{0};
+    for (std::size_t i = 0; i < x.size(); ++i)
+      bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(x[i]) & 0x7f80'0000U) == 0x7f80'0000U);
+    return bad == 0;
+  }
+
+  /// Sum of squares, added up in double in 16 lanes: the same bits for the same values.
+  static double squared_norm(Span<float const> g) {
+    double lanes[16] = {};
+    std::size_t i = 0;
+    for (; i + 16 <= g.size(); i += 16)
+      for (std::size_t k = 0; k < 16; ++k) lanes[k] += static_cast<double>(g[i + k]) * static_cast<double>(g[i + k]);
+    double sum = 0;
+    for (double const lane : lanes) sum += lane;
+    for (; i < g.size(); ++i) sum += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    return sum;
+  }
+
+  struct SgdStep {
+    float rate, scale, momentum;                                           // the gradient is g · scale
+  };
+
+  static void sgd(Span<float> w, float const* g, SgdStep s) {
+    float* const value = w.data();
+    for (std::size_t i = 0; i < w.size(); ++i) value[i] -= s.rate * (g[i] * s.scale);
+  }
+
+  /// v = momentum · v - rate · g; w += v, or, in sgd_nesterov, w += momentum · v - rate · g
+  static void sgd_momentum(Span<float> w, float const* g, float* velocity, SgdStep s) {
+    float* const value = w.data();
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      velocity[i] = normal(s.momentum * velocity[i] - s.rate * (g[i] * s.scale));
+      value[i] += velocity[i];
+    }
+  }
+  static void sgd_nesterov(Span<float> w, float const* g, float* velocity, SgdStep s) {
+    float* const value = w.data();
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      auto const step = s.rate * (g[i] * s.scale);
+      velocity[i]     = normal(s.momentum * velocity[i] - step);
+      value[i] += s.momentum * velocity[i] - step;
+    }
+  }
+
+  struct AdamStep {
+    float rate, scale, beta_1, beta_2, epsilon, decay;                  // the gradient is g · scale; w shrinks by decay
+    float correct_1, correct_2;                                            // 1 / (1 - beta^t)
+  };
+
+  /// source    Kingma & Ba, ICLR 2015, algorithm 1; decay as in Loshchilov & Hutter, ICLR 2019
+  static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s) {
+    float* const value = w.data();
+    auto const rate    = s.rate * s.correct_1;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      auto const grad = g[i] * s.scale;
+      m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
+      v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
+      value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
+    }
+  }
+
+  /// y = x · keep-mask / (1 - rate); the mask is a function of (seed, step, global row), whatever the share.
+  ///
+  /// stream    names the layer
+  static void dropout(std::size_t rows, std::size_t width, float* x, float rate, Pass const& pass,
+                      std::uint64_t stream) {
+    auto const random = Random{pass.now.drawn(), stream};
+    auto const scale  = 1.0F / (1.0F - rate);
+    auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
+    auto const blocks = (width + 3) / 4;                                   // Philox gives four words at a time
+    for (std::size_t r = 0; r < rows; ++r, x += width)
+      for (std::size_t b = 0; b < blocks; ++b) {
+        auto const words = random.words((pass.now.first_row + r) * blocks + b);
+        for (std::size_t k = 0; k < std::min<std::size_t>(4, width - 4 * b); ++k)
+          x[4 * b + k] = words[k] < limit ? 0.0F : x[4 * b + k] * scale;
+      }
+  }
+
+ private:
+  /// x, or 0 where x is subnormal: cores take a hundred times as long with such numbers. The optimizer state of a unit
+  /// without a gradient decays, and would become subnormal after some 800 steps, for good.
+  static float normal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? 0.0F : x; }
+
+  /// Writes softmax(logits) and returns log Σ exp(logits).
+  static float softmax(std::size_t classes, float const* logits, float* p) {
+    auto const top = *std::max_element(logits, logits + classes);
+    auto z         = 0.0F;
+    for (std::size_t c = 0; c < classes; ++c) z += p[c] = std::exp(logits[c] - top);
+    for (std::size_t c = 0; c < classes; ++c) p[c] /= z;
+    return top + std::log(z);
+  }
+};
+
+}  // namespace chorale::cpu
 
 namespace chorale {
 

@@ -5,7 +5,6 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/device/cuda.hpp>
-#include <chorale/device/cuda_error.hpp>
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/tensor/cuda/launch.hpp>
 #include <chorale/tensor/kernels.hpp>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/file_mode.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/file_descriptor.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/shared_memory/process.hpp>
 #include <chorale/transport/shared_memory/segment_layout.hpp>

@@ -5,8 +5,8 @@
 #include <chorale/core/types.hpp>
 #include <chorale/transport/tcp/address.hpp>
 #include <chorale/transport/tcp/asio.hpp>
-#include <chorale/transport/tcp/fork_guard.hpp>
 #include <chorale/transport/tcp/handshake_session.hpp>
+#include <chorale/transport/tcp/socket.hpp>
 #include <chorale/transport/timeouts.hpp>
 #include <chorale/transport/wire/handshake.hpp>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/secret.hpp>
 #include <chorale/transport/tcp/address.hpp>
@@ -13,7 +13,6 @@
 #include <chorale/transport/wire/codec.hpp>
 #include <chorale/transport/wire/crypto.hpp>
 #include <chorale/transport/wire/identity.hpp>
-#include <chorale/transport/wire/plan_hash.hpp>
 #include <chorale/transport/wire/plan_message.hpp>
 
 #include <algorithm>

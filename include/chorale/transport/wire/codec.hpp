@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/core/printable.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>

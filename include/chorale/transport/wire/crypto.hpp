@@ -8,10 +8,12 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
+#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
 
 /// Cryptographic functions for handshake and frames, from OpenSSL.
 namespace chorale::wire {
@@ -60,6 +62,16 @@ inline Key hkdf_sha256(ConstBytes secret, ConstBytes salt, ConstBytes info) {
 /// True if the bytes are equal; the time that it takes does not depend on where they differ.
 inline bool same(ConstBytes a, ConstBytes b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+/// Returns a value for Identity::plan_hash: the SHA-256 of all lines, each with a line break. Needs -lcrypto.
+inline std::array<std::byte, 32> plan_hash(Span<std::string const> lines) {
+  auto text = std::string{};
+  for (auto const& line : lines) text += line + "\n";
+  auto hash = std::array<std::byte, 32>{};
+  SHA256(reinterpret_cast<unsigned char const*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
 }
 
 }  // namespace chorale::wire
