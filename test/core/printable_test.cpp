@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 using namespace chorale;
 
@@ -13,6 +15,15 @@ TEST_CASE("a text from elsewhere is one line of printable characters", "[core][t
   CHECK(printable("a\x1b[2Jb\ac\nchorale: forged\r\x7f\x80\xff") == "a?[2Jb?c?chorale: forged????");
   CHECK(printable(std::string{"a\0b", 3}) == "a?b");
   CHECK(printable("").empty());
+}
+
+TEST_CASE("a sentence has its values where its form has braces", "[core][text]") {
+  CHECK(sentence("rank {} lost rank {}", 2, 0U) == "rank 2 lost rank 0");
+  CHECK(sentence("{}{}{}", std::string{"a"}, "b", std::string_view{"c"}) == "abc");
+  CHECK(sentence("{} of {} bytes", std::size_t{1} << 40, -1) == "1099511627776 of -1 bytes");
+  CHECK(sentence("took {} s", 0.5F) == "took 0.500000 s");
+  CHECK(sentence("[{}]", "{}") == "[{}]");
+  CHECK(sentence("nothing") == "nothing");
 }
 
 TEST_CASE("a rank that is itself the culprit is not said to have lost itself", "[core][error]") {

@@ -6,6 +6,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/one_thread.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -237,9 +238,8 @@ class Live<S, R, T> {
       for (int worker = 0; all.values.size() != static_cast<std::size_t>(num_replicas()) && !only_serves(); ++worker)
         if (std::ranges::count(all.workers, worker) == 0)
           throw PeerLost{worker * strategy_.replicas_per_worker(),
-                         "gather got the values of " + std::to_string(all.values.size()) + " of " +
-                             std::to_string(num_replicas()) + " replicas: worker " + std::to_string(worker) +
-                             " is lost.",
+                         sentence("gather got the values of {} of {} replicas: worker {} is lost.", all.values.size(),
+                                  num_replicas(), worker),
                          "reduce, which adds up those of the others."};
       return std::move(all.values);
     } else {
@@ -306,8 +306,8 @@ class Live<S, R, T> {
     running_         = true;
     auto const ended = gsl::finally([this] { running_ = false; });
     if (failed_)
-      throw PeerLost{local_.front(), "rank " + std::to_string(local_.front()) + " was disconnected from the other " +
-                     std::to_string(num_replicas() - 1) + " replicas after a step failed",
+      throw PeerLost{local_.front(), sentence("rank {} was disconnected from the other {} replicas after a step failed",
+                                              local_.front(), num_replicas() - 1),
                      "make a new Trainer to go on, from a checkpoint if there is one"};
     try {
       run_by_team(work);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/coordinator/messages.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
@@ -37,11 +38,11 @@ template <Endpoint E>
 class WorkerConnection {
  public:
   /// rank    of the worker; worker 0 is rank 1
-  WorkerConnection(E& at, Rank rank, Tag tag) : at_{&at}, rank_{rank}, tag_{tag} {}
+  WorkerConnection(E& at, Rank rank, Tag tag) : exchange_{at, rank, tag} {}
 
-  int worker() const { return rank_ - 1; }
-  bool busy() const { return stage_ != Stage::idle && stage_ != Stage::lost; }
-  bool lost() const { return stage_ == Stage::lost; }
+  int worker() const { return exchange_.peer() - 1; }
+  bool busy() const { return exchange_.busy(); }
+  bool lost() const { return lost_; }
   std::string const& why() const { return why_; }                          // the worker is lost
   std::shared_ptr<ClosureTask> take() { return std::exchange(task_, nullptr); }   // the closure, once not busy()
   ClosureReply const& reply() const { return reply_; }
@@ -50,18 +51,17 @@ class WorkerConnection {
     task_          = std::move(task);
     request_       = task_->request;
     request_.bytes = task_->arguments.size();
-    out_.add(parameter_server::bytes_of(request_));
-    out_.add_cut(task_->arguments);
-    in_.add(parameter_server::bytes_of(reply_));
-    stage_ = Stage::runs;
+    exchange_.request().add(parameter_server::bytes_of(request_));
+    exchange_.request().add_cut(task_->arguments);
+    exchange_.begin(parameter_server::bytes_of(reply_));
   }
 
   /// Asks the worker to end; it sends no reply.
   void leave() {
     if (lost()) return;
     request_ = {};
-    out_.add(parameter_server::bytes_of(request_));
-    stage_ = Stage::leaves;
+    exchange_.request().add(parameter_server::bytes_of(request_));
+    exchange_.begin_without_reply();
   }
 
   /// Advances the request; true if there was progress. Afterwards the worker may be lost().
@@ -69,64 +69,39 @@ class WorkerConnection {
     try {
       return step();
     } catch (PeerLost const& lost) {
-      if (lost.rank() != rank_) throw;                                     // this rank cannot go on
-      lose(lost.what());
+      if (lost.rank() != exchange_.peer()) throw;                                     // this rank cannot go on
+      exchange_.abandon();
+      lost_ = true;
+      why_  = lost.what();
       return true;
     }
   }
 
  private:
-  enum class Stage { idle, runs, result, leaves, lost };
-
   bool step() {
-    if (stage_ == Stage::idle) {
-      if (!parameter_server::knows_lost(*at_, rank_)) return false;
-      at_->recv(rank_, tag_, {}).wait();                                   // throws the reason
-    }
-    auto moved = out_.advance(*at_, rank_, tag_);
-    if (stage_ == Stage::leaves) {
-      if (out_.empty()) stage_ = Stage::idle;
-      return moved;
-    }
-    moved |= in_.advance(*at_, rank_, tag_);
-    if (!in_.empty()) return moved;
-    if (stage_ == Stage::runs) {
+    auto& at = exchange_.endpoint();
+    if (!busy() && parameter_server::knows_lost(at, exchange_.peer()))
+      at.recv(exchange_.peer(), exchange_.tag(), {}).wait();               // throws the reason
+    return exchange_.advance([this] {
       check();
       task_->result.resize(reply_.bytes);
-      in_.add_cut(task_->result);
-      stage_ = Stage::result;
-      moved  = true;
-    }
-    in_.advance(*at_, rank_, tag_);
-    if (in_.empty() && out_.empty()) stage_ = Stage::idle;
-    return moved || stage_ == Stage::idle;
+      exchange_.reply().add_cut(task_->result);
+    });
   }
 
   void check() const {
     if (reply_.magic == closure_magic && reply_.number == request_.number && reply_.bytes <= closure_limit) return;
-    throw Disagreement{Fault::collective_mismatch, "worker " + std::to_string(worker()) + " (rank " +
-                                                       std::to_string(rank_) + ") sent what is no reply to closure " +
-                                                       std::to_string(request_.number) + ".",
+    throw Disagreement{Fault::collective_mismatch, sentence("worker {} (rank {}) sent what is no reply to closure {}.",
+                                                            worker(), exchange_.peer(), request_.number),
                        "the same program in all processes."};
   }
 
-  void lose(std::string why) {
-    in_.clear();
-    out_.clear();
-    why_   = std::move(why);
-    stage_ = Stage::lost;
-  }
-
-  E* at_;
-  Rank rank_;
-  Tag tag_;
-  Stage stage_ = Stage::idle;
+  parameter_server::RequestReply<E> exchange_;
+  bool lost_ = false;
   std::string why_;
   std::shared_ptr<ClosureTask> task_;
   ClosureRequest request_;
   ClosureReply reply_;
-  parameter_server::Transfer<E> in_{parameter_server::Transfer<E>::Direction::in},
-      out_{parameter_server::Transfer<E>::Direction::out};
 };
 
 }  // namespace chorale::detail

@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/half.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
@@ -28,7 +29,7 @@ template <Endpoint E>
 class ServerConnection {
  public:
   ServerConnection(E& at, ShardLayout const& shards, ParameterOptions const& options, int server)
-      : at_{&at}, shards_{&shards}, options_{options}, server_{server} {
+      : exchange_{at, shards.rank_of(server), options.tag}, shards_{&shards}, options_{options}, server_{server} {
     auto shared = std::size_t{0};
     for (auto const part : shards.messages(server)) shared += is_shared(part) ? part.size() : 0;
     shared_out_.resize(shared);
@@ -42,14 +43,14 @@ class ServerConnection {
   std::vector<std::size_t> places;                                         // [row of this server]: row of the caller
 
   int server() const { return server_; }
-  bool busy() const { return stage_ != Stage::idle; }
-  std::size_t bytes() const { return in_.bytes() + out_.bytes(); }
+  bool busy() const { return exchange_.busy(); }
+  std::size_t bytes() const { return exchange_.bytes(); }
 
   /// Returns the next request, to be filled before begin().
   Request& next(Call call) {
     request = {.layout = shards_->fingerprint(), .sequence = request.sequence + 1, .seen = clock, .version = version,
-               .worker = shards_->worker_at(at_->rank()), .incarnation = options_.incarnation, .call = call};
-    out_.add(bytes_of(request));
+               .worker = shards_->worker_at(exchange_.endpoint().rank()), .incarnation = options_.incarnation, .call = call};
+    exchange_.request().add(bytes_of(request));
     values_in_ = {};
     bytes_in_  = {};
     return request;
@@ -66,18 +67,18 @@ class ServerConnection {
           std::ranges::copy(flat.subspan(from.begin, from.size()),
                             to.begin() + static_cast<std::ptrdiff_t>(in_shard.begin - part.begin));
         });
-        out_.add(std::as_bytes(to.first(part.size())));
+        exchange_.request().add(std::as_bytes(to.first(part.size())));
         to = to.subspan(part.size());
       } else {
         shards_->pieces(server_, part, [&](Range from, Range) {
-          out_.add(std::as_bytes(flat.subspan(from.begin, from.size())));
+          exchange_.request().add(std::as_bytes(flat.subspan(from.begin, from.size())));
         });
       }
   }
-  void send(ConstBytes message) { out_.add_cut(message); }
+  void send(ConstBytes message) { exchange_.request().add_cut(message); }
 
   /// True if the server can read the gradients in place: the request then names where they are stored.
-  bool is_placed(Span<float const> gradients) { return (request.place = place_of(*at_, gradients)) != 0; }
+  bool is_placed(Span<float const> gradients) { return (request.place = place_of(exchange_.endpoint(), gradients)) != 0; }
 
   /// Sets the destination of the values of the reply: the shard's part of a flat buffer, or bytes.
   void receive_values(Span<float> flat) { values_in_ = flat; }
@@ -85,8 +86,7 @@ class ServerConnection {
 
   /// Starts to send the request.
   void begin() {
-    in_.add(bytes_of(reply));
-    stage_ = Stage::reply;
+    exchange_.begin(bytes_of(reply));
     advance();
   }
 
@@ -94,26 +94,16 @@ class ServerConnection {
   ///
   /// throws  like E; Disagreement when the reply is not valid
   bool advance() {
-    if (!busy()) return false;
-    auto const rank = shards_->rank_of(server_);
-    auto moved      = out_.advance(*at_, rank, options_.tag);
-    moved |= in_.advance(*at_, rank, options_.tag);
-    if (!in_.empty()) return moved;
-    if (stage_ == Stage::reply) {
+    auto const was_busy = busy();
+    auto const moved    = exchange_.advance([this] {
       check();
-      stage_ = Stage::values;
       if (reply.count != 0) await_values();
-      return true;
-    }
-    if (!out_.empty()) return moved;
-    spread();
-    stage_ = Stage::idle;
-    return true;
+    });
+    if (was_busy && !busy()) spread();
+    return moved;
   }
 
  private:
-  enum class Stage { idle, reply, values };
-
   bool is_shared(Range part) const {
     auto runs = 0;
     shards_->pieces(server_, part, [&](Range, Range) { ++runs; });
@@ -129,38 +119,38 @@ class ServerConnection {
         auto* const to    = halves_.data() + in_shard.begin;
         for (std::size_t i = 0; i < values.size(); ++i) to[i] = bf16{values[i]};
       });
-      out_.add(std::as_bytes(Span<bf16 const>{halves_}.subspan(part.begin, part.size())));
+      exchange_.request().add(std::as_bytes(Span<bf16 const>{halves_}.subspan(part.begin, part.size())));
     }
   }
 
   void check() const {
-    auto const who = "server " + std::to_string(server_) + " (rank " + std::to_string(shards_->rank_of(server_)) + ")";
+    auto const who = sentence("server {} (rank {})", server_, exchange_.peer());
     if (reply.magic != parameter_magic || reply.server != server_ || reply.sequence != request.sequence)
-      throw Disagreement{Fault::collective_mismatch, who + " sent what is no reply to request " +
-                                                         std::to_string(request.sequence) + "."};
+      throw Disagreement{Fault::collective_mismatch,
+                         sentence("{} sent what is no reply to request {}.", who, request.sequence)};
     if (reply.verdict == Verdict::refused)
       throw Disagreement{Fault::model_mismatch,
-                         who + " refused request " + std::to_string(request.sequence) + " of worker " +
-                             std::to_string(request.worker) + ": " + reply.said() + ".",
+                         sentence("{} refused request {} of worker {}: {}.", who, request.sequence, request.worker,
+                                  reply.said()),
                          "the same model, shards and options on all workers and servers."};
     auto const expected = !values_in_.empty() ? shards_->elements(server_)
                           : request.call == Call::total ? bytes_in_.size()
                                                                   : bytes_in_.size() / sizeof(float);
     if (reply.count != 0 && reply.count != expected)
-      throw Disagreement{Fault::model_mismatch, who + " sends " + std::to_string(reply.count) + " values where " +
-                                                    std::to_string(expected) + " were asked for."};
+      throw Disagreement{Fault::model_mismatch,
+                         sentence("{} sends {} values where {} were asked for.", who, reply.count, expected)};
   }
 
   void await_values() {
-    if (values_in_.empty()) return in_.add_cut(bytes_in_);
+    if (values_in_.empty()) return exchange_.reply().add_cut(bytes_in_);
     auto to = Span<float>{shared_in_};
     for (auto const part : shards_->messages(server_))
       if (is_shared(part)) {
-        in_.add(std::as_bytes(to.first(part.size())));
+        exchange_.reply().add(std::as_bytes(to.first(part.size())));
         to = to.subspan(part.size());
       } else {
         shards_->pieces(server_, part, [&](Range into, Range) {
-          in_.add(std::as_bytes(values_in_.subspan(into.begin, into.size())));
+          exchange_.reply().add(std::as_bytes(values_in_.subspan(into.begin, into.size())));
         });
       }
   }
@@ -179,18 +169,15 @@ class ServerConnection {
     }
   }
 
-  E* at_;
+  RequestReply<E> exchange_;
   ShardLayout const* shards_;
   ParameterOptions options_;
   int server_;
-  Stage stage_ = Stage::idle;
-  Transfer<E> in_{Transfer<E>::Direction::in}, out_{Transfer<E>::Direction::out};
   std::vector<float> shared_out_, shared_in_;
   std::vector<bf16> halves_;                                               // of a push, laid out like the shard
   Span<float> values_in_;
   Bytes bytes_in_;
 };
-
 
 /// A worker's connections to all servers.
 ///
@@ -260,11 +247,9 @@ class ServerConnections {
     auto const server = lost.rank() - shards_->rank_of(0);
     if (server < 0 || server >= shards_->servers()) throw lost;
     auto loss   = lost.loss();
-    loss.reason = "server " + std::to_string(server) + " of " + std::to_string(shards_->servers()) + " (rank " +
-                  std::to_string(lost.rank()) + ") is gone; it held " +
-                  std::to_string(shards_->elements(server) * sizeof(float)) + " of " +
-                  std::to_string(shards_->elements() * sizeof(float)) + " bytes of the variables" +
-                  (loss.reason.empty() ? "" : ": " + loss.reason);
+    loss.reason = sentence("server {} of {} (rank {}) is gone; it held {} of {} bytes of the variables{}", server,
+                           shards_->servers(), lost.rank(), shards_->elements(server) * sizeof(float),
+                           shards_->elements() * sizeof(float), loss.reason.empty() ? "" : ": " + loss.reason);
     throw PeerLost{at_->rank(), loss, "a restart of all ranks from the last checkpoint."};
   }
 

@@ -74,6 +74,73 @@ class Transfer {
   std::size_t bytes_ = 0;
 };
 
+/// One request to a rank at a time, and its reply: a header, and what the header announces. Never blocks.
+///
+///   this rank   ───  request: its messages  ──────────────▶   peer
+///               ◀──  reply: a header, then its messages  ──
+///
+/// keeps   messages are sent from, and received into, the caller's memory, which lives until the request is complete
+template <Endpoint E>
+class RequestReply {
+ public:
+  RequestReply(E& at, Rank peer, Tag tag) : at_{&at}, peer_{peer}, tag_{tag} {}
+
+  E&   endpoint() const { return *at_; }
+  Rank peer() const { return peer_; }
+  Tag  tag() const { return tag_; }
+
+  bool busy() const { return stage_ != Stage::idle; }
+  std::size_t bytes() const { return in_.bytes() + out_.bytes(); }        // sent and received, of all requests
+
+  Transfer<E>& request() { return out_; }                                  // filled before begin()
+  Transfer<E>& reply() { return in_; }                                     // filled when the header has arrived
+
+  /// Starts to send the request. `header` is the memory of the reply's header.
+  void begin(Bytes header) {
+    in_.add(header);
+    stage_ = Stage::header;
+  }
+
+  /// Starts to send a request that has no reply.
+  void begin_without_reply() { stage_ = Stage::data; }
+
+  /// Advances the request; true if there was progress.
+  ///
+  /// arrived   called when the header of the reply has arrived: checks it, and adds the messages that follow to reply()
+  /// throws    what E and `arrived` throw
+  template <class Arrived>
+  bool advance(Arrived&& arrived) {
+    if (!busy()) return false;
+    auto const sent     = out_.advance(*at_, peer_, tag_);
+    auto const received = in_.advance(*at_, peer_, tag_);
+    if (!in_.empty()) return sent || received;
+    if (stage_ == Stage::header) {
+      arrived();
+      stage_ = Stage::data;
+      return true;
+    }
+    if (!out_.empty()) return sent || received;
+    stage_ = Stage::idle;
+    return true;
+  }
+
+  /// Ends the request as it is: the peer is gone.
+  void abandon() {
+    in_.clear();
+    out_.clear();
+    stage_ = Stage::idle;
+  }
+
+ private:
+  enum class Stage { idle, header, data };
+
+  E* at_;
+  Rank peer_;
+  Tag tag_;
+  Stage stage_ = Stage::idle;
+  Transfer<E> in_{Transfer<E>::Direction::in}, out_{Transfer<E>::Direction::out};
+};
+
 /// Pauses of a thread that has nothing to do: waits for any message if the endpoint can, else spins, yields and sleeps.
 class Idle {
  public:
