@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/layer_list.hpp>
 #include <chorale/nn/merge.hpp>
 #include <chorale/nn/residual.hpp>
 

@@ -171,43 +171,5 @@ struct Sum {
   };
 };
 
-/// Splits a Residual's arguments into main branch and shortcut.
-template <class Main, class... L>
-struct Branches;
-template <class... Main>
-struct Branches<List<Main...>> {
-  using main     = List<Main...>;
-  using shortcut = List<>;
-};
-template <class... Main, class... S>
-struct Branches<List<Main...>, Shortcut<S...>> {
-  using main     = List<Main...>;
-  using shortcut = List<S...>;
-};
-template <class... Main, class A, class... Rest>
-struct Branches<List<Main...>, A, Rest...> : Branches<List<Main..., A>, Rest...> {};
-
-/// A list of layers with its blocks flattened.
-template <class Done, class... Rest>
-struct Flat;
-template <class... Done>
-struct Flat<List<Done...>> {
-  using type = List<Done...>;
-};
-template <class... Done, class A, class... Rest>
-struct Flat<List<Done...>, A, Rest...> : Flat<List<Done..., A>, Rest...> {};
-template <class... Done, class... L, class... Rest>
-struct Flat<List<Done...>, Block<L...>, Rest...> : Flat<List<Done...>, L..., Rest...> {};
-template <class... Done, int N, class... L, class... Rest>
-  requires(N > 0)
-struct Flat<List<Done...>, Repeat<N, L...>, Rest...> : Flat<List<Done...>, L..., Repeat<N - 1, L...>, Rest...> {};
-template <class... Done, class... L, class... Rest>
-struct Flat<List<Done...>, Repeat<0, L...>, Rest...> : Flat<List<Done...>, Rest...> {};
-
-template <class Layers>
-struct FlatList;
-template <class... L>
-struct FlatList<List<L...>> : Flat<List<>, L...> {};
-
 }  // namespace detail
 }  // namespace chorale::nn

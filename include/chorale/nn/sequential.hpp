@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chorale/core/half.hpp>
-#include <chorale/nn/conv_pool.hpp>
 #include <chorale/nn/graph/names.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/layer_list.hpp>
 #include <chorale/nn/residual.hpp>
 #include <chorale/tensor/plan.hpp>
 
@@ -12,117 +12,12 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
 namespace chorale::nn {
 
 namespace detail {
-
-template <class L>
-concept monotone_layer = requires { requires L::monotone; };
-template <class L>
-concept picking_layer = requires { requires L::picks; };
-
-/// Moves an activation f, which never decreases, after the max pool that follows it, where it computes fewer numbers:
-/// max(f(a), f(b)) = f(max(a, b)).
-template <class Done, class... Rest>
-struct Reordered;
-template <class... Done>
-struct Reordered<List<Done...>> {
-  using type = List<Done...>;
-};
-template <class... Done, class A, class... Rest>
-struct Reordered<List<Done...>, A, Rest...> : Reordered<List<Done..., A>, Rest...> {};
-template <class... Done, monotone_layer A, picking_layer B, class... Rest>
-struct Reordered<List<Done...>, A, B, Rest...> : Reordered<List<Done..., B, A>, Rest...> {};
-
-/// A layer with the shape of its input.
-template <class L, class InShape>
-struct Node {
-  using layer = L;
-  using in    = InShape;
-  using apply = typename L::template apply<InShape>;
-  using out   = typename apply::type;
-  static constexpr std::size_t variables = apply::variables.size();
-};
-
-template <std::size_t I, class Nodes>
-struct At;
-template <std::size_t I, class... N>
-struct At<I, List<N...>> : std::tuple_element<I, std::tuple<N...>> {};
-
-/// A layer that adds up over all replicas in the middle of a step.
-template <class L>
-concept joining_layer = requires { requires L::joins; };
-
-/// Index of the first node whose layer adds up over all replicas; the number of nodes if there is none.
-template <class... N>
-constexpr std::size_t first_joining(List<N...>) {
-  std::size_t i = 0;
-  static_cast<void>(((joining_layer<typename N::layer> || (++i, false)) || ...));
-  return i;
-}
-
-/// Layers in the order of computation: blocks flattened, activations after max pools, pools fused with convolutions.
-template <class Moved>
-struct Simplified;
-template <class... L>
-struct Simplified<List<L...>> : Fused<List<>, L...> {};
-template <class ToFloat>
-struct Ordered;
-template <class... L>
-struct Ordered<List<L...>> : Simplified<typename Reordered<List<>, L...>::type> {};
-template <class... L>
-using ordered = typename Ordered<typename Flat<List<>, L...>::type>::type;
-
-/// Nodes of layers that follow one another from shape In on, and the shape of the output.
-template <class Done, class In, class... Rest>
-struct Chain;
-template <class... Done, class In>
-struct Chain<List<Done...>, In> {
-  using nodes  = List<Done...>;
-  using output = In;
-};
-template <class... Done, class In, class L, class... Rest>
-struct Chain<List<Done...>, In, L, Rest...>
-    : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
-
-template <class In, class Layers>
-struct ChainOf;
-template <class In, class... L>
-struct ChainOf<In, List<L...>> : Chain<List<>, In, L...> {};
-
-template <class In, class Layers>
-struct OrderedChain;
-template <class In, class... L>
-struct OrderedChain<In, List<L...>> : ChainOf<In, ordered<L...>> {};
-
-/// Nodes of a Residual: | fork | layers | sum |, or | fork | layers | turn | shortcut | sum |.
-template <class... Done, class In, class... L, class... Rest>
-struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
- private:
-  using branches = Branches<List<>, L...>;
-  using main     = OrderedChain<In, typename branches::main>;
-  using shortcut = OrderedChain<In, typename branches::shortcut>;
-  static_assert(branches::main::size > 0, "chorale: a Residual needs at least one layer before its Shortcut");
-
-  template <class A, class B>
-  struct Rejoined;
-  template <class... A, class... B>
-  struct Rejoined<List<A...>, List<B...>>
-      : Chain<List<Done..., Node<Fork, In>, A..., Node<Turn<In>, typename main::output>, B...>,
-              typename shortcut::output, Sum<typename main::output>, Rest...> {};
-  template <class... A>
-  struct Rejoined<List<A...>, List<>>
-      : Chain<List<Done..., Node<Fork, In>, A...>, typename main::output, Sum<In>, Rest...> {};
-  using all = Rejoined<typename main::nodes, typename shortcut::nodes>;
-
- public:
-  using nodes  = typename all::nodes;
-  using output = typename all::output;
-};
 
 template <class Nodes>
 struct PlanOf;

@@ -3,6 +3,7 @@
 
 #include <chorale/core/describe.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/layer_list.hpp>
 #include <chorale/nn/residual.hpp>
 #include <chorale/tensor/kernels.hpp>
 
@@ -47,10 +48,10 @@ struct LinesOf<List<L...>> {
   }
 
  private:
-  template <class... ToFloat>
-  static void add_all(List<ToFloat...>, std::string const& before, std::vector<std::string>& lines) {
+  template <class... All>
+  static void add_all(List<All...>, std::string const& before, std::vector<std::string>& lines) {
     auto number = std::size_t{0};
-    (LinesOfLayer<ToFloat>::add(before + std::to_string(++number), lines), ...);
+    (LinesOfLayer<All>::add(before + std::to_string(++number), lines), ...);
   }
 };
 

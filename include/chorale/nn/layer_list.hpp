@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the layers that a program writes to the nodes that a plan and an executor are made of. The compiler rewrites the
+// list in four steps, each a template below; a device then adds the first and last layers that it needs
+// (engine/boundary_layers.hpp).
+//
+//   as written      Conv2D │ ReLU │ MaxPool2D │ Block<Flatten, Dense> │ Residual<Dense, ReLU, Dense>
+//   1 Flat          Conv2D │ ReLU │ MaxPool2D │ Flatten │ Dense │ Residual<Dense, ReLU, Dense>
+//   2 MovePool      Conv2D │ MaxPool2D │ ReLU │ Flatten │ Dense │ Residual<Dense, ReLU, Dense>
+//   3 FusePool      ConvPool<Conv2D, MaxPool2D> │ ReLU │ Flatten │ Dense │ Residual<Dense, ReLU, Dense>
+//   4 Chain         the same, each a Node with the shape of its input, and of the Residual a node for each of
+//                   Fork │ Dense │ ReLU │ Dense │ Sum
+//
+// Steps 1 to 3 rewrite the branches of a Residual as they do a network.
+#pragma once
+
+#include <chorale/nn/conv2d.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/residual.hpp>
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+
+namespace chorale::nn::detail {
+
+/// A list of layers with its blocks flattened.
+template <class Done, class... Rest>
+struct Flat;
+template <class... Done>
+struct Flat<List<Done...>> {
+  using type = List<Done...>;
+};
+template <class... Done, class A, class... Rest>
+struct Flat<List<Done...>, A, Rest...> : Flat<List<Done..., A>, Rest...> {};
+template <class... Done, class... L, class... Rest>
+struct Flat<List<Done...>, Block<L...>, Rest...> : Flat<List<Done...>, L..., Rest...> {};
+template <class... Done, int N, class... L, class... Rest>
+  requires(N > 0)
+struct Flat<List<Done...>, Repeat<N, L...>, Rest...> : Flat<List<Done...>, L..., Repeat<N - 1, L...>, Rest...> {};
+template <class... Done, class... L, class... Rest>
+struct Flat<List<Done...>, Repeat<0, L...>, Rest...> : Flat<List<Done...>, Rest...> {};
+
+template <class Layers>
+struct FlatList;
+template <class... L>
+struct FlatList<List<L...>> : Flat<List<>, L...> {};
+
+/// A list in which a rule has replaced pairs of neighbours, from the front: Rule<A, B>::type is the list that takes
+/// their place. A pair without it stays, and a layer that a rule has placed is not a part of another pair.
+template <template <class, class> class Rule, class Done, class... Rest>
+struct Rewritten;
+template <template <class, class> class Rule, class... Done>
+struct Rewritten<Rule, List<Done...>> {
+  using type = List<Done...>;
+};
+template <template <class, class> class Rule, class... Done, class A, class... Rest>
+struct Rewritten<Rule, List<Done...>, A, Rest...> : Rewritten<Rule, List<Done..., A>, Rest...> {};
+template <template <class, class> class Rule, class... Done, class A, class B, class... Rest>
+  requires requires { typename Rule<A, B>::type; }
+struct Rewritten<Rule, List<Done...>, A, B, Rest...>
+    : Rewritten<Rule, typename Rule<A, B>::template after<Done...>, Rest...> {};
+
+/// What a rule puts in the place of two layers.
+template <class... L>
+struct Replaced {
+  using type = List<L...>;
+  template <class... Done>
+  using after = List<Done..., L...>;
+};
+
+template <class L>
+concept monotone_layer = requires { requires L::monotone; };
+template <class L>
+concept picking_layer = requires { requires L::picks; };
+
+/// Rule that moves an activation f, which never decreases, after the max pool that follows it, where it computes fewer
+/// numbers: max(f(a), f(b)) = f(max(a, b)).
+template <class A, class B>
+struct MovePool {};
+template <monotone_layer A, picking_layer B>
+struct MovePool<A, B> : Replaced<B, A> {};
+
+/// A convolution and the pool after it as one layer: a device may compute them slice by slice, without storing the
+/// activation between them. Sequential fuses the two.
+template <class Conv, class Pool>
+struct ConvPool {
+  static constexpr std::string_view name = Conv::name;
+
+  template <class In>
+  using between = typename Conv::template apply<In>::type;
+
+  template <class In>
+  static constexpr void check() {
+    Conv::template check<In>();
+    Pool::template check<between<In>>();
+  }
+
+  template <class In>
+  struct apply : Conv::template apply<In> {
+    using type = typename Pool::template apply<between<In>>::type;
+  };
+
+  template <class D, class In>
+  struct stage : Kernels<D>::ConvPool {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site)
+        : Kernels<D>::ConvPool{site.runtime, site.in, site.rows, Conv::template window_on<In>(), Conv::filters,
+                               Pool::template window_on<between<In>>(), Pool::kind, site.wants_dx, Conv::biased} {}
+  };
+};
+
+template <class L>
+concept convolution = requires { L::filters; };
+template <class L>
+concept pool = requires { L::kind; };
+
+/// Rule that fuses a convolution with the pool that follows it.
+template <class A, class B>
+struct FusePool {};
+template <convolution A, pool B>
+struct FusePool<A, B> : Replaced<ConvPool<A, B>> {};
+
+template <template <class, class> class Rule, class Layers>
+struct RewrittenList;
+template <template <class, class> class Rule, class... L>
+struct RewrittenList<Rule, List<L...>> : Rewritten<Rule, List<>, L...> {};
+
+/// Layers in the order of computation: blocks flattened, activations after max pools, pools fused with convolutions.
+template <class... L>
+struct Ordered
+    : RewrittenList<FusePool, typename RewrittenList<MovePool, typename Flat<List<>, L...>::type>::type> {};
+
+/// A layer with the shape of its input.
+template <class L, class InShape>
+struct Node {
+  using layer = L;
+  using in    = InShape;
+  using apply = typename L::template apply<InShape>;
+  using out   = typename apply::type;
+  static constexpr std::size_t variables = apply::variables.size();
+};
+
+template <std::size_t I, class Nodes>
+struct At;
+template <std::size_t I, class... N>
+struct At<I, List<N...>> : std::tuple_element<I, std::tuple<N...>> {};
+
+/// A layer that adds up over all replicas in the middle of a step.
+template <class L>
+concept joining_layer = requires { requires L::joins; };
+
+/// Index of the first node whose layer adds up over all replicas; the number of nodes if there is none.
+template <class... N>
+constexpr std::size_t first_joining(List<N...>) {
+  std::size_t i = 0;
+  static_cast<void>(((joining_layer<typename N::layer> || (++i, false)) || ...));
+  return i;
+}
+
+/// Splits a Residual's arguments into main branch and shortcut.
+template <class Main, class... L>
+struct Branches;
+template <class... Main>
+struct Branches<List<Main...>> {
+  using main     = List<Main...>;
+  using shortcut = List<>;
+};
+template <class... Main, class... S>
+struct Branches<List<Main...>, Shortcut<S...>> {
+  using main     = List<Main...>;
+  using shortcut = List<S...>;
+};
+template <class... Main, class A, class... Rest>
+struct Branches<List<Main...>, A, Rest...> : Branches<List<Main..., A>, Rest...> {};
+
+/// Nodes of layers that follow one another from shape In on, and the shape of the output.
+template <class Done, class In, class... Rest>
+struct Chain;
+template <class... Done, class In>
+struct Chain<List<Done...>, In> {
+  using nodes  = List<Done...>;
+  using output = In;
+};
+template <class... Done, class In, class L, class... Rest>
+struct Chain<List<Done...>, In, L, Rest...>
+    : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
+
+template <class In, class Layers>
+struct ChainOf;
+template <class In, class... L>
+struct ChainOf<In, List<L...>> : Chain<List<>, In, L...> {};
+
+template <class In, class Layers>
+struct OrderedChain;
+template <class In, class... L>
+struct OrderedChain<In, List<L...>> : ChainOf<In, typename Ordered<L...>::type> {};
+
+/// Nodes of a Residual: | fork | layers | sum |, or | fork | layers | turn | shortcut | sum |.
+template <class... Done, class In, class... L, class... Rest>
+struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
+ private:
+  using branches = Branches<List<>, L...>;
+  using main     = OrderedChain<In, typename branches::main>;
+  using shortcut = OrderedChain<In, typename branches::shortcut>;
+  static_assert(branches::main::size > 0, "chorale: a Residual needs at least one layer before its Shortcut");
+
+  template <class A, class B>
+  struct Rejoined;
+  template <class... A, class... B>
+  struct Rejoined<List<A...>, List<B...>>
+      : Chain<List<Done..., Node<Fork, In>, A..., Node<Turn<In>, typename main::output>, B...>,
+              typename shortcut::output, Sum<typename main::output>, Rest...> {};
+  template <class... A>
+  struct Rejoined<List<A...>, List<>>
+      : Chain<List<Done..., Node<Fork, In>, A...>, typename main::output, Sum<In>, Rest...> {};
+  using all = Rejoined<typename main::nodes, typename shortcut::nodes>;
+
+ public:
+  using nodes  = typename all::nodes;
+  using output = typename all::output;
+};
+
+}  // namespace chorale::nn::detail
