@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/reduce/compressed.hpp>
+#include <chorale/reduce/schedule_proof.hpp>
 #include <chorale/reduce/topology.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
 #include <chorale/trainer/evaluator.hpp>
@@ -20,6 +21,7 @@ using Failures [[deprecated("chorale: Failures is now FailureScope: together is 
 using Links [[deprecated("chorale: Links is now Topology, and the member links is topology")]] = Topology;
 using CostModel [[deprecated("chorale: CostModel is now NetworkModel")]] = NetworkModel;
 using Shares [[deprecated("chorale: Shares is now BatchShares")]] = BatchShares;
+using Verdict [[deprecated("chorale: Verdict is now FirstFlaw")]] = FirstFlaw;
 using Followed [[deprecated("chorale: Followed is now CheckpointScores")]] = CheckpointScores;
 
 template <class... T>

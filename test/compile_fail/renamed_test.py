@@ -14,6 +14,7 @@ CASES = {
     "CostModel d;": "NetworkModel",
     "Shares e;": "BatchShares",
     "Followed f;": "CheckpointScores",
+    "Verdict v;": "FirstFlaw",
     "Wire<bf16> g;": "Compressed",
     "auto h = links_of<RingAllReduce>();": "topology_of",
     "auto k = links_for_training<RingAllReduce>();": "topology_for_training",

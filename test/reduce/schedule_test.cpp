@@ -109,16 +109,16 @@ struct Nothing {
   }
 };
 
-static_assert(check<Wrong<Flaw::none>>(2) == Verdict{Flaw::none, 2});
-static_assert(check<Wrong<Flaw::no_such>>(2) == Verdict{Flaw::no_such, 2, 0, 0, 0});
-static_assert(check<Wrong<Flaw::unmatched>>(2) == Verdict{Flaw::unmatched, 2, 0, 0, 0});
-static_assert(check<Wrong<Flaw::other_chunks>>(2) == Verdict{Flaw::other_chunks, 2, 0, 0, 0});
-static_assert(check<Wrong<Flaw::too_wide>>(2) == Verdict{Flaw::too_wide, 2, 0, 0, 0});
-static_assert(check<Wrong<Flaw::torn>>(2) == Verdict{Flaw::torn, 2, 0, 0, 0});
-static_assert(check<Nothing>(2) == Verdict{Flaw::nothing, 2, 1, 0, 1});
-static_assert(check<Wrong<Flaw::twice>>(2) == Verdict{Flaw::twice, 2, 0, 1, 0});
-static_assert(check<Wrong<Flaw::lost>>(2) == Verdict{Flaw::lost, 2, 1, 0, 0});
-static_assert(check<Wrong<Flaw::incomplete>>(2) == Verdict{Flaw::incomplete, 2, 0, 0, 0});
+static_assert(check<Wrong<Flaw::none>>(2) == FirstFlaw{Flaw::none, 2});
+static_assert(check<Wrong<Flaw::no_such>>(2) == FirstFlaw{Flaw::no_such, 2, 0, 0, 0});
+static_assert(check<Wrong<Flaw::unmatched>>(2) == FirstFlaw{Flaw::unmatched, 2, 0, 0, 0});
+static_assert(check<Wrong<Flaw::other_chunks>>(2) == FirstFlaw{Flaw::other_chunks, 2, 0, 0, 0});
+static_assert(check<Wrong<Flaw::too_wide>>(2) == FirstFlaw{Flaw::too_wide, 2, 0, 0, 0});
+static_assert(check<Wrong<Flaw::torn>>(2) == FirstFlaw{Flaw::torn, 2, 0, 0, 0});
+static_assert(check<Nothing>(2) == FirstFlaw{Flaw::nothing, 2, 1, 0, 1});
+static_assert(check<Wrong<Flaw::twice>>(2) == FirstFlaw{Flaw::twice, 2, 0, 1, 0});
+static_assert(check<Wrong<Flaw::lost>>(2) == FirstFlaw{Flaw::lost, 2, 1, 0, 0});
+static_assert(check<Wrong<Flaw::incomplete>>(2) == FirstFlaw{Flaw::incomplete, 2, 0, 0, 0});
 
 }  // namespace
 
@@ -132,10 +132,10 @@ TEMPLATE_LIST_TEST_CASE("a schedule with one message changed is no schedule any 
         for (int change = 0; change < M::changes; ++change) {
           M::change  = static_cast<typename M::Change>(change);
           M::changed = false;
-          auto const verdict = check<M>(ranks);
+          auto const found = check<M>(ranks);
           if (!M::changed) continue;                                    // nothing there to change
           ++tried;
-          missed += verdict.flaw == Flaw::none;
+          missed += found.flaw == Flaw::none;
         }
       }
     }
@@ -146,9 +146,9 @@ TEMPLATE_LIST_TEST_CASE("a schedule with one message changed is no schedule any 
 
 TEST_CASE("a proof at run time is that of the compiler", "[reduce][schedule]") {
   for (int ranks = 1; ranks <= 64; ++ranks) {
-    CHECK(check<DoubleTreeAllReduce>(ranks) == Verdict{Flaw::none, ranks});
-    CHECK(check<HalvingDoublingAllReduce>(ranks) == Verdict{Flaw::none, ranks});
-    CHECK(check<RecursiveDoublingAllReduce>(ranks) == Verdict{Flaw::none, ranks});
+    CHECK(check<DoubleTreeAllReduce>(ranks) == FirstFlaw{Flaw::none, ranks});
+    CHECK(check<HalvingDoublingAllReduce>(ranks) == FirstFlaw{Flaw::none, ranks});
+    CHECK(check<RecursiveDoublingAllReduce>(ranks) == FirstFlaw{Flaw::none, ranks});
   }
 }
 

@@ -56,7 +56,7 @@ struct CollectiveCall {
 ///         not T, kept for the next restart(); none if nothing is combined and OnWire is T
 template <Schedule S, Endpoint E, class T, class OnWire = T>
 class ScheduleExecution {
-  static_assert(Proof<S, verdict_of<S>>::checked);
+  static_assert(Proof<S, first_flaw_of<S>>::checked);
 
  public:
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {

@@ -25,14 +25,14 @@ enum class Flaw : std::uint8_t {
 };
 
 /// The first flaw of a schedule: the number of ranks, and the rank, step and chunk in which it occurs.
-struct Verdict {
+struct FirstFlaw {
   Flaw flaw  = Flaw::none;
   int  ranks = 0;
   Rank rank  = 0;
   int  step  = 0;
   int  chunk = 0;
 
-  friend constexpr bool operator==(Verdict const&, Verdict const&) = default;
+  friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
 
 namespace detail {
@@ -65,12 +65,12 @@ class SymbolicRanks {
       for (int c = 0; c < chunks_; ++c) has(rank, c) = at_first(rank, c);
   }
 
-  constexpr Verdict run() {
+  constexpr FirstFlaw run() {
     for (int s = 0; s < S::steps(ranks_); ++s) {
       for (Rank rank = 0; rank < ranks_; ++rank) steps_[rank] = S::step(rank, ranks_, s);
       for (Rank rank = 0; rank < ranks_; ++rank)
         if (auto const flaw = ends(rank); flaw != Flaw::none) return {flaw, ranks_, rank, s, 0};
-      if (auto const verdict = exchange(s); verdict.flaw != Flaw::none) return verdict;
+      if (auto const found = exchange(s); found.flaw != Flaw::none) return found;
     }
     for (Rank rank = 0; rank < ranks_; ++rank)
       for (int c = 0; c < chunks_; ++c)
@@ -128,7 +128,7 @@ class SymbolicRanks {
   }
 
   /// Exchanges all messages of step s: chunks are read as they were before the step, then combined.
-  constexpr Verdict exchange(int s) {
+  constexpr FirstFlaw exchange(int s) {
     auto next = 0;
     for (Rank rank = 0; rank < ranks_; ++rank) {
       auto const& step = steps_[rank];
@@ -172,27 +172,27 @@ class SymbolicRanks {
 ///
 /// cost    as many steps as the schedule has messages and chunks in them; a constant expression
 template <Schedule S>
-constexpr Verdict check(int ranks) {
+constexpr FirstFlaw check(int ranks) {
   return detail::SymbolicRanks<S>{ranks}.run();
 }
 
 /// The first flaw for any number of ranks from 1 to `most`.
 template <Schedule S>
-constexpr Verdict check_up_to(int most) {
+constexpr FirstFlaw check_up_to(int most) {
   for (int ranks = 1; ranks <= most; ++ranks)
-    if (auto const verdict = check<S>(ranks); verdict.flaw != Flaw::none) return verdict;
+    if (auto const found = check<S>(ranks); found.flaw != Flaw::none) return found;
   return {};
 }
 
 /// The first flaw for up to 16 ranks, found once for all operations of a schedule.
 template <Schedule S>
-inline constexpr Verdict verdict_of = check_up_to<S>(16);
+inline constexpr FirstFlaw first_flaw_of = check_up_to<S>(16);
 
 /// Compiles only if there is no flaw; else the compiler's message shows v: number of ranks, rank, step and chunk.
-template <class S, Verdict v>
+template <class S, FirstFlaw v>
 struct Proof {
   static_assert(v.flaw != Flaw::no_such, "chorale: this schedule names a rank or a chunk that there is not. "
-      "The Verdict says for how many ranks, on which rank, in which step. See docs/50-reduce.md");
+      "The FirstFlaw says for how many ranks, on which rank, in which step. See docs/50-reduce.md");
   static_assert(v.flaw != Flaw::unmatched, "chorale: in this schedule a message has only one end. What a rank sends in "
       "a step, its peer must receive in the same step. See docs/50-reduce.md");
   static_assert(v.flaw != Flaw::other_chunks, "chorale: in this schedule the two ends of a message differ about its "
@@ -208,7 +208,7 @@ struct Proof {
   static_assert(v.flaw != Flaw::lost, "chorale: this schedule overwrites what a rank contributed. Combine with "
       "Fold::mine_first or theirs_first before it is complete. See docs/50-reduce.md");
   static_assert(v.flaw != Flaw::incomplete, "chorale: this schedule ends before every chunk is complete. "
-      "The Verdict says which chunk of which rank. See docs/50-reduce.md");
+      "The FirstFlaw says which chunk of which rank. See docs/50-reduce.md");
   static constexpr bool checked = true;                               // so that the sentence is the only error
 };
 

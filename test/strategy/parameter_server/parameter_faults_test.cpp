@@ -239,7 +239,7 @@ TEST_CASE("a push that is sent twice is applied once, and answered as if it were
     auto const ledger = by_hand_against_server(consistency, values, [&](auto& at, auto const& shards) {
       for (int again = 0; again < 3; ++again) {
         auto const reply = ask(at, shards, request_to(shards, parameter_server::Call::push, 1), gradients);
-        CHECK(reply.verdict == parameter_server::Verdict::done);
+        CHECK(reply.outcome == parameter_server::Outcome::done);
         CHECK(reply.duplicate == (again == 0 ? 0 : 1));
         CHECK(reply.clock == 1);
       }
@@ -292,7 +292,7 @@ TEST_CASE("a request that no client sends is refused with a reason, and changes 
     auto reply = parameter_server::Reply{};
     at.send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
     at.recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
-    CHECK(reply.verdict == parameter_server::Verdict::refused);
+    CHECK(reply.outcome == parameter_server::Outcome::refused);
     CHECK_THAT(reply.said(), Catch::Contains(wrong.reason));
   });
   CHECK(same_bits(values, initial));

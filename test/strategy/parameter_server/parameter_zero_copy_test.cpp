@@ -152,7 +152,7 @@ TEST_CASE("places that are not in a worker's memory are refused, and change noth
     ends[0].send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
     ends[0].recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
   }
-  CHECK(reply.verdict == parameter_server::Verdict::refused);
+  CHECK(reply.outcome == parameter_server::Outcome::refused);
   CHECK_THAT(reply.said(), Catch::Contains("its gradients are said to lie at byte " + std::to_string(place - 1)));
   CHECK(service.ledger().refused == 1);
   CHECK(std::ranges::equal(service.shard().values(), Span<float const>{initial}.subspan(plan::header, n)));

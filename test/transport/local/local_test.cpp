@@ -138,10 +138,10 @@ TEST_CASE("a wait that is too long names whom it waited for, the tag and the ope
   auto const ended = on_ranks<LocalTransport>(
       3, 4, [](auto& at, auto& x) {
         if (at.rank() == 1) at.recv(2, Tag{11}, in(x)).wait();
-        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();             // begins later, or sees rank 1's verdict
+        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();             // begins later, or sees rank 1's root cause
       },
       LocalTransport{.timeout = std::chrono::milliseconds{30}});
-  auto const late = ended[1].lost == 1;                                    // then rank 0's verdict came first
+  auto const late = ended[1].lost == 1;                                    // then rank 0's root cause came first
   CHECK_THAT(ended[1].error, Catch::Contains(late ? "rank 1 failed" : "lost rank 2") && Catch::Contains("30 ms") &&
                                  Catch::Contains(late ? "recv, tag 12" : "recv, tag 11"));
   CHECK(ended[0].was_lost);

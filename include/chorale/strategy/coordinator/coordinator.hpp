@@ -196,7 +196,7 @@ class Coordinator {
   }
 
   void add(Task const& task) {
-    CHORALE_EXPECTS(!left_, "closure \"" + task->name + "\" was scheduled after the coordinator had taken leave");
+    CHORALE_EXPECTS(!left_, "closure \"" + task->name + "\" was scheduled after the coordinator had left");
     await([&] { return error_ || waiting_.size() < options_.queue; });
     if (error_) return cancel(*task, "another one failed before join()");
     waiting_.push_back(task);

@@ -66,7 +66,7 @@ class Calls {
       link.next(Call::assign);
       link.send_values(variables.values);
     });
-    verdict([] { return std::string{}; });
+    count_dropped([] { return std::string{}; });
   }
 
   /// Receives one slot of the optimizer from all servers.
@@ -78,7 +78,7 @@ class Calls {
       link.next(Call::pull_slot).count = slot;
       link.receive_values(into);
     });
-    verdict([] { return std::string{}; });
+    count_dropped([] { return std::string{}; });
   }
 
   /// Replaces one slot of the optimizer on all servers, by what pull_slot() gave.
@@ -88,7 +88,7 @@ class Calls {
       link.next(Call::assign_slot).count = slot;
       link.send_values(values);
     });
-    verdict([] { return std::string{}; });
+    count_dropped([] { return std::string{}; });
   }
 
   /// Number of updates that server 0 had made when it last replied; assign_step() sets it on all servers.
@@ -142,17 +142,17 @@ class Calls {
 
   /// Returns how many servers dropped the last push. Throws NumericFault if it was not finite; `what` names the fault.
   template <class What>
-  int verdict(What&& what) {
+  int count_dropped(What&& what) {
     auto dropped = 0;
     for (auto const& link : links_) {
-      if (link.reply.verdict == Verdict::not_finite)
+      if (link.reply.outcome == Outcome::not_finite)
         throw NumericFault{(link.reply.said().empty() ? what() + " of step " + std::to_string(step_ - 1) +
                                                             " is not finite on worker " +
                                                             std::to_string(shards_->worker_at(at_->rank()))
                                                       : link.reply.said()) +
                                "; no variable was changed.",
                            "a lower learning rate, clipping, a look at the inputs for NaN, or NonFinite::skip."};
-      dropped += link.reply.verdict == Verdict::done ? 0 : 1;
+      dropped += link.reply.outcome == Outcome::done ? 0 : 1;
     }
     return dropped;
   }
@@ -194,7 +194,7 @@ class Client : public Calls<E, Hooks> {
   using Base = Calls<E, Hooks>;
   using typename Base::Link;
   using Base::at_, Base::shards_, Base::options_, Base::hooks_, Base::links_, Base::step_;
-  using Base::exchange, Base::one_server, Base::verdict;
+  using Base::exchange, Base::one_server, Base::count_dropped;
 
  public:
   using Base::Base;
@@ -237,7 +237,7 @@ class Client : public Calls<E, Hooks> {
       request.fault = finite ? ServerFault::none : ServerFault::gradient;
       if (!link.is_placed(gradients) && finite) link.send(whole ? std::as_bytes(gradients) : ConstBytes{link.rows_out});
     });
-    return verdict([] { return std::string{"a gradient of a row"}; });
+    return count_dropped([] { return std::string{"a gradient of a row"}; });
   }
 
   /// Receives single rows of a table.
@@ -252,7 +252,7 @@ class Client : public Calls<E, Hooks> {
       if (!one_server()) link.rows_in.resize(link.places.size() * table.width * sizeof(float));
       link.receive(one_server() ? std::as_writable_bytes(values) : Bytes{link.rows_in});
     });
-    verdict([] { return std::string{}; });
+    count_dropped([] { return std::string{}; });
     for (auto& link : links_) link.clock = link.reply.clock;
     if (one_server()) return;
     for (auto const& link : links_)
@@ -282,7 +282,7 @@ class Client : public Calls<E, Hooks> {
       request.fault = fault;
       if (fault == ServerFault::none) link.send_values(g.values);
     });
-    return verdict([&] {
+    return count_dropped([&] {
       if (fault == ServerFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
       if (variable == g.plan.size()) return std::string{"a gradient"};
       return "the gradient of " + std::string{std::string_view{g.plan[variable].name}};
@@ -353,7 +353,7 @@ class Client : public Calls<E, Hooks> {
   }
 
   void took_values(Span<float> into) {
-    verdict([] { return std::string{}; });
+    count_dropped([] { return std::string{}; });
     cached_ = into.data();
     for (auto& link : links_) {
       link.version = link.reply.version;

@@ -128,7 +128,7 @@ class ServerConnection {
     if (reply.magic != parameter_magic || reply.server != server_ || reply.sequence != request.sequence)
       throw Disagreement{Fault::collective_mismatch,
                          sentence("{} sent what is no reply to request {}.", who, request.sequence)};
-    if (reply.verdict == Verdict::refused)
+    if (reply.outcome == Outcome::refused)
       throw Disagreement{Fault::model_mismatch,
                          sentence("{} refused request {} of worker {}: {}.", who, request.sequence, request.worker,
                                   reply.said()),

@@ -33,7 +33,7 @@ constexpr bool pushes(Call c) {
 constexpr bool of_rows(Call c) { return c == Call::push_rows || c == Call::pull_rows; }
 
 /// Outcome of a request.
-enum class Verdict : std::uint8_t {
+enum class Outcome : std::uint8_t {
   done,                                                                    // of a push: it is, or will be, applied
   late,                                                                    // its round had closed: dropped
   skipped,                                                                 // it was not finite: dropped
@@ -89,7 +89,7 @@ struct Reply {
   std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
   std::uint64_t count    = 0;                                              // floats that follow, or bytes of a total
   std::int32_t server    = 0;
-  Verdict verdict = Verdict::done;
+  Outcome outcome = Outcome::done;
   std::uint8_t duplicate   = 0;                                            // 1: a push that the server had before
   std::array<char, 2> unused{};
   std::array<double, parameter_sums> sums{};                               // of a total; else the optimizer's step

@@ -140,7 +140,7 @@ class Server {
       case Stage::answer: {
         auto const moved = s.out.advance(*at_, rank_of(w), options_.tag);
         if (!s.out.empty()) return moved;
-        if (s.request.call == Call::leave || s.reply.verdict == Verdict::refused) end(w);
+        if (s.request.call == Call::leave || s.reply.outcome == Outcome::refused) end(w);
         else s.listen();
         return true;
       }
@@ -236,11 +236,11 @@ class Server {
     if (s.request.fault != ServerFault::none) {
       auto const stops = options_.on_non_finite == NonFinite::stop;
       ++(stops ? ledger_.refused : ledger_.skipped);
-      reply.verdict = stops ? Verdict::not_finite : Verdict::skipped;
+      reply.outcome = stops ? Outcome::not_finite : Outcome::skipped;
       if (stops) return;
     } else if (C::rounds && rounds_.is_late(s.clock)) {
       ++ledger_.late;
-      reply.verdict = Verdict::late;
+      reply.outcome = Outcome::late;
     }
     if constexpr (C::rounds) {
       if (rounds_.is_late(s.clock)) return rounds_.drop(w, s.clock);
@@ -265,12 +265,12 @@ class Server {
   }
 
   bool may_answer(Rank w, Session<E> const& s) {
-    if (s.reply.verdict == Verdict::refused || !update_.fault().empty()) return true;
+    if (s.reply.outcome == Outcome::refused || !update_.fault().empty()) return true;
     switch (s.request.call) {
       case Call::pull:
       case Call::pull_rows: return !C::rounds || rounds_.may_pull(w);
       case Call::push_and_pull:
-        return !C::rounds || s.reply.verdict == Verdict::not_finite || rounds_.may_pull(w);
+        return !C::rounds || s.reply.outcome == Outcome::not_finite || rounds_.may_pull(w);
       case Call::total:
         return reports_.complete(s.request.epoch,
                                  [&](Rank rank) { return rank != w && of(rank).stage != Stage::gone; });
@@ -284,12 +284,12 @@ class Server {
     reply.version   = shard_.version();
     reply.clock     = clock();
     reply.sums[0]   = static_cast<double>(shard_.now.step);
-    if (reply.verdict != Verdict::refused && !update_.fault().empty()) {
-      reply.verdict = Verdict::not_finite;
+    if (reply.outcome != Outcome::refused && !update_.fault().empty()) {
+      reply.outcome = Outcome::not_finite;
       reply.say(update_.fault());
     }
     s.out.add(bytes_of(reply));
-    if (reply.verdict == Verdict::refused || reply.verdict == Verdict::not_finite) return;
+    if (reply.outcome == Outcome::refused || reply.outcome == Outcome::not_finite) return;
     switch (call) {
       case Call::pull:
       case Call::push_and_pull:

@@ -48,7 +48,7 @@ struct Session {
   }
 
   void refuse(std::string const& why) {
-    reply.verdict = Verdict::refused;
+    reply.outcome = Outcome::refused;
     reply.say(why);
     stage = Stage::answers;
   }

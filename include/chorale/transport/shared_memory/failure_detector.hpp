@@ -92,7 +92,7 @@ class FailureDetector {
   void look_at(Other& other, Time now) {
     if (!other.has_ended && other.end.number() < 0) other.has_ended = life_of(other.process) == ProcessLife::ended;
     if (other.has_ended)
-      return accuse(other, Fault::peer_lost, "its process " + std::to_string(other.process.process) + " ended");
+      return report_failure(other, Fault::peer_lost, "its process " + std::to_string(other.process.process) + " ended");
     auto const beats = segment_.member(other.rank).beats.load(std::memory_order_relaxed);
     if (beats != other.beats) {
       other.beats  = beats;
@@ -101,7 +101,7 @@ class FailureDetector {
     }
     auto const silent = now - other.since - tick_;                    // tick_: the pause between two heartbeats
     if (silent >= segment_.timeouts.dead)
-      return accuse(other, Fault::peer_stalled,
+      return report_failure(other, Fault::peer_stalled,
                     "its process " + std::to_string(other.process.process) + " is there, but silent for " +
                         seconds_text(segment_.timeouts.dead));
     if (silent < segment_.timeouts.warn_silent || other.warned) return;
@@ -112,9 +112,9 @@ class FailureDetector {
                  std::to_string(segment_.member(other.rank).step.load(std::memory_order_relaxed)));
   }
 
-  void accuse(Other const& other, Fault fault, std::string reason) {
+  void report_failure(Other const& other, Fault fault, std::string reason) {
     auto const loss = segment_.report_exit(other.rank, fault, std::move(reason));
-    if (!segment_.is_apart()) return segment_.accuse(segment_.local.front(), Segment::Witness::watcher, loss);
+    if (!segment_.is_apart()) return segment_.report_failure(segment_.local.front(), Segment::Witness::watcher, loss);
     for (Rank const rank : segment_.local) segment_.part(rank, loss);
   }
 

@@ -129,7 +129,7 @@ class RankState {
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the message adds its own
     auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
     if (segment_.is_apart()) return segment_.part_from_all(rank_, mine);
-    segment_.accuse(rank_, Segment::Witness::rank, mine);
+    segment_.report_failure(rank_, Segment::Witness::rank, mine);
     segment_.quiesce(rank_, [](Rank) { return false; });
   }
 
@@ -205,19 +205,19 @@ class RankState {
   }
 
   [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
-    auto accusation      = loss(fault, culprit, announced(tag).sequence, why + "; rank " + std::to_string(rank_) +
-                                                                             " waited for it");
-    accusation.operation = described_wait(tag, what);
-    give_up(accusation);
+    auto failure      = loss(fault, culprit, announced(tag).sequence,
+                             why + sentence("; rank {} waited for it", rank_));
+    failure.operation = described_wait(tag, what);
+    give_up(failure);
   }
 
-  [[noreturn]] void give_up(Loss const& accusation) {
+  [[noreturn]] void give_up(Loss const& failure) {
     if (segment_.is_apart()) {
-      segment_.part(rank_, accusation);
-      segment_.check_apart(rank_, accusation.rank);
+      segment_.part(rank_, failure);
+      segment_.check_apart(rank_, failure.rank);
     }
-    segment_.accuse(rank_, Segment::Witness::rank, accusation);
-    segment_.throw_verdict(rank_);
+    segment_.report_failure(rank_, Segment::Witness::rank, failure);
+    segment_.throw_root_cause(rank_);
   }
 
   Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {

@@ -217,10 +217,10 @@ class Rendezvous {
       try {
         file_->populate(mapped, rank);
       } catch (OutOfMemory const&) {
-        mapped.member(rank).accounts[0].set({.rank = rank, .host = host_name(),
+        mapped.member(rank).reports[0].set({.rank = rank, .host = host_name(),
                                              .reason = "it found too little shared memory, and could not join"});
         auto none = std::uint32_t{0};
-        mapped.verdict().account.compare_exchange_strong(none, 1 + 2 * static_cast<std::uint32_t>(rank));
+        mapped.root_cause().report.compare_exchange_strong(none, 1 + 2 * static_cast<std::uint32_t>(rank));
         throw;
       }
     }
@@ -245,26 +245,26 @@ class Rendezvous {
 
   void complete(SegmentMemory const& mapped) {
     file_->unlink();
-    auto& verdict = mapped.verdict();
-    verdict.complete.store(is_for_all(verdict.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
+    auto& root_cause = mapped.root_cause();
+    root_cause.complete.store(is_for_all(root_cause.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
                            std::memory_order_release);
-    futex_wake<FutexScope::shared>(verdict.complete);
+    futex_wake<FutexScope::shared>(root_cause.complete);
   }
 
   /// Waits, without the lock, until the last rank has joined.
   ///
   /// throws  Disagreement when all were refused; PeerLost when a rank could not join, or did not come in time
   void await(SegmentMemory const& mapped) {
-    auto& verdict  = mapped.verdict();
-    auto next_line = Deadline::after(std::chrono::seconds{10});
-    auto told      = std::uint32_t{0};
-    auto until     = deadline_;
-    while (verdict.complete.load(std::memory_order_acquire) == 0) {
-      futex_wait<FutexScope::shared>(verdict.complete, 0, std::chrono::milliseconds{20});
-      if (auto const refused = verdict.refused.load(std::memory_order_acquire); refused != told) {
+    auto& root_cause = mapped.root_cause();
+    auto next_line   = Deadline::after(std::chrono::seconds{10});
+    auto told        = std::uint32_t{0};
+    auto until       = deadline_;
+    while (root_cause.complete.load(std::memory_order_acquire) == 0) {
+      futex_wait<FutexScope::shared>(root_cause.complete, 0, std::chrono::milliseconds{20});
+      if (auto const refused = root_cause.refused.load(std::memory_order_acquire); refused != told) {
         told = refused;
         if (is_for_all(refused)) until = Deadline::after(job_.timeouts.handshake);
-        else log_line("refused: " + verdict.refusal.text());
+        else log_line("refused: " + root_cause.refusal.text());
       }
       if (next_line.passed()) {
         lock();
@@ -273,14 +273,14 @@ class Rendezvous {
         log_line(name() + ": " + waiting_text(missing(), group_.size()));
         next_line = Deadline::after(std::chrono::seconds{10});
       }
-      // A rank with another model has mapped only the SegmentVerdict, and no reports of ranks.
-      if (auto const account = verdict.account.load(std::memory_order_acquire); account != 0 && !other_model_)
-        hear_loss(mapped, account);
+      // A rank with another model has mapped only the SegmentRootCause, and no reports of ranks.
+      if (auto const report = root_cause.report.load(std::memory_order_acquire); report != 0 && !other_model_)
+        hear_loss(mapped, report);
       if (!until.passed()) continue;
-      if (is_for_all(told)) end_refused(verdict);
+      if (is_for_all(told)) end_refused(root_cause);
       give_up(mapped);
     }
-    if (verdict.complete.load(std::memory_order_acquire) == all_refused) end_refused(verdict);
+    if (root_cause.complete.load(std::memory_order_acquire) == all_refused) end_refused(root_cause);
     prefix_ = file_->prefix();                                        // constant from here on
   }
 
@@ -289,9 +289,9 @@ class Rendezvous {
   /// True if the refusal with this number concerns all ranks: they can never become one job.
   static bool is_for_all(std::uint32_t refused) { return refused % 2 != 0; }
 
-  [[noreturn]] void end_refused(SegmentVerdict const& verdict) {
-    auto const why = verdict.refusal.text();
-    if (verdict.complete.load(std::memory_order_acquire) == 0) {      // else no rank reads the file any more
+  [[noreturn]] void end_refused(SegmentRootCause const& root_cause) {
+    auto const why = root_cause.refusal.text();
+    if (root_cause.complete.load(std::memory_order_acquire) == 0) {      // else no rank reads the file any more
       lock(Deadline::after(job_.timeouts.handshake));
       leave();
     }
@@ -299,11 +299,11 @@ class Rendezvous {
   }
 
   /// Throws the PeerLost of a rank that could not join: see populate().
-  void hear_loss(SegmentMemory const& mapped, std::uint32_t account) {
-    auto const by = static_cast<Rank>((account - 1) / 2);
-    CHORALE_ENSURES(by < group_.size(), "the verdict names rank " + std::to_string(by) + " of " +
+  void hear_loss(SegmentMemory const& mapped, std::uint32_t report) {
+    auto const by = static_cast<Rank>((report - 1) / 2);
+    CHORALE_ENSURES(by < group_.size(), "the root cause names rank " + std::to_string(by) + " of " +
                                             std::to_string(group_.size()));
-    auto const loss = mapped.member(by).accounts[(account - 1) % 2].loss();
+    auto const loss = mapped.member(by).reports[(report - 1) % 2].loss();
     lock();
     leave();
     throw PeerLost{group_.local().front(), loss};
@@ -312,7 +312,7 @@ class Rendezvous {
   void give_up(SegmentMemory const& mapped) {
     lock();
     prefix_ = file_->prefix();
-    if (mapped.verdict().complete.load(std::memory_order_acquire) != 0) return file_->unlock();
+    if (mapped.root_cause().complete.load(std::memory_order_acquire) != 0) return file_->unlock();
     auto const absent = missing();
     leave();
     throw_timeout("it did not come within " + seconds_text(job_.timeouts.join) + "; " +

@@ -132,35 +132,35 @@ struct Segment {
   void check_apart(Rank me, Rank peer) const {
     for (Rank const rank : {me, peer}) {
       auto const& lane = file.lane(rank, me);
-      if (lane.by_receiver.is_over()) throw_lost(me, lane.by_receiver.account.loss());
-      if (lane.by_sender.is_over()) throw_lost(me, lane.by_sender.account.loss());
+      if (lane.by_receiver.is_over()) throw_lost(me, lane.by_receiver.report.loss());
+      if (lane.by_sender.is_over()) throw_lost(me, lane.by_sender.report.loss());
     }
   }
 
   /// Reports a failure, which ends every wait of every rank with this loss. The first call of all ranks counts.
   ///
   /// by      the rank whose report it is: written by its own thread, or by the failure detector
-  void accuse(Rank by, Witness witness, Loss const& loss) const {
-    auto& verdict = file.verdict().account;
-    if (verdict.load(std::memory_order_acquire) != 0) return;
+  void report_failure(Rank by, Witness witness, Loss const& loss) const {
+    auto& root_cause = file.root_cause().report;
+    if (root_cause.load(std::memory_order_acquire) != 0) return;
     auto const which = static_cast<std::uint32_t>(witness);
-    member(by).accounts[which].set(loss);
+    member(by).reports[which].set(loss);
     auto expected = std::uint32_t{0};
-    if (verdict.compare_exchange_strong(expected, 1 + 2 * static_cast<std::uint32_t>(by) + which)) ring_others(-1);
+    if (root_cause.compare_exchange_strong(expected, 1 + 2 * static_cast<std::uint32_t>(by) + which)) ring_others(-1);
   }
 
-  bool failed() const { return !is_apart() && file.verdict().account.load(std::memory_order_acquire) != 0; }
+  bool failed() const { return !is_apart() && file.root_cause().report.load(std::memory_order_acquire) != 0; }
 
   void check(Rank me) const {
-    if (failed()) throw_verdict(me);
+    if (failed()) throw_root_cause(me);
     if (is_apart()) check_apart(me, me);
   }
 
-  [[noreturn]] void throw_verdict(Rank me) const {
-    auto const account = file.verdict().account.load(std::memory_order_acquire) - 1;
-    auto const by      = static_cast<Rank>(account / 2);
-    CHORALE_ENSURES(by < size, "the verdict names rank " + std::to_string(by) + " of " + std::to_string(size));
-    auto loss = member(by).accounts[account % 2].loss();
+  [[noreturn]] void throw_root_cause(Rank me) const {
+    auto const report = file.root_cause().report.load(std::memory_order_acquire) - 1;
+    auto const by     = static_cast<Rank>(report / 2);
+    CHORALE_ENSURES(by < size, "the root cause names rank " + std::to_string(by) + " of " + std::to_string(size));
+    auto loss = member(by).reports[report % 2].loss();
     quiesce(me, [&](Rank rank) { return rank == loss.rank; });
     if (loss.rank == me && by != me && loss.fault != Fault::collective_mismatch) {
       loss.fault  = Fault::evicted;

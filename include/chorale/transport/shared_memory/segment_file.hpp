@@ -94,15 +94,15 @@ class SegmentFile {
   enum class Concerns : std::uint32_t { newcomer, everyone };
   /// Reports to the waiting ranks why a rank was refused. Under the lock; the number is written after the text.
   void refuse(Concerns whom, std::string const& why) const {
-    auto const verdict = SegmentLayout{}.verdict();
-    auto text          = SegmentText<refusal_bytes>{};
-    auto number_so_far = std::uint32_t{0};
-    auto const at      = verdict + offsetof(SegmentVerdict, refused);
+    auto const root_cause = SegmentLayout{}.root_cause();
+    auto text             = SegmentText<refusal_bytes>{};
+    auto number_so_far    = std::uint32_t{0};
+    auto const at         = root_cause + offsetof(SegmentRootCause, refused);
     text.set(why);
     if (::pread(number(), &number_so_far, sizeof number_so_far, static_cast<off_t>(at)) != sizeof number_so_far)
       throw_errno("cannot be read");
     if (number_so_far % 2 != 0) return;
-    put(verdict + offsetof(SegmentVerdict, refusal), &text, sizeof text);
+    put(root_cause + offsetof(SegmentRootCause, refusal), &text, sizeof text);
     auto const next = (number_so_far / 2 + 1) * 2 + static_cast<std::uint32_t>(whom);
     put(at, &next, sizeof next);
   }

@@ -22,7 +22,7 @@ namespace chorale::shared_memory {
 /// The file that the ranks of a SharedMemoryTransport share; each process maps it at its own address.
 ///
 ///   SegmentPrefix            the job, and the process of every rank: read before anything is mapped
-///   SegmentVerdict           the root cause of a failure
+///   SegmentRootCause         the root cause of a failure
 ///   SegmentMember   [P]      the state of each rank, its exposures and its announced operations
 ///   channels        [P * P]  messages from one rank to another: a SegmentChannel, 64 slots, a stage
 ///   arenas          [P]      memory that the ranks use in place of private memory, each followed by its copies()
@@ -93,7 +93,7 @@ struct SegmentReport {
 /// With FailureScope::peer: why one rank has lost another. Written once, by one process.
 struct SegmentPeerLoss {
   std::atomic<std::uint32_t> state;                                   // 0, 1 while it is written, 2
-  SegmentReport account;
+  SegmentReport report;
 
   bool is_over() const { return state.load(std::memory_order_acquire) == 2; }
 
@@ -101,7 +101,7 @@ struct SegmentPeerLoss {
   void set(Loss const& loss) {
     auto expected = std::uint32_t{0};
     if (!state.compare_exchange_strong(expected, 1)) return;
-    account.set(loss);
+    report.set(loss);
     state.store(2, std::memory_order_release);
   }
 };
@@ -182,12 +182,12 @@ struct SegmentMember {
   SegmentMeetings meetings;
   std::array<SegmentWindow, 2 * segment_slots> windows;                    // by tag; by operation
   std::array<SegmentOperation, remembered> operations;
-  std::array<SegmentReport, 2> accounts;  // by the rank's thread; by the failure detector
+  std::array<SegmentReport, 2> reports;                               // by the rank's thread; by the failure detector
 };
 
 /// The root cause that ends the job, and the reason for which ranks were refused.
-struct SegmentVerdict {
-  alignas(64) std::atomic<std::uint32_t> account;                     // 0: no failure; 1 + 2 * rank + witness
+struct SegmentRootCause {
+  alignas(64) std::atomic<std::uint32_t> report;                     // 0: no failure; 1 + 2 * rank + witness
   alignas(64) std::atomic<std::uint32_t> complete;                    // 1: all ranks have joined; 2: all were refused
   std::atomic<std::uint32_t> refused;                                 // number of the last refusal; its reason:
   SegmentText<refusal_bytes> refusal;
@@ -229,8 +229,8 @@ struct SegmentLayout {
   constexpr std::size_t stage() const { return sizeof(SegmentChannel) + segment_slots * slot(); }  // within a channel
   constexpr std::size_t lane() const { return pages(stage() + segments * segment()); }
 
-  constexpr std::size_t verdict() const { return pages(sizeof(SegmentPrefix)); }
-  constexpr std::size_t members() const { return verdict() + pages(sizeof(SegmentVerdict)); }
+  constexpr std::size_t root_cause() const { return pages(sizeof(SegmentPrefix)); }
+  constexpr std::size_t members() const { return root_cause() + pages(sizeof(SegmentRootCause)); }
   constexpr std::size_t lanes() const { return members() + pages(ranks() * sizeof(SegmentMember)); }
   constexpr std::size_t arenas() const { return lanes() + ranks() * ranks() * lane(); }
   constexpr std::size_t plan_text() const { return arenas() + ranks() * (pages(arena) + copies); }
@@ -249,7 +249,7 @@ struct SegmentMemory {
   std::byte* base   = nullptr;
   SegmentLayout layout = {};
 
-  SegmentVerdict& verdict() const { return at<SegmentVerdict>(layout.verdict()); }
+  SegmentRootCause& root_cause() const { return at<SegmentRootCause>(layout.root_cause()); }
   SegmentMember&  member(Rank rank) const {
     return at<SegmentMember>(layout.members() + static_cast<std::size_t>(rank) * sizeof(SegmentMember));
   }

@@ -49,7 +49,7 @@ inline simulation::Handle Simulator::receive(Rank me, Rank peer, Tag tag, Bytes 
   auto const handle   = receives_.handle(index);
   if (!way.arrived.empty()) match(way.arrived.pop(messages_), index);
   else way.posted.push(receives_, index);
-  if (member(me).verdict >= 0) throw_told(me);
+  if (member(me).loss >= 0) throw_told(me);
   return handle;
 }
 
@@ -201,7 +201,7 @@ inline void Simulator::arrive(std::uint32_t index) {
   auto const& message = messages_[index];
   add_to_trace(2, static_cast<std::uint64_t>(message.from), static_cast<std::uint64_t>(message.to), message.size);
   auto const& to = member(message.to);
-  if (message.cancelled || to.verdict >= 0 || to.killed || verdict_about(message.to, message.from) >= 0)
+  if (message.cancelled || to.loss >= 0 || to.killed || loss_about(message.to, message.from) >= 0)
     return is_taken(index);
   if (faulty_) judge(index);
   else accept(index);
@@ -227,7 +227,7 @@ inline void Simulator::judge(std::uint32_t index) {
   auto held = std::move(way.held);
   way.held.clear();
   for (auto const one : held) {
-    if (messages_[one].cancelled || member(messages_[one].to).verdict >= 0) is_taken(one);
+    if (messages_[one].cancelled || member(messages_[one].to).loss >= 0) is_taken(one);
     else judge(one);
   }
 }
@@ -297,7 +297,7 @@ inline void Simulator::announce(Rank me, Operation const& operation, SubGroup co
   auto& first       = part == nullptr ? firsts_[label.number % firsts_.size()]
                                       : firsts_of_groups_[label.group][label.number % remembered_of_groups];
   if (first.label.number < label.number) first = {me, label};
-  if (first.label.agrees_with(label) || first.label.number > label.number || verdict_about(me, first.rank) >= 0) return;
+  if (first.label.agrees_with(label) || first.label.number > label.number || loss_about(me, first.rank) >= 0) return;
   auto const& theirs = member(first.rank).announced;
   disagree(me, first.rank, label, text_of(first.rank, first.label, theirs, ours, {}) + ", and " +
                                       text_of(me, label, ours, ours, {}));

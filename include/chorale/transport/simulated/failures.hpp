@@ -55,7 +55,7 @@ inline void Simulator::die(Rank me, std::uint64_t number, SimulatedFault what) {
     push(now_ + lines_.latency(me, other_than(me)) + pause, What::start_again, static_cast<std::uint32_t>(me));
   }
   told_.push_back({.rank = me, .reason = at});
-  member(me).verdict = static_cast<int>(told_.size()) - 1;
+  member(me).loss = static_cast<int>(told_.size()) - 1;
   throw_told(me);
 }
 
@@ -103,9 +103,9 @@ inline void Simulator::lose(Loss const& loss, Rank witness, Concerns whom) {
   told_.push_back(std::move(evicted));
   for (Rank rank = 0; rank < size(); ++rank) {
     auto& one = member(rank);
-    if (one.verdict >= 0 || one.killed || are_parted(witness, rank)) continue;
+    if (one.loss >= 0 || one.killed || are_parted(witness, rank)) continue;
     if (one.status != simulation::Status::over) let_go(rank, Gone::soon);
-    one.verdict = rank == loss.rank && rank != witness ? first + 1 : first;
+    one.loss = rank == loss.rank && rank != witness ? first + 1 : first;
     if (is_waiting(rank)) make_ready(rank);
   }
 }
@@ -116,10 +116,10 @@ inline void Simulator::lose_apart(Loss loss, Rank witness, Concerns whom) {
   if (whom == Concerns::witness) return part(witness, loss.rank, loss);
   if (whom == Concerns::its_peers && parted_ && now_ < parted_->until)
     later(parted_->until - now_, loss, witness, whom);
-  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).verdict < 0) {   // it reported itself
+  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).loss < 0) {   // it reported itself
     let_go(witness, Gone::soon);
     told_.push_back(loss);
-    member(witness).verdict = static_cast<int>(told_.size()) - 1;
+    member(witness).loss = static_cast<int>(told_.size()) - 1;
   }
   for (Rank a = 0; a < size(); ++a) {
     if (are_parted(witness, a)) continue;
@@ -143,7 +143,7 @@ inline void Simulator::part(Rank me, Rank peer, Loss const& loss) {
 
 inline void Simulator::part_one(Rank me, Rank peer, Loss loss) {
   auto& one = member(me);
-  if (one.verdict >= 0 || one.killed || !one.parted.emplace(peer, static_cast<int>(told_.size())).second) return;
+  if (one.loss >= 0 || one.killed || !one.parted.emplace(peer, static_cast<int>(told_.size())).second) return;
   told_.push_back(std::move(loss));
   if (one.status == simulation::Status::over) return;
   let_go(me, Gone::soon, peer);

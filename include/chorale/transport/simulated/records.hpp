@@ -223,7 +223,7 @@ struct Member {
   bool listens      = false;                                               // it has called wait_any()
   std::uint64_t moves = 0, heard = 0;                                      // events so far; at its last wait_any()
   int looks = 0;                                                           // unsuccessful polls in a row
-  int verdict = -1;                                                        // index of the loss reported to it
+  int loss = -1;                                                           // index of the loss reported to it
   bool killed = false;
   std::unordered_map<Rank, int> parted;                                    // [lost peer] index of that loss
   std::uint64_t sent = 0, draws = 0, step = 0;

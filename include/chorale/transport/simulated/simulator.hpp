@@ -64,7 +64,7 @@ class Simulator {
   void wait_sent(Rank me, simulation::Handle h);
   void wait_received(Rank me, Rank peer, simulation::Handle h);
   bool wait_any(Rank me, VirtualTime longest);
-  bool lost(Rank me, Rank peer) { return running(me).verdict >= 0 || verdict_about(me, peer) >= 0; }
+  bool lost(Rank me, Rank peer) { return running(me).loss >= 0 || loss_about(me, peer) >= 0; }
 
   void work(Rank me, VirtualTime duration) {
     running(me);
@@ -82,7 +82,7 @@ class Simulator {
   void wake_all() { for (Rank rank = 0; rank < size(); ++rank) stir(rank); }
 
   void fail(Rank me, std::string const& why) {
-    if (member(me).verdict < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
+    if (member(me).loss < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
   }
 
  private:
@@ -140,12 +140,12 @@ class Simulator {
   /// Returns the state of the running rank; throws if the rank has a loss.
   simulation::Member& enter(Rank me) {
     auto& rank = running(me);
-    if (rank.verdict >= 0) throw_told(me);
+    if (rank.loss >= 0) throw_told(me);
     return rank;
   }
 
   /// Index of the loss of `peer` that was reported to this rank with FailureScope::peer; -1: none.
-  int verdict_about(Rank me, Rank peer) {
+  int loss_about(Rank me, Rank peer) {
     auto const& parted = member(me).parted;
     if (parted.empty()) return -1;
     auto const found = parted.find(peer);
@@ -153,12 +153,12 @@ class Simulator {
   }
 
   void expect_not_lost(Rank me, Rank peer) {
-    if (auto const verdict = verdict_about(me, peer); verdict >= 0) throw_told(me, verdict);
+    if (auto const loss = loss_about(me, peer); loss >= 0) throw_told(me, loss);
   }
 
-  [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).verdict); }
-  [[noreturn]] void throw_told(Rank me, int verdict) {
-    auto const& told = told_[static_cast<std::size_t>(verdict)];
+  [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).loss); }
+  [[noreturn]] void throw_told(Rank me, int loss) {
+    auto const& told = told_[static_cast<std::size_t>(loss)];
     if (told.fault == Fault::collective_mismatch) detail::throw_peer_loss(me, told);
     throw PeerLost{me, told};
   }
@@ -199,7 +199,7 @@ class Simulator {
     rank.looks     = 0;
     if (!rank.has_deadline) arm(me, rank.clock + timeout_);
     leave(rank);
-    if (rank.verdict >= 0) throw_told(me);
+    if (rank.loss >= 0) throw_told(me);
   }
 
   void leave(simulation::Member& rank) {
@@ -376,7 +376,7 @@ inline void Simulator::run_body(Rank me) {
     end.error   = std::current_exception();
     end.message = "something that is no std::exception";
   }
-  if (end.error != nullptr && rank.verdict < 0) {
+  if (end.error != nullptr && rank.loss < 0) {
     let_go(me, Gone::already);
     lose({.rank = me, .step = rank.step, .reason = "it threw: " + end.message}, me, Concerns::its_peers);
   }
@@ -426,7 +426,7 @@ inline void Simulator::next_event() {
       return member(me).since + timeout_ <= now_ ? give_up(me) : arm(me, member(me).since + timeout_);
     case What::start_again:
       told_.push_back({.fault = Fault::evicted, .rank = me, .reason = "it was started again; others had lost it"});
-      member(me).verdict = static_cast<int>(told_.size()) - 1;
+      member(me).loss = static_cast<int>(told_.size()) - 1;
       member(me).killed  = false;
       return start(me);
   }

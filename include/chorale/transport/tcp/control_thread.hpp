@@ -56,7 +56,7 @@ class ControlThread {
   void throw_if_failed() {
     auto const lock = std::scoped_lock{mutex_};
     if (starved_ != 0) throw_no_socket(starved_);
-    if (shared_.settled()) shared_.throw_verdict(setup_.me());
+    if (shared_.settled()) shared_.throw_root_cause(setup_.me());
   }
 
   /// Returns the sockets of the data connections, [rank]. Only after all ranks have connected.

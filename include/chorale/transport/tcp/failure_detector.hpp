@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/timeouts.hpp>
 
@@ -42,7 +43,7 @@ class FailureDetector {
   using Clock = std::chrono::steady_clock;
   using Time  = Clock::time_point;
 
-  struct Verdict {
+  struct DetectedFailure {
     Rank rank;
     std::string reason;
   };
@@ -82,14 +83,14 @@ class FailureDetector {
   /// for_    the rank that it waits for
   /// warn    called with the text of a warning
   template <class Warn>
-  std::optional<Verdict> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
+  std::optional<DetectedFailure> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     forgive(now);
     for (Rank rank = 0; rank < size(); ++rank) {
       auto& p           = peer(rank);
       auto const silent = now - p.heard;
       if (!p.watched || rank == me_ || silent < timeouts_.warn_silent) continue;
       if (silent >= timeouts_.dead + std::min<std::chrono::nanoseconds>(timeouts_.heartbeat, quarter))
-        return Verdict{rank, "no sign of life for " + seconds(silent)};
+        return DetectedFailure{rank, "no sign of life for " + seconds(silent)};
       if (!std::exchange(p.warned, true)) warn(line(mine, rank, silent, now));
     }
     return check_progress(mine, for_, now, warn);
@@ -121,7 +122,7 @@ class FailureDetector {
   }
 
   template <class Warn>
-  std::optional<Verdict> check_progress(RankProgress const& mine, Rank for_, Time now, Warn warn) {
+  std::optional<DetectedFailure> check_progress(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     auto const apart = failures_ == FailureScope::peer;
     if (!mine.waits || !mine.same_place(mine_) || (apart && for_ != awaited_)) {
       moved_at_ = now;
@@ -133,10 +134,10 @@ class FailureDetector {
     if (stood < timeouts_.warn_stuck) return std::nullopt;
     auto const culprit = apart ? awaited(now) : furthest_behind(now);
     if (culprit && stood >= timeouts_.stuck)
-      return Verdict{*culprit, "it is alive, but " + std::string{peer(*culprit).at.waits ? "waits too, and " : ""} +
-                                   "nothing has moved for " + seconds(stood) + "; its last step is " +
-                                   std::to_string(peer(*culprit).at.step) + ", its last operation " +
-                                   std::to_string(peer(*culprit).at.sequence)};
+      return DetectedFailure{
+          *culprit, sentence("it is alive, but {}nothing has moved for {}; its last step is {}, its last operation {}",
+                             peer(*culprit).at.waits ? "waits too, and " : "", seconds(stood), peer(*culprit).at.step,
+                             peer(*culprit).at.sequence)};
     if (!std::exchange(warned_, true)) warn(line(mine, culprit.value_or(for_), stood, now));
     return std::nullopt;
   }

@@ -90,7 +90,7 @@ class ProgressEngine {
   }
 
   void check() const {
-    if (shared_.settled()) shared_.throw_verdict(rank_);
+    if (shared_.settled()) shared_.throw_root_cause(rank_);
   }
 
   /// Throws if the group has failed or, with FailureScope::peer, the peer is lost for this direction.
@@ -282,7 +282,7 @@ class ProgressEngine {
     if (!fault) return;
     broken = true;
     control_.report(peer, std::move(*fault), fate);
-    if (shared_.failures == FailureScope::group) shared_.throw_verdict(rank_);
+    if (shared_.failures == FailureScope::group) shared_.throw_root_cause(rank_);
   }
 
   bool has_new_fates() {

@@ -92,7 +92,7 @@ class ThreadSharedState {
     {
       auto const lock = std::scoped_lock{mutex_};
       if (settled_.load(std::memory_order_relaxed)) return;
-      verdict_ = std::move(loss);
+      root_cause_ = std::move(loss);
       settled_.store(true, std::memory_order_release);
     }
     ring();
@@ -114,7 +114,7 @@ class ThreadSharedState {
   }
 
   /// Throws the root cause. Only if settled().
-  [[noreturn]] void throw_verdict(Rank me) const { detail::throw_peer_loss(me, verdict_); }
+  [[noreturn]] void throw_root_cause(Rank me) const { detail::throw_peer_loss(me, root_cause_); }
 
   PeerState fate(Rank peer) const {
     return peers_[static_cast<std::size_t>(peer)].fate.load(std::memory_order_acquire);
@@ -166,7 +166,7 @@ class ThreadSharedState {
   std::condition_variable changed_;
   detail::OperationLog announced_;                                         // written under the mutex
   std::atomic<bool> settled_{false}, closed_{false};
-  Loss verdict_;                                                           // constant once settled
+  Loss root_cause_;                                                        // constant once settled
   std::vector<Peer> peers_;                                                // [rank]
   std::atomic<std::uint64_t> fates_{0};
 };
