@@ -12,6 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                                               wire/
     nn/  engine/  graph/  models/     none includes another; nn/ includes data/ for the fields of a row
 """
+import functools
 import pathlib
 import re
 import sys
@@ -98,8 +99,21 @@ def complaints(header, root):
                     yield f"includes <{path}>; {why}"
 
 
+# The longest chain of our headers from the trainer down to one that includes none: to know trainer.hpp is to know these.
+DEEPEST = {"chorale/trainer/trainer.hpp": 12}
+
+
+def chain(path, root):
+    """The longest chain of our headers that begins with this one."""
+    @functools.cache
+    def longest(name):
+        below = [target for _, target in INCLUDE.findall((root / name).read_text()) if target.startswith("chorale/")]
+        return (name, *max((longest(target) for target in below), key=len, default=()))
+    return longest(path)
+
+
 def main(root):
-    """Returns 1 if an #include is wrong."""
+    """Returns 1 if an #include is wrong, or a chain of them too long."""
     headers = sorted(root.rglob("*.hpp")) + sorted(root.rglob("*.cuh"))
     wrong = 0
     for header in headers:
@@ -111,6 +125,11 @@ def main(root):
             continue
         for text in complaints(header, root):
             print(f"FAILED: {header}: {text}")
+            wrong += 1
+    for path, most in DEEPEST.items():
+        deep = chain(path, root)
+        if len(deep) > most:
+            print(f"FAILED: {path} includes {len(deep)} deep, at most {most}: {' > '.join(deep)}")
             wrong += 1
     if not wrong:
         print(f"PASSED: {len(headers)} headers include only what is below them")

@@ -8,6 +8,7 @@
 #include <chorale/tensor/shape.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -70,16 +71,24 @@ struct Site {
 ///   L::template apply<In>::type      the shape that comes out
 ///   L::template apply<In>::variables std::array<VariableSpec, n>
 ///                                    a moving average has a momentum, and comes after the trained ones
-///   L::text()                        optional, static: the layer and its options in one word without spaces, which
-///                                    ranks compare when they connect. Without it they compare type_name<L>()
-///   L::joins                         optional: true when it adds up over all replicas in forward, and in backward
-///                                    if it computes dx; see Together
-///   L::gives_probabilities           optional: true when each row of y adds up to 1
-///   apply::products                  optional: multiplications of one row in forward, where it has a product
 ///   L::template stage<D, In>         how it computes on a device: made from a Site<D>, then out(), workspace(),
 ///                                    bind(Ports), read_from(x), forward(Pass), backward(Pass);
 ///                                    `overwrites`: y may be x, and dx may be dy; `keeps_y`: backward reads y
-///                                    `renames`, optional: y is x and dx is dy, wherever it is not the first layer
+///
+/// Everything else is optional. OptionalMembersFit refuses a member of one of the first five names that is not static,
+/// or no constant:
+///
+///   | member              | what it says                                                  | without it           |
+///   | ------------------- | ------------------------------------------------------------- | -------------------- |
+///   | L::text()           | the layer and its options in one word without spaces, which   | type_name<L>()       |
+///   |                     | ranks compare when they connect                               |                      |
+///   | L::joins            | adds up over all replicas in forward, and in backward if it   | computes alone       |
+///   |                     | computes dx: Together                                         |                      |
+///   | L::gives_probabilities | each row of y adds up to 1: losses on logits refuse it     | y are logits         |
+///   | L::monotone         | an activation that never decreases: moved after a max pool    | stays where it is    |
+///   | L::picks            | y are some of the numbers of x: a max pool                    | y are other numbers  |
+///   | apply::products     | multiplications of one row in forward                         | none are counted     |
+///   | stage::renames      | y is x and dx is dy, wherever it is not the first layer       | y has its own memory |
 template <class L, class In>
 concept SequentialLayer = requires {
   { L::name }                                -> std::convertible_to<std::string_view>;
@@ -87,6 +96,16 @@ concept SequentialLayer = requires {
   typename L::template apply<In>::type;
   { L::template apply<In>::variables.size() } -> std::convertible_to<std::size_t>;
 };
+
+/// Layers whose optional members can be read as the table at SequentialLayer says. Otherwise the library would take
+/// them for absent, and nobody would see it.
+template <class L>
+concept OptionalMembersFit =
+    (!requires { &L::text; } || requires { { L::text() } -> std::convertible_to<std::string>; }) &&
+    (!requires { &L::joins; } || requires { typename std::bool_constant<L::joins>; }) &&
+    (!requires { &L::gives_probabilities; } || requires { typename std::bool_constant<L::gives_probabilities>; }) &&
+    (!requires { &L::monotone; } || requires { typename std::bool_constant<L::monotone>; }) &&
+    (!requires { &L::picks; } || requires { typename std::bool_constant<L::picks>; });
 
 /// The `apply` of a layer without variables whose output has the shape of its input.
 template <class In>

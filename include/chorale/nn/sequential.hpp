@@ -26,6 +26,8 @@ struct PlanOf<List<N...>> {
   static constexpr std::size_t count = (std::size_t{0} + ... + N::variables);
 
   static constexpr auto make() {
+    static_assert((OptionalMembersFit<typename N::layer> && ...), "chorale: an optional member of a layer is not "
+        "static, or no constant: text(), joins, gives_probabilities, monotone or picks. See the table at nn::SequentialLayer");
     (N::layer::template check<typename N::in>(), ...);
     auto specs  = std::array<VariableSpec, count>{};
     auto names  = std::array<Name, count>{};

@@ -63,9 +63,15 @@ void make_room_for_steps(T& transport) {
   if constexpr (requires { transport.transport; }) make_room_for_steps(transport.transport);
 }
 
+template <class T>
+inline constexpr bool optional_calls_fit = true;                           // no transport: another sentence says so
+template <Transport T>
+inline constexpr bool optional_calls_fit<T> = OptionalCallsFit<typename T::endpoint>;
+
 template <class S, class R, class T>
 inline constexpr bool fit_together =
-    Strategy<S> && Transport<T> && ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
+    Strategy<S> && choices_are_constants<S> && Transport<T> && optional_calls_fit<T> &&
+    ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
 
 }  // namespace detail
 
@@ -206,6 +212,9 @@ class Live<S, R, T> {
   /// nothing if they always have. Every process calls it.
   template <class Model>
   void finish(PerReplica<Model>& copies) {
+    static_assert(requires(S const& s, replica& at, Model& model) { s.finish(at, model); } ||
+                      !requires(S& s, replica& at, Model& model) { s.finish(at, model); },
+                  "chorale: finish(replica, model) of this Strategy is not const, and would not be called");
     if constexpr (requires(S const& s, replica& at, Model& model) { s.finish(at, model); })
       run([this](replica& at, Model& model) {
         if constexpr (HasServers<S>) at.barrier();                         // all have made their last update
@@ -367,8 +376,13 @@ template <class S, class R, class T>
 class Live {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
       "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
+  static_assert(!Strategy<S> || detail::choices_are_constants<S>, "chorale: a choice of this Strategy is not a static "
+      "constexpr bool: reduces_every_step, applies_sums or shares_variables. See StrategyTraits");
   static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
       "connect(Group), and an endpoint with rank(), size(), send(), recv(). See docs/30-compose.md");
+  static_assert(!Transport<T> || detail::optional_calls_fit<T>, "chorale: an optional member of this Transport's "
+      "endpoint has other parameters or another result than the library calls: announce, begin_step, fail, wait_any, "
+      "lost or close. See the table at Endpoint in transport/transport.hpp");
   static_assert(!Transport<T> || ReduceAlgorithm<R, T>, "chorale: this Reduce cannot run over this Transport. "
       "DirectAllReduce needs ranks that read each other's memory, e.g. LocalTransport; RingAllReduce runs over any. "
       "See docs/30-compose.md");

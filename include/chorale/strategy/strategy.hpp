@@ -9,6 +9,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <concepts>
+#include <type_traits>
 #include <vector>
 
 namespace chorale {
@@ -79,6 +80,17 @@ inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 /// Strategies that work with what R gives.
 template <class S, class R>
 concept Takes = StrategyTraits<S>::template takes<R>;
+
+namespace detail {
+
+/// True if S has no choice of this kind, or one that the compiler can read as true or false.
+template <class S>
+concept choices_are_constants =
+    (!requires { &S::reduces_every_step; } || requires { typename std::bool_constant<S::reduces_every_step>; }) &&
+    (!requires { &S::applies_sums; } || requires { typename std::bool_constant<S::applies_sums>; }) &&
+    (!requires { &S::shares_variables; } || requires { typename std::bool_constant<S::shares_variables>; });
+
+}  // namespace detail
 
 /// Transports whose ranks go on without a lost one, where S asks for it: strategies with servers do.
 template <class T, class S>

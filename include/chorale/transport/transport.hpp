@@ -78,6 +78,25 @@ class Group {
 ///         whichever of these is looked at first; other tags may overtake them
 /// throws  PeerLost from any operation and any wait when a rank of the group is gone; Disagreement, or another Error,
 ///         when the two ends of one message differ in size
+///
+/// Everything else is optional. OptionalCallsFit refuses a member of one of the first six names that cannot be called
+/// like this:
+///
+///   | member of an endpoint              | what it adds, and where                    | without it               |
+///   | ---------------------------------- | ------------------------------------------ | ------------------------ |
+///   | announce(operation)                | compares what ranks call: announce()       | nothing is compared      |
+///   | begin_step(step)                   | the step in errors: begin_step()           | errors name no step      |
+///   | fail(why)                          | tells the other ranks: fail()              | they wait until a timeout |
+///   | wait_any(longest) -> bool          | sleeps until a message moves: rest()       | yields, and looks again  |
+///   | lost(peer) -> bool                 | goes on without a lost rank: Spares        | no parameter servers     |
+///   | close()                            | compares all operations at the end: close() | nothing is compared     |
+///   | announce(operation, group)         | operations of some ranks: KnowsSubGroups   | SubEndpoint sends as one |
+///   | expose, peer, leave, hold          | DirectAccessEndpoint                       | no DirectAllReduce       |
+///   | memory, memory_of, lost, hold      | ReadsInPlace                               | servers get messages     |
+///   | copies, copies_of, next_half, meet | MeetingEndpoint                            | no CopiedAllReduce       |
+///   | run, wake_all                      | RunsItsRanks                               | each rank has a thread   |
+///   | all_reduce, reduce_scatter, all_gather | CollectiveEndpoint                     | no NativeAllReduce       |
+///   | sent() / now()                     | Replica::sent(), now()                     | neither is there         |
 template <class E>
 concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Tag tag, ConstBytes out, Bytes in) {
   { at.rank() }               -> std::same_as<Rank>;                // in [0, size())
@@ -85,6 +104,18 @@ concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Ta
   { at.send(peer, tag, out) } -> std::same_as<typename E::pending>; // done: `out` may be reused
   { at.recv(peer, tag, in) }  -> std::same_as<typename E::pending>; // done: `in` holds the peer's bytes
 };
+
+/// Endpoints whose optional members the library can call: one that is there has the parameters and the result of the
+/// table at Endpoint. Otherwise the library would take it for absent, and nobody would see it.
+template <class E>
+concept OptionalCallsFit =
+    (!requires { &E::announce; } || requires(E& at, Operation const& operation) { at.announce(operation); }) &&
+    (!requires { &E::begin_step; } || requires(E& at, std::uint64_t step) { at.begin_step(step); }) &&
+    (!requires { &E::fail; } || requires(E& at, std::string const& why) { at.fail(why); }) &&
+    (!requires { &E::wait_any; } ||
+     requires(E& at, std::chrono::nanoseconds longest) { { at.wait_any(longest) } -> std::same_as<bool>; }) &&
+    (!requires { &E::lost; } || requires(E& at, Rank peer) { { at.lost(peer) } -> std::same_as<bool>; }) &&
+    (!requires { &E::close; } || requires(E& at) { at.close(); });
 
 /// An endpoint whose ranks read and write each other's memory in place. See LocalTransport, DirectAllReduce.
 ///
