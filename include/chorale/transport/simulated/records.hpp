@@ -5,8 +5,8 @@
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/shared_operation_log.hpp>
 #include <chorale/transport/network_model.hpp>
-#include <chorale/transport/simulated/fault_plan.hpp>
 #include <chorale/transport/simulated/fiber.hpp>
+#include <chorale/transport/simulated/options.hpp>
 
 #include <array>
 #include <bit>

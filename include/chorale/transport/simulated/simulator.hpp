@@ -11,7 +11,6 @@
 #include <chorale/transport/common/shared_operation_log.hpp>
 #include <chorale/transport/network_model.hpp>
 #include <chorale/transport/operation.hpp>
-#include <chorale/transport/simulated/fault_plan.hpp>
 #include <chorale/transport/simulated/options.hpp>
 #include <chorale/transport/simulated/records.hpp>
 #include <chorale/transport/timeouts.hpp>
