@@ -13,7 +13,6 @@
 #include <chorale/data/stages/generator.hpp>
 #include <chorale/data/stages/interleave.hpp>
 #include <chorale/data/stages/map.hpp>
-#include <chorale/data/stages/map_batch.hpp>
 #include <chorale/data/stages/padded_batch.hpp>
 #include <chorale/data/stages/parallel_map.hpp>
 #include <chorale/data/stages/prefetch.hpp>
