@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/transport/operation.hpp>
+#include <chorale/transport/collective.hpp>
 
 #include <algorithm>
 #include <concepts>

@@ -3,7 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/schedule.hpp>
-#include <chorale/transport/operation.hpp>
+#include <chorale/transport/collective.hpp>
 
 #include <cstddef>
 #include <cstdint>
