@@ -47,7 +47,7 @@ struct Tickets : nn::Graph<Title, Body, Tags> {
 auto const write_ticket = [](auto const& row, auto& ticket) {
   auto const draw = Random{Seed{3}, static_cast<std::uint64_t>(row.x[0])};
   auto drawn      = std::uint64_t{0};
-  auto const word = [&] {                                                  // as in texts, most words are among the first
+  auto const word = [&] {                                                  // most words are among the first
     auto const u = draw.uniform(drawn++);
     return static_cast<int>(u * u * u * words);
   };
@@ -64,7 +64,8 @@ auto const write_ticket = [](auto const& row, auto& ticket) {
 int main() try {
   auto numbers = std::vector<float>(2'000);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  auto const tickets = data::from_tensors(numbers, numbers, 1).map<Title, Body, Tags, Priority, Department>(write_ticket);
+  auto const tickets =
+      data::from_tensors(numbers, numbers, 1).map<Title, Body, Tags, Priority, Department>(write_ticket);
 
   auto const model = nn::compile<Tickets>(nn::of<Priority>(loss::BinaryCrossEntropy{}) +
                                               0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),

@@ -69,7 +69,9 @@ struct LogCosh {
 /// The share of rows that are off by less than 0.1.
 struct Within {
   static constexpr std::string_view name = "within_0_1";
-  float row(Span<float const> y, Span<float const> wanted) const { return std::abs(y[0] - wanted[0]) < 0.1F ? 1.0F : 0.0F; }
+  float row(Span<float const> y, Span<float const> wanted) const {
+    return std::abs(y[0] - wanted[0]) < 0.1F ? 1.0F : 0.0F;
+  }
 };
 
 struct Point : Field<float, 2> {};
@@ -82,7 +84,8 @@ struct Surface : nn::Graph<Point> {
 };
 
 int main() try {
-  auto const errors = std::array{nn::gradient_error<Scaled, nn::Of<float, 5>>(), nn::gradient_error<SoftSign, nn::Of<float, 7>>(),
+  auto const errors = std::array{nn::gradient_error<Scaled, nn::Of<float, 5>>(),
+                                 nn::gradient_error<SoftSign, nn::Of<float, 7>>(),
                                  nn::network_gradient_error<Surface>()};
   std::printf("errors of gradients: Scaled %.5f, SoftSign %.5f, the network %.5f\n", errors[0], errors[1], errors[2]);
 

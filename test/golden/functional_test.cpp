@@ -87,9 +87,8 @@ void set(Variables const& variables, Span<Formula const> formulas) {
 double gradient_error(Gradients const& g, std::size_t v, std::vector<float> const& want) {
   auto got = std::vector<float>(want.size());
   for (auto const& table : g.tables)
-    for (std::size_t i = 0; table.variable() == v && i < table.rows().size(); ++i)
-      std::ranges::copy(table.values().subspan(i * table.width(), table.width()),
-                        got.begin() + static_cast<std::ptrdiff_t>(table.rows()[i] * table.width()));
+    for (std::size_t i = 0; table.variable() == v && i < table.size(); ++i)
+      std::ranges::copy(table[i], got.begin() + static_cast<std::ptrdiff_t>(table.rows()[i] * table.width()));
   std::ranges::copy(g[v], got.begin());
   auto apart = 0.0;
   for (std::size_t i = 0; i < want.size(); ++i)

@@ -49,7 +49,7 @@ class Copy : public StepReports {
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
-        gradients_{part(plan_.values(), plan_.elements)}, tables_{std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_))}, is_done_(plan_.variables.size()),
+        gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
         net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots()} {
     if constexpr (requires { learner_.initialize(net.variables(), seed); }) learner_.initialize(net.variables(), seed);
     else
@@ -64,7 +64,8 @@ class Copy : public StepReports {
   Copy(D device, L learner, Copy const& owner)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{owner.owner_}, plan_{owner_},
         seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())},
-        gradients_{part(0, plan_.elements)}, tables_{std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_))}, is_done_(plan_.variables.size()), net{owner.net}, optimizer{owner.optimizer} {
+        gradients_{part(0, plan_.elements)}, is_done_(plan_.variables.size()), net{owner.net},
+        optimizer{owner.optimizer} {
     optimizer.read_only();
     place();
   }
@@ -202,7 +203,9 @@ class Copy : public StepReports {
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;
-  std::unique_ptr<std::vector<RowGradients>> tables_;                      // gradients of tables, in the plan's order
+  // Gradients of tables, in the plan's order; elsewhere in memory, as Gradients has a view of them.
+  std::unique_ptr<std::vector<RowGradients>> tables_ =
+      std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_));
   std::vector<char> is_done_;                                              // variables of the step; 1: final
   std::uint64_t number_ = next_owner();                                    // unique in this program
   std::size_t rows_     = 0;                                               // of the last step

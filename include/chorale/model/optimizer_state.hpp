@@ -159,7 +159,8 @@ class OptimizerState {
     take_moving(variables, gradients, rows);
     rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now, plan_.slot_stride()});
     if constexpr (D::memory == Memory::host)
-      for (auto const& table : gradients.tables) rows_.template update<D>(rule_, variables, table, slots_, {scale, now, plan_});
+      for (auto const& table : gradients.tables)
+        rows_.template update<D>(rule_, variables, table, slots_, {scale, now, plan_});
     put_moving(variables);
   }
 
@@ -199,7 +200,8 @@ class OptimizerState {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = Kernels<D>::squared_norm(gradients.body());
-    for (auto const& table : gradients.tables) norm += Kernels<D>::squared_norm(table.values());
+    for (auto const& table : gradients.tables)
+      for (std::size_t i = 0; i < table.size(); ++i) norm += Kernels<D>::squared_norm(table[i]);
     return mean * optim::clip_factor(norm, mean, rule_.global_clipnorm);
   }
 

@@ -44,7 +44,7 @@ class RowUpdate {
     auto const used     = slots_in_use(rule);
     if (used == 0) return update_in_place<D>(rule, values, table, with);
     auto const block = std::max<std::size_t>(1, floats / width);            // rows
-    block_.resize((1 + used) * block * width);
+    block_.resize((2 + used) * block * width);
     for (std::size_t first = 0; first < rows.size(); first += block) {
       auto const mine  = rows.subspan(first, std::min(block, rows.size() - first));
       auto const n     = mine.size() * width;
@@ -57,8 +57,9 @@ class RowUpdate {
         for (std::size_t i = 0; i < mine.size(); ++i) std::copy_n(from + mine[i] * width, width, to + i * width);
       });
       auto const all = Span<float>{block_};
-      rule.template update<D>({all.first(n), table.values().subspan(first * width, n), all.subspan(n, used * n),
-                               with.scale, with.now});
+      auto const g   = all.last(n);
+      for (std::size_t i = 0; i < mine.size(); ++i) std::copy_n(table[first + i].data(), width, g.data() + i * width);
+      rule.template update<D>({all.first(n), g, all.subspan(n, used * n), with.scale, with.now});
       each([&](float* to, float const* from) {
         for (std::size_t i = 0; i < mine.size(); ++i) std::copy_n(from + i * width, width, to + mine[i] * width);
       });
@@ -82,15 +83,14 @@ class RowUpdate {
     auto const rows  = table.rows();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (i + ahead < rows.size()) fetch(values + rows[i + ahead] * width, width);
-      rule.template update<D>({Span<float>{values + rows[i] * width, width}, table.values().subspan(i * width, width),
-                               {}, with.scale, with.now});
+      rule.template update<D>({Span<float>{values + rows[i] * width, width}, table[i], {}, with.scale, with.now});
     }
   }
   static void fetch(float const* row, std::size_t width) {
     for (std::size_t c = 0; c < width; c += plan::align) __builtin_prefetch(row + c, 1);
   }
 
-  std::vector<float> block_;                                               // values, then each slot
+  std::vector<float> block_;                                               // values, each slot, gradients
 };
 
 }  // namespace chorale

@@ -73,7 +73,8 @@ namespace detail {
 /// The table of an embedding, and what all embeddings do with its rows.
 template <int Rows, int Width, class... Options>
 struct Table {
-  static constexpr bool by_rows = ((Options::gives_rows) && ... && true);
+  static constexpr bool by_rows      = ((Options::gives_rows) && ... && true);
+  static constexpr std::size_t ahead = 16;                                 // ids whose memory is fetched before
 
   static constexpr auto variables() { return std::array{table("embeddings", Rows, Width)}; }
 
@@ -94,16 +95,17 @@ struct Table {
 
   /// Asks the memory for the row of the id that comes some places after position i.
   static void fetch(auto const& at, std::size_t i) {
-    constexpr std::size_t ahead = 16;
     if (i + ahead >= at.x().size()) return;
     auto const* const next = row(at, at.x()[i + ahead]);
     for (std::size_t c = 0; c < Width; c += plan::align) __builtin_prefetch(next + c);
   }
-  /// Adds the gradient of the row of an id.
+  /// Asks the memory for the place of the gradient of the id that comes some places after position i.
+  static void fetch_gradient(auto const& at, std::size_t i) {
+    if (i + ahead < at.x().size()) at.rows_of[0]->fetch(static_cast<std::size_t>(at.x()[i + ahead]));
+  }
+  /// Adds the gradient of the row of an id to that of the whole table.
   static void add(auto& at, int id, float const* gradient) {
-    auto const r = static_cast<std::size_t>(id);
-    if (at.rows_of[0] != nullptr) return at.rows_of[0]->add(r, gradient);
-    auto* const sum = &at.dv[0][r * Width];
+    auto* const sum = &at.dv[0][static_cast<std::size_t>(id) * Width];
     for (std::size_t c = 0; c < Width; ++c) sum[c] += gradient[c];
   }
 };
@@ -152,7 +154,12 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
     }
   }
   static void backward(auto& at) {
-    for (std::size_t i = 0; i < at.x().size(); ++i) table::add(at, at.x()[i], &at.dy()[i * Width]);
+    auto* const rows = at.rows_of[0];
+    for (std::size_t i = 0; i < at.x().size(); ++i) {
+      auto const* const d = &at.dy()[i * Width];
+      if (rows == nullptr) table::add(at, at.x()[i], d);
+      else table::fetch_gradient(at, i), rows->add(static_cast<std::size_t>(at.x()[i]), d);
+    }
   }
 };
 
@@ -204,7 +211,11 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
     auto d       = std::array<float, Width>{};
     for (std::size_t r = 0; r < at.rows; ++r) {
       for (std::size_t c = 0; c < Width; ++c) d[c] = factor(n) * at.dy()[r * Width + c];
-      for (std::size_t i = r * n; i < (r + 1) * n; ++i) table::add(at, at.x()[i], d.data());
+      auto* const rows  = at.rows_of[0];
+      auto const shared = rows == nullptr ? 0 : rows->share(d.data());     // one vector for all ids of the bag
+      for (std::size_t i = r * n; i < (r + 1) * n; ++i)
+        if (rows == nullptr) table::add(at, at.x()[i], d.data());
+        else table::fetch_gradient(at, i), rows->add_shared(static_cast<std::size_t>(at.x()[i]), shared);
     }
   }
 

@@ -107,9 +107,8 @@ class GradientCheck {
       std::copy(weights_[o].begin(), weights_[o].end(), executor_.d_output(o));
     executor_.backward(pass, LooksAtEnd{});
     for (auto const& table : tables_)                                      // where the variable lies, as if it were dense
-      for (std::size_t i = 0; i < table.rows().size(); ++i)
-        std::copy_n(&table.values()[i * table.width()], table.width(),
-                    &gradients_[plan.variables[table.variable()].offset + table.rows()[i] * table.width()]);
+      for (std::size_t i = 0; i < table.size(); ++i)
+        std::copy_n(table[i].data(), table.width(), &gradients_[plan.variables[table.variable()].offset + table.rows()[i] * table.width()]);
   }
 
   /// The relative difference for one number. The best of three steps: a large one may cross a kink, a small one rounds.

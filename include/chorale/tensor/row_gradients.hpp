@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -11,10 +12,21 @@
 
 namespace chorale {
 
+/// Rows of the gradient of a table, as they are stored and sent: row rows[i] has the vector vectors[i] of values. Several
+/// rows may have one vector, such as all words of a bag.
+///
+/// values    (number of vectors, width)
+struct RowsView {
+  Span<std::uint32_t const> rows, vectors;
+  Span<float const> values;
+
+  std::size_t bytes() const { return rows.size_bytes() + vectors.size_bytes() + values.size_bytes(); }
+};
+
 /// The gradient of a table of which a step reads a few rows, such as that of an nn::Embedding: the rows that are not
 /// zero, each once, in the order in which they first came.
 ///
-///   table (1,000,000 x 64), ids 7 3 7      rows() 7 3      values() 7: dy[0] + dy[2], 3: dy[1]
+///   table (1,000,000 x 64), ids 7 3 7      rows 7 3      vectors 0 1      values: dy[0] + dy[2], dy[1]
 ///
 /// keeps   memory for the rows of the largest step so far, and 4 bytes for each row of the table
 /// cost    add() and clear() take a time that does not depend on the size of the table, and allocate nothing once as
@@ -29,44 +41,94 @@ class RowGradients {
   std::size_t variable() const { return variable_; }
   std::size_t table_rows() const { return place_.size(); }
   std::size_t width() const { return width_; }
+  std::size_t size() const { return rows_.size(); }                        // rows that are not zero
 
   Span<std::uint32_t const> rows() const { return rows_; }
-  Span<float const> values() const { return values_; }                     // (rows, width)
-  Span<float> values() { return values_; }
+  /// All vectors, some of which several rows have: (number of vectors, width).
+  Span<float const> values() const { return values_; }
+  /// The gradient of row rows()[i].
+  Span<float const> operator[](std::size_t i) const {
+    return Span<float const>{values_}.subspan(vectors_[i] * width_, width_);
+  }
+  RowsView view() const { return {rows_, vectors_, values_}; }
 
   /// Adds the gradient of one row of the table.
   ///
   /// row       below table_rows(); gradient: (width)
   void add(std::size_t row, float const* gradient) {
-    auto& place = place_[row];
-    if (place == none) {
-      place = static_cast<std::uint32_t>(rows_.size());
-      rows_.push_back(static_cast<std::uint32_t>(row));
-      values_.insert(values_.end(), gradient, gradient + width_);
-      return;
+    if (auto const place = place_[row]; place != none) add_to(place, gradient);
+    else append(row, push(gradient, false));
+  }
+
+  /// Stores a vector that is the gradient of several rows, and returns its index for add_shared().
+  std::size_t share(float const* gradient) { return push(gradient, true); }
+
+  /// Adds a shared vector to the gradient of a row.
+  void add_shared(std::size_t row, std::size_t vector) {
+    if (auto const place = place_[row]; place == none) append(row, vector);
+    else {
+      own(place);
+      sum(values_.data() + vectors_[place] * width_, values_.data() + vector * width_);
     }
-    auto* const sum = values_.data() + place * width_;
-    for (std::size_t c = 0; c < width_; ++c) sum[c] += gradient[c];
   }
 
   /// Adds the gradients of several rows, one after another. A row may occur several times.
-  void add(Span<std::uint32_t const> rows, Span<float const> gradients) {
-    for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], gradients.data() + i * width_);
+  void add(RowsView const& more) {
+    auto const first = values_.size() / width_;
+    values_.insert(values_.end(), more.values.begin(), more.values.end());
+    shared_.resize(values_.size() / width_, true);
+    for (std::size_t i = 0; i < more.rows.size(); ++i) {
+      if (i + ahead < more.rows.size()) fetch(more.rows[i + ahead]);
+      add_shared(more.rows[i], first + more.vectors[i]);
+    }
   }
+
+  /// Asks the memory for the place of a row that is added soon.
+  void fetch(std::size_t row) const { __builtin_prefetch(&place_[row], 1); }
 
   void clear() {
     for (auto const row : rows_) place_[row] = none;
-    rows_.clear();
-    values_.clear();
+    rows_.clear(), vectors_.clear(), values_.clear(), shared_.clear();
   }
 
  private:
-  static constexpr auto none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr auto none         = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::size_t ahead = 16;                                 // rows whose place is fetched before
+
+  std::size_t push(float const* gradient, bool shared) {
+    auto const n = values_.size();
+    values_.resize(n + width_);
+    std::copy_n(gradient, width_, values_.data() + n);
+    shared_.push_back(shared);
+    return n / width_;
+  }
+  void append(std::size_t row, std::size_t vector) {
+    place_[row] = static_cast<std::uint32_t>(rows_.size());
+    rows_.push_back(static_cast<std::uint32_t>(row));
+    vectors_.push_back(static_cast<std::uint32_t>(vector));
+  }
+  /// Gives a row a vector of its own.
+  void own(std::size_t place) {
+    auto const before = vectors_[place];
+    if (shared_[before] == 0) return;
+    values_.resize(values_.size() + width_);
+    std::copy_n(values_.data() + before * width_, width_, values_.data() + values_.size() - width_);
+    shared_.push_back(0);
+    vectors_[place] = static_cast<std::uint32_t>(shared_.size() - 1);
+  }
+  void add_to(std::size_t place, float const* gradient) {
+    own(place);
+    sum(values_.data() + vectors_[place] * width_, gradient);
+  }
+  void sum(float* to, float const* more) const {
+    for (std::size_t c = 0; c < width_; ++c) to[c] += more[c];
+  }
 
   std::size_t variable_, width_;
   std::vector<std::uint32_t> place_;                                       // of each row of the table in rows_, or none
-  std::vector<std::uint32_t> rows_;
+  std::vector<std::uint32_t> rows_, vectors_;
   std::vector<float> values_;
+  std::vector<char> shared_;                                               // of each vector: several rows may have it
 };
 
 /// A RowGradients for each variable of the plan whose gradient is rows, in the plan's order.
@@ -83,14 +145,18 @@ inline std::vector<RowGradients> row_gradients_of(PlanView const& plan) {
 
 /// Rows of the gradient of a table that were put aside, one batch after another; a row may occur several times.
 struct RowList {
-  std::vector<std::uint32_t> rows;
-  std::vector<float> values;                                               // (rows, width)
+  std::vector<std::uint32_t> rows, vectors;
+  std::vector<float> values;                                               // (number of vectors, width)
 
   void append(RowGradients const& more) {
-    rows.insert(rows.end(), more.rows().begin(), more.rows().end());
-    values.insert(values.end(), more.values().begin(), more.values().end());
+    auto const first = static_cast<std::uint32_t>(values.size() / more.width());
+    auto const view  = more.view();
+    rows.insert(rows.end(), view.rows.begin(), view.rows.end());
+    for (auto const vector : view.vectors) vectors.push_back(first + vector);
+    values.insert(values.end(), view.values.begin(), view.values.end());
   }
-  void clear() { rows.clear(), values.clear(); }
+  void clear() { rows.clear(), vectors.clear(), values.clear(); }
+  RowsView view() const { return {rows, vectors, values}; }
 };
 
 }  // namespace chorale

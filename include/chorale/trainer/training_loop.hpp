@@ -115,7 +115,7 @@ class GradientAccumulator {
   void add_to(Gradients const& gradients) {
     for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
     for (std::size_t i = 0; i < tables_.size(); ++i) {
-      gradients.tables[i].add(tables_[i].rows, tables_[i].values);
+      gradients.tables[i].add(tables_[i].view());
       tables_[i].clear();
     }
     sums_.clear();

@@ -145,8 +145,33 @@ TEST_CASE("only the rows that came travel", "[nn][graph][rows]") {
     for (auto const id : shares[i][Title{}]) ids.insert(id);
     for (auto const id : shares[i][Body{}]) ids.insert(id);
     CHECK(rows[i] == ids.size());
-    CHECK(bytes[i] == nn::plan_of<Network>.bytes_per_step() + ids.size() * (sizeof(std::uint32_t) + 5 * sizeof(float)));
+    CHECK(bytes[i] == nn::plan_of<Network>.bytes_per_step() + ids.size() * (2 * sizeof(std::uint32_t) + 5 * sizeof(float)));
   }
+}
+
+TEST_CASE("rows of a bag share a vector until one of them gets another gradient", "[nn][graph][rows]") {
+  auto table         = RowGradients{0, 10, 2};
+  auto const a       = std::vector<float>{1, 2}, b = std::vector<float>{10, 20};
+  auto const of_bag  = table.share(a.data());
+  for (auto const row : {3U, 5U, 7U}) table.add_shared(row, of_bag);
+  CHECK(table.values().size() == 2);
+  table.add(5, b.data());
+  table.add(6, b.data());
+  table.add_shared(3, of_bag);                                             // an id that a bag has twice
+  auto const want = std::vector<std::vector<float>>{{2, 4}, {11, 22}, {1, 2}, {10, 20}};
+  REQUIRE(table.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(std::ranges::equal(table[i], want[i]));
+  auto list = RowList{};
+  list.append(table), list.append(table);
+  auto twice = RowGradients{0, 10, 2};
+  twice.add(list.view());
+  REQUIRE(twice.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t c = 0; c < 2; ++c) CHECK(twice[i][c] == 2 * want[i][c]);
+  twice.clear();
+  CHECK(twice.size() == 0);
+  twice.add(3, b.data());
+  CHECK(std::ranges::equal(twice[0], b));
 }
 
 TEST_CASE("a gradient of a row that is not finite is named, and changes nothing", "[nn][graph][rows]") {

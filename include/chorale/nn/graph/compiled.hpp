@@ -243,7 +243,8 @@ CompiledGraph<Net, Losses, Optimizer, Metrics> compiled_graph(Losses losses, Opt
 /// Combines a network derived from nn::Graph with its losses, optimizer and metrics. A network with one output takes a
 /// loss and metrics as they are; of several outputs each loss and each metric names its own.
 ///
-///   nn::compile<Tickets>(nn::of<Priority>(loss::MeanSquaredError{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
+///   nn::compile<Tickets>(nn::of<Priority>(loss::MeanSquaredError{}) +
+///                            0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
 ///                        optim::Adam{.learning_rate = 1e-3F}, nn::of<Department>(metric::Accuracy{}))
 template <GraphNetwork Net, class Loss, class Optimizer, class... Metrics>
 auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {

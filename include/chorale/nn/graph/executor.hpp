@@ -231,8 +231,8 @@ class GraphExecutor {
   RowGradients& rows_of(PlannedVariable const& v) const {
     for (auto& table : tables_)
       if (plan.variables.data() + table.variable() == &v) return table;
-    throw BadArgument{"the executor of a network got no rows for the gradient of " + std::string{std::string_view{v.name}} +
-                          ", which has " + std::to_string(tables_.size()) + " tables.",
+    throw BadArgument{"the executor of a network with the table " + std::string{std::string_view{v.name}} + " got " +
+                          std::to_string(tables_.size()) + " gradients of tables, and none is of that one.",
                       "a RowGradients for each variable that is by_rows."};
   }
 

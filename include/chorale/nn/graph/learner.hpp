@@ -102,6 +102,13 @@ inline constexpr Name score_name = [] {
   return name;
 }();
 
+/// The name of a metric. Empty if it has none, which is refused elsewhere.
+template <class T>
+inline constexpr std::string_view name_of_metric = [] {
+  if constexpr (requires { T::name; }) return std::string_view{T::name};
+  else return std::string_view{};
+}();
+
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
 ///
@@ -134,7 +141,7 @@ class GraphLearner {
         ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
       ((names[at++] = Executing::num_outputs > 1
                           ? std::string_view{score_name<typename M::field, decltype(M::what)>}
-                          : std::string_view{decltype(M::what)::name}), ...);
+                          : name_of_metric<decltype(M::what)>), ...);
     }(std::type_identity<Losses>{}, std::type_identity<Metrics>{});
     return names;
   }();

@@ -67,17 +67,16 @@ struct ReducerOf<R, E> {
 template <class E>
 class TableSums {
  public:
-  /// rows_of   called with the index of a table: its rows of this replica, as a pair of spans. Not those of the table's
-  ///           RowGradients, which get the sums
+  /// rows_of   called with the index of a table: its rows of this replica
   template <class RowsOf>
   void reduce(E& at, Gradients const& gradients, Tag tag, ReduceStatistics& traffic, RowsOf&& rows_of) {
     for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
-      auto& table               = gradients.tables[i];
-      auto const [rows, values] = rows_of(i);
-      traffic.bytes += rows.size_bytes() + values.size_bytes();
-      gather_.gather(at, rows, values, table.width(), tag);
+      auto& table     = gradients.tables[i];
+      auto const mine = rows_of(i);
+      traffic.bytes += mine.bytes();
+      gather_.gather(at, mine.rows, mine.vectors, mine.values, table.width(), tag);
       table.clear();
-      table.add(gather_.rows(), gather_.values());
+      table.add({gather_.rows(), gather_.vectors(), gather_.values()});
     }
   }
 
@@ -125,10 +124,7 @@ class BucketedGradients {
     if (!std::exchange(begun_, false)) reducer_.begin();
     reducer_.finish();
     if constexpr (LossyReduce<R>) reduce_exactly(gradients);
-    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) {
-      auto const& table = std::as_const(gradients.tables[i]);
-      return std::pair{table.rows(), table.values()};
-    });
+    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) { return gradients.tables[i].view(); });
     traffic.early_bytes += reducer_.overlap().bytes;
     traffic.bytes += gradients.values.size_bytes();
   }
@@ -231,10 +227,7 @@ class ShardedGradients {
 
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
-    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) {
-      auto const& mine = sums_.rows(i);
-      return std::pair{Span<std::uint32_t const>{mine.rows}, Span<float const>{mine.values}};
-    });
+    tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) { return sums_.rows(i).view(); });
     traffic.bytes += gradients.values.size_bytes();
   }
 
