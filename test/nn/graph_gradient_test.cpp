@@ -161,6 +161,7 @@ TEST_CASE("every layer's gradients agree with central differences", "[nn][graph]
   CHECK(nn::gradient_error<nn::GELU, Of<float, 9>>() < rounding);
   CHECK(nn::gradient_error<nn::Softmax, Of<float, 3, 4>>() < rounding);
   CHECK(nn::gradient_error<nn::LayerNorm, Of<float, 4, 6>>() < rounding);
+  CHECK(nn::gradient_error<nn::BatchNorm<>, Of<float, 3, 3, 2>>() < rounding);
   CHECK(nn::gradient_error<nn::Embedding<4, 3>, Of<int, 6>>() < rounding);
   CHECK(nn::gradient_error<nn::Positions<6, 3>, Of<float, 4, 3>>() < rounding);
   CHECK(nn::gradient_error<nn::CausalHeads<2>, Of<float, 4, 12>>() < rounding);

@@ -92,20 +92,25 @@ struct Normalization {
 /// replica's share of the batch: with more replicas, over fewer rows.
 ///
 /// x, y        (B, H, W, C) or (B, C)
+/// keeps       called once in a network derived from nn::Graph: two calls would move its statistics twice
 /// variables   gamma (C), ones, and beta (C), zeros: trained. moving_mean (C), zeros, and moving_variance (C), ones:
 ///             used by evaluation. An update moves them towards the mean of the replicas' statistics, weighted by rows
 /// options     Momentum<percent>, Epsilon<millionths>; default Momentum<99>, Epsilon<1000>
 /// source      Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization
 template <class... Options>
-struct BatchNorm : detail::Normalization<Normalize::over_share, Options...> {};
+struct BatchNorm : Layer<BatchNorm<Options...>>, detail::Normalization<Normalize::over_share, Options...> {
+  using Layer<BatchNorm>::Layer;
+};
 
 /// BatchNorm with mean and variance over the whole batch: any number of replicas learns what one replica does.
 ///
 /// cost        in each step two sums over all replicas, of 2 C + 1 and 2 C doubles, for which all wait. No gradient
 ///             is sent before the last of them
+/// keeps       not for networks derived from nn::Graph, whose replicas compute by themselves: the compiler refuses it
 /// source      tf.keras.layers.BatchNormalization(synchronized=True)
 template <class... Options>
-struct SyncBatchNorm : detail::Normalization<Normalize::over_batch, Options...> {
+struct SyncBatchNorm : Layer<SyncBatchNorm<Options...>>, detail::Normalization<Normalize::over_batch, Options...> {
+  using Layer<SyncBatchNorm>::Layer;
   static constexpr bool joins = true;
 };
 

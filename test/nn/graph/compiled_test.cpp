@@ -142,6 +142,42 @@ TEST_CASE("a step of a network of many inputs and its update allocate nothing", 
   CHECK(allocations == before);
 }
 
+namespace {
+
+struct Pixels : Field<float, 12> {};
+struct Label : Field<int, 1> {};
+
+struct Listed : nn::Sequential<nn::Input<12>, nn::Dense<8>, nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
+struct Called : nn::Graph<Pixels> {
+  nn::Dense<8> hidden;
+  nn::BatchNorm<> norm;
+  nn::Dense<3> label;
+
+  constexpr auto operator()(auto x) const { return nn::outputs<Label>(label(nn::relu(norm(hidden(x))))); }
+};
+
+}  // namespace
+
+TEST_CASE("batch normalization in a graph has the bits of that in a list of layers", "[nn][graph]") {
+  auto const device = Cpu::logical(1)[0];
+  auto listed       = nn::compile<Listed>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 3);
+  auto called       = nn::compile<Called>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 3);
+  auto x            = std::vector<float>(7 * 12);
+  auto const labels = std::vector<int>{0, 1, 2, 2, 1, 0, 1};
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{4, 0}.uniform(i, -1, 2);
+  CHECK(called.hash() == listed.hash());
+  for (int step = 0; step < 4; ++step) {
+    listed.value_and_gradient(Batch{.x = x, .y = labels, .rows = 7}, 0, LooksAtEnd{});
+    called.value_and_gradient(Rows<Pixels, Label>{x, labels}, 0, LooksAtEnd{});
+    listed.optimizer.apply(listed.net.variables(), listed.gradients());
+    called.optimizer.apply(called.net.variables(), called.gradients());
+  }
+  CHECK(called.net.variables()[4].value[0] != 0);                          // a moving mean has moved
+  CHECK(called.hash() == listed.hash());
+  CHECK(std::ranges::equal(called.predict(Rows<Pixels, Label>{x, labels}),
+                           listed.predict(Batch{.x = x, .y = labels, .rows = 7})));
+}
+
 TEST_CASE("gradients of a network leave while backward computes, in the order of the plan", "[nn][graph]") {
   auto copy   = model().instantiate(Cpu::logical(1)[0], 1);
   auto stream = batches().stream(0);

@@ -83,7 +83,8 @@ struct Described<L, O...> {
 template <KernelLayer L, class T, int... D>
 struct Described<L, Of<T, D...>> {
   using In = Of<T, D...>;
-  static constexpr bool takes = std::is_same_v<T, float> && (!OverLastDimension<L> || sizeof...(D) > 0);
+  static constexpr bool joins = requires { requires L::joins; };
+  static constexpr bool takes = std::is_same_v<T, float> && !joins && (!OverLastDimension<L> || sizeof...(D) > 0);
 
   using shape = typename ShapeIn<L, In>::type;
   static constexpr std::size_t repeats = OverLastDimension<L> ? In::vectors : 1;
@@ -105,6 +106,8 @@ struct Described<L, Of<T, D...>> {
     static_assert(!OverLastDimension<L> || sizeof...(D) > 0,
                   "chorale: this layer works on the last dimension of a row, but a row that comes in is one number; put "
                   "nn::reshape<1>(...) before it");
+    static_assert(!joins, "chorale: nn::SyncBatchNorm adds up over all replicas, which a network derived from nn::Graph "
+                          "does not. Use nn::BatchNorm, or nn::Sequential");
     if constexpr (takes) L::template check<shape>();
     return true;
   }
@@ -142,6 +145,7 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   if (id < 0) id = trace.add_layer(L::name, name, variables);
   else if (trace.mistake == Mistake::none && !trace.has_variables(id, variables))
     trace.mistake = Mistake::two_shapes_of_one_layer;
+  else if (trace.mistake == Mistake::none && trace.is_moving(id)) trace.mistake = Mistake::two_calls_of_moving_layer;
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .number = std::is_same_v<typename Out::type, float>}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,

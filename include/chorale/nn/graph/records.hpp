@@ -94,7 +94,7 @@ struct LayerRecord {
 };
 
 /// Mistakes that only values show, found while the network is traced.
-enum class Mistake { none, refused, two_shapes_of_one_layer, output_is_input };
+enum class Mistake { none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, output_is_input };
 
 /// Numbers of records of a trace.
 struct Counts {
@@ -122,6 +122,14 @@ struct Trace {
     for (auto const& spec : specs) variables.push_back({spec, static_cast<int>(calls.size()), 0});
     layers.push_back({kind, name, first, static_cast<int>(specs.size())});
     return static_cast<int>(layers.size()) - 1;
+  }
+
+  /// True if a layer has moving statistics.
+  constexpr bool is_moving(int layer) const {
+    auto const& l = layers[at(layer)];
+    for (auto v = at(l.first); v < at(l.first + l.variables); ++v)
+      if (!variables[v].spec.trained()) return true;
+    return false;
   }
 
   /// True if a layer that is called again has variables of the shapes that it had before.

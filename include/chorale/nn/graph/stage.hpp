@@ -145,6 +145,10 @@ class KernelStage {
     auto const& v = p.variables;
     if (v.size() > 0) at.kernel = number(v[0].data), at.d_kernel = v[0].gradient;
     if (v.size() > 1) at.bias = number(v[1].data), at.d_bias = v[1].gradient;
+    if (v.size() > 3) {                                                    // moving statistics of a normalization
+      at.mean = number(v[2].data), at.d_mean = v[2].gradient;
+      at.variance = number(v[3].data), at.d_variance = v[3].gradient;
+    }
     inner_.bind(at);
   }
   void read_from(std::size_t, void const* x) { inner_.read_from(static_cast<float const*>(x)); }

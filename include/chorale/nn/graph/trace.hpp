@@ -130,6 +130,8 @@ constexpr bool report() {
   static_assert(M != Mistake::two_shapes_of_one_layer,
                 "chorale: a layer is called twice with inputs that would give its variables other shapes. Use two "
                 "layers");
+  static_assert(M != Mistake::two_calls_of_moving_layer,
+                "chorale: an nn::BatchNorm is called twice, which would move its statistics twice. Use two layers");
   static_assert(is_unique, "chorale: two layers of this network have the same name, so their variables could not be told "
                            "apart in a checkpoint. Give them different names");
   static_assert(M != Mistake::output_is_input,

@@ -1,0 +1,14 @@
+// normalized_by_two.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Pixels : Field<float, 12> {};
+struct Label : Field<int, 1> {};
+struct Net : nn::Graph<Pixels> {
+  nn::BatchNorm<> first, second;
+  nn::Dense<3> label;
+  constexpr auto operator()(auto x) const { return nn::outputs<Label>(label(second(first(x)))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
