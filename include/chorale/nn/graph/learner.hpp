@@ -32,6 +32,7 @@ struct OutputList {
   using fields = List<>;
   using values = List<>;
 };
+// Those of nn::outputs.
 template <class D, class Names, class... O>
 struct OutputList<Outputs<D, Names, O...>> {
   using fields = Names;
