@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <string>
 #include <vector>
 
 using namespace chorale;
@@ -115,6 +117,49 @@ TEST_CASE("LinearWarmup grows in equal steps to its target and stays there", "[o
   CHECK(warmup({.step = 1'000'000}) == 0.5F);
   CHECK(warmup({.step = 2, .rate = 0.7F}) == 0.7F);                        // a callback's rate takes its place
   CHECK(Rate{LinearWarmup{.initial = 0.1F, .target = 0.5F, .steps = 0}}({.step = 0}) == 0.5F);
+}
+
+TEST_CASE("a schedule is followed by another one, which counts its steps from there", "[optim]") {
+  auto const rate = warm_up(4, 0.8F).then(cosine(10, 0.8F, 0.4F));
+  CHECK(rate({.step = 0}) == 0.0F);
+  CHECK(rate({.step = 2}) == Approx(0.4));
+  CHECK(rate({.step = 4}) == Approx(0.8));
+  CHECK(rate({.step = 9}) == Approx(0.6));
+  CHECK(rate({.step = 99}) == Approx(0.4));
+  CHECK(rate({.step = 2, .rate = 0.7F}) == 0.7F);
+  CHECK(rate.text() == "LinearWarmup(0,0.8,4).then(4,CosineDecay(0.8,10,0.5))");
+  auto const three = Rate{0.5F}.then(2, Rate{0.25F}.then(3, decaying()));
+  CHECK(three({.step = 1}) == 0.5F);
+  CHECK(three({.step = 2}) == 0.25F);
+  CHECK(three({.step = 4}) == 0.25F);
+  CHECK(three({.step = 5, .epoch = 3}) == 1e-4F);                          // epochs go on
+  CHECK_THROWS_WITH(Rate{0.5F}.then(-1, 0.1F), Catch::Contains("then takes 0 steps or more, got -1"));
+}
+
+namespace {
+
+struct Halving {
+  float first;
+  std::string text() const { return "Halving(" + word_of(first) + ")"; }
+  float operator()(Moment t) const { return first * std::pow(0.5F, static_cast<float>(t.epoch)); }
+};
+
+}  // namespace
+
+TEST_CASE("a schedule is any function of the moment, and ranks compare its rates", "[optim]") {
+  auto const rate = Rate{[](Moment t) { return 1.0F / (1.0F + static_cast<float>(t.step)); }};
+  CHECK(rate({.step = 0}) == 1.0F);
+  CHECK(rate({.step = 3}) == 0.25F);
+  CHECK(rate({.step = 3, .rate = 0.7F}) == 0.7F);
+  CHECK(rate.text().starts_with("lambda(1:0.5,10:0.09090909,100:"));
+  auto const own = Rate{Halving{0.5F}};
+  CHECK(own.text() == "Halving(0.5)");
+  CHECK(own({.epoch = 2}) == 0.125F);
+  CHECK(Rate{own}.then(3, own)({.step = 5, .epoch = 1}) == 0.25F);
+  auto const falls = Rate{[](Moment t) { return 0.5F - static_cast<float>(t.step); }};
+  CHECK(falls({.step = 0}) == 0.5F);
+  CHECK_THROWS_WITH(falls({.step = 2, .epoch = 1}),
+                    Catch::Contains("the function gives -1.500000 for step 2 of epoch 1"));
 }
 
 TEST_CASE("SGD takes the rate of each step of a warm-up", "[optim]") {
