@@ -35,7 +35,9 @@
 #include <chorale/data/formats/idx.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>
+#include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
+#include <chorale/optim/grouped.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
@@ -62,6 +64,7 @@
 #include <chorale/reduce/topology.hpp>
 #include <chorale/reduce/tree.hpp>
 
+#include <chorale/model/averages.hpp>
 #include <chorale/model/custom.hpp>
 
 #include <chorale/nn/activation.hpp>

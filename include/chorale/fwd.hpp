@@ -72,6 +72,7 @@ struct Adagrad;                                                                 
 struct SGD;                                                                           // optim/sgd.hpp
 struct Adam;                                                                          // optim/adam.hpp
 struct AdamW;
+struct ParameterGroup;                                                                // optim/grouped.hpp
 struct LinearWarmup;                                                                  // optim/schedule.hpp
 struct ExponentialDecay;
 struct CosineDecay;

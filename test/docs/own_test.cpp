@@ -143,6 +143,23 @@ TEST_CASE("one's own loss has the gradient of differences, and its metric is a s
   CHECK(lines == std::vector<std::string>{"loss my::Ranking", "loss my::Ranking margin 1"});
 }
 
+TEST_CASE("one's own loss and metric train, on two replicas as on one", "[docs][own]") {
+  auto x      = std::vector<float>(64);
+  auto labels = std::vector<int>(16);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{3, 0}.uniform(i, -1, 1);
+  for (std::size_t r = 0; r < labels.size(); ++r) labels[r] = x[4 * r] > 0 ? 1 : 0;
+  auto const learned = [&](int replicas) {
+    auto const rule = optim::Adam{.learning_rate = 0.05F};
+    auto trainer    = Trainer{nn::compile<OwnNet>(my::Ranking{.margin = 2}, rule, my::Rivals{}),
+                           MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 7};
+    return trainer.fit(data::from_tensors(x, labels, 4).batch(5), {.epochs = 30, .show = Show::nothing});
+  };
+  auto const one = learned(1), two = learned(2);
+  CHECK(one.back().scores.loss() < 0.5 * one.front().scores.loss());
+  CHECK(one.back().scores["rivals"] < one.front().scores["rivals"]);
+  CHECK(two.back().scores.loss() == Approx(one.back().scores.loss()).epsilon(1e-3));
+}
+
 namespace {
 
 template <class S>

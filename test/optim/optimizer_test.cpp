@@ -2,6 +2,7 @@
 //
 // Update rules against the formulas of their papers, computed in double.
 #include <chorale/optim/adam.hpp>
+#include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/cpu/all.hpp>
@@ -160,6 +161,26 @@ TEST_CASE("a schedule is any function of the moment, and ranks compare its rates
   CHECK(falls({.step = 0}) == 0.5F);
   CHECK_THROWS_WITH(falls({.step = 2, .epoch = 1}),
                     Catch::Contains("the function gives -1.500000 for step 2 of epoch 1"));
+}
+
+TEST_CASE("an average of variables follows its formula over blocks", "[optim]") {
+  auto const n    = std::size_t{40'000};                                   // three blocks, the last one not full
+  auto const rule = Averaged{SGD{.learning_rate = 0.1F, .momentum = 0.5F}, 0.75F};
+  auto w = std::vector<float>(n), g = w, slots = std::vector<float>(2 * n), plain = w, velocity = w;
+  auto average = std::vector<double>(n);
+  for (std::size_t i = 0; i < n; ++i) plain[i] = w[i] = std::sin(static_cast<float>(i));
+  for (auto now = Moment{}; now.step < 4; ++now.step) {
+    for (std::size_t i = 0; i < n; ++i) g[i] = std::cos(static_cast<float>(i) * static_cast<float>(now.step + 1));
+    rule.update<Cpu>(Update{w, g, slots, 0.5F, now});
+    SGD{.learning_rate = 0.1F, .momentum = 0.5F}.update<Cpu>(Update{plain, g, velocity, 0.5F, now});
+    for (std::size_t i = 0; i < n; ++i)
+      average[i] = now.step == 0 ? static_cast<double>(w[i]) : 0.75 * average[i] + 0.25 * static_cast<double>(w[i]);
+  }
+  CHECK(w == plain);                                                       // averages change nothing
+  auto worst = 0.0;
+  for (std::size_t i = 0; i < n; ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(w[i] + slots[n + i]) - average[i]));
+  CHECK(worst < 5e-7);
 }
 
 TEST_CASE("SGD takes the rate of each step of a warm-up", "[optim]") {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/model/parameter_groups.hpp>
 #include <chorale/model/row_update.hpp>
+#include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
+#include <chorale/optim/grouped.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -27,8 +30,9 @@ class OptimizerState {
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
   /// plan      the model's, which outlives it; slots: memory for Optimizer::slots parts that it lays out
+  /// throws    BadArgument when the groups of optim::Grouped do not fit the plan
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
-      : rule_{rule}, plan_{plan}, slots_{slots} {
+      : rule_{rule}, plan_{plan}, slots_{slots}, groups_{rule, plan} {
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
     for (auto const& v : plan.variables) padded_moving_ += v.spec.trained() ? 0 : plan::aligned(v.size);
   }
@@ -84,6 +88,7 @@ class OptimizerState {
     auto const is_done   = std::exchange(queued_, false);
     if (accepts(gradients) && !is_done) {
       update(variables, gradients, gradients.rows(), scale(gradients, scaled_by));
+      if constexpr (optim::keeps_averages<Optimizer>) applied_ = true;
       if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
@@ -102,6 +107,25 @@ class OptimizerState {
   void follow(Gradients const& gradients) {
     static_cast<void>(accepts(gradients));
     if (gradients.rows() != 0) ++now.step;
+  }
+
+  /// Replaces variables by their moving averages; frozen variables, and those that are not trained, stay as they are.
+  ///
+  /// throws    BadArgument when updates were made elsewhere, and with them the averages: on parameter servers
+  void put_averages(Variables const& variables) const
+    requires optim::keeps_averages<Optimizer>
+  {
+    if (reads_) return;                                                    // another instance's
+    constexpr auto last = static_cast<std::size_t>(Optimizer::slots - 1);
+    auto const apart    = slots().subspan(last * plan_.slot_stride());
+    CHORALE_EXPECTS(now.step == 0 || applied_ || std::ranges::any_of(apart, [](float x) { return x != 0; }),
+                    "the moving averages of variables are where the optimizer runs, which is not in this process "
+                    "after " + std::to_string(now.step) + " steps");
+    for (std::size_t i = 0; i < plan_.variables.size(); ++i) {
+      auto const& v = plan_.variables[i];
+      if (!v.spec.trained()) continue;                                     // frozen: the slot is 0
+      for (std::size_t k = 0; k < v.size; ++k) variables.values[v.offset + k] += apart[v.slot_offset() + k];
+    }
   }
 
   optim::Moment now;                                                       // the trainer sets its epoch
@@ -157,10 +181,14 @@ class OptimizerState {
 
   void update(Variables const& variables, Gradients const& gradients, float rows, float scale) {
     take_moving(variables, gradients, rows);
-    rule_.template update<D>({variables.body(), gradients.body(), slots_, scale, now, plan_.slot_stride()});
+    auto const all = optim::Update{variables.body(), gradients.body(), slots_, scale, now, plan_.slot_stride()};
+    if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all);
+    else rule_.template update<D>(all);
     if constexpr (D::memory == Memory::host)
       for (auto const& table : gradients.tables)
-        rows_.template update<D>(rule_, variables, table, slots_, {scale, now, plan_});
+        groups_.update_alike(rule_, table.variable(), now, [&](auto const& rule, optim::Moment const& at) {
+          rows_.template update<D>(rule, variables, table, slots_, {scale, at, plan_});
+        });
     put_moving(variables);
   }
 
@@ -184,10 +212,11 @@ class OptimizerState {
     if (padded_moving_ == 0) return;
     for (std::size_t i = 0, at = 0; i < plan_.variables.size(); ++i) {
       auto const& first = plan_.variables[i];
-      if (first.spec.trained()) continue;
+      if (first.spec.trained() || groups_.is_frozen(i)) continue;
       auto range = Range{first.offset, first.end()};
       for (; i + 1 < plan_.variables.size(); ++i) {
         auto const& next = plan_.variables[i + 1];
+        if (groups_.is_frozen(i + 1)) break;
         if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
         range.end = next.end();
       }
@@ -199,9 +228,12 @@ class OptimizerState {
   float scale(Gradients const& gradients, float scaled_by) const {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
-    auto norm = Kernels<D>::squared_norm(gradients.body());
+    auto norm = 0.0;
+    if constexpr (optim::HasGroups<Optimizer>) norm = groups_.template squared_norm<D>(gradients.body());
+    else norm = Kernels<D>::squared_norm(gradients.body());
     for (auto const& table : gradients.tables)
-      for (std::size_t i = 0; i < table.size(); ++i) norm += Kernels<D>::squared_norm(table[i]);
+      for (std::size_t i = 0; i < table.size() && !groups_.is_frozen(table.variable()); ++i)
+        norm += Kernels<D>::squared_norm(table[i]);
     return mean * optim::clip_factor(norm, mean, rule_.global_clipnorm);
   }
 
@@ -211,6 +243,8 @@ class OptimizerState {
   std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
   bool reads_  = false;                                                    // the variables are another instance's
   bool queued_ = false;                                                    // the update of the next apply() is enqueued
+  bool applied_ = false;                                                   // an update was made here
+  [[no_unique_address]] detail::GroupsOf<Optimizer> groups_;
   RowUpdate rows_;
   typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn
 };

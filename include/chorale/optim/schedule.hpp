@@ -174,8 +174,8 @@ class Rate {
   Rate(F f) : rule_{Shared{std::make_shared<Function<F> const>(std::move(f))}} {}
   template <detail::OtherFunction F>
   Rate(F const&) : Rate{0.0F} {
-    static_assert(sizeof(F) == 0, "chorale: a learning rate is a number, a schedule of chorale::optim, or a function of "
-                                  "an optim::Moment that returns a float: [](optim::Moment t) { return ..; }");
+    static_assert(sizeof(F) == 0, "chorale: a learning rate is a number, a schedule of chorale::optim, or a function of an "
+                                  "optim::Moment that returns a float: [](optim::Moment t) { return ..; }");
   }
 
   /// This rate for some steps, and then another one, which counts its steps from there; epochs go on.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/optim/grouped.hpp>
+#include <chorale/optim/optimizer.hpp>
+#include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chorale {
+
+/// The groups of an optim::Grouped among the variables of a plan: how each variable is updated, and which ranges of
+/// memory are updated alike.
+///
+/// O    an optimizer that HasGroups
+template <class O>
+class ParameterGroups {
+ public:
+  /// throws    BadArgument when a pattern fits no variable, or all variables are frozen
+  ParameterGroups(O const& rule, PlanView const& plan) {
+    auto const& groups = rule.groups;
+    auto fitting       = std::vector<std::size_t>(groups.size());          // variables whose names fit
+    for (auto const& group : groups) rules_.push_back(rule_of(rule, group));
+    rules_.push_back({rule, 1, false});
+    for (auto const& v : plan.variables) {
+      group_of_.push_back(groups.size());
+      for (auto g = groups.size(); g-- > 0;)
+        if (optim::fits(groups[g].names, v.name)) ++fitting[g], group_of_.back() = g;
+    }
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      CHORALE_EXPECTS(fitting[g] != 0, "no name of the " + std::to_string(group_of_.size()) +
+                                           " variables fits the pattern \"" + groups[g].names +
+                                           "\" of optim::Grouped; they are " + names(plan));
+    CHORALE_EXPECTS(!std::ranges::all_of(group_of_, [&](std::size_t g) { return rules_[g].frozen; }),
+                    "the groups of optim::Grouped freeze all " + std::to_string(group_of_.size()) +
+                        " variables: nothing is left to train");
+    find_parts(plan);
+  }
+
+  bool is_frozen(std::size_t variable) const { return rules_[group_of_[variable]].frozen; }
+
+  /// Updates all dense variables that are not frozen, each as its group says.
+  ///
+  /// u         of the body of all dense variables
+  template <class D>
+  void update(optim::Update const& u) const {
+    for (auto const& part : parts_) {
+      auto const [begin, end] = part.range;
+      auto const& own         = rules_[part.group];
+      own.rule.template update<D>({u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
+                                   u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),
+                                   u.stride});
+    }
+  }
+
+  /// Calls f(rule, moment) with those of one variable's group, unless it is frozen.
+  template <class F>
+  void update_alike(O const&, std::size_t variable, optim::Moment const& now, F&& f) const {
+    auto const& own = rules_[group_of_[variable]];
+    if (!own.frozen) f(own.rule, moment(own, now));
+  }
+
+  /// Sum of the squares of all gradients of dense variables that are not frozen.
+  ///
+  /// body      gradients between header and trailer
+  template <class D>
+  double squared_norm(Span<float const> body) const {
+    auto sum = 0.0;
+    for (auto const& part : parts_) sum += Kernels<D>::squared_norm(body.subspan(part.range.begin, part.range.size()));
+    return sum;
+  }
+
+ private:
+  /// How the variables of one group are updated.
+  struct Own {
+    typename O::ungrouped rule;
+    float rate;                                                            // times that of the rule
+    bool frozen;
+  };
+  /// Neighbours of one group.
+  struct Part {
+    Range range;                                                           // from the header on
+    std::size_t group;
+  };
+
+  static Own rule_of(O const& rule, optim::ParameterGroup const& group) {
+    auto made = Own{rule, group.learning_rate, !group.trainable};
+    if constexpr (requires { made.rule.weight_decay; }) made.rule.weight_decay *= group.weight_decay;
+    return made;
+  }
+  static optim::Moment moment(Own const& own, optim::Moment now) {
+    if (own.rate != 1) now.rate = own.rate * own.rule.rate(now);
+    return now;
+  }
+
+  void find_parts(PlanView const& plan) {
+    auto order = std::vector<std::size_t>{};                               // dense variables as they lie in memory
+    for (std::size_t i = 0; i < plan.variables.size(); ++i)
+      if (!plan.variables[i].spec.by_rows) order.push_back(i);
+    std::ranges::sort(order, {}, [&](std::size_t i) { return plan.variables[i].offset; });
+    auto last = rules_.size();                                             // the group of the variable before
+    for (auto const i : order) {
+      auto const& v    = plan.variables[i];
+      auto const range = Range{v.slot_offset(), v.slot_offset() + plan::aligned(v.size)};
+      if (!is_frozen(i) && group_of_[i] == last) parts_.back().range.end = range.end;
+      else if (!is_frozen(i)) parts_.push_back({range, group_of_[i]});
+      last = is_frozen(i) ? rules_.size() : group_of_[i];
+    }
+  }
+
+  static std::string names(PlanView const& plan) {
+    auto all = std::string{};
+    for (std::size_t i = 0; i < plan.variables.size() && i < 8; ++i)
+      all += (i == 0 ? "" : ", ") + std::string{std::string_view{plan.variables[i].name}};
+    return all + (plan.variables.size() > 8 ? ", .." : "");
+  }
+
+  std::vector<std::size_t> group_of_;                                      // of each variable, an index of rules_
+  std::vector<Own> rules_;                                                 // of each group, then that of no group
+  std::vector<Part> parts_;
+};
+
+namespace detail {
+
+/// Groups of an optimizer without groups.
+struct NoGroups {
+  template <class O>
+  constexpr NoGroups(O const&, PlanView const&) {}
+  static constexpr bool is_frozen(std::size_t) { return false; }
+  template <class O, class F>
+  static void update_alike(O const& rule, std::size_t, optim::Moment const& now, F&& f) {
+    f(rule, now);
+  }
+};
+
+template <class O>
+struct GroupsOfRule {
+  using type = NoGroups;
+};
+template <optim::HasGroups O>
+struct GroupsOfRule<O> {
+  using type = ParameterGroups<O>;
+};
+template <class O>
+using GroupsOf = typename GroupsOfRule<O>::type;
+
+}  // namespace detail
+}  // namespace chorale
