@@ -49,10 +49,10 @@ struct CrossEntropy;
 struct SparseCrossEntropyOfProbabilities;
 struct CrossEntropyOfProbabilities;
 struct MeanSquaredError;
-struct Given;
 struct BinaryCrossEntropy;                                                            // nn/row_losses.hpp
 struct MeanAbsoluteError;
 struct Huber;
+struct Given;
 template <class L> class Weighted;                                                    // nn/weighted_loss.hpp
 
 }  // namespace loss
