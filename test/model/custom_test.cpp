@@ -67,6 +67,62 @@ TEST_CASE("workers of servers learn a custom model", "[model][servers]") {
   auto const moving  = custom_model<decay::Row>({{"offset"}, {.name = "mean", .momentum = 0.9F}}, nothing, optim::SGD{});
   CHECK_THROWS_WITH((Trainer{moving, ParameterServerStrategy{Cluster::local(1, 1), Synchronous{}}}),
                     Catch::Contains("does not move mean, a moving average with momentum 0.9"));
+  auto const counts = custom_model<decay::Row>({{"offset"}, {.name = "count", .tracked = true}}, nothing, optim::SGD{});
+  CHECK_THROWS_WITH((Trainer{counts, ParameterServerStrategy{Cluster::local(1, 1), Synchronous{}}}),
+                    Catch::Contains("does not move count, a tracked variable"));
+}
+
+TEST_CASE("replicas add the mean of their changes to a tracked variable", "[model]") {
+  // `count` changes by 1 in each step, and `mean` moves a tenth of the way to the mean x of the rows: of 203 rows in
+  // batches of 16, the last share has 11, 6 or 3 rows. With 16 replicas some shares have none.
+  auto const learn = [](auto& step, decay::Row const& batch) {
+    auto sum = 0.0F;
+    for (std::size_t r = 0; r < batch.rows; ++r) sum += batch.x[r];
+    auto const rows = static_cast<float>(batch.rows);
+    step.gradient(2)[0] += 1 * rows;
+    step.gradient(1)[0] += (0.1F * (sum / rows - step.value(1)[0])) * rows;
+    step.gradient(0)[0] += rows;
+    return 0.0F;
+  };
+  auto const replicas = GENERATE(1, 2, 3, 16);
+  auto const model    = custom_model<decay::Row>(
+      {{"offset"}, {.name = "mean", .tracked = true}, {.name = "count", .tracked = true}}, learn,
+      optim::AdamW{.learning_rate = 1e-2F, .weight_decay = 0.5F});         // decay is not for what is not trained
+  auto trainer        = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 3};
+  auto wanted         = 0.0;
+  auto stream         = decay::data().stream(0);
+  for (auto batch = decay::Row{}; stream.next(batch);) {
+    auto sum = 0.0;
+    for (auto const x : batch.x) sum += static_cast<double>(x);
+    wanted += 0.1 * (sum / static_cast<double>(batch.rows) - wanted);
+  }
+  trainer.fit(decay::data(), {.show = Show::nothing, .compare_every = 1});
+  CHECK(trainer.variables()[1].value[0] == Approx(wanted).epsilon(1e-5));
+  CHECK(trainer.variables()[2].value[0] == 13);                            // steps, whatever the shares
+  CHECK(trainer.variables()[0].value[0] < -0.1F);                          // is trained
+  CHECK(std::ranges::count(trainer.hashes(), trainer.hashes()[0]) == replicas);
+}
+
+TEST_CASE("what moves, but is not trained, is no part of the norm to which gradients are clipped", "[model]") {
+  auto const values_after = [](NamedShape const& other, float change) {
+    auto const learn = [change](auto& step, decay::Row const& batch) {
+      auto const rows = static_cast<float>(batch.rows);
+      step.gradient(0)[0] += 3 * rows;
+      step.gradient(1)[0] += change * rows;
+      return 0.0F;
+    };
+    auto const model = custom_model<decay::Row>({{"offset"}, other}, learn,
+                                                optim::SGD{.learning_rate = 1, .global_clipnorm = 1});
+    auto trainer     = Trainer{model, MirroredStrategy{Cpu::logical(2)}};
+    trainer.fit(decay::data(16), {.show = Show::nothing});
+    return std::vector<float>{trainer.variables()[0].value[0], trainer.variables()[1].value[0]};
+  };
+  auto const tracked = values_after({.name = "count", .tracked = true}, 1'000);
+  CHECK(tracked[0] == Approx(-1));
+  CHECK(tracked[1] == 1'000);
+  auto const average = values_after({.name = "mean", .momentum = 0.5F}, 1'000);
+  CHECK(average[0] == Approx(-1));
+  CHECK(average[1] == 500);
 }
 
 TEST_CASE("gradients of a custom model may lie in memory that ranks share", "[model]") {

@@ -146,6 +146,16 @@ TEST_CASE("a plan that is made at run time lays each variable out as a layer", "
   CHECK(view.arena_bytes(2) == 4 * view.bytes_per_step());
 }
 
+TEST_CASE("a plan counts what is trained, and its hash tells how the rest moves", "[tensor][plan]") {
+  auto const hash_of = [](NamedShape const& other) { return PlanView{RunTimePlan{{{"slope", {40}}, other}}}.hash; };
+  CHECK(hash_of({"b"}) != hash_of({.name = "b", .tracked = true}));
+  CHECK(hash_of({.name = "b", .momentum = 0.5F}) != hash_of({.name = "b", .tracked = true}));
+  auto const made = RunTimePlan{{{"slope", {40}}, {.name = "b", .tracked = true}}};
+  CHECK(PlanView{made}.parameters == 40);
+  CHECK_FALSE(PlanView{made}.variables[1].spec.trained());
+  CHECK(PlanView{made}.variables[1].spec.movement() == Movement{1, 1});
+}
+
 TEST_CASE("a plan names what is wrong with a variable", "[tensor][plan]") {
   using Catch::Contains;
   CHECK_THROWS_WITH(RunTimePlan{std::vector<NamedShape>{}}, Contains("at least one variable"));
@@ -155,5 +165,7 @@ TEST_CASE("a plan names what is wrong with a variable", "[tensor][plan]") {
   CHECK_THROWS_WITH((RunTimePlan{{{"a", {3, 0}}}}), Contains("at least 1, but a has one of 0"));
   CHECK_THROWS_WITH((RunTimePlan{{{.name = "a", .layer = 1}, {.name = "b", .layer = 0}}}),
                     Contains("b is of layer 0 after layer 1"));
+  CHECK_THROWS_WITH((RunTimePlan{{{.name = "a", .momentum = 0.5F, .tracked = true}}}),
+                    Contains("a is tracked, and has a momentum of 0.5"));
   CHECK(PlanView{RunTimePlan{{{std::string(96, 'n')}}}}.variables.size() == 1);
 }

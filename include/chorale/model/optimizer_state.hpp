@@ -70,15 +70,15 @@ class OptimizerState {
     queued_ = queues();
     if (!queued_) return;
     typename Kernels<D>::Unless const here{checks() ? bad : nullptr};
-    update(variables, gradients, rows, 1 / (rows * loss_scale.value));
+    update(variables, gradients, rows, [&] { return 1 / (rows * loss_scale.value); });
   }
 
   /// Makes the next apply() update the variables: its gradients are not those of the last queue().
   void forget_queued() { queued_ = false; }
 
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
-  /// mean that is stored in place of its gradient; to the update rule it is a variable without a gradient. A reader of
-  /// another instance's variables only follow()s.
+  /// mean that is stored in place of its gradient, and a tracked variable by it; to the update rule both are variables
+  /// without a gradient. A reader of another instance's variables only follow()s.
   ///
   /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
   ///           replica and variable, and the variables are those of the step before
@@ -87,7 +87,7 @@ class OptimizerState {
     auto const scaled_by = loss_scale.value;
     auto const is_done   = std::exchange(queued_, false);
     if (accepts(gradients) && !is_done) {
-      update(variables, gradients, gradients.rows(), scale(gradients, scaled_by));
+      update(variables, gradients, gradients.rows(), [&] { return scale(gradients, scaled_by); });
       if constexpr (optim::keeps_averages<Optimizer>) applied_ = true;
       if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
@@ -179,34 +179,37 @@ class OptimizerState {
     return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
   }
 
-  void update(Variables const& variables, Gradients const& gradients, float rows, float scale) {
+  /// scale   called when the gradients are those of trained variables alone: their norm is of nothing else
+  template <class Scale>
+  void update(Variables const& variables, Gradients const& gradients, float rows, Scale&& scale) {
     take_moving(variables, gradients, rows);
-    auto const all = optim::Update{variables.body(), gradients.body(), slots_, scale, now, plan_.slot_stride()};
+    auto const by  = scale();
+    auto const all = optim::Update{variables.body(), gradients.body(), slots_, by, now, plan_.slot_stride()};
     if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all);
     else rule_.template update<D>(all);
     if constexpr (D::memory == Memory::host)
       for (auto const& table : gradients.tables)
         groups_.update_alike(rule_, table.variable(), now, [&](auto const& rule, optim::Moment const& at) {
-          rows_.template update<D>(rule, variables, table, slots_, {scale, at, plan_});
+          rows_.template update<D>(rule, variables, table, slots_, {by, at, plan_});
         });
     put_moving(variables);
   }
 
-  /// Computes the next moving averages in separate memory: the update rule may shrink what has no gradient.
+  /// Computes the next moving averages and tracked variables in separate memory: the update rule may shrink what has no
+  /// gradient.
   void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
-    each_moving([&](Range range, float momentum, std::size_t at) {
-      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, momentum,
+    each_moving([&](Range range, Movement how, std::size_t at) {
+      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, how,
                        moved_.take(padded_moving_) + at);
     });
   }
   void put_moving(Variables const& variables) {
-    each_moving([&](Range range, float, std::size_t at) {
+    each_moving([&](Range range, Movement, std::size_t at) {
       Kernels<D>::copy(range.size(), moved_.take(padded_moving_) + at, &variables.values[range.begin]);
     });
   }
 
-  /// Calls f(range of the plan, momentum, offset among all moving averages) for each range of moving averages that are
-  /// neighbours.
+  /// Calls f(range of the plan, movement, offset among all that moves) for each range of neighbours that move alike.
   template <class F>
   void each_moving(F&& f) const {
     if (padded_moving_ == 0) return;
@@ -216,11 +219,12 @@ class OptimizerState {
       auto range = Range{first.offset, first.end()};
       for (; i + 1 < plan_.variables.size(); ++i) {
         auto const& next = plan_.variables[i + 1];
-        if (groups_.is_frozen(i + 1)) break;
-        if (next.spec.momentum != first.spec.momentum || next.offset != plan::aligned(range.end)) break;
+        if (groups_.is_frozen(i + 1) || next.spec.trained() || next.spec.movement() != first.spec.movement() ||
+            next.offset != plan::aligned(range.end))
+          break;
         range.end = next.end();
       }
-      f(range, first.spec.momentum, at);
+      f(range, first.spec.movement(), at);
       at += range.size();
     }
   }

@@ -118,7 +118,9 @@ class ParameterServerStrategy {
     for (auto const& v : plan.variables)
       if (!v.spec.trained())
         throw BadArgument{"servers apply an optimizer, which does not move " + std::string{std::string_view{v.name}} +
-                              ", a moving average with momentum " + std::to_string(v.spec.momentum) + ".",
+                              (v.spec.tracked ? std::string{", a tracked variable."}
+                                              : ", a moving average with momentum " +
+                                                    std::to_string(v.spec.momentum) + "."),
                           "MultiWorkerMirroredStrategy, or a model whose variables are all trained."};
     auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
                                                     cluster_.servers(), slots);

@@ -129,7 +129,7 @@ struct Ports {
 ///   ToPlain     a class like those, from any layout to rows of float; ToActivations, where halves are kept, the reverse
 ///   copy, add   an activation to another place, or to another activation
 ///   multiply    numbers by one number
-///   move        moving averages; Scratch is memory that only kernels read
+///   move        moving averages and tracked variables; Scratch is memory that only kernels read
 ///   Step        of a device that QueuesWork
 template <class D>
 struct Kernels;

@@ -45,6 +45,14 @@ constexpr std::string_view text_of(Init init) {
   return names.at(static_cast<std::size_t>(init));
 }
 
+/// How an update moves a variable that is not trained: next = keep · now + take · mean, where `mean`, over the rows of all
+/// replicas, is of what replicas wrote in place of its gradient.
+struct Movement {
+  float keep, take;
+
+  friend constexpr bool operator==(Movement, Movement) = default;
+};
+
 /// One variable of a network, as its layer declares it.
 struct VariableSpec {
   std::string_view name;                                                   // within its layer: "kernel", "bias"
@@ -52,10 +60,12 @@ struct VariableSpec {
   int rank = 0;
   Init init = Init::zeros;
   int fan_in = 1, fan_out = 1;
-  float momentum = 0;                                                      // not 0: not trained. See OptimizerState
+  float momentum = 0;                                                      // not 0: a moving average, not trained
   bool by_rows   = false;                                                  // its gradient is rows. See RowGradients
+  bool tracked   = false;                                                  // true: an update adds the mean change to it
 
-  constexpr bool trained() const { return momentum == 0; }
+  constexpr bool trained() const { return momentum == 0 && !tracked; }
+  constexpr Movement movement() const { return tracked ? Movement{1, 1} : Movement{momentum, 1 - momentum}; }
   constexpr std::size_t size() const {
     std::size_t n = 1;
     for (int i = 0; i < rank; ++i) n *= static_cast<std::size_t>(dims[static_cast<std::size_t>(i)]);
@@ -110,7 +120,8 @@ constexpr std::size_t PlannedVariable::slot_offset() const {
 ///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: contiguous buckets, closed from the front
 ///
 ///   A moving average has a place, too. Its place in the gradients holds the target that it moves towards, times rows:
-///   the target is reduced with the gradients, so that all replicas move the average alike.
+///   the target is reduced with the gradients, so that all replicas move the average alike. That of a tracked variable
+///   holds, times rows, by how much this replica has changed it in the step: all replicas add the mean of the changes.
 ///
 ///   Tables whose gradients are rows lie after the trailer, and have no place in the gradients: see RowGradients.
 ///
@@ -191,7 +202,7 @@ constexpr std::uint64_t plan_hash(Span<PlannedVariable const> variables) {
     hash.add(std::string_view{v.name});
     for (int const d : v.spec.dims) hash.add(static_cast<std::uint64_t>(d), 4);
     hash.add(v.offset);
-    if (!v.spec.trained()) hash.add(1, 1);
+    if (!v.spec.trained()) hash.add(v.spec.tracked ? 3 : 1, 1);
     if (v.spec.by_rows) hash.add(2, 1);
   }
   return hash.value();

@@ -24,6 +24,7 @@ struct NamedShape {
   int fan_in     = 1, fan_out = 1;                                         // of the Glorot and He initializers
   float momentum = 0;                                                      // not 0: a moving average, not trained
   int layer      = -1;                                                     // ascending; -1: that after the one before
+  bool tracked   = false;                                                  // not trained: replicas add their changes
 };
 
 /// The plan of a model whose variables are known only when the program runs: the layout, offsets, buckets and hash are
@@ -36,8 +37,8 @@ class RunTimePlan {
  public:
   /// variables   in the order in which the model computes: backward usually finishes the last one first
   ///
-  /// throws      BadArgument when there is no variable, two have one name, a name or a shape does not fit, or layers
-  ///             do not ascend
+  /// throws      BadArgument when there is no variable, two have one name, a name or a shape does not fit, layers do not
+  ///             ascend, or a tracked variable has a momentum
   explicit RunTimePlan(std::vector<NamedShape> const& variables) {
     CHORALE_EXPECTS(!variables.empty(), "a model needs at least one variable");
     auto made = Made{};
@@ -53,6 +54,7 @@ class RunTimePlan {
       spec.fan_in   = v.fan_in;
       spec.fan_out  = v.fan_out;
       spec.momentum = v.momentum;
+      spec.tracked  = v.tracked;
       spec.rank     = static_cast<int>(v.dims.size());
       std::ranges::copy(v.dims, spec.dims.begin());
       made.variables.push_back({Name{v.name}, spec, last, 0, spec.size()});
@@ -93,6 +95,8 @@ class RunTimePlan {
     CHORALE_EXPECTS(v.dims.size() <= most_dims, v.name + " has " + std::to_string(v.dims.size()) +
                                                     " dimensions, and a variable has at most " +
                                                     std::to_string(most_dims));
+    CHORALE_EXPECTS(!v.tracked || v.momentum == 0, v.name + " is tracked, and has a momentum of " +
+                                                       std::to_string(v.momentum) + "; a tracked variable has none");
     for (int const d : v.dims)
       CHORALE_EXPECTS(d >= 1, "a dimension is at least 1, but " + v.name + " has one of " + std::to_string(d));
     for (auto const& other : before)

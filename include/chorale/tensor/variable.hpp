@@ -15,7 +15,7 @@
 
 namespace chorale {
 
-/// A named tensor of one replica, trained or a moving average: a view into its arena.
+/// A named tensor of one replica, trained, a moving average or tracked: a view into its arena.
 struct Variable {
   std::string_view name;
   Span<int const> shape;

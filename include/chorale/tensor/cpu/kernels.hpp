@@ -9,6 +9,7 @@
 #include <chorale/device/cpu.hpp>
 #include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -28,10 +29,10 @@ struct Loops {
   }
   /// y = x, n numbers
   static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
-  /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
-  static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
+  /// next = how.keep · x + how.take · towards / rows, and towards = 0; n numbers
+  static void move(std::size_t n, float const* x, float* towards, float rows, Movement how, float* next) {
     for (std::size_t i = 0; i < n; ++i) {
-      next[i]    = momentum * x[i] + (1.0F - momentum) * (towards[i] / rows);
+      next[i]    = how.keep * x[i] + how.take * (towards[i] / rows);
       towards[i] = 0;
     }
   }

@@ -11,6 +11,7 @@
 #include <chorale/tensor/cuda/launch.hpp>
 #include <chorale/tensor/cuda/runtime.hpp>
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
 
 #include <cstddef>
 #include <vector>
@@ -28,9 +29,9 @@ struct Loops {
 
   /// y = x, n numbers
   static void copy(std::size_t n, float const* x, float* y) { cuda::copy(y, x, n * sizeof(float)); }
-  /// next = momentum · x + (1 - momentum) · towards / rows, and towards = 0; n numbers
-  static void move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next) {
-    expect(launch::move(n, x, towards, rows, momentum, next, bad(), queue()), "move");
+  /// next = how.keep · x + how.take · towards / rows, and towards = 0; n numbers
+  static void move(std::size_t n, float const* x, float* towards, float rows, Movement how, float* next) {
+    expect(launch::move(n, x, towards, rows, how, next, bad(), queue()), "move");
   }
   /// Makes the update rules and moving averages that this thread queues while the object lives keep all values, where
   /// the device has found before that the step is bad.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/plan.hpp>
 
 #include <cstddef>
 
@@ -193,8 +194,8 @@ struct Adam {
 };
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
                  cudaStream_t queue);
-/// next = momentum · x + (1 - momentum) · towards / rows, or x where anything is bad, and towards = 0
-cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+/// next = how.keep · x + how.take · towards / rows, or x where anything is bad, and towards = 0
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, Movement how, float* next,
                  FirstBad const* bad, cudaStream_t queue);
 
 /// now    memory of the device

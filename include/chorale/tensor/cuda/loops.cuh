@@ -128,11 +128,11 @@ cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Ad
     weight = weight * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
   }, detail::changed(w), detail::changed(m), detail::changed(v), detail::read(g));
 }
-cudaError_t move(std::size_t n, float const* x, float* towards, float rows, float momentum, float* next,
+cudaError_t move(std::size_t n, float const* x, float* towards, float rows, Movement how, float* next,
                  FirstBad const* bad, cudaStream_t queue) {
   return detail::map(n, queue, [=] __device__(float now, float& to, float& then) {
     auto const moves = bad == nullptr || bad->none();
-    then = moves ? momentum * now + (1 - momentum) * (to / rows) : now;
+    then = moves ? how.keep * now + how.take * (to / rows) : now;
     to   = 0;
   }, detail::read(x), detail::changed(towards), detail::written(next));
 }
