@@ -66,6 +66,12 @@ template <int K> struct TopKAccuracy;
 
 }  // namespace metric
 
+namespace libtorch {
+
+template <class Make, class Loss> class Learner;                                      // libtorch/model.hpp
+
+}  // namespace libtorch
+
 namespace optim {
 
 struct Adagrad;                                                                       // optim/adagrad.hpp

@@ -3,7 +3,8 @@
 """Compiles every block of C++ in README.md and docs/*.md that has a name: `<!-- name -->` on the line before it.
 
 A name that ends in (fragment) says that the block is what stands inside a function. All are compiled as one program,
-each in a namespace, and one by one only when that fails.
+each in a namespace, and one by one only when that fails. A block with a module of libtorch is compiled, where libtorch
+is, by //test/libtorch.
 """
 import concurrent.futures
 import os
@@ -22,6 +23,8 @@ def blocks():
     for page in [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").glob("*.md"))]:
         for found in BLOCK.finditer(page.read_text()):
             code = found["code"]
+            if "#include <chorale/libtorch/" in code:
+                continue
             yield f"{page}: {found['name']}", FRAGMENT.format(code) if found["name"].endswith("(fragment)") else code
 
 

@@ -31,6 +31,7 @@ MAY_INCLUDE = {
     "reduce": TRAVELS, "cluster": TRAVELS,
     "model": COMPUTED | {"optim", "data"},
     "nn": COMPUTED | {"optim", "data", "model"},
+    "libtorch": COMPUTED | {"optim", "data", "model"},
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
 }
@@ -60,10 +61,12 @@ NEIGHBOURS = {
     "strategy/coordinator": {"runtime", "parameter_server"},
 }
 
-# Libraries that only these folders may include: a program that uses no socket needs neither.
+# Libraries that only these folders may include: a program that uses no socket needs neither of the first two, and only
+# models of libtorch need the third.
 LIBRARIES = {
     "boost": {"transport/tcp"},
     "openssl": {"transport/tcp", "transport/wire", "transport/secret.hpp"},
+    "torch": {"libtorch"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 

@@ -8,8 +8,9 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")          # not in TEST_TMPDIR
 mkdir "$work/workspace"
 failed=0
 
+given=()                                                    # CHORALE_LIBTORCH=FOLDER
 bazel() {
-  (cd "$work/workspace" && env -i HOME="$work" USER=consumer PATH=/usr/bin:/bin \
+  (cd "$work/workspace" && env -i HOME="$work" USER=consumer PATH=/usr/bin:/bin "${given[@]}" \
     bazel --output_user_root="$work/out" --max_idle_secs=10 "$@" 2> "$work/said") || { cat "$work/said" >&2; return 1; }
 }
 clean() {
@@ -28,6 +29,7 @@ local_repository(name = "chorale", path = "$chorale")
 load("@chorale//third_party/bazel:system.bzl", "bazel_system_repositories")
 bazel_system_repositories()
 load("@chorale//third_party:system.bzl", "optional_package")
+load("@chorale//third_party/libtorch:repository.bzl", "libtorch_package")
 END
   # package NAME HEADER LINK: with the target of third_party/NAME, and folders of the test
   package() {
@@ -36,7 +38,7 @@ END
   }
   package mpi mpi.h include_x86_64
   package gloo allreduce.h include/gloo
-  package libtorch torch/torch.h include
+  echo "libtorch_package(name = \"libtorch\", debian = \"$work/system/libtorch\", asks_python = False)"
 } > "$work/workspace/WORKSPACE"
 
 # check WHEN NAME DEFINE yes|no: whether the target has the define
@@ -55,4 +57,26 @@ touch "$work/system/mpi/mpi.h" "$work/system/gloo/allreduce.h" "$work/system/lib
 all "after it was installed" yes
 rm -r "$work/system"
 all "after it was removed" no
+
+# A folder of libtorch by its name: of its headers only its own are linked, and a folder without them is refused.
+api=torch/csrc/api/include/torch
+mkdir -p "$work/torch/include/$api" "$work/torch/include/ATen" "$work/torch/share/cmake/Torch"
+touch "$work/torch/include/$api/torch.h" "$work/torch/include/ATen/ATen.h" "$work/torch/include/dnnl.hpp"
+given=(CHORALE_LIBTORCH="$work/torch")
+check "in the folder of CHORALE_LIBTORCH" libtorch CHORALE_HAVE_LIBTORCH yes
+headers=$(bazel query --output=build @libtorch//:libtorch)
+if [[ $headers == *package/$api/torch.h* && $headers != *dnnl* ]]; then
+  echo "PASSED: libtorch's own headers are linked, and not those of oneDNN beside them"
+else
+  echo "FAILED: libtorch's own headers are linked, and not those of oneDNN beside them"; printf '%s\n' "$headers"; failed=1
+fi
+echo 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")' > "$work/torch/share/cmake/Torch/TorchConfig.cmake"
+given=(CHORALE_LIBTORCH="$work/torch/")                     # another text, so that the rule is run again
+check "built with the old ABI" libtorch CHORALE_HAVE_LIBTORCH no
+given=(CHORALE_LIBTORCH="$work/nowhere")
+if said=$(bazel query @libtorch//:libtorch 2>&1) || [[ $said != *"has no include/torch/csrc"* ]]; then
+  echo "FAILED: a folder without libtorch is refused: $said"; failed=1
+else
+  echo "PASSED: a folder without libtorch is refused in one sentence"
+fi
 exit $failed
