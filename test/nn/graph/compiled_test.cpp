@@ -167,7 +167,7 @@ TEST_CASE("batch normalization in a graph has the bits of that in a list of laye
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{4, 0}.uniform(i, -1, 2);
   CHECK(called.hash() == listed.hash());
   for (int step = 0; step < 4; ++step) {
-    listed.value_and_gradient(Batch{.x = x, .y = labels, .rows = 7}, 0, LooksAtEnd{});
+    listed.value_and_gradient(Batch{.x = x, .y = labels, .rows = 7}, 0, LooksAtEnd{}, Together{});
     called.value_and_gradient(Rows<Pixels, Label>{x, labels}, 0, LooksAtEnd{});
     listed.optimizer.apply(listed.net.variables(), listed.gradients());
     called.optimizer.apply(called.net.variables(), called.gradients());
