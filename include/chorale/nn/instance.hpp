@@ -390,7 +390,9 @@ class Instance : public StepReports {
     header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output());
     header.rows()        = static_cast<float>(batch.rows);
     auto i               = std::size_t{0};
-    auto const put       = [&](auto const& m) { header.metric(i++) = metric::sum_of(m, batch.rows, width, y, batch.y.data()); };
+    auto const put       = [&](auto const& m) {
+      header.metric(i++) = metric::sum_of(m, batch.rows, width, y, batch.y.data(), loss::targets_of<Loss>(width));
+    };
     std::apply([&](auto const&... m) { (put(m), ...); }, metrics_);
   }
 

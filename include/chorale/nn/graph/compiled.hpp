@@ -5,6 +5,7 @@
 #include <chorale/core/random.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/data/typed_rows.hpp>
+#include <chorale/device/cpu.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
