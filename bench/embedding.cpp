@@ -89,17 +89,6 @@ double copied_bytes_per_second() {
   return 2.0 * static_cast<double>(from.size()) / best;
 }
 
-bool has_peer() {
-  try {
-    bench::output_of(bench::python() + " -c 'import torch'");
-    return true;
-  } catch (std::exception const&) {
-    std::fprintf(stderr, "SKIPPED: PyTorch: %s has no torch\n         Try: apt-get install python3-torch\n",
-                 bench::python().c_str());
-    return false;
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -127,7 +116,7 @@ int main(int argc, char** argv) try {
     return 0;
   }
   if (!json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
-  auto const peer = !quick && has_peer();
+  auto const peer = !quick && bench::has_torch();
   auto all        = std::map<std::string, std::vector<double>>{};
   auto const one  = [&](std::string const& name, std::string const& command) {
     auto const text = bench::output_of(command + " --steps " + std::to_string(steps));

@@ -117,17 +117,6 @@ void report(Options const& options, bool peer) {
   }
 }
 
-bool has_peer() {
-  try {
-    bench::output_of(bench::python() + " -c 'import torch'");
-    return true;
-  } catch (std::exception const&) {
-    std::fprintf(stderr, "SKIPPED: PyTorch: %s has no torch\n         Try: apt-get install python3-torch\n",
-                 bench::python().c_str());
-    return false;
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -145,7 +134,7 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(flags, argc, argv);
   if (only.empty()) {
     if (!options.json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), options.rounds);
-    auto const peer = has_peer();
+    auto const peer = bench::has_torch();
     report<Mlp>(options, peer);
     report<Convolutions>(options, peer);
     return 0;

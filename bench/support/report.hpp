@@ -51,6 +51,18 @@ inline std::string output_of(std::string const& command) {
   return text;
 }
 
+/// True if the interpreter has PyTorch. Says that the peer is skipped if it does not.
+inline bool has_torch() {
+  try {
+    output_of(python() + " -c 'import torch'");
+    return true;
+  } catch (std::exception const&) {
+    std::fprintf(stderr, "SKIPPED: PyTorch: %s has no torch\n         Try: apt-get install python3-torch\n",
+                 python().c_str());
+    return false;
+  }
+}
+
 /// The number behind the last occurrence of `label` in a text; commas between digits are skipped.
 inline double number_after(std::string const& text, std::string const& label) {
   auto const at = text.rfind(label);
