@@ -68,7 +68,7 @@ struct Classify {
   torch::Tensor predict(Net& net, Batch const& batch) const { return net(images(batch)); }
 };
 
-/// The same loss as a function, without a metric.
+/// A loss that is a plain function, without a metric.
 template <class Net>
 torch::Tensor loss_of(Net& net, Batch const& batch) {
   return Classify<Net>{}(net, batch)[0];

@@ -146,7 +146,8 @@ class Trainer<M, S, R, T> {
     }
   }
 
-  /// The outputs for each row of data, in order, in every process; targets are ignored.
+  /// The outputs for each row of data, in order, in every process; targets are ignored. Several outputs of a network
+  /// lie one after another, in the order of its nn::outputs.
   ///
   /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another
   ///         worker, and a lost worker changes nothing. A process that only serves returns, without rows, after all

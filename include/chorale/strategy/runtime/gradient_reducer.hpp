@@ -63,7 +63,7 @@ struct ReducerOf<R, E> {
 
 /// Adds up the rows of tables over all replicas: the same bits on every replica.
 ///
-/// order   in the order of ranks, as bits must not depend on how many replicas there are where each brings whole shards
+/// order   rank after rank: where each rank brings whole shards, the bits do not depend on the number of ranks
 template <class E>
 class TableSums {
  public:
