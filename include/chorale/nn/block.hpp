@@ -13,6 +13,17 @@ namespace chorale::nn {
 
 namespace detail {
 
+/// An object with which a layer of a list is called.
+template <class L>
+struct Called {
+  using type = L;
+};
+// A layer of kernels need not be derived from Layer.
+template <graph::KernelLayer L>
+struct Called<L> {
+  using type = Layer<L>;
+};
+
 /// Layers that are called one after another.
 template <class Layers>
 class CalledInTurn;
@@ -28,7 +39,7 @@ class CalledInTurn<List<L...>> {
     else return call<I + 1>(std::get<I>(layers_)(x));
   }
 
-  std::tuple<L...> layers_;
+  std::tuple<typename Called<L>::type...> layers_;
 };
 
 }  // namespace detail
@@ -37,21 +48,30 @@ class CalledInTurn<List<L...>> {
 ///
 ///   nn::Block<nn::Dense<512>, nn::ReLU, nn::Dense<64>> bottom;           // y = bottom(x)
 template <class... Layers>
-struct Block : detail::CalledInTurn<typename detail::Flat<detail::List<>, Layers...>::type> {};
+struct Block : detail::CalledInTurn<typename detail::Ordered<Layers...>::type> {};
 
-// Declared in residual.hpp, where its docstring is.
+// Declared in residual.hpp, where its docstring is. Its branches and its sum are numbered as layers, see CallRecord.
 template <class... Layers>
 struct Residual {
-  constexpr auto operator()(auto x) const {
-    if constexpr (branches::shortcut::size > 0) return main(x) + shortcut(x);
-    else return main(x) + x;
+  template <class D, class O>
+  constexpr auto operator()(Tensor<D, O> x) const {
+    ++x.trace->number;
+    auto const y = main(x);
+    if constexpr (branches::shortcut::size > 0) {
+      ++x.trace->number;
+      return y + shortcut(x);
+    } else {
+      return y + x;
+    }
   }
 
  private:
   using branches = detail::Branches<detail::List<>, Layers...>;
+  template <class Branch>
+  using InTurn = detail::CalledInTurn<typename detail::OrderedList<Branch>::type>;
 
-  detail::CalledInTurn<typename detail::FlatList<typename branches::main>::type> main;
-  detail::CalledInTurn<typename detail::FlatList<typename branches::shortcut>::type> shortcut;
+  InTurn<typename branches::main> main;
+  InTurn<typename branches::shortcut> shortcut;
 };
 
 }  // namespace chorale::nn

@@ -132,6 +132,11 @@ template <class... L>
 struct Ordered
     : RewrittenList<FusePool, typename RewrittenList<MovePool, typename Flat<List<>, L...>::type>::type> {};
 
+template <class Layers>
+struct OrderedList;
+template <class... L>
+struct OrderedList<List<L...>> : Ordered<L...> {};
+
 /// A layer with the shape of its input.
 template <class L, class InShape>
 struct Node {

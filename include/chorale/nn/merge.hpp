@@ -17,10 +17,9 @@
 
 namespace chorale::nn {
 
-/// y = a + b, of one shape. In a network: a + b.
+/// y = a + b, of one shape. In a network: a + b. The gradient by each is dy.
 struct Add : Layer<Add> {
   static constexpr std::string_view name = "add";
-  static constexpr bool keeps_x = false, passes = true, overwrites = true;         // dx is dy, for both inputs
 
   template <class A, class B>
   static constexpr void check() {
@@ -29,12 +28,6 @@ struct Add : Layer<Add> {
   }
   template <int... D>
   static constexpr auto output(Of<float, D...> a, Of<float, D...>) { return a; }
-
-  static void forward(auto& at) {
-    auto const [a, b] = at.in;
-    for (std::size_t i = 0; i < a.size(); ++i) at.y()[i] = a[i] + b[i];
-  }
-  static void backward(auto&) {}                                           // never called, as dx is dy
 };
 
 /// y = a - b, of one shape. In a network: a - b.

@@ -3,9 +3,6 @@
 
 #include <chorale/nn/layer.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <string_view>
 #include <type_traits>
 
@@ -47,49 +44,7 @@ constexpr Branch branch_of() {
   else return Branch::none;
 }
 
-/// The layers whose outputs are the x of each layer, and what a sum adds to x: indices of layers.
-template <std::size_t N>
-struct Wires {
-  static constexpr std::size_t batch = ~std::size_t{0};                    // no layer: the user's batch
-  std::array<std::size_t, N> x{}, other{};
-};
-
-template <std::size_t N>
-constexpr Wires<N> wires_of(std::array<Branch, N> const& branches) {
-  auto wires  = Wires<N>{};
-  auto open   = std::array<std::size_t, N + 1>{};                          // what a sum will add, of nested branches
-  auto forks  = std::array<std::size_t, N + 1>{};
-  auto depth  = std::size_t{0};
-  for (std::size_t i = 0; i < N; ++i) {
-    wires.x[i] = wires.other[i] = i == 0 ? Wires<N>::batch : i - 1;
-    if (branches[i] == Branch::fork) open[depth] = forks[depth] = i, ++depth;
-    if (branches[i] == Branch::turn) wires.x[i] = forks[depth - 1], open[depth - 1] = i - 1;
-    if (branches[i] == Branch::sum) wires.other[i] = open[--depth];
-  }
-  return wires;
-}
-
-/// For each layer, true if the output of any layer with variables reaches it.
-template <std::size_t N>
-constexpr std::array<bool, N> trains_before(Wires<N> const& wires, std::array<std::size_t, N> const& variables) {
-  auto trains = std::array<bool, N>{};
-  for (std::size_t i = 1; i < N; ++i)
-    for (auto const from : {wires.x[i], wires.other[i]}) trains[i] = trains[i] || trains[from] || variables[from] > 0;
-  return trains;
-}
-
-/// Largest depth of residuals within residuals.
-template <std::size_t N>
-constexpr std::size_t depth_of(std::array<Branch, N> const& branches) {
-  std::size_t open = 0, most = 0;
-  for (auto const branch : branches) {
-    if (branch == Branch::fork) most = std::max(most, ++open);
-    if (branch == Branch::sum) --open;
-  }
-  return most;
-}
-
-/// y = x, which two branches read. Backward adds the gradients of both.
+/// y = x, which two branches read. Not computed: a place in the list, as are Turn and Sum.
 struct Fork {
   static constexpr std::string_view name = "fork";
   static constexpr auto branch           = Branch::fork;
@@ -98,29 +53,6 @@ struct Fork {
   static constexpr void check() {}
   template <class In>
   using apply = SameShape<In>;
-
-  template <class D, class In>
-  class stage {
-   public:
-    static constexpr bool overwrites = true, keeps_y = true;               // the sum reads y, or a second branch does
-
-    explicit stage(Site<D> const& site) : in_{site.in} {}
-
-    auto        out() const { return in_; }
-    std::size_t workspace() const { return 0; }
-    void bind(Ports const& p) { at_ = p; }
-    void read_from(float const* x) { at_.x = const_cast<float*>(x); }      // only read
-    void forward(Pass const&) const {
-      if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);
-    }
-    void backward(Pass const&) const {
-      if (at_.dx != nullptr) Kernels<D>::add(in_, at_.d_other, at_.dx);
-    }
-
-   private:
-    typename Kernels<D>::layout in_;
-    Ports at_;
-  };
 };
 
 /// Start of the second branch: y is the output of the fork, of shape At.
@@ -133,20 +65,6 @@ struct Turn {
   static constexpr void check() {}
   template <class In>
   using apply = SameShape<At>;
-
-  template <class D, class In>
-  struct stage {
-    static constexpr bool overwrites = true, keeps_y = true;
-    explicit stage(Site<D> const& site) : in{site.in} {}
-    typename Kernels<D>::layout in;
-
-    auto        out() const { return in; }
-    std::size_t workspace() const { return 0; }
-    void bind(Ports const&) {}                                             // x is y, and dx is dy
-    void read_from(float const*) {}
-    void forward(Pass const&) const {}
-    void backward(Pass const&) const {}
-  };
 };
 
 /// y = x + other, where `other` is the output of the other branch, of shape Other.
@@ -163,12 +81,6 @@ struct Sum {
   }
   template <class In>
   using apply = SameShape<In>;
-
-  template <class D, class In>
-  struct stage : Kernels<D>::Sum {
-    static constexpr bool overwrites = true, keeps_y = false;
-    explicit stage(Site<D> const& site) : Kernels<D>::Sum{site.runtime, site.in, site.other} {}
-  };
 };
 
 }  // namespace detail

@@ -99,6 +99,7 @@ template <int... D, class... Layers>
 struct Sequential<Input<D...>, Layers...> {
   using input  = Shape<D...>;                                              // one row
   using layers = typename detail::Flat<detail::List<>, Layers...>::type;   // as written, with blocks flattened
+  using called = typename detail::Ordered<Layers...>::type;                // as they are computed, from first to last
   using chain  = detail::OrderedChain<input, detail::List<Layers...>>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;

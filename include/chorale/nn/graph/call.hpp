@@ -84,7 +84,7 @@ template <KernelLayer L, class T, int... D>
 struct Described<L, Of<T, D...>> {
   using In = Of<T, D...>;
   static constexpr bool joins = requires { requires L::joins; };
-  static constexpr bool takes = std::is_same_v<T, float> && !joins && (!OverLastDimension<L> || sizeof...(D) > 0);
+  static constexpr bool takes = std::is_same_v<T, float> && (!OverLastDimension<L> || sizeof...(D) > 0);
 
   using shape = typename ShapeIn<L, In>::type;
   static constexpr std::size_t repeats = OverLastDimension<L> ? In::vectors : 1;
@@ -106,8 +106,6 @@ struct Described<L, Of<T, D...>> {
     static_assert(!OverLastDimension<L> || sizeof...(D) > 0,
                   "chorale: this layer works on the last dimension of a row, but a row that comes in is one number; put "
                   "nn::reshape<1>(...) before it");
-    static_assert(!joins, "chorale: nn::SyncBatchNorm adds up over all replicas, which a network derived from nn::Graph "
-                          "does not. Use nn::BatchNorm, or nn::Sequential");
     if constexpr (takes) L::template check<shape>();
     return true;
   }

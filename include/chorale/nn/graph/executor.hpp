@@ -12,41 +12,55 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace chorale::nn {
 
-/// A network derived from nn::Graph, laid out on one device for one number of rows: a loop over its calls, each through
-/// the constant table of functions of its layer.
+namespace graph {
+
+/// The plan by which the variables of a traced network lie: its own, or that of the Sequential that it stands for.
+template <class Net>
+constexpr auto const& plan_for() {
+  if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
+  else return nn::plan_of<Net>;
+}
+
+}  // namespace graph
+
+/// A network that the compiler has traced, laid out on one device for one number of rows: a loop over its calls, each
+/// through the constant table of functions of its layer.
 ///
 ///   forward     calls in the order of the call operator
 ///   backward    calls in reverse. After the first user of a variable, `ready(end)`: gradients below `end` are final
+///   layouts     a kernel chooses that of its output, and the calls that read it take it as it is. Only outputs, and
+///               what layers read that take no other, are converted to rows of plain numbers
 ///
 /// keeps   one buffer per value (none where a layer may overwrite its input), and as many buffers of gradients as are
 ///         alive at once
 /// cost    forward and backward allocate nothing
-template <GraphNetwork Net, Device D>
+/// order   forward and backward only enqueue work if the device QueuesWork: settle() before the host reads results
+template <class Net, Device D>
 class GraphExecutor {
-  static_assert(!QueuesWork<D>, "chorale: a network derived from nn::Graph computes on Cpu only");
-
   using K                        = Kernels<D>;
   using Low                      = graph::Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
-  static constexpr auto const& s = Low::schedule;
   static constexpr auto N        = Low::counts;
 
  public:
-  static constexpr auto const& plan = plan_of<Net>;
+  static constexpr auto const& plan = graph::plan_for<Net>();
 
   /// rows        of every batch, at least 1
   /// variables   laid out by the plan; and their gradients, which are zeros before backward
   /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
                 D const& device = {})
-      : rows_{rows}, stages_{runtime_, rows}, variables_{variables}, gradients_{gradients}, tables_{tables} {
+      : rows_{rows}, stages_{for_network(runtime_), rows}, s_{schedule()}, variables_{variables},
+        gradients_{gradients}, tables_{tables} {
     auto total      = std::size_t{0};
     auto const take = [&](std::size_t bytes) {
       auto const begin = total;
@@ -55,31 +69,32 @@ class GraphExecutor {
     };
     auto y_at = std::array<std::size_t, N.values>{};
     for (std::size_t v = 0; v < N.values; ++v) {
-      auto const buffer = graph::at(s.buffer[v]);
-      if (g.values[v].call >= 0) y_at[v] = buffer == v ? take(per_batch(g.values[v].bytes)) : y_at[buffer];
+      auto const buffer = graph::at(s_.buffer[v]);
+      bytes_[v]         = bytes_of(v);
+      if (g.values[v].call >= 0) y_at[v] = buffer == v ? take(bytes_[v]) : y_at[buffer];
     }
     auto work_at = std::array<std::size_t, N.calls>{};
     for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
     auto scratch = std::size_t{0};
     for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
     auto const scratch_at = take(scratch * sizeof(float));
-    auto widest           = std::vector<std::size_t>(s.slots);
-    for (std::size_t r = 0; r < s.used; ++r)
-      if (s.registers[r].slot >= 0) {
-        auto& bytes = widest[graph::at(s.registers[r].slot)];
-        bytes       = std::max(bytes, elements(s.registers[r].value) * sizeof(float));
+    auto widest           = std::vector<std::size_t>(s_.slots);
+    for (std::size_t r = 0; r < s_.used; ++r)
+      if (s_.registers[r].slot >= 0) {
+        auto& bytes = widest[graph::at(s_.registers[r].slot)];
+        bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
       }
-    auto slot_at = std::vector<std::size_t>(s.slots);
-    for (std::size_t k = 0; k < s.slots; ++k) slot_at[k] = take(widest[k]);
+    auto slot_at = std::vector<std::size_t>(s_.slots);
+    for (std::size_t k = 0; k < s_.slots; ++k) slot_at[k] = take(widest[k]);
 
     memory_          = device.allocate(total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + scratch_at);
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = g.values[v].call < 0 ? nullptr : base + y_at[v];
-    for (std::size_t r = 0; r < s.used; ++r)
-      if (s.registers[r].slot >= 0)
-        registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s.registers[r].slot)]);
-    for (std::size_t c = 0; c < N.calls; ++c) bind(c, base + work_at[c]);
+    for (std::size_t r = 0; r < s_.used; ++r)
+      if (s_.registers[r].slot >= 0)
+        registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
+    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: see Runtime::take_relu
   }
 
   GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
@@ -90,9 +105,14 @@ class GraphExecutor {
   /// Bytes of values, workspaces and gradients.
   std::size_t bytes() const { return memory_.size(); }
 
-  /// Sets input i of the next passes: (rows, field). Backward reads it again, so it must live until then.
+  /// Sets input i of the next passes: (rows, field). Backward reads it again, so it must live until then. If the device
+  /// QueuesWork, copies it there, always to the same address.
   void read(std::size_t i, void const* x) {
     auto const value = g.inputs[i];
+    if constexpr (QueuesWork<D>) {
+      static_assert(N.inputs == 1, "chorale: a network with several inputs computes on Cpu only");
+      x = runtime_.fetch(static_cast<float const*>(x), per_batch(g.values[graph::at(value)].size));
+    }
     for (std::size_t c = 0; c < N.calls; ++c)
       for (int k = 0; k < g.calls[c].ins; ++k)
         if (g.ins[graph::at(g.calls[c].first_in + k)] == value)
@@ -106,30 +126,49 @@ class GraphExecutor {
   /// Computes gradients of variables and requested inputs. d_output() was written before.
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
-    for (std::size_t k = 0; k < s.count; ++k) {
-      auto const& step = s.steps[k];
+    for (std::size_t k = 0; k < s_.count; ++k) {
+      auto const& step = s_.steps[k];
       switch (step.what) {
         case graph::Do::backward: backward_of(graph::at(step.call), pass); break;
-        case graph::Do::add:
-          K::sum(elements(s.registers[graph::at(step.c)].value), registers_[graph::at(step.a)],
-                 registers_[graph::at(step.b)], registers_[graph::at(step.c)]);
+        case graph::Do::add: add(step); break;
+        case graph::Do::zero:                                              // never of a single input and output
+          if constexpr (!QueuesWork<D>) {
+            auto const& zeroed = s_.registers[graph::at(step.c)];
+            std::memset(registers_[graph::at(step.c)], 0, bytes_[graph::at(zeroed.value)]);
+          }
           break;
-        case graph::Do::zero:
-          std::fill_n(registers_[graph::at(step.c)], elements(s.registers[graph::at(step.c)].value), 0.0F);
-          break;
-        case graph::Do::ready: ready(plan.ready[graph::at(step.call)]); break;
+        case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
       }
     }
+  }
+
+  /// Takes part in the sums over all replicas of one step, with zeros: called by a replica without rows.
+  ///
+  /// zeros    memory, kept for the next call
+  static void take_part(Together const& together, std::vector<double>& zeros) {
+    auto const join = [&](std::size_t n) {
+      zeros.assign(n, 0.0);
+      together(zeros);
+    };
+    for (auto const& call : g.calls)                                       // forward: two sums and the count
+      if (call.ops->joined > 0) join(2 * graph::at(call.ops->joined) + 1);
+    for (std::size_t c = N.calls; c-- > 0;)
+      if (auto const& call = g.calls[c]; call.ops->joined > 0 && wants_dx(call)) join(2 * graph::at(call.ops->joined));
+  }
+
+  /// Waits until all enqueued work is done, so that the host may read its results.
+  void settle() {
+    if constexpr (QueuesWork<D>) runtime_.synchronize();
   }
 
   /// Output o: (rows, width(o)).
   float const* output(std::size_t o) const { return reinterpret_cast<float const*>(values_[graph::at(g.outputs[o])]); }
   /// Gradient of the loss by output o: (rows, width(o)). To be written before each backward.
-  float* d_output(std::size_t o) const { return registers_[graph::at(s.d_output[o])]; }
+  float* d_output(std::size_t o) const { return registers_[graph::at(s_.d_output[o])]; }
   /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
   /// on it.
   float const* d_input(std::size_t i) const {
-    auto const r = s.d_value[graph::at(g.inputs[i])];
+    auto const r = s_.d_value[graph::at(g.inputs[i])];
     return r < 0 ? nullptr : registers_[graph::at(r)];
   }
   /// Elements of one row of output o.
@@ -142,22 +181,26 @@ class GraphExecutor {
   class Stages {
    public:
     Stages(typename K::runtime& runtime, int rows) {
-      auto total = std::size_t{0};
+      auto layouts = std::array<void const*, N.values>{};
+      auto total   = std::size_t{0};
       for (std::size_t c = 0; c < N.calls; ++c) {
         begins_[c] = total;
         total += (g.calls[c].ops->size + sizeof(Line) - 1) / sizeof(Line);
       }
       lines_.resize(total);
+      auto in = std::vector<void const*>{};
       for (std::size_t c = 0; c < N.calls; ++c) {
-        auto wants_dx = false;
-        for (int i = 0; i < g.calls[c].ins; ++i)
-          wants_dx = wants_dx || s.trains[graph::at(g.ins[graph::at(g.calls[c].first_in + i)])];
+        auto const& call = g.calls[c];
+        in.clear();
+        for (int i = 0; i < call.ins; ++i) in.push_back(layouts[graph::at(g.ins[graph::at(call.first_in + i)])]);
+        auto const y = graph::at(call.first_out);
         try {
-          g.calls[c].ops->make((*this)[c], {&runtime, rows, static_cast<int>(c), wants_dx});
+          call.ops->make((*this)[c], {&runtime, rows, call.number, wants_dx(call), Low::plain[y], in});
         } catch (...) {
           destroy(c);
           throw;
         }
+        if (call.ops->layout != nullptr) layouts[y] = call.ops->layout((*this)[c]);
       }
     }
     Stages(Stages const&)            = delete;
@@ -165,6 +208,7 @@ class GraphExecutor {
     ~Stages() { destroy(N.calls); }
 
     void* operator[](std::size_t c) { return &lines_[begins_[c]]; }
+    void const* operator[](std::size_t c) const { return &lines_[begins_[c]]; }
 
    private:
     struct alignas(64) Line {
@@ -179,8 +223,56 @@ class GraphExecutor {
     std::array<std::size_t, N.calls> begins_{};
   };
 
+  /// The runtime of the kernels, told the types in which the network computes.
+  static typename K::runtime& for_network(typename K::runtime& runtime) {
+    if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime.rounds_to = Net::products;
+    if constexpr (graph::keeps_halves<D, Net>) runtime.activations = Net::activations;
+    return runtime;
+  }
+
+  /// The schedule for the layouts that the kernels have chosen.
+  graph::Schedule<N> schedule() const {
+    auto copies = std::array<bool, N.calls>{};
+    for (std::size_t c = 0; c < N.calls; ++c)
+      copies[c] = g.calls[c].ops->passes_all != nullptr && !g.calls[c].ops->passes_all(stages_[c]);
+    return typename Low::Scheduling{g, copies}.schedule();
+  }
+
+  /// True if a call computes the gradient by an input.
+  static constexpr bool wants_dx(graph::CallRecord const& call) {
+    auto wants = false;
+    for (int i = 0; i < call.ins; ++i) wants = wants || Low::trains[graph::at(g.ins[graph::at(call.first_in + i)])];
+    return wants;
+  }
+
   std::size_t per_batch(std::size_t of_a_row) const { return static_cast<std::size_t>(rows_) * of_a_row; }
-  std::size_t elements(int value) const { return per_batch(g.values[graph::at(value)].size); }
+
+  /// The layout of a value; null: rows of plain numbers.
+  typename K::layout const* layout_of(std::size_t value) const {
+    auto const call = g.values[value].call;
+    if (call < 0 || g.calls[graph::at(call)].ops->layout == nullptr) return nullptr;
+    return static_cast<typename K::layout const*>(g.calls[graph::at(call)].ops->layout(stages_[graph::at(call)]));
+  }
+  std::size_t bytes_of(std::size_t value) const {
+    auto const* const layout = layout_of(value);
+    return layout != nullptr ? K::bytes(*layout) : per_batch(g.values[value].bytes);
+  }
+
+  /// c = a + b, gradients by one value.
+  void add(graph::Instruction const& step) {
+    auto* const a    = registers_[graph::at(step.a)];
+    auto* const b    = registers_[graph::at(step.b)];
+    auto* const c    = registers_[graph::at(step.c)];
+    auto const value = graph::at(s_.registers[graph::at(step.c)].value);
+    if constexpr (!QueuesWork<D>) {
+      K::sum(bytes_[value] / sizeof(float), a, b, c);
+    } else {
+      auto const* const of = layout_of(value);
+      auto const layout    = of != nullptr ? *of : K::matrix(rows_, static_cast<int>(g.values[value].size));
+      if (c != a && c != b) K::copy(layout, a, c);
+      K::add(layout, c == b ? a : b, c);
+    }
+  }
 
   /// True if a call cannot write the gradients of its variables in place, because it sets them and shares them.
   static constexpr bool needs_scratch(graph::CallRecord const& call) {
@@ -196,7 +288,7 @@ class GraphExecutor {
     return total;
   }
   static constexpr PlannedVariable const& variable(graph::CallRecord const& call, int i) {
-    return plan_of<Net>.variables[graph::at(g.uses[graph::at(call.first_use + i)])];
+    return plan.variables[graph::at(g.uses[graph::at(call.first_use + i)])];
   }
 
   void bind(std::size_t c, std::byte* workspace) {
@@ -205,12 +297,12 @@ class GraphExecutor {
     for (int i = 0; i < call.ins; ++i) {
       auto const k = graph::at(call.first_in + i);
       auto const v = graph::at(g.ins[k]);
-      auto* const d = s.d_in[k] < 0 || call.ops->passes ? nullptr : registers_[graph::at(s.d_in[k])];
+      auto* const d = s_.d_in[k] < 0 ? nullptr : registers_[graph::at(s_.d_in[k])];
       in.push_back({.data = values_[v], .gradient = d, .field = g.values[v].field});
     }
     for (int i = 0; i < call.outs; ++i) {
       auto const v = graph::at(call.first_out + i);
-      out.push_back({values_[v], s.d_value[v] < 0 ? nullptr : registers_[graph::at(s.d_value[v])]});
+      out.push_back({values_[v], s_.d_value[v] < 0 ? nullptr : registers_[graph::at(s_.d_value[v])]});
     }
     auto* own = scratch_;
     for (int i = 0; i < call.uses; ++i) {
@@ -252,10 +344,12 @@ class GraphExecutor {
   int rows_;
   typename K::runtime runtime_;
   Stages stages_;
+  graph::Schedule<N> s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   typename D::block memory_;
   float* scratch_ = nullptr;
+  std::array<std::size_t, N.values> bytes_{};                              // of each value
   std::array<std::byte*, N.values> values_{};
   std::array<float*, graph::Schedule<N>::most> registers_{};
 };

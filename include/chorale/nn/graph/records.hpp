@@ -39,8 +39,10 @@ struct Ports {
 struct StageSite {
   void* runtime = nullptr;                                                 // Kernels<D>::runtime
   int rows      = 0;
-  int call      = 0;                                                       // index of the call in the network
+  int number    = 0;                                                       // of the call: see CallRecord
   bool wants_dx = false;
+  bool plain    = true;                                                    // true: y must be rows of plain numbers
+  Span<void const* const> in = {};                                         // layouts of the inputs, as from Ops::layout
 };
 
 /// The functions and constants of one layer on one device, for inputs of given shapes: everything that the executor
@@ -54,10 +56,16 @@ struct Ops {
   void (*read_from)(void* stage, std::size_t in, void const*) = nullptr;
   void (*forward)(void* stage, Pass const&)                   = nullptr;
   void (*backward)(void* stage, Pass const&)                  = nullptr;
+  void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
+  bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
   bool overwrites = false;                                                 // y may be x, and dx may be dy
+  bool renames    = false;                                                 // y is x, except where x is an input
   bool keeps_x = true, keeps_y = false;                                    // backward reads them
   bool passes = false;                                                     // dx is dy, for each input
   bool adds   = false;                                                     // backward adds to gradients of variables
+  bool takes_layouts = false;                                              // false: its inputs are plain rows
+  bool keeps_layout  = false;                                              // y has the layout of x
+  int joined         = 0;                                                  // channels that it adds up over replicas
 };
 
 /// A value of the network: an input, or an output of a call.
@@ -77,6 +85,8 @@ struct CallRecord {
   int first_in = 0, ins = 0, first_out = 0, outs = 0, first_use = 0, uses = 0;
   std::size_t products = 0;                                                // multiplications of one row
   std::string (*text)() = nullptr;                                         // the layer and its options, in one word
+  int number = 0;                                                          // position among the layers: names its stream
+                                                                           // of random numbers
 };
 
 /// A variable of the network.
@@ -99,6 +109,7 @@ enum class Mistake { none, refused, two_shapes_of_one_layer, two_calls_of_moving
 /// Numbers of records of a trace.
 struct Counts {
   std::size_t values = 0, calls = 0, ins = 0, uses = 0, variables = 0, layers = 0, inputs = 0, outputs = 0;
+  std::size_t numbers = 0;                                                 // of layers, counted by CallRecord::number
 };
 
 /// What the call operator of a network did: which layer was called with which values.
@@ -109,11 +120,12 @@ struct Trace {
   std::vector<VariableRecord> variables;
   std::vector<LayerRecord> layers;
   std::vector<int> inputs, outputs;                                        // values
+  int number      = 0;                                                     // of the next call
   Mistake mistake = Mistake::none;
 
   constexpr Counts counts() const {
     return {values.size(), calls.size(),  ins.size(),    uses.size(),
-            variables.size(), layers.size(), inputs.size(), outputs.size()};
+            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number)};
   }
 
   /// Appends a layer and its variables. Returns its index.
@@ -148,7 +160,7 @@ struct Trace {
     auto const call = static_cast<int>(calls.size());
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
                                  static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, text};
+                                 static_cast<int>(uses.size()), l.variables, products, text, number++};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
     for (auto value : out) {

@@ -38,7 +38,6 @@ template <Counts N>
 struct Schedule {
   static constexpr std::size_t most = 3 * N.ins + 2 * N.outputs + N.values + 1;      // registers at most
 
-  std::array<bool, N.values> trains{};                                     // its gradient reaches a variable or a request
   std::array<int, N.values> buffer{};                                      // the value in whose memory it lies
   std::array<Instruction, 2 * N.calls + N.ins + N.outputs + N.values + 1> steps{};
   std::array<Register, most> registers{};
@@ -48,12 +47,45 @@ struct Schedule {
   std::size_t count = 0, used = 0, slots = 0;                              // of steps, registers, slots
 };
 
+/// For each value, true if its gradient reaches a variable or an input whose gradient is asked for.
+template <Counts N>
+constexpr std::array<bool, N.values> trained_values(Fixed<N> const& g) {
+  auto trains = std::array<bool, N.values>{};
+  for (std::size_t v = 0; v < N.values; ++v) trains[v] = g.values[v].asked;
+  for (auto const& call : g.calls) {
+    auto any = call.uses > 0;
+    for (int i = 0; i < call.ins; ++i) any = any || trains[at(g.ins[at(call.first_in + i)])];
+    for (int i = 0; i < call.outs; ++i)
+      trains[at(call.first_out + i)] = any && g.values[at(call.first_out + i)].number;
+  }
+  return trains;
+}
+
+/// For each value, true if it must be rows of plain numbers, because it is an output, or because a call that reads it
+/// takes no other layout.
+template <Counts N>
+constexpr std::array<bool, N.values> plain_values(Fixed<N> const& g) {
+  auto plain = std::array<bool, N.values>{};
+  for (auto const v : g.outputs) plain[at(v)] = true;
+  for (std::size_t c = N.calls; c-- > 0;) {
+    auto const& call = g.calls[c];
+    auto const needs = !call.ops->takes_layouts || (call.ops->keeps_layout && plain[at(call.first_out)]);
+    for (int i = 0; i < call.ins; ++i) {
+      auto& x = plain[at(g.ins[at(call.first_in + i)])];
+      x       = x || needs;
+    }
+  }
+  return plain;
+}
+
 /// Computes the Schedule of one network.
 template <Counts N>
 class Scheduler {
  public:
-  constexpr explicit Scheduler(Fixed<N> const& g) : g_{g} {
-    find_trained();
+  /// copies    of each call that passes its gradient: true if that holds for its first input alone, because the others
+  ///           have another layout
+  constexpr explicit Scheduler(Fixed<N> const& g, std::array<bool, N.calls> const& copies = {})
+      : g_{g}, trains_{trained_values(g)}, copies_{copies} {
     share_buffers();
     write_steps();
     assign_slots();
@@ -61,15 +93,10 @@ class Scheduler {
   constexpr Schedule<N> const& schedule() const { return s_; }
 
  private:
-  constexpr void find_trained() {
-    for (std::size_t v = 0; v < N.values; ++v) s_.trains[v] = g_.values[v].asked;
-    for (auto const& call : g_.calls) {
-      auto trains = call.uses > 0;
-      for (int i = 0; i < call.ins; ++i) trains = trains || s_.trains[at(in(call, i))];
-      for (int i = 0; i < call.outs; ++i)
-        s_.trains[at(call.first_out + i)] = trains && g_.values[at(call.first_out + i)].number;
-    }
-  }
+  /// A part of a gradient: its register, and the part that was known before it.
+  struct Part {
+    int r = -1, older = -1;
+  };
 
   /// Forward: y lies where x lay if only this call reads x, and backward does not read x.
   constexpr void share_buffers() {
@@ -78,13 +105,21 @@ class Scheduler {
     for (auto const v : g_.ins) ++readers[at(v)];
     for (auto const v : g_.outputs) is_final[at(v)] = true;
     for (std::size_t v = 0; v < N.values; ++v) s_.buffer[v] = static_cast<int>(v);
+    auto const kept = [&](std::size_t x) {                                 // read again after its only reader
+      for (;;) {
+        auto const& by = g_.calls[at(g_.values[x].call)];
+        if (readers[x] != 1 || is_final[x] || by.ops->keeps_y) return true;
+        auto const before = at(in(by, 0));
+        if (!by.ops->renames || g_.values[before].call < 0) return false;
+        x = before;
+      }
+    };
     for (auto const& call : g_.calls) {
-      if (!call.ops->overwrites || call.outs != 1 || call.ops->keeps_x) continue;
-      auto const x   = at(in(call, 0));
-      auto const by  = g_.values[x].call;
-      auto const fit = g_.values[x].bytes == g_.values[at(call.first_out)].bytes;
-      if (fit && by >= 0 && readers[x] == 1 && !is_final[x] && !g_.calls[at(by)].ops->keeps_y)
-        s_.buffer[at(call.first_out)] = s_.buffer[x];
+      auto const x = at(in(call, 0));
+      if (call.outs != 1 || g_.values[x].call < 0) continue;
+      auto const fits = call.ops->overwrites && !call.ops->keeps_x &&
+                        g_.values[x].bytes == g_.values[at(call.first_out)].bytes;
+      if (call.ops->renames || (fits && !kept(x))) s_.buffer[at(call.first_out)] = s_.buffer[x];
     }
   }
 
@@ -92,21 +127,28 @@ class Scheduler {
   constexpr void write_steps() {
     s_.d_value.fill(-1);
     s_.d_in.fill(-1);
+    last_part_.fill(-1);
     for (std::size_t o = 0; o < N.outputs; ++o) {
       s_.d_output[o] = make(g_.outputs[o]);
-      collect(g_.outputs[o], s_.d_output[o], -1);
+      collect(g_.outputs[o], s_.d_output[o]);
     }
     for (int c = static_cast<int>(N.calls); c-- > 0;) {
       auto const& call = g_.calls[at(c)];
       auto reached     = false;
-      for (int i = 0; i < call.outs; ++i) reached = reached || s_.d_value[at(call.first_out + i)] >= 0;
+      for (int i = 0; i < call.outs; ++i) {
+        add_up(call.first_out + i);
+        reached = reached || s_.d_value[at(call.first_out + i)] >= 0;
+      }
       auto wanted = call.uses > 0;
-      for (int i = 0; i < call.ins; ++i) wanted = wanted || s_.trains[at(in(call, i))];
+      for (int i = 0; i < call.ins; ++i) wanted = wanted || trains_[at(in(call, i))];
       if (reached && wanted) write_call(c);
       if (call.uses > 0) s_.steps[s_.count++] = {Do::ready, c};
     }
-    for (std::size_t v = 0; v < N.values; ++v)
-      if (g_.values[v].asked && s_.d_value[v] >= 0) read(s_.d_value[v]);   // until the end
+    for (std::size_t v = 0; v < N.values; ++v) {
+      if (!g_.values[v].asked) continue;
+      add_up(static_cast<int>(v));
+      if (s_.d_value[v] >= 0) read(s_.d_value[v]);                         // until the end
+    }
   }
 
   constexpr void write_call(int c) {
@@ -120,25 +162,36 @@ class Scheduler {
     }
     for (int i = 0; i < call.outs; ++i)
       if (s_.d_value[at(call.first_out + i)] >= 0) read(s_.d_value[at(call.first_out + i)]);
+    auto computes = !call.ops->passes;
+    for (int i = 0; i < call.ins; ++i) {
+      if (!trains_[at(in(call, i))]) continue;
+      auto const passes = call.ops->passes && (i == 0 || !copies_[at(c)]);
+      s_.d_in[at(call.first_in + i)] = passes ? s_.d_value[at(call.first_out)] : make(in(call, i));
+      computes                       = computes || !passes;
+    }
+    if (computes) s_.steps[s_.count++] = {Do::backward, c};
     for (int i = 0; i < call.ins; ++i)
-      if (s_.trains[at(in(call, i))])
-        s_.d_in[at(call.first_in + i)] = call.ops->passes ? s_.d_value[at(call.first_out)] : make(in(call, i));
-    if (!call.ops->passes) s_.steps[s_.count++] = {Do::backward, c};
-    for (int i = 0; i < call.ins; ++i)
-      if (s_.d_in[at(call.first_in + i)] >= 0) collect(in(call, i), s_.d_in[at(call.first_in + i)], c);
+      if (s_.d_in[at(call.first_in + i)] >= 0) collect(in(call, i), s_.d_in[at(call.first_in + i)]);
   }
 
-  /// Adds a part to the gradient by a value.
-  constexpr void collect(int value, int part, int call) {
-    auto& whole = s_.d_value[at(value)];
-    if (whole < 0) {
-      whole = part;
-      return;
+  /// Keeps a part of the gradient by a value, until all parts are known.
+  constexpr void collect(int value, int r) {
+    parts_[num_parts_]    = {r, last_part_[at(value)]};
+    last_part_[at(value)] = static_cast<int>(num_parts_++);
+  }
+  /// Adds up the parts of the gradient by a value, that of the last reader first: (c + b) + a, as of nested sums.
+  constexpr void add_up(int value) {
+    auto part = last_part_[at(value)];
+    if (part < 0) return;
+    auto whole = parts_[at(part)].r;
+    while ((part = parts_[at(part)].older) >= 0) {
+      auto const more = parts_[at(part)].r;
+      read(whole), read(more);
+      auto const sum       = make(value);
+      s_.steps[s_.count++] = {Do::add, g_.values[at(value)].call, whole, more, sum};
+      whole                = sum;
     }
-    read(whole), read(part);
-    auto const sum       = make(value);
-    s_.steps[s_.count++] = {Do::add, call, whole, part, sum};
-    whole                = sum;
+    s_.d_value[at(value)] = whole;
   }
 
   constexpr int make(int value) {
@@ -155,15 +208,21 @@ class Scheduler {
       auto const& step = s_.steps[k];
       auto const now   = static_cast<int>(k);
       if (step.what == Do::add) {
+        auto const near = s_.registers[at(step.a)].last == now ? step.a : step.b;
         drop(step.a, now), drop(step.b, now);
-        take(step.c);
+        take(step.c, s_.registers[at(near)].slot);
       } else if (step.what == Do::zero) {
         take(step.c);
       } else if (step.what == Do::backward) {
         auto const& call = g_.calls[at(step.call)];
-        if (call.ops->overwrites && call.outs == 1) drop_outputs(call, now);
-        for (int i = 0; i < call.ins; ++i)
-          if (s_.d_in[at(call.first_in + i)] >= 0) take(s_.d_in[at(call.first_in + i)]);
+        auto const reuses = (call.ops->overwrites || call.ops->renames) && call.outs == 1 && !call.ops->passes;
+        if (reuses) drop_outputs(call, now);
+        for (int i = 0; i < call.ins; ++i) {
+          auto const d = s_.d_in[at(call.first_in + i)];
+          if (d < 0 || d == s_.d_value[at(call.first_out)]) continue;
+          if (reuses) take(d, s_.registers[at(s_.d_value[at(call.first_out)])].slot);
+          else take(d);
+        }
         drop_outputs(call, now);
       }
     }
@@ -171,8 +230,10 @@ class Scheduler {
   constexpr void drop_outputs(CallRecord const& call, int now) {
     for (int i = 0; i < call.outs; ++i) drop(s_.d_value[at(call.first_out + i)], now);
   }
-  constexpr void take(int r) {
-    std::size_t k = 0;
+  /// Gives a register a free slot: `near` if that is free, else the first one.
+  constexpr void take(int r, int near = 0) {
+    auto k = at(near);
+    if (busy_[k] >= 0) k = 0;
     while (busy_[k] >= 0) ++k;
     busy_[k]                  = r;
     s_.registers[at(r)].slot = static_cast<int>(k);
@@ -187,14 +248,24 @@ class Scheduler {
   constexpr int in(CallRecord const& call, int i) const { return g_.ins[at(call.first_in + i)]; }
 
   Fixed<N> const& g_;
+  std::array<bool, N.values> trains_;
+  std::array<bool, N.calls> copies_;
   Schedule<N> s_{};
+  std::array<Part, N.ins + N.outputs + 1> parts_{};
+  std::size_t num_parts_ = 0;
+  std::array<int, N.values> last_part_{};                                  // of the gradient by each value; -1: none
   std::array<int, Schedule<N>::most> busy_{};                              // register in each slot; -1: free
 };
 
-/// A network on a device: its calls, and its schedule.
+/// A network on a device: its calls, and what follows from them alone.
 template <class Net, class D>
 struct Lowered : Traced<Net, D> {
-  static constexpr auto schedule = Scheduler<Traced<Net, D>::counts>{Traced<Net, D>::calls}.schedule();
+  using Traced<Net, D>::calls;
+  using Scheduling = Scheduler<Traced<Net, D>::counts>;
+
+  static constexpr auto trains   = trained_values(calls);
+  static constexpr auto plain    = plain_values(calls);
+  static constexpr auto schedule = Scheduling{calls}.schedule();           // where all layouts are equal
 };
 
 }  // namespace chorale::nn::graph

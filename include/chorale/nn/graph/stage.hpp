@@ -7,6 +7,7 @@
 #include <chorale/nn/graph/call.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/merge.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <algorithm>
@@ -112,25 +113,47 @@ class HostStage<L, List<In...>, List<Out...>> {
   Place<L, List<In...>, List<Out...>> at_;
 };
 
-/// A layer of kernels, with rows of plain numbers on both sides. Where its kernel gives another layout, the output is
-/// copied.
+/// The layout of rows of plain numbers O.
+template <class D, class O>
+auto plain_layout(int rows) {
+  if constexpr (O::rank == 3) return Kernels<D>::image(rows, O::dims[0], O::dims[1], O::dims[2]);
+  else return Kernels<D>::matrix(rows, static_cast<int>(O::size));
+}
+
+/// The layout of input i of a stage, whose rows are O.
+template <class D, class O>
+auto layout_in(StageSite const& site, std::size_t i, int rows) {
+  using layout = typename Kernels<D>::layout;
+  return site.in[i] == nullptr ? plain_layout<D, O>(rows) : *static_cast<layout const*>(site.in[i]);
+}
+
+/// A layer of kernels. Its kernel chooses the layout of y; where y must be plain, it is converted.
 template <class D, class L, class In, class Out>
 class KernelStage {
   using K     = Kernels<D>;
   using It    = Described<L, In>;
   using Inner = typename L::template stage<D, typename It::shape>;
+  using From  = typename OfShape<typename It::shape>::type;                // a row of the kernel, and what it gives
+  using To    = typename OfShape<typename L::template apply<typename It::shape>::type>::type;
 
  public:
+  static constexpr bool whole_rows = It::repeats == 1;                     // false: a row of the kernel is a vector
   static constexpr bool overwrites = Inner::overwrites, keeps_x = !Inner::overwrites, keeps_y = Inner::keeps_y;
+  static constexpr bool renames    = requires { requires Inner::renames; };
 
   explicit KernelStage(StageSite const& site)
-      : rows_{site.rows * static_cast<int>(It::repeats)}, inner_{this->site(site)} {
-    auto const plain = layout_of<typename OfShape<typename L::template apply<typename It::shape>::type>::type>(rows_);
-    if (inner_.out() == plain) return;
-    bytes_ = (K::bytes(inner_.out()) + 63) / 64 * 64;
-    to_plain_.emplace(runtime(site), inner_.out(), plain, rows_, static_cast<int>(Out::size / It::repeats));
+      : rows_{site.rows * static_cast<int>(It::repeats)},
+        inner_{Site<D>{runtime(site), layout_in<D, From>(site, 0, rows_), rows_, site.number, site.wants_dx}},
+        out_{inner_.out()} {
+    auto const plain = plain_layout<D, To>(rows_);
+    is_plain_        = out_ == plain;
+    if (is_plain_ || (!site.plain && whole_rows)) return;
+    bytes_ = (K::bytes(out_) + 63) / 64 * 64;
+    to_plain_.emplace(runtime(site), out_, plain, rows_, static_cast<int>(To::size));
+    is_plain_ = true;
   }
 
+  void const* layout() const { return is_plain_ ? nullptr : &out_; }
   std::size_t workspace() const { return inner_.workspace() + (to_plain_ ? 2 * bytes_ + 64 : 0); }
 
   void bind(Ports const& p) {
@@ -165,20 +188,43 @@ class KernelStage {
   static auto& runtime(StageSite const& site) { return *static_cast<typename K::runtime*>(site.runtime); }
   static float* number(void* data) { return static_cast<float*>(data); }
 
-  template <class O>
-  static auto layout_of(int rows) {
-    if constexpr (O::rank == 3) return K::image(rows, O::dims[0], O::dims[1], O::dims[2]);
-    else return K::matrix(rows, static_cast<int>(O::size));
-  }
-  Site<D> site(StageSite const& site) const {
-    auto const in = layout_of<typename OfShape<typename It::shape>::type>(rows_);
-    return {runtime(site), in, rows_, site.call, site.wants_dx};
-  }
-
   int rows_;                                                               // of the kernel: vectors of the batch
   Inner inner_;
-  std::size_t bytes_ = 0;                                                  // of an output in the kernel's own layout
+  typename K::layout out_;                                                 // of the kernel's y
+  bool is_plain_     = false;                                              // y is rows of plain numbers
+  std::size_t bytes_ = 0;                                                  // of the kernel's y, where it is converted
   std::optional<typename K::ToPlain> to_plain_;
+};
+
+/// y = a + b, in the layout of a.
+template <class D, class O>
+class AddStage {
+  using K = Kernels<D>;
+
+ public:
+  explicit AddStage(StageSite const& site)
+      : a_{layout_in<D, O>(site, 0, site.rows)}, is_plain_{site.in[0] == nullptr},
+        inner_{*static_cast<typename K::runtime*>(site.runtime), a_, layout_in<D, O>(site, 1, site.rows)} {}
+
+  void const* layout() const { return is_plain_ ? nullptr : &a_; }
+  bool        passes_all() const { return inner_.one_gradient(); }
+  std::size_t workspace() const { return inner_.workspace(); }
+
+  void bind(Ports const& p) {
+    inner_.bind({.x = number(p.in[0].data), .y = number(p.out[0].data), .dx = p.in[0].gradient,
+                 .dy = p.out[0].gradient, .other = number(p.in[1].data), .d_other = p.in[1].gradient,
+                 .workspace = p.workspace});
+  }
+  void read_from(std::size_t in, void const* x) { inner_.read_from(in, static_cast<float const*>(x)); }
+  void forward(Pass const& pass) { inner_.forward(pass); }
+  void backward(Pass const& pass) { inner_.backward(pass); }
+
+ private:
+  static float* number(void* data) { return static_cast<float*>(data); }
+
+  typename K::layout a_;
+  bool is_plain_;
+  typename K::Sum inner_;
 };
 
 // Layers that compute on the host.
@@ -202,11 +248,32 @@ struct Stage<D, L, List<In...>, List<Out...>> {
 template <class D, KernelLayer L, class In, class Out>
 struct Stage<D, L, List<In>, List<Out>> {
   static constexpr Ops ops() {
-    using S         = KernelStage<D, L, In, Out>;
-    auto made       = functions_of<S>();
-    made.overwrites = S::overwrites;
-    made.keeps_x    = S::keeps_x;
-    made.keeps_y    = S::keeps_y;
+    using S            = KernelStage<D, L, In, Out>;
+    auto made          = functions_of<S>();
+    made.layout        = [](void const* at) { return static_cast<S const*>(at)->layout(); };
+    made.overwrites    = S::overwrites;
+    made.renames       = S::renames;
+    made.keeps_x       = S::keeps_x;
+    made.keeps_y       = S::keeps_y;
+    made.takes_layouts = S::whole_rows;
+    if constexpr (Described<L, In>::joins) made.joined = L::template apply<typename Described<L, In>::shape>::channels;
+    return made;
+  }
+};
+
+// A sum, in any layout.
+template <class D, class O>
+struct Stage<D, Add, List<O, O>, List<O>> {
+  static constexpr Ops ops() {
+    using S            = AddStage<D, O>;
+    auto made          = functions_of<S>();
+    made.layout        = [](void const* at) { return static_cast<S const*>(at)->layout(); };
+    made.passes_all    = [](void const* at) { return static_cast<S const*>(at)->passes_all(); };
+    made.overwrites    = true;
+    made.keeps_x       = false;
+    made.passes        = true;
+    made.takes_layouts = true;
+    made.keeps_layout  = true;
     return made;
   }
 };
@@ -219,6 +286,11 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
 // Nor for layers of kernels.
 template <KernelLayer L, class In, class Out>
 struct Stage<NoDevice, L, List<In>, List<Out>> {
+  static constexpr Ops ops() { return {}; }
+};
+// Nor for sums.
+template <class O>
+struct Stage<NoDevice, Add, List<O, O>, List<O>> {
   static constexpr Ops ops() { return {}; }
 };
 

@@ -139,14 +139,24 @@ constexpr bool report() {
   return true;
 }
 
-/// Numbers of records of a network, which are equal on all devices.
+/// True if device D stores the activations of Net in 16 bits.
+template <class D, class Net>
+inline constexpr bool keeps_halves = requires {
+  requires Kernels<D>::keeps_halves;
+  requires Net::activations != Elements::f32;
+};
+
+/// Numbers of records of a network. They are equal on all devices, but for a conversion where activations are halves.
 template <class Net>
 inline constexpr Counts counts_of = trace<Net, NoDevice>().counts();
 
 /// The calls of a network on a device, as constant arrays.
 template <class Net, class D>
 struct Traced {
-  static constexpr Counts counts = counts_of<Net>;
+  static constexpr Counts counts = [] {
+    if constexpr (keeps_halves<D, Net>) return trace<Net, D>().counts();
+    else return counts_of<Net>;
+  }();
   static constexpr auto calls    = Fixed<counts>{trace<Net, D>()};
 };
 
@@ -166,9 +176,9 @@ constexpr auto plan_of() {
   for (std::size_t v = 0; v < count; ++v) {
     specs[v]         = g.variables[v].spec;
     specs[v].by_rows = g.variables[v].users_by_rows == g.variables[v].users;
-    layers[v]        = g.variables[v].call;
+    layers[v]        = g.calls[at(g.variables[v].call)].number;
   }
-  auto made = make_plan<count, Calls::counts.calls>(specs, names_of<Net>.names(), layers);
+  auto made = make_plan<count, Calls::counts.numbers>(specs, names_of<Net>.names(), layers);
   for (auto const& value : g.values) made.activations_per_row += value.call < 0 ? 0 : value.size;
   for (auto const& call : g.calls) made.products_per_row += call.products;
   return made;

@@ -230,10 +230,16 @@ class Kernels<Cpu>::Sum {
     if (one_gradient()) return;
     p_.other = reinterpret_cast<float*>(p.workspace);
     there_   = onednn::reorder(*rt_, other_, p.other, in_, p_.other);
-    back_    = onednn::reorder(*rt_, in_, p.dy, other_, p.d_other);
+    if (p.d_other != nullptr) back_ = onednn::reorder(*rt_, in_, p.dy, other_, p.d_other);
   }
 
-  void read_from(float const*) {}                                          // never the first layer
+  /// in        0: x; 1: other
+  void read_from(std::size_t in, float const* from) {
+    auto* const at = const_cast<float*>(from);                             // only read
+    if (in == 0) p_.x = at;
+    else if (there_) there_.point(DNNL_ARG_FROM, at);
+    else p_.other = at;
+  }
   void forward(Pass const&) const {
     if (there_) there_();
     sum(bytes(in_) / sizeof(float), p_.x, p_.other, p_.y);

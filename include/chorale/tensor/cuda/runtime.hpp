@@ -50,6 +50,8 @@ struct Layout {
   std::size_t size() const { return pixels() * static_cast<std::size_t>(channels); }
   std::size_t bytes() const { return bytes_of(size(), of); }
 
+  bool operator==(Layout const&) const = default;
+
   /// The activation of this layout at that address.
   launch::Values at(void const* memory) const { return {const_cast<void*>(memory), of}; }
 };

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/block.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/nn/sequential.hpp>
+#include <chorale/tensor/kernels.hpp>
+
+#include <string_view>
+
+namespace chorale::nn::detail {
+
+/// First layer: converts the inputs to the type in which the network stores activations.
+struct ToActivations {
+  static constexpr std::string_view name = "rounded";
+
+  template <class In>
+  static constexpr void check() {}
+  template <class In>
+  using apply = SameShape<In>;
+  template <class D, class In>
+  struct stage : Kernels<D>::ToActivations {
+    static constexpr bool overwrites = false, keeps_y = false;
+    explicit stage(Site<D> const& site) : Kernels<D>::ToActivations{site.runtime, site.in} {}
+  };
+};
+
+template <class S>
+struct FieldOf;
+template <int... D>
+struct FieldOf<Shape<D...>> {
+  using type = Field<float, D...>;
+};
+
+/// A Sequential as a network with one input and one output, which is traced and executed like any other.
+template <class Net>
+struct SequentialTrace {
+  using sequential = Net;
+  struct X : FieldOf<typename Net::input>::type {};
+  struct Y : FieldOf<typename Net::output>::type {};
+  using inputs = List<X>;
+
+  static constexpr auto products = [] {
+    if constexpr (requires { Net::products; }) return Net::products;
+    else return Products::f32;
+  }();
+  static constexpr auto activations = [] {
+    if constexpr (requires { Net::activations; }) return Net::activations;
+    else return Elements::f32;
+  }();
+
+  template <class D, class O>
+  constexpr auto operator()(Tensor<D, O> x) const {
+    if constexpr (graph::keeps_halves<D, Net>) {
+      --x.trace->number;                                                   // not a layer of the network
+      return outputs<Y>(layers(to_activations(x)));
+    } else {
+      return outputs<Y>(layers(x));
+    }
+  }
+
+ private:
+  Layer<ToActivations> to_activations;
+  CalledInTurn<typename Net::called> layers;
+};
+
+}  // namespace chorale::nn::detail
