@@ -89,11 +89,11 @@ class Copy : public StepReports {
       auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                                    .first_row = first_row};
       auto checked   = plan::header;
-      auto leave     = [&](std::size_t end) {
+      auto leave     = Leaving<std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>>::of([&](std::size_t end) {
         if (optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
-      };
+      });
       learn(batch, g, {.training = true, .now = now}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
     }
@@ -160,6 +160,18 @@ class Copy : public StepReports {
   L const& learner() const { return learner_; }
 
  private:
+  /// Makes a `ready` callback of a function, which LooksAtEnd if nothing leaves before the end of the step.
+  template <bool at_end>
+  struct Leaving {
+    struct Nothing {};
+    template <class F>
+    struct Calling : F, std::conditional_t<at_end, LooksAtEnd, Nothing> {
+      using F::operator();
+    };
+    template <class F>
+    static Calling<F> of(F f) { return {std::move(f), {}}; }
+  };
+
   class Network {
    public:
     Network(Span<float> values, PlanView const& plan) : variables_{values, plan.variables, plan.table_elements} {}

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace chorale {
@@ -31,6 +32,8 @@ namespace custom {
 template <class Ready>
 class Step {
  public:
+  static constexpr bool looks_at_end = std::is_base_of_v<LooksAtEnd, Ready>;       // nothing leaves before the end
+
   Pass const pass;                                                         // training; in `now` seed, step, first_row
 
   /// rows      of the batch

@@ -89,7 +89,7 @@ struct Table {
     auto const per_row = at.x().size() / at.rows;
     for (std::size_t i = 0; i < at.x().size(); ++i)
       if (auto const id = at.x()[i]; id < 0 || id >= Rows)
-        throw_unknown_id(id, Rows, i / per_row, i % per_row, at.fields[0]);
+        throw_unknown_id(id, Rows, at.first + i / per_row, i % per_row, at.fields[0]);
   }
   static float* row(auto const& at, int id) { return &at.v[0][static_cast<std::size_t>(id) * Width]; }
 

@@ -79,7 +79,7 @@ template <class L, class... In, class... Out>
 struct Place<L, detail::List<In...>, detail::List<Out...>> {
   static constexpr auto specs = graph::Described<L, In...>::variables();
 
-  std::size_t rows = 0;
+  std::size_t rows = 0, first = 0;                                         // first row: within the share of the replica
   std::tuple<Span<typename In::type const>...> in;
   std::tuple<Span<typename Out::type>...> out;
   std::array<Span<float>, sizeof...(In)> d_in;

@@ -39,8 +39,8 @@ namespace chorale::nn {
 /// keeps   a step allocates nothing once its number of rows was seen
 template <class D, class Net, class Loss, class Optimizer, class... Metrics>
 class Instance : public StepReports {
-  using Executing                 = typename detail::ExecutorOn<D, Net>::type;
   static constexpr bool in_slices = std::is_same_v<D, Cpu>;
+  using Executing = std::conditional_t<in_slices, SlicedExecutor<detail::SequentialTrace<Net>>, Executor<D, Net>>;
 
  public:
   using network = Net;
@@ -208,7 +208,7 @@ class Instance : public StepReports {
     if constexpr (QueuesWork<D>) {
       queued(batch, executor, Pass{.now = {.seed = seed_}}).evaluate(sums);
     } else {
-      executor.read(batch.x.data());
+      executor.read(0, batch.x.data());
       executor.forward(Pass{.now = {.seed = seed_}});
       write_header(batch, executor, StepHeader<float>{sums});
     }
@@ -219,10 +219,10 @@ class Instance : public StepReports {
   Span<float const> predict(Batch const& batch) {
     if (batch.rows == 0) return {};
     auto& executor = executor_for(batch, Targets::ignored);
-    executor.read(batch.x.data());
+    executor.read(0, batch.x.data());
     executor.forward(Pass{.now = {.seed = seed_}});
     executor.settle();
-    return {executor.output(), batch.rows * Net::output::size};
+    return {executor.output(0), batch.rows * Net::output::size};
   }
 
   Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
@@ -321,12 +321,11 @@ class Instance : public StepReports {
                         std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
     for (auto const& executor : executors_)
       if (executor->rows() == static_cast<int>(batch.rows)) return *executor;
-    auto const make = [&](auto&... shared) {
-      return std::make_unique<Executing>(device_, static_cast<int>(batch.rows), net.variables(), gradients(),
-                                         shared...);
-    };
-    if constexpr (in_slices) executors_.push_back(make(slice_threads_));
-    else executors_.push_back(make());
+    auto const v = net.variables().values;
+    if constexpr (in_slices)
+      executors_.push_back(std::make_unique<Executing>(device_, static_cast<int>(batch.rows), v, gradients_,
+                                                       Span<RowGradients>{}, slice_threads_));
+    else executors_.push_back(std::make_unique<Executing>(static_cast<int>(batch.rows), v, gradients_, device_));
     return *executors_.back();
   }
 
@@ -337,10 +336,10 @@ class Instance : public StepReports {
     std::ranges::fill(g.trailer().all(), 0.0F);
     g.trailer().summed() = 1;
     mark(g);
-    executor.read(batch.x.data());
+    executor.read(0, batch.x.data());
     executor.forward(pass);
     write_header(batch, executor, g.header());
-    if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(), pass.loss_scale);
+    if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(0), pass.loss_scale);
     auto const loss = g.loss();
     ready(plan::header);
     auto checked = plan::header;
@@ -386,8 +385,8 @@ class Instance : public StepReports {
   template <class Batch>
   void write_header(Batch const& batch, Executing& executor, StepHeader<float> header) {
     constexpr auto width = Net::output::size;
-    auto const* const y  = executor.output();
-    header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output());
+    auto const* const y  = executor.output(0);
+    header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output(0));
     header.rows()        = static_cast<float>(batch.rows);
     auto i               = std::size_t{0};
     auto const put       = [&](auto const& m) {

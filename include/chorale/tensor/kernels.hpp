@@ -84,6 +84,7 @@ struct Pass {
   StepNumbers now   = {};
   Together together = {};                                                  // for layers that need all replicas
   Together share    = {};                                                  // for layers that need all rows of the share
+  std::size_t first_of_share = 0;                                          // first row of this slice within its share
   StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
   float loss_scale  = 1;                                                   // by which gradients are multiplied
 };

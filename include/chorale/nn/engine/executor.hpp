@@ -4,7 +4,6 @@
 #include <chorale/nn/engine/sequential_trace.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/tensor/kernels.hpp>
-#include <chorale/tensor/variable.hpp>
 
 #include <cstddef>
 
@@ -38,18 +37,8 @@ class Executor : public GraphExecutor<detail::SequentialTrace<Net>, D> {
 
  public:
   /// rows    of every batch that this executor takes, at least 1
-  Executor(D const& device, int rows, Variables const& variables, Gradients const& gradients)
-      : Base{rows, variables.values, gradients.values, {}, device}, step_{static_cast<std::size_t>(rows)} {}
-
-  /// Sets the input of the next pass. If the device QueuesWork, copies it there, always to the same address.
-  ///
-  /// x    (rows, Input); read again by backward, so it must live until then
-  void read(float const* x) { Base::read(0, x); }
-
-  /// Outputs of the network: (rows, Output).
-  float const* output() const { return Base::output(0); }
-  /// Gradient of the loss by the outputs: (rows, Output). To be written before backward.
-  float* d_output() const { return Base::d_output(0); }
+  Executor(int rows, Span<float> variables, Span<float> gradients, D const& device)
+      : Base{rows, variables, gradients, {}, device}, step_{static_cast<std::size_t>(rows)} {}
 
   auto& step() requires QueuesWork<D> { return step_.step; }
 

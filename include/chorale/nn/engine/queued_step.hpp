@@ -47,7 +47,7 @@ class QueuedStep {
       : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
     if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
       loss.check(batch.rows, width, batch.y.data());
-    executor.read(batch.x.data());
+    executor.read(0, batch.x.data());
     targets_ = executor.step().fetch(batch.y.data(), batch.y.size());
   }
 
@@ -153,7 +153,7 @@ class QueuedStep {
   void finish_header(Span<float> header) {
     each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
       if constexpr (!queues<Metric>)
-        StepHeader{header}.metric(at) = metric.sum(batch_->rows, width, executor_->output(), batch_->y.data());
+        StepHeader{header}.metric(at) = metric.sum(batch_->rows, width, executor_->output(0), batch_->y.data());
     });
   }
 
@@ -171,8 +171,8 @@ class QueuedStep {
                     loss.template queue<D>(1, width, y, wanted, y, to);
                   }, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
                      "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
-    auto const* const y = executor_->output();
-    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(),
+    auto const* const y = executor_->output(0);
+    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(0),
                              step().sum_to(&StepHeader{header}.loss()));
     each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
       if constexpr (queues<Metric>)
@@ -182,7 +182,7 @@ class QueuedStep {
 
   void scale_loss() {
     if (pass_.loss_scale != 1)
-      Kernels<D>::multiply(batch_->rows * width, executor_->d_output(), pass_.loss_scale);
+      Kernels<D>::multiply(batch_->rows * width, executor_->d_output(0), pass_.loss_scale);
   }
 
   template <class F>

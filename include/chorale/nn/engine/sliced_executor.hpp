@@ -3,11 +3,13 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/device/cpu_threads.hpp>
-#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/graph/executor.hpp>
 #include <chorale/tensor/kernels.hpp>
-#include <chorale/tensor/variable.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -19,18 +21,34 @@ namespace chorale::nn {
 /// The threads of a Cpu and the gradients of the slices that they compute. All executors of one instance share them.
 class SliceThreads {
  public:
-  /// gradients    of slice 0; the other slices have their own memory
-  SliceThreads(Cpu const& device, int n, Gradients const& gradients)
+  /// gradients    of slice 0, and tables, the gradients that are rows; the other slices have their own memory
+  SliceThreads(Cpu const& device, int n, PlanView const& plan, Span<float> gradients, Span<RowGradients> tables = {})
       : threads_{device, n}, finals_(static_cast<std::size_t>(n)), sums_(static_cast<std::size_t>(n)) {
-    gradients_.push_back(gradients.values);
+    gradients_.push_back(gradients);
+    tables_.push_back(tables);
     for (int i = 1; i < n; ++i) {
-      memory_.push_back(device.allocate(gradients.values.size_bytes()));
-      gradients_.push_back({reinterpret_cast<float*>(memory_.back().data()), gradients.values.size()});
+      memory_.push_back(device.allocate(gradients.size_bytes()));
+      gradients_.push_back({reinterpret_cast<float*>(memory_.back().data()), gradients.size()});
+      own_tables_.push_back(row_gradients_of(plan));
+      tables_.push_back(own_tables_.back());
     }
   }
 
   Cpu::Threads& threads() { return threads_; }
   Span<float> gradients(int slice) const { return gradients_[static_cast<std::size_t>(slice)]; }
+  Span<RowGradients> tables(int slice) const { return tables_[static_cast<std::size_t>(slice)]; }
+
+  /// Sets the gradients of a slice to zero: of all slices but slice 0, whose are zeros when a step begins.
+  void clear(int slice) const {
+    if (slice == 0) return;
+    std::ranges::fill(gradients(slice), 0.0F);
+    for (auto& table : tables(slice)) table.clear();
+  }
+  /// Adds the rows of all other slices to those of slice 0, in the order of slices.
+  void add_up_tables() const {
+    for (int i = 1; i < threads_.taking_part(); ++i)
+      for (std::size_t t = 0; t < tables_[0].size(); ++t) tables_[0][t].add(tables(i)[t].view());
+  }
 
   /// Adds the gradients in `range` of all other slices to those of slice 0, in the order of slices.
   void add_up(Range range) const {
@@ -79,6 +97,8 @@ class SliceThreads {
   Cpu::Threads threads_;
   std::vector<Cpu::block> memory_;
   std::vector<Span<float>> gradients_;
+  std::vector<std::vector<RowGradients>> own_tables_;
+  std::vector<Span<RowGradients>> tables_;
   std::vector<std::atomic<std::size_t>> finals_;
   std::vector<Span<double>> sums_;
 };
@@ -89,69 +109,85 @@ class SliceThreads {
 ///   thread 0    rows  0 .. 31   forward | loss | backward | adds up half of the gradients
 ///   thread 1    rows 32 .. 63   forward |      | backward | adds up the other half
 ///
-/// keeps   the interface of Executor. Layers that need all rows of the share add up over the slices (Pass::share)
+/// Net     a traced network
+/// keeps   the interface of GraphExecutor. Layers that need all rows of the share add up over the slices (Pass::share)
 /// cost    gradients for each slice but the first, and their sum. If that would cost more than it saves, with many
 ///         variables and few rows, all threads compute each layer together, with OpenMP
 /// order   gradients are added up in the order of slices: the same bits for the same number of threads
 template <class Net>
 class SlicedExecutor {
-  static constexpr auto const& plan      = Net::plan;
-  static constexpr std::size_t width_in  = Net::input::size, width_out = Net::output::size;
-  static constexpr std::size_t least     = 4;                              // rows of a slice
+  using One                         = GraphExecutor<Net, Cpu>;
+  static constexpr auto const& plan = One::plan;
+  static constexpr bool is_list     = requires { typename Net::sequential; };
+
+  // A thread computes at least so many rows, and so many multiplications for each gradient that is added up.
+  static constexpr int least          = !is_list && plan.products_per_row >= (std::size_t{1} << 20) ? 1 : 4;
+  static constexpr std::size_t enough = is_list ? 512 : 128;
 
  public:
+  static constexpr std::size_t num_inputs = One::num_inputs, num_outputs = One::num_outputs;
+  static constexpr std::size_t width(std::size_t o) { return One::width(o); }
+
   /// rows      of every batch that this executor takes, at least 1
+  /// variables, gradients, tables    as of GraphExecutor
   /// threads   made when first needed
-  SlicedExecutor(Cpu const& device, int rows, Variables const& variables, Gradients const& gradients,
+  SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
                  std::unique_ptr<SliceThreads>& threads)
       : rows_{rows} {
-    if (device.threads() == 1 || !suits(rows)) {
-      slices_.push_back(std::make_unique<Executor<Cpu, Net>>(device, rows, variables, gradients));
+    auto const n = std::clamp(rows / least, 1, device.threads());
+    if (device.threads() == 1 || !suits(rows) || (n == 1 && !is_list)) {
+      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device));
       return;
     }
-    if (!threads) threads = std::make_unique<SliceThreads>(device, device.threads(), gradients);
+    if (!threads) threads = std::make_unique<SliceThreads>(device, device.threads(), plan, gradients, tables);
     threads_         = threads.get();
-    auto const n     = std::clamp(rows / static_cast<int>(least), 1, device.threads());
     auto const alone = Cpu::OneThread{};
     for (int i = 0; i < n; ++i) {
-      auto own   = gradients;
-      own.values = threads_->gradients(i);
       parts_.push_back({this, share(static_cast<std::size_t>(rows), i, n), {}, i});
-      slices_.push_back(std::make_unique<Executor<Cpu, Net>>(device, static_cast<int>(parts_.back().rows.size()),
-                                                             variables, own));
+      slices_.push_back(std::make_unique<One>(static_cast<int>(parts_.back().rows.size()), variables,
+                                              threads_->gradients(i), threads_->tables(i), device));
     }
-    output_.resize(static_cast<std::size_t>(rows) * width_out);
-    d_output_.resize(output_.size());
+    for (std::size_t o = 0; o < num_outputs; ++o) {
+      output_[o].resize(static_cast<std::size_t>(rows) * width(o));
+      d_output_[o].resize(output_[o].size());
+    }
+    for (std::size_t i = 0; i < num_inputs; ++i)
+      if (One::asks(i)) d_input_[i].resize(static_cast<std::size_t>(rows) * One::width_in(i));
   }
   SlicedExecutor(SlicedExecutor const&)            = delete;               // passes hold the addresses of its parts
   SlicedExecutor& operator=(SlicedExecutor const&) = delete;
 
   int rows() const { return rows_; }
 
-  /// Sets the input of the next pass: (rows, Input). Read again by backward, so it must live until then.
-  void read(float const* x) {
-    if (threads_ == nullptr) return slices_[0]->read(x);
-    for (auto const& part : parts_) slice(part).read(x + part.rows.begin * width_in);
+  /// Sets input i of the next pass: (rows, field). Read again by backward, so it must live until then.
+  void read(std::size_t i, void const* x) {
+    if (threads_ == nullptr) return slices_[0]->read(i, x);
+    for (auto const& part : parts_)
+      slice(part).read(i, static_cast<std::byte const*>(x) + part.rows.begin * One::bytes_in(i));
   }
 
   void forward(Pass const& pass) {
     if (threads_ == nullptr) return slices_[0]->forward(pass);
     each_slice([&](Part& part) {
       slice(part).forward(pass_of(part, pass));
-      std::copy_n(slice(part).output(), part.rows.size() * width_out, output_.data() + part.rows.begin * width_out);
+      for (std::size_t o = 0; o < num_outputs; ++o) copy(part, width(o), slice(part).output(o), output_[o]);
     });
   }
 
   void settle() {}
 
-  /// Outputs of the network: (rows, Output).
-  float const* output() const { return threads_ == nullptr ? slices_[0]->output() : output_.data(); }
-  /// Gradient of the loss by the outputs: (rows, Output). To be written before backward.
-  float* d_output() { return threads_ == nullptr ? slices_[0]->d_output() : d_output_.data(); }
-
-  static void take_part(Together const& together, std::vector<double>& zeros) {
-    Executor<Cpu, Net>::take_part(together, zeros);
+  /// Output o: (rows, width(o)).
+  float const* output(std::size_t o) const { return threads_ == nullptr ? slices_[0]->output(o) : output_[o].data(); }
+  /// Gradient of the loss by output o: (rows, width(o)). To be written before backward.
+  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : d_output_[o].data(); }
+  /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
+  /// on it.
+  float const* d_input(std::size_t i) const {
+    auto const* const d = slices_[0]->d_input(i);
+    return threads_ == nullptr || d == nullptr ? d : d_input_[i].data();
   }
+
+  static void take_part(Together const& together, std::vector<double>& zeros) { One::take_part(together, zeros); }
 
   /// ready     called on the calling thread with an end: gradients below it are final
   /// at_end    true: one call of `ready`, at the end, is enough
@@ -162,8 +198,10 @@ class SlicedExecutor {
     auto const all = Range{final_end, plan.elements - plan::trailer};
     threads_->begin();
     each_slice([&](Part& part) {
-      std::copy_n(d_output_.data() + part.rows.begin * width_out, part.rows.size() * width_out,
-                  slice(part).d_output());
+      if constexpr (!is_list) threads_->clear(part.slice);
+      for (std::size_t o = 0; o < num_outputs; ++o)
+        std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o),
+                    slice(part).d_output(o));
       slice(part).backward(pass_of(part, pass), [&](std::size_t end) {
         if (at_end) return;
         if (part.slice > 0) return threads_->report(part.slice, end);
@@ -171,11 +209,15 @@ class SlicedExecutor {
         threads_->add_up({std::exchange(final_end, end), end});
         ready(end);
       });
+      for (std::size_t i = 0; i < num_inputs; ++i)
+        if (One::asks(i) && slice(part).d_input(i) != nullptr)
+          copy(part, One::width_in(i), slice(part).d_input(i), d_input_[i]);
       if (!at_end) return;
       threads_->threads().barrier();
       auto const own = share(all.size(), part.slice, static_cast<int>(parts_.size()));
       threads_->add_up({all.begin + own.begin, all.begin + own.end});
     });
+    threads_->add_up_tables();
     if (at_end) ready(all.end);
   }
 
@@ -190,10 +232,15 @@ class SlicedExecutor {
   /// True if adding up the gradients of slices takes little time, compared with computing them.
   static bool suits(int rows) {
     return plan.elements <= (std::size_t{1} << 20) ||
-           plan.products_per_row * static_cast<std::size_t>(rows) >= 512 * plan.elements;
+           plan.products_per_row * static_cast<std::size_t>(rows) >= enough * plan.elements;
   }
 
-  Executor<Cpu, Net>& slice(Part const& part) const { return *slices_[static_cast<std::size_t>(part.slice)]; }
+  One& slice(Part const& part) const { return *slices_[static_cast<std::size_t>(part.slice)]; }
+
+  /// Copies the rows of a slice to their place among all rows.
+  static void copy(Part const& part, std::size_t width, float const* from, std::vector<float>& to) {
+    std::copy_n(from, part.rows.size() * width, to.data() + part.rows.begin * width);
+  }
 
   template <class F>
   void each_slice(F const& f) {
@@ -204,6 +251,7 @@ class SlicedExecutor {
   static Pass pass_of(Part& part, Pass pass) {
     part.outer = pass.together;
     pass.now.first_row += part.rows.begin;
+    pass.first_of_share = part.rows.begin;
     pass.together = {[](void* of, Span<double> sums) {
                        auto& self = *static_cast<Part*>(of);
                        self.of->threads_->join(self.slice, sums, self.outer);
@@ -218,21 +266,9 @@ class SlicedExecutor {
   int rows_;
   SliceThreads* threads_ = nullptr;                                        // null: one executor, of all rows
   std::vector<Part> parts_;
-  std::vector<std::unique_ptr<Executor<Cpu, Net>>> slices_;
-  std::vector<float> output_, d_output_;
+  std::vector<std::unique_ptr<One>> slices_;
+  std::array<std::vector<float>, num_outputs> output_, d_output_;
+  std::array<std::vector<float>, num_inputs> d_input_;                     // of inputs whose gradient is asked for
 };
 
-namespace detail {
-
-/// The executor of a network on a device.
-template <class D, class Net>
-struct ExecutorOn {
-  using type = Executor<D, Net>;
-};
-template <class Net>
-struct ExecutorOn<Cpu, Net> {
-  using type = SlicedExecutor<Net>;
-};
-
-}  // namespace detail
 }  // namespace chorale::nn

@@ -174,6 +174,11 @@ class GraphExecutor {
   /// Elements of one row of output o.
   static constexpr std::size_t width(std::size_t o) { return g.values[graph::at(g.outputs[o])].size; }
 
+  /// Elements and bytes of one row of input i, and whether its gradient is asked for.
+  static constexpr std::size_t width_in(std::size_t i) { return g.values[graph::at(g.inputs[i])].size; }
+  static constexpr std::size_t bytes_in(std::size_t i) { return g.values[graph::at(g.inputs[i])].bytes; }
+  static constexpr bool        asks(std::size_t i) { return g.values[graph::at(g.inputs[i])].asked; }
+
   static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
 
  private:

@@ -4,6 +4,7 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/field.hpp>
+#include <chorale/nn/engine/sliced_executor.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
@@ -118,7 +119,8 @@ inline constexpr std::string_view name_of_metric = [] {
 /// keeps     a step allocates nothing once its number of rows was seen. Without a copy constructor: see another()
 template <class Net, class D, class Losses, class Metrics>
 class GraphLearner {
-  using Executing = GraphExecutor<Net, D>;
+  static constexpr bool in_slices = std::is_same_v<D, Cpu>;
+  using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, GraphExecutor<Net, D>>;
   using All       = OutputsIn<Net>;
   template <class Term>
   static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
@@ -158,6 +160,7 @@ class GraphLearner {
     gradients_ = gradients.values;
     tables_    = gradients.tables;
     executors_.clear();
+    slice_threads_.reset();
   }
 
   template <class Step, class Batch>
@@ -167,7 +170,9 @@ class GraphLearner {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
-    executor.backward(step.pass, [&](std::size_t end) { step.done_below(end); });
+    auto const is_final = [&](std::size_t end) { step.done_below(end); };
+    if constexpr (in_slices) executor.backward(step.pass, is_final, Step::looks_at_end);
+    else executor.backward(step.pass, is_final);
   }
 
   template <class Batch>
@@ -223,7 +228,9 @@ class GraphLearner {
   Executing& executor_for(int rows) {
     for (auto const& executor : executors_)
       if (executor->rows() == rows) return *(last_ = executor.get());
-    executors_.push_back(std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_));
+    if constexpr (in_slices)
+      executors_.push_back(std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_));
+    else executors_.push_back(std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_));
     return *(last_ = executors_.back().get());
   }
 
@@ -291,6 +298,7 @@ class GraphLearner {
   Metrics metrics_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
   std::vector<float> predicted_, second_;

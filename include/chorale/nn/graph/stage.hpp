@@ -90,6 +90,7 @@ class HostStage<L, List<In...>, List<Out...>> {
   void forward(Pass const& pass) {
     at_.training = pass.training;
     at_.now      = pass.now;
+    at_.first    = pass.first_of_share;
     L::forward(at_);
   }
   void backward(Pass const&) {
