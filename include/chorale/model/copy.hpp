@@ -46,6 +46,14 @@ class Copy : public StepReports {
   }();
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  /// The smallest end with which `ready` reports that the learner does not add up over all replicas any more in this
+  /// step. 0 if it never does.
+  static constexpr std::size_t joins_below = [] {
+    if constexpr (requires { L::joins_below; }) return L::joins_below;
+    else return std::size_t{0};
+  }();
+  static constexpr bool joins = joins_below != 0;
+
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
@@ -78,6 +86,14 @@ class Copy : public StepReports {
   /// throws    what the learner throws; BadArgument when it contradicts itself: see Step
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
+    static_assert(!joins, "chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
+                          "wait for one another in a step. Use MultiWorkerMirroredStrategy");
+    return value_and_gradient(batch, first_row, std::forward<Ready>(ready), Together{});
+  }
+
+  /// Computes loss and gradients for a replica: `together` is for learners that add up over all replicas.
+  template <class Batch, class Ready>
+  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
     auto const g = gradients();
     rows_        = batch.rows;
     std::ranges::fill(g.values, 0.0F);
@@ -94,8 +110,10 @@ class Copy : public StepReports {
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now}, leave);
+      learn(batch, g, {.training = true, .now = now, .together = together}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
+    } else if constexpr (joins) {
+      learner_.take_part(together);
     }
     ready(g.values.size());
     return {loss, static_cast<std::int64_t>(batch.rows)};
@@ -175,7 +193,10 @@ class Copy : public StepReports {
   class Network {
    public:
     Network(Span<float> values, PlanView const& plan) : variables_{values, plan.variables, plan.table_elements} {}
-    Variables variables() const { return variables_; }
+    auto variables() const {
+      if constexpr (joins) return JoinedVariables{variables_};
+      else return variables_;
+    }
 
    private:
     Variables variables_;

@@ -106,7 +106,6 @@ struct BatchNorm : Layer<BatchNorm<Options...>>, detail::Normalization<Normalize
 ///
 /// cost        in each step two sums over all replicas, of 2 C + 1 and 2 C doubles, for which all wait. No gradient
 ///             is sent before the last of them
-/// keeps       not for networks derived from nn::Graph, whose replicas compute by themselves: the compiler refuses it
 /// source      tf.keras.layers.BatchNormalization(synchronized=True)
 template <class... Options>
 struct SyncBatchNorm : Layer<SyncBatchNorm<Options...>>, detail::Normalization<Normalize::over_batch, Options...> {

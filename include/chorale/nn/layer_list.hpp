@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the layers that a program writes to the nodes that a plan and an executor are made of. The compiler rewrites the
-// list in four steps, each a template below; a device then adds the first and last layers that it needs
-// (engine/boundary_layers.hpp).
+// From the layers that a program writes to those that are called, and to the nodes that a plan is made of. The compiler
+// rewrites the list in four steps, each a template below.
 //
 //   as written      Conv2D │ ReLU │ MaxPool2D │ Block<Flatten, Dense> │ Residual<Dense, ReLU, Dense>
 //   1 Flat          Conv2D │ ReLU │ MaxPool2D │ Flatten │ Dense │ Residual<Dense, ReLU, Dense>

@@ -341,7 +341,8 @@ class GraphExecutor {
     for (int i = 0; i < call.uses; ++i) {
       auto const& v = variable(call, i);
       auto* const d = gradients_.data() + v.offset;
-      K::sum(v.size, d, own, d);
+      if constexpr (QueuesWork<D>) K::add(K::matrix(1, static_cast<int>(v.size)), own, d);
+      else K::sum(v.size, d, own, d);
       own += plan::aligned(v.size);
     }
   }

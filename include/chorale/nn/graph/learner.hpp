@@ -134,6 +134,13 @@ class GraphLearner {
     return sum;
   }();
 
+  /// See Copy: set by the first layer that adds up over all replicas.
+  static constexpr std::size_t joins_below = [] {
+    for (auto const& call : Traced<Net, D>::calls.calls)
+      if (call.ops->joined > 0) return nn::plan_of<Net>.ready[at(call.number)];
+    return std::size_t{0};
+  }();
+
   /// Names of the losses of all outputs, if there are several, and of all metrics.
   static constexpr auto metric_names = [] {
     constexpr auto losses = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
@@ -162,6 +169,9 @@ class GraphLearner {
     executors_.clear();
     slice_threads_.reset();
   }
+
+  /// Takes part in the sums over all replicas of one step, without rows.
+  void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
@@ -302,6 +312,7 @@ class GraphLearner {
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
   std::vector<float> predicted_, second_;
+  std::vector<double> zeros_;                                              // what a share without rows adds
 };
 
 }  // namespace chorale::nn::graph
