@@ -134,6 +134,7 @@ template <class... F> class Rows;
 namespace data {
 
 template <class D> class Pipe;                                                        // data/pipe.hpp
+struct Buckets;
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
 
