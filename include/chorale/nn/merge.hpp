@@ -21,6 +21,7 @@ namespace chorale::nn {
 struct Add : Layer<Add> {
   static constexpr std::string_view name = "add";
   static constexpr bool keeps_x = false, passes = true, overwrites = true;         // dx is dy, for both inputs
+  static constexpr bool each_position    = true;
 
   template <class A, class B>
   static constexpr void check() {
@@ -40,6 +41,7 @@ struct Add : Layer<Add> {
 /// y = a - b, of one shape. In a network: a - b.
 struct Subtract : Layer<Subtract> {
   static constexpr std::string_view name = "subtract";
+  static constexpr bool each_position    = true;
   static constexpr bool keeps_x          = false;
 
   template <class A, class B>
@@ -64,6 +66,7 @@ struct Subtract : Layer<Subtract> {
 /// y = a b, element by element, of one shape. In a network: a * b.
 struct Multiply : Layer<Multiply> {
   static constexpr std::string_view name = "multiply";
+  static constexpr bool each_position    = true;
 
   template <class A, class B>
   static constexpr void check() {
@@ -102,6 +105,7 @@ constexpr bool differ_in_back(A, B) {
 /// y       (B, .., M + N)
 struct Concatenate : Layer<Concatenate> {
   static constexpr std::string_view name = "concatenate";
+  static constexpr bool each_position    = true;
   static constexpr bool keeps_x          = false;
 
   template <class First, class... O>

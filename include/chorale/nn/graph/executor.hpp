@@ -5,6 +5,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -19,7 +20,8 @@
 
 namespace chorale::nn {
 
-/// A network derived from nn::Graph, laid out on one device for one number of rows: a loop over its calls, each through
+/// A network derived from nn::Graph, laid out on one device for one number of rows, and for any widths up to that of
+/// its buffers: a loop over its calls, each through
 /// the constant table of functions of its layer.
 ///
 ///   forward     calls in the order of the call operator
@@ -41,12 +43,17 @@ class GraphExecutor {
  public:
   static constexpr auto const& plan = plan_of<Net>;
 
+  /// What a batch needs: its rows and, for each ragged input, the positions that buffers have room for.
+  using Rooms = std::array<std::size_t, N.inputs>;
+
   /// rows        of every batch, at least 1
   /// variables   laid out by the plan; and their gradients, which are zeros before backward
   /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
+  /// rooms       of each ragged input: the most positions of a batch, rounded up
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
-                D const& device = {})
-      : rows_{rows}, stages_{runtime_, rows}, variables_{variables}, gradients_{gradients}, tables_{tables} {
+                D const& device = {}, Rooms const& rooms = {})
+      : rows_{rows}, ragged_{rows, rooms}, stages_{runtime_, rows, ragged_.data()}, variables_{variables},
+        gradients_{gradients}, tables_{tables} {
     auto total      = std::size_t{0};
     auto const take = [&](std::size_t bytes) {
       auto const begin = total;
@@ -56,7 +63,7 @@ class GraphExecutor {
     auto y_at = std::array<std::size_t, N.values>{};
     for (std::size_t v = 0; v < N.values; ++v) {
       auto const buffer = graph::at(s.buffer[v]);
-      if (g.values[v].call >= 0) y_at[v] = buffer == v ? take(per_batch(g.values[v].bytes)) : y_at[buffer];
+      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(room(g.values[v]) * g.values[v].bytes) : y_at[buffer];
     }
     auto work_at = std::array<std::size_t, N.calls>{};
     for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
@@ -67,7 +74,8 @@ class GraphExecutor {
     for (std::size_t r = 0; r < s.used; ++r)
       if (s.registers[r].slot >= 0) {
         auto& bytes = widest[graph::at(s.registers[r].slot)];
-        bytes       = std::max(bytes, elements(s.registers[r].value) * sizeof(float));
+        auto& value = g.values[graph::at(s.registers[r].value)];
+        bytes       = std::max(bytes, room(value) * value.size * sizeof(float));
       }
     auto slot_at = std::vector<std::size_t>(s.slots);
     for (std::size_t k = 0; k < s.slots; ++k) slot_at[k] = take(widest[k]);
@@ -75,7 +83,7 @@ class GraphExecutor {
     memory_          = device.allocate(total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + scratch_at);
-    for (std::size_t v = 0; v < N.values; ++v) values_[v] = g.values[v].call < 0 ? nullptr : base + y_at[v];
+    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + y_at[v] : nullptr;
     for (std::size_t r = 0; r < s.used; ++r)
       if (s.registers[r].slot >= 0)
         registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s.registers[r].slot)]);
@@ -98,6 +106,28 @@ class GraphExecutor {
         if (g.ins[graph::at(g.calls[c].first_in + k)] == value)
           g.calls[c].ops->read_from(stages_[c], static_cast<std::size_t>(k), x);
   }
+
+  /// Copies ragged input i of the next passes, without its padding: (rows, width, ..), of which each row has `lengths`.
+  /// The lengths live until backward.
+  void read(std::size_t i, void const* x, std::size_t width, Span<int const> lengths) {
+    ragged_.set(i, lengths);
+    auto const& value = g.values[graph::at(g.inputs[i])];
+    auto const* from  = static_cast<std::byte const*>(x);
+    auto* to          = values_[graph::at(g.inputs[i])];
+    for (auto const length : lengths) {
+      to = std::copy_n(from, static_cast<std::size_t>(length) * value.bytes, to);
+      from += width * value.bytes;
+    }
+  }
+
+  /// True if batches of so many positions fit.
+  bool has_room(Rooms const& positions) const {
+    for (std::size_t i = 0; i < N.inputs; ++i)
+      if (ragged_[i].room < positions[i]) return false;
+    return true;
+  }
+  /// The rows of the last batch along the ragged dimension of input i.
+  graph::RaggedRows const& ragged(std::size_t i) const { return ragged_[i]; }
 
   void forward(Pass const& pass) {
     for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
@@ -132,8 +162,12 @@ class GraphExecutor {
     auto const r = s.d_value[graph::at(g.inputs[i])];
     return r < 0 ? nullptr : registers_[graph::at(r)];
   }
-  /// Elements of one row of output o.
+  /// Elements of one row of output o; of one position, if it is ragged.
   static constexpr std::size_t width(std::size_t o) { return g.values[graph::at(g.outputs[o])].size; }
+  /// The input whose lengths output o has; -1 if its rows have one shape.
+  static constexpr int ragged_of(std::size_t o) { return g.values[graph::at(g.outputs[o])].ragged; }
+  /// Elements of output o in the last batch.
+  std::size_t size(std::size_t o) const { return elements(g.outputs[o]); }
 
   static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
 
@@ -141,7 +175,7 @@ class GraphExecutor {
   /// The stages of all calls, one after another in one block of memory.
   class Stages {
    public:
-    Stages(typename K::runtime& runtime, int rows) {
+    Stages(typename K::runtime& runtime, int rows, graph::RaggedRows const* ragged) {
       auto total = std::size_t{0};
       for (std::size_t c = 0; c < N.calls; ++c) {
         begins_[c] = total;
@@ -153,7 +187,7 @@ class GraphExecutor {
         for (int i = 0; i < g.calls[c].ins; ++i)
           wants_dx = wants_dx || s.trains[graph::at(g.ins[graph::at(g.calls[c].first_in + i)])];
         try {
-          g.calls[c].ops->make((*this)[c], {&runtime, rows, static_cast<int>(c), wants_dx});
+          g.calls[c].ops->make((*this)[c], {&runtime, rows, static_cast<int>(c), wants_dx, ragged});
         } catch (...) {
           destroy(c);
           throw;
@@ -179,8 +213,18 @@ class GraphExecutor {
     std::array<std::size_t, N.calls> begins_{};
   };
 
-  std::size_t per_batch(std::size_t of_a_row) const { return static_cast<std::size_t>(rows_) * of_a_row; }
-  std::size_t elements(int value) const { return per_batch(g.values[graph::at(value)].size); }
+  /// True for a value that the executor has memory for: all but inputs of one shape, which are read in place.
+  static constexpr bool is_own(graph::ValueRecord const& value) { return value.call >= 0 || value.ragged >= 0; }
+  /// Rows of a value that there is room for; of a ragged one, positions.
+  std::size_t room(graph::ValueRecord const& value) const {
+    return value.ragged < 0 ? static_cast<std::size_t>(rows_) : ragged_[graph::at(value.ragged)].room;
+  }
+  /// Elements of a value in this batch.
+  std::size_t elements(int v) const {
+    auto const& value = g.values[graph::at(v)];
+    auto const rows   = value.ragged < 0 ? static_cast<std::size_t>(rows_) : ragged_[graph::at(value.ragged)].positions;
+    return rows * value.size;
+  }
 
   /// True if a call cannot write the gradients of its variables in place, because it sets them and shares them.
   static constexpr bool needs_scratch(graph::CallRecord const& call) {
@@ -250,6 +294,7 @@ class GraphExecutor {
   }
 
   int rows_;
+  graph::RaggedInputs<N.inputs, graph::has_ragged(g)> ragged_;
   typename K::runtime runtime_;
   Stages stages_;
   Span<float> variables_, gradients_;
