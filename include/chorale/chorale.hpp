@@ -77,6 +77,7 @@
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
 #include <chorale/nn/flatten.hpp>
+#include <chorale/nn/global_pool.hpp>
 #include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/host_layer.hpp>

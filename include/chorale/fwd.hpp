@@ -39,6 +39,8 @@ enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
 struct Sequences;                                                                     // nn/lstm.hpp
 template <int Units, class... Options> struct LSTM;
+struct GlobalAveragePooling1D;                                                        // nn/global_pool.hpp
+struct GlobalMaxPooling1D;
 
 }  // namespace nn
 
@@ -134,6 +136,7 @@ template <class... F> class Rows;
 namespace data {
 
 template <class D> class Pipe;                                                        // data/pipe.hpp
+struct Buckets;
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
 

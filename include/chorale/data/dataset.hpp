@@ -6,6 +6,7 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/rows.hpp>
 #include <chorale/data/stages/batch.hpp>
+#include <chorale/data/stages/bucket_by_length.hpp>
 #include <chorale/data/stages/cache.hpp>
 #include <chorale/data/stages/concatenate.hpp>
 #include <chorale/data/stages/file_cache.hpp>

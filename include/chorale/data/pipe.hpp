@@ -37,6 +37,16 @@ concept Stable = Dataset<D> && requires { requires D::stable; };
 
 namespace chorale::data {
 
+namespace detail {
+
+template <class Row, class F>
+inline constexpr bool has_ragged_field = false;
+template <class... G, class F>
+inline constexpr bool has_ragged_field<Row<G...>, F> =
+    chorale::detail::FieldList<G...>::template has<F> && chorale::detail::is_ragged<F>;
+
+}  // namespace detail
+
 /// A selection of elements of a pass: number `first`, then every `step`-th after it, at most `count` in all.
 struct Every {
   std::size_t first = 0, step = 1, count = std::numeric_limits<std::size_t>::max();
@@ -96,6 +106,14 @@ struct PaddingOf {
   typename F::element_type value = 0;                      // appended to shorter rows
 };
 
+/// How bucket_by_sequence_length sorts rows by their lengths. Bucket i has the lengths from boundary i - 1 to below
+/// boundary i, and a last one all others.
+struct Buckets {
+  std::vector<std::size_t> boundaries;                     // ascending
+  std::vector<GlobalBatch> rows;                           // of a batch of each bucket: one more than boundaries
+  Remainder remainder = Remainder::keep;                   // of the rows that do not fill a batch at the end of a pass
+};
+
 template <class D, class F, class Out> class Mapped;
 template <class D, class F, class Out> class ParallelMapped;
 template <class D, class F, class Out> class MapBatched;
@@ -104,6 +122,7 @@ template <class D> class Ranged;
 template <class A, class B> class Concatenated;
 template <class D, class Out> class Windowed;
 template <class D> class PaddedBatched;
+template <class D, class F> class BucketedByLength;
 template <class D> class Cached;
 template <class D> class FileCached;
 template <class D> class Shuffled;
@@ -214,6 +233,19 @@ class Pipe {
     return PaddedBatched<D>{self(), rows, Padding{}, remainder, padding...};
   }
 
+  /// Gathers rows of similar lengths into batches, so that little of them is padding, with a number of rows for each
+  /// bucket of lengths:
+  ///
+  ///   rows.bucket_by_sequence_length(Body{}, {.boundaries = {50, 200}, .rows = {256, 64, 16}})
+  ///
+  /// F       the ragged field whose length counts
+  /// source  tf.data.Dataset.bucket_by_sequence_length
+  template <class F>
+  auto bucket_by_sequence_length(F, Buckets buckets) const {
+    if constexpr (has_length<F>()) return BucketedByLength<D, F>{self(), std::move(buckets)};
+    else return self();                                    // so that the assert is the only error
+  }
+
   /// Concatenates n passes into one.
   auto repeat(std::size_t n) const { return Repeated<D>{self(), n}; }
 
@@ -226,6 +258,13 @@ class Pipe {
  private:
   D const& self() const { return static_cast<D const&>(*this); }
 
+  template <class F>
+  static constexpr bool has_length() {
+    constexpr bool has = detail::has_ragged_field<typename D::element, F>;
+    static_assert(has, "chorale: bucket_by_sequence_length takes a ragged field of rows that are not in batches yet. "
+                       "Name one in map<...>: struct Body : Field<int, ragged> {}");
+    return has;
+  }
   template <class... Fields>
   static constexpr bool names_fields() {
     static_assert((IsField<Fields> && ...),

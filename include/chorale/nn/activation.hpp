@@ -10,7 +10,8 @@ namespace detail {
 /// y = f(x), element by element; x and y have the same shape.
 template <Activation F>
 struct Elementwise {
-  static constexpr bool monotone = differentiates_from_y(F);               // such functions never decrease
+  static constexpr bool monotone      = differentiates_from_y(F);          // such functions never decrease
+  static constexpr bool each_position = true;
 
   template <class In>
   static constexpr void check() {}                                         // takes any shape

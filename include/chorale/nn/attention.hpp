@@ -17,13 +17,15 @@ namespace chorale::nn {
 /// Causal self-attention: for each head y = softmax(q kᵀ / sqrt(W)) v, where a step attends to itself and to the steps
 /// before it. It has no variables: put nn::Dense<3 * C> before it, and nn::Dense<C> after it.
 ///
-/// x         (B, T, 3 C): q, k and v side by side, each with the vectors of its heads, of W = C / Heads numbers
+/// x         (B, T, 3 C): q, k and v side by side, each with the vectors of its heads, of W = C / Heads numbers; T may
+///           be ragged
 /// y         (B, T, C)
 /// cost      T · T numbers for each head and row, kept for backward
 /// source    Vaswani et al., "Attention Is All You Need", NeurIPS 2017
 template <int Heads>
 struct CausalHeads : Layer<CausalHeads<Heads>> {
   static constexpr std::string_view name = "causal_heads";
+  static constexpr bool reads_lengths    = true;
 
   template <class X>
   static constexpr bool fits =
@@ -40,11 +42,16 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
   /// Probabilities of all heads, and scratch of one head.
   template <int T, int C3>
   static constexpr std::size_t kept(Of<float, T, C3>) { return (std::size_t{Heads} + 1) * T * T; }
-  template <int T, int C3>
-  static constexpr std::size_t products(Of<float, T, C3>) { return std::size_t{2} * T * T * (C3 / 3); }
+  static std::size_t kept_for(auto const& at) {
+    auto sum = std::size_t{0}, most = sum;
+    at.each_row([&](std::size_t, std::size_t, std::size_t t) { sum += Heads * t * t, most = std::max(most, t * t); });
+    return sum + most;
+  }
+  template <class X>
+  static constexpr std::size_t products(X x) { return 2 * x.vectors * x.size / 3; }
 
   static void forward(auto& at) {
-    each_head(at, [&]<std::size_t T, std::size_t C, std::size_t W>(auto q, std::size_t y_at, float* p, float*) {
+    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, std::size_t y_at, float* p, float*) {
       auto const* const x = at.x().data() + q;
       cpu::matmul(T, T, W, {x, 3 * C}, {x + C, 3 * C, true}, {p, T, 1 / std::sqrt(static_cast<float>(W))});
       for (std::size_t t = 0; t < T; ++t) softmax(p + t * T, t + 1, T);
@@ -53,7 +60,7 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
   }
   static void backward(auto& at) {
     if (at.dx().empty()) return;
-    each_head(at, [&]<std::size_t T, std::size_t C, std::size_t W>(auto q, std::size_t y_at, float* p, float* ds) {
+    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, std::size_t y_at, float* p, float* ds) {
       auto const* const x  = at.x().data() + q;
       auto* const dx       = at.dx().data() + q;
       auto const* const dy = at.dy().data() + y_at;
@@ -72,16 +79,16 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
   }
 
  private:
-  /// Calls f.operator()<T, C, W>(first of q in x, first in y, probabilities, scratch) for each row and head.
+  /// Calls f.operator()<C, W>(T, first of q in x, first in y, probabilities, scratch) for each row and head.
   template <class L, int T, int C3, class Out, class F>
   static void each_head(Place<L, detail::List<Of<float, T, C3>>, Out>& at, F&& f) {
-    constexpr std::size_t t = T, c = C3 / 3, w = c / Heads;
-    for (std::size_t r = 0; r < at.rows; ++r) {
-      auto* const kept = at.kept.data() + r * (std::size_t{Heads} + 1) * t * t;
-      for (std::size_t h = 0; h < Heads; ++h)
-        f.template operator()<t, c, w>(r * t * 3 * c + h * w, r * t * c + h * w, kept + h * t * t,
-                                       kept + std::size_t{Heads} * t * t);
-    }
+    constexpr std::size_t c = C3 / 3, w = c / Heads;
+    auto* p                 = at.kept.data();
+    at.each_row([&](std::size_t, std::size_t first, std::size_t t) {
+      auto* const scratch = at.kept.data() + at.kept.size() - t * t;       // behind the probabilities of all rows
+      for (std::size_t h = 0; h < Heads && t > 0; ++h, p += t * t)
+        f.template operator()<c, w>(t, first * 3 * c + h * w, first * c + h * w, p, scratch);
+    });
   }
   /// The softmax of the first n numbers; the others, up to all, become zeros.
   static void softmax(float* p, std::size_t n, std::size_t all) {

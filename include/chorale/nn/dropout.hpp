@@ -1,18 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/random.hpp>
+#include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/tensor.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 namespace chorale::nn {
+
+namespace detail {
+
+/// Dropout of ragged values: what is dropped of a row does not depend on the rows before it.
+template <int Percent>
+struct RaggedDropout : Layer<RaggedDropout<Percent>> {
+  static constexpr std::string_view name = "dropout";
+  static constexpr bool keeps_x = false, reads_lengths = true;
+
+  template <int... D>
+  static constexpr auto output(Of<float, D...> x) { return x; }
+
+  static void forward(auto& at) {
+    std::copy(at.x().begin(), at.x().end(), at.y().begin());
+    each_number(at, [&](std::size_t i, float factor) { at.y()[i] = factor == 0 ? 0.0F : at.x()[i] * factor; });
+  }
+  static void backward(auto& at) {
+    if (at.dx().empty()) return;
+    std::copy(at.dy().begin(), at.dy().end(), at.dx().begin());
+    each_number(at, [&](std::size_t i, float factor) { at.dx()[i] = factor == 0 ? 0.0F : at.dy()[i] * factor; });
+  }
+
+ private:
+  /// In training, calls f(i, factor) for each number i.
+  template <class L, int... D, class Out, class F>
+  static void each_number(Place<L, List<Of<float, D...>>, Out>& at, F&& f) {
+    if (!at.training) return;
+    constexpr auto size  = Of<float, D...>::size;                          // of a position
+    constexpr auto limit = static_cast<std::uint32_t>(Percent / 100.0 * 4294967296.0);
+    constexpr auto scale = 1.0F / (1.0F - static_cast<float>(Percent) / 100.0F);
+    auto const random    = Random{at.now.drawn(), at.call};
+    at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
+      for (std::size_t i = 0; i < n * size; i += 4) {                      // Philox gives four words at a time
+        auto const words = random.words((static_cast<std::uint64_t>(at.now.first_row + r) << 32) + i / 4);
+        for (std::size_t k = 0; k < std::min<std::size_t>(4, n * size - i); ++k)
+          f(first * size + i + k, words[k] < limit ? 0.0F : scale);
+      }
+    });
+  }
+};
+
+}  // namespace detail
 
 /// In training, sets Percent % of x to zero and scales the rest so that the mean stays; else y = x.
 ///
 /// order   what is dropped is a function of (seed, step, row of the global batch): the same under any number of
-///         replicas
+///         replicas, and of ragged values whatever the lengths of other rows
 /// source  tf.keras.layers.Dropout(Percent / 100)
 template <int Percent>
 struct Dropout : Layer<Dropout<Percent>> {
   static constexpr std::string_view name = "dropout";
+
+  using Layer<Dropout>::operator();
+  template <class D, class O>
+    requires O::is_ragged
+  constexpr auto operator()(Tensor<D, O> x) const {
+    return graph::call<D, detail::RaggedDropout<Percent>>(this->id(), this->name_, x);
+  }
 
   template <class In>
   static constexpr void check() {

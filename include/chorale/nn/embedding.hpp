@@ -24,6 +24,7 @@ namespace detail {
 template <int Rows, int Width>
 struct Logits : Layer<Logits<Rows, Width>> {
   static constexpr std::string_view name = "embedding";
+  static constexpr bool each_position    = true;
 
   template <class X>
   static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank > 0 && X::back == Width;
@@ -81,15 +82,25 @@ struct Table {
   template <class X>
   static constexpr void check() {
     static_assert(Rows > 0 && Width > 0, "chorale: Embedding<rows, width> needs both to be at least 1");
-    static_assert(std::is_same_v<typename X::type, int>,
-                  "chorale: Embedding takes ids, a field of int, but what comes in are numbers");
+    static_assert(!std::is_same_v<typename X::type, float>,
+                  "chorale: Embedding takes ids, a field of int or of bytes, but what comes in are numbers");
   }
   /// Checks that all ids are rows of the table.
   static void expect_known(auto const& at) {
-    auto const per_row = at.x().size() / at.rows;
     for (std::size_t i = 0; i < at.x().size(); ++i)
-      if (auto const id = at.x()[i]; id < 0 || id >= Rows)
-        throw_unknown_id(id, Rows, at.first + i / per_row, i % per_row, at.fields[0]);
+      if (int const id = at.x()[i]; id < 0 || id >= Rows) {
+        auto row = std::size_t{0}, first = row;
+        if (auto const lengths = at.lengths(); lengths.empty()) {
+          auto const per_row = at.x().size() / at.rows;
+          row = i / per_row, first = row * per_row;
+        } else {
+          auto const ids = at.x().size() / at.ragged[0]->positions;        // of a position
+          at.each_row([&](std::size_t r, std::size_t begin, std::size_t n) {
+            if (begin * ids <= i && n > 0) row = r, first = begin * ids;
+          });
+        }
+        throw_unknown_id(id, Rows, at.first + row, i - first, at.fields[0]);
+      }
   }
   static float* row(auto const& at, int id) { return &at.v[0][static_cast<std::size_t>(id) * Width]; }
 
@@ -114,7 +125,7 @@ struct Table {
 
 /// Replaces each id by a row of a trained table.
 ///
-/// x         (B, ..) ids, each in [0, Rows)
+/// x         (B, ..) ids of int or of bytes, each in [0, Rows)
 /// table     (Rows, Width), uniform between -0.05 and 0.05
 /// y         (B, .., Width)
 /// keeps     the gradient is the rows whose ids came: only these travel between replicas, and only these are updated,
@@ -127,13 +138,14 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
   using Layer<Embedding>::Layer;
   using table = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
-  static constexpr bool keeps_x          = true;
+  static constexpr bool keeps_x          = true, each_position = true;
   static constexpr bool gives_rows       = table::by_rows;
 
   template <class X>
   static constexpr void check() { table::template check<X>(); }
-  template <int... D>
-  static constexpr auto output(Of<int, D...>) { return Of<float, D..., Width>{}; }
+  template <class T, int... D>
+    requires(!std::is_same_v<T, float>)
+  static constexpr auto output(Of<T, D...>) { return Of<float, D..., Width>{}; }
   static constexpr auto variables(auto) { return table::variables(); }
 
   /// The products of x with each row of the table: a last layer whose weights are those of this one.
@@ -169,9 +181,9 @@ enum class Bag { sum, mean };
 /// Replaces the ids of each row by the sum or the mean of their rows in a trained table: nn::Embedding and the mean over
 /// its vectors in one pass.
 ///
-/// x         (B, n) ids, each in [0, Rows); an id may occur several times
+/// x         (B, n) ids, each in [0, Rows); an id may occur several times. n may be ragged
 /// table     (Rows, Width), uniform between -0.05 and 0.05
-/// y         (B, Width)
+/// y         (B, Width); of a row without ids, zeros
 /// keeps     the gradient is the rows whose ids came: see Embedding
 /// throws    BadArgument when an id is in no row of the table, before anything was computed from it
 /// source    torch.nn.EmbeddingBag, whose mode is "mean" as well if nothing is said
@@ -180,7 +192,7 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
   using Layer<EmbeddingBag>::Layer;
   using table = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
-  static constexpr bool keeps_x          = true;
+  static constexpr bool keeps_x          = true, reads_lengths = true;
   static constexpr bool gives_rows       = table::by_rows;
 
   template <class X>
@@ -188,35 +200,36 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
     table::template check<X>();
     static_assert(X::rank == 1, "chorale: EmbeddingBag takes (B, n) ids; put nn::reshape<n>(...) before it");
   }
-  template <int N>
-  static constexpr auto output(Of<int, N>) { return Of<float, Width>{}; }
+  template <class T, int N>
+    requires(!std::is_same_v<T, float>)
+  static constexpr auto output(Of<T, N>) { return Of<float, Width>{}; }
   static constexpr auto variables(auto) { return table::variables(); }
 
   static void forward(auto& at) {
     table::expect_known(at);
-    auto const n = at.x().size() / at.rows;
-    for (std::size_t r = 0; r < at.rows; ++r) {
+    at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
       auto const y = at.y().subspan(r * Width, Width);
       std::fill(y.begin(), y.end(), 0.0F);
-      for (std::size_t i = r * n; i < (r + 1) * n; ++i) {
+      if (n == 0) return;
+      for (std::size_t i = first; i < first + n; ++i) {
         table::fetch(at, i);
         auto const* const row = table::row(at, at.x()[i]);
         for (std::size_t c = 0; c < Width; ++c) y[c] += row[c];
       }
       for (auto& sum : y) sum *= factor(n);
-    }
+    });
   }
   static void backward(auto& at) {
-    auto const n = at.x().size() / at.rows;
-    auto d       = std::array<float, Width>{};
-    for (std::size_t r = 0; r < at.rows; ++r) {
+    auto d = std::array<float, Width>{};
+    at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
+      if (n == 0) return;
       for (std::size_t c = 0; c < Width; ++c) d[c] = factor(n) * at.dy()[r * Width + c];
       auto* const rows  = at.rows_of[0];
       auto const shared = rows == nullptr ? 0 : rows->share(d.data());     // one vector for all ids of the bag
-      for (std::size_t i = r * n; i < (r + 1) * n; ++i)
+      for (std::size_t i = first; i < first + n; ++i)
         if (rows == nullptr) table::add(at, at.x()[i], d.data());
         else table::fetch_gradient(at, i), rows->add_shared(static_cast<std::size_t>(at.x()[i]), shared);
-    }
+    });
   }
 
  private:
@@ -225,14 +238,15 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
 
 /// y = x + a trained vector for each step of a sequence.
 ///
-/// x, y      (B, T, Width), T at most Steps
+/// x, y      (B, T, Width), T at most Steps; T may be ragged
 /// places    (Steps, Width), uniform between -0.05 and 0.05
+/// throws    BadArgument when a row of a ragged value is longer than the table
 /// source    Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017; GPT-2
 template <int Steps, int Width>
 struct Positions : Layer<Positions<Steps, Width>> {
   using Layer<Positions>::Layer;
   static constexpr std::string_view name = "positions";
-  static constexpr bool keeps_x          = false;
+  static constexpr bool keeps_x          = false, reads_lengths = true;
 
   template <class X>
   static constexpr void check() {
@@ -245,14 +259,21 @@ struct Positions : Layer<Positions<Steps, Width>> {
   static constexpr auto variables(auto) { return std::array{table("places", Steps, Width)}; }
 
   static void forward(auto& at) {
-    auto const n = at.x().size() / at.rows;
-    for (std::size_t r = 0; r < at.rows; ++r)
-      for (std::size_t i = 0; i < n; ++i) at.y()[r * n + i] = at.x()[r * n + i] + at.v[0][i];
+    for (std::size_t r = 0; r < at.lengths().size(); ++r)
+      if (auto const n = at.lengths()[r]; n > Steps)
+        throw BadArgument{"row " + std::to_string(r) + " of the batch has " + std::to_string(n) +
+                              " positions, but nn::Positions has vectors for " + std::to_string(Steps) + ".",
+                          "nn::Positions<" + std::to_string(n) + ", " + std::to_string(Width) +
+                              ">, or a map that shortens rows."};
+    at.each_row([&](std::size_t, std::size_t first, std::size_t n) {
+      auto const x = at.x().subspan(first * Width, n * Width);
+      for (std::size_t i = 0; i < x.size(); ++i) at.y()[first * Width + i] = x[i] + at.v[0][i];
+    });
   }
   static void backward(auto& at) {
-    auto const n = at.x().size() / at.rows;
-    for (std::size_t r = 0; r < at.rows; ++r)
-      for (std::size_t i = 0; i < n; ++i) at.dv[0][i] += at.dy()[r * n + i];
+    at.each_row([&](std::size_t, std::size_t first, std::size_t n) {
+      for (std::size_t i = 0; i < n * Width; ++i) at.dv[0][i] += at.dy()[first * Width + i];
+    });
     for (std::size_t i = 0; i < at.dx().size(); ++i) at.dx()[i] += at.dy()[i];
   }
 };

@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,11 +29,13 @@ class GradientCheck {
   using Executing = GraphExecutor<Net, Cpu>;
   static constexpr auto const& plan = plan_of<Net>;
   static constexpr int rows         = 3;
+  static constexpr std::size_t longest = 5;                                // of ragged rows
+  static constexpr auto lengths        = std::array{3, 0, 5};
 
  public:
   GradientCheck()
       : variables_(PlanView{plan}.values()), gradients_(variables_.size()), tables_{row_gradients_of(plan)},
-        executor_{rows, variables_, gradients_, tables_} {
+        executor_{rows, variables_, gradients_, tables_, {}, rooms()} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
       auto const value    = Span<float>{variables_}.subspan(planned.offset, planned.size);
@@ -42,7 +45,7 @@ class GradientCheck {
     add_inputs(typename Net::inputs{});
     for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
       auto& w = weights_[o];
-      w.resize(rows * Executing::width(o));
+      w.resize(executor_.size(o));
       for (auto& x : w) x = number();
     }
   }
@@ -52,8 +55,7 @@ class GradientCheck {
     auto const of_variables = gradients_;
     auto of_inputs          = std::array<std::vector<float>, Executing::num_inputs>{};
     for (std::size_t i = 0; i < of_inputs.size(); ++i)
-      if (numbers_[i].size() > 0 && executor_.d_input(i) != nullptr)
-        of_inputs[i].assign(executor_.d_input(i), executor_.d_input(i) + numbers_[i].size());
+      if (numbers_[i].size() > 0 && executor_.d_input(i) != nullptr) of_inputs[i] = with_padding(i);
 
     auto worst = 0.0;
     for (auto const& v : plan.variables)
@@ -68,30 +70,58 @@ class GradientCheck {
  private:
   static constexpr auto pass = Pass{.training = true};
 
+  /// The gradient by input i, with zeros where a ragged input has padding.
+  std::vector<float> with_padding(std::size_t i) const {
+    auto const* const d = executor_.d_input(i);
+    auto all            = std::vector<float>(numbers_[i].size());
+    if (!again_[i]) return {d, d + all.size()};
+    auto const size = all.size() / (rows * longest);                       // of a position
+    for (std::size_t r = 0; r < lengths.size(); ++r)
+      std::copy_n(d + executor_.ragged(i).starts[r] * size, static_cast<std::size_t>(lengths[r]) * size,
+                  &all[r * longest * size]);
+    return all;
+  }
+
   float number() { return Random{Seed{11}, 0}.uniform(drawn_++, -1.0F, 1.0F); }
 
   template <class... F>
   void add_inputs(List<F...>) {
     auto i = std::size_t{0};
     ([&] {
-      using O      = graph::OfField<F>;
-      auto const n = rows * O::size;
+      using O      = typename graph::InputOf<F, 0>::type;
+      auto const n = (O::is_ragged ? rows * longest : rows) * O::size;
       if constexpr (std::is_same_v<typename O::type, float>) {
         numbers_[i].resize(n);
         for (auto& x : numbers_[i]) x = number();
-        executor_.read(i, numbers_[i].data());
+        read<O>(i, numbers_[i].data());
       } else {
         ids_[i].resize(n * sizeof(typename O::type));
         auto* const ids = reinterpret_cast<typename O::type*>(ids_[i].data());
         for (std::size_t k = 0; k < n; ++k) ids[k] = number() > 0 ? 1 : 0;
-        executor_.read(i, ids_[i].data());
+        read<O>(i, ids_[i].data());
       }
       ++i;
     }(), ...);
   }
+  template <class O>
+  void read(std::size_t i, void const* x) {
+    if constexpr (O::is_ragged) {
+      executor_.read(i, x, longest, lengths);
+      again_[i] = [this, i, x] { executor_.read(i, x, longest, lengths); };
+    } else {
+      executor_.read(i, x);
+    }
+  }
+  static constexpr typename Executing::Rooms rooms() {
+    return []<class... F>(List<F...>) {
+      return typename Executing::Rooms{(F::is_ragged ? std::size_t{rows} * longest : 0)...};
+    }(typename Net::inputs{});
+  }
 
   /// The sum of all outputs, each element times its weight.
   double loss() {
+    for (auto const& read : again_)
+      if (read) read();                                                    // the executor has a copy
     executor_.forward(pass);
     auto sum = 0.0;
     for (std::size_t o = 0; o < Executing::num_outputs; ++o)
@@ -133,6 +163,7 @@ class GradientCheck {
   std::array<std::vector<float>, Executing::num_inputs> numbers_;
   std::array<std::vector<std::byte>, Executing::num_inputs> ids_;
   std::array<std::vector<float>, Executing::num_outputs> weights_;
+  std::array<std::function<void()>, Executing::num_inputs> again_;         // reads a ragged input
   std::uint64_t drawn_ = 0;
 };
 
@@ -179,7 +210,7 @@ double network_gradient_error() {
 ///
 ///   CHECK(nn::gradient_error<Scaled, nn::Of<float, 5>>() < 1e-3);
 ///
-/// O         the inputs that the layer is called with
+/// O         the inputs that the layer is called with; Of<float, ragged, C> are rows of 3, 0 and 5 positions
 /// returns   |gradient - difference| / max(1, |difference|). Rounding gives up to 1e-3; a wrong factor gives more
 template <class L, class... O>
 double gradient_error() {

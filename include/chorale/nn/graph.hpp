@@ -38,8 +38,6 @@ template <class... F>
 struct Graph {
   static_assert((IsField<F> && ...), "chorale: nn::Graph<...> takes fields. Write struct Title : Field<int, 40> {}");
   static_assert(sizeof...(F) > 0, "chorale: nn::Graph<...> needs at least one field");
-  static_assert((!F::is_ragged && ...), "chorale: nn::Graph<...> takes fields of a shape that is known to the "
-                                        "compiler, none with a ragged dimension");
 
   using inputs = detail::List<F...>;
 };

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -69,6 +70,12 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///   keeps_x, keeps_y    whether backward reads x, by default true, and y, by default false
 ///   gives_rows          true if backward can give the gradients of its variables as rows: see RowGradients. They are
 ///                       rows where all layers that share the variables give them as rows
+///   each_position       true if the layer computes each position of a sequence by itself, so that it takes ragged
+///                       values: to it the positions of all rows are rows
+///   reads_lengths       true if the layer takes ragged values Of<T, -1, ..> as they are: spans hold the positions of
+///                       the first row, then those of the second and so on, without padding; at.lengths() has their
+///                       numbers
+///   kept_for(at)        in place of kept, for ragged inputs: floats that forward leaves for backward
 ///
 /// keeps   before backward, d_in are zeros, and dv are sums over other calls: add to both. A span of d_in is empty where
 ///         nobody needs that gradient
@@ -78,6 +85,7 @@ struct Place;
 template <class L, class... In, class... Out>
 struct Place<L, detail::List<In...>, detail::List<Out...>> {
   static constexpr auto specs = graph::Described<L, In...>::variables();
+  using X                     = std::tuple_element_t<0, std::tuple<In...>>;
 
   std::size_t rows = 0, first = 0;                                         // first row: within the share of the replica
   std::tuple<Span<typename In::type const>...> in;
@@ -90,6 +98,30 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
   bool training = false;
   StepNumbers now;                                                         // seed, step, first row: for random numbers
   std::array<std::string (*)(), sizeof...(In)> fields{};                   // fields that ids come from, or null
+  std::array<graph::RaggedRows const*, sizeof...(In)> ragged{};            // of ragged inputs; null if it is not
+  std::uint64_t call = 0;                                                  // number of the call: a stream of numbers
+
+  /// Positions of each row of input i; empty if that has a fixed shape. They add up to the positions of its span.
+  Span<int const> lengths(std::size_t i = 0) const {
+    return ragged[i] == nullptr ? Span<int const>{} : ragged[i]->lengths;
+  }
+
+  /// Numbers of one position of the first input: C of (B, T, C).
+  static constexpr std::size_t position_size() {
+    if constexpr (X::is_ragged || X::rank == 0) return X::size;
+    else return X::size / static_cast<std::size_t>(X::dims[0]);
+  }
+
+  /// Calls f(row, first, n) for each row: its positions of the first input are [first, first + n).
+  void each_row(auto&& f) const {
+    if (auto const* const all = ragged[0]; all != nullptr) {
+      for (std::size_t r = 0; r < all->lengths.size(); ++r)
+        f(r, all->starts[r], static_cast<std::size_t>(all->lengths[r]));
+    } else if constexpr (X::rank > 0 && !X::is_ragged) {
+      constexpr auto n = static_cast<std::size_t>(X::dims[0]);
+      for (std::size_t r = 0; r < rows; ++r) f(r, r * n, n);
+    }
+  }
 
   // The first input, the first output and their gradients.
   auto x() const { return std::get<0>(in); }
@@ -105,7 +137,7 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
 ///   static float df(float x, float y);          the derivative, from x or from y
 template <class L>
 struct Elementwise : Layer<L> {
-  static constexpr bool keeps_y = true;
+  static constexpr bool keeps_y = true, each_position = true;
 
   template <int... D>
   static constexpr auto output(Of<float, D...> x) { return x; }

@@ -21,6 +21,7 @@ namespace chorale::nn {
 struct LayerNorm : Layer<LayerNorm> {
   using Layer<LayerNorm>::Layer;
   static constexpr std::string_view name = "layer_normalization";
+  static constexpr bool each_position    = true;
 
   template <class X>
   static constexpr void check() {

@@ -3,12 +3,12 @@
 
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
+#include <chorale/nn/ragged_lstm.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -24,8 +24,8 @@ struct Sequences {};
 ///   c = f c + i g;   h = o tanh(c)                                        c and h begin with zeros
 ///
 /// Options            Sequences
-/// x                  (B, T, C)
-/// y                  (B, Units): h after step T; with Sequences (B, T, Units)
+/// x                  (B, T, C); T may be ragged: then each row ends after its own steps
+/// y                  (B, Units): h after step T, zeros of a row without steps; with Sequences (B, T, Units)
 /// kernel             (C, 4 Units), uniform as Glorot & Bengio choose it: the gates i, f, c, o side by side
 /// recurrent_kernel   (Units, 4 Units), orthogonal
 /// bias               (4 Units), zeros, and ones for the gate f
@@ -35,6 +35,7 @@ template <int Units, class... Options>
 struct LSTM : Layer<LSTM<Units, Options...>> {
   using Layer<LSTM>::Layer;
   static constexpr std::string_view name = "lstm";
+  static constexpr bool reads_lengths    = true;
   static constexpr bool sequences        = (std::is_same_v<Options, Sequences> || ...);
 
   template <class X>
@@ -60,9 +61,16 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
                       unit_forget("bias", 4 * Units)};
   }
   static constexpr std::size_t kept(auto x) { return x.vectors * (gates + 2 * units) + 2 * units; }
+  static std::size_t kept_for(auto const& at) { return detail::RaggedLstm<units>::kept(at.x().size(), *at.ragged[0]); }
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * gates; }
 
   template <class L, int T, int C, class Out>
+    requires(T < 0)
+  static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+    detail::RaggedLstm<units>{at, C, sequences}.forward();
+  }
+  template <class L, int T, int C, class Out>
+    requires(T > 0)
   static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
     auto const kept = Kept{at.kept, at.rows, steps};
@@ -76,7 +84,7 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
         auto* const state  = t + 1 < steps ? kept.before + (i + 1) * units : at.y().data() + last(i, r) * units;
         auto* const before = kept.before + i * units;
         if (t == 0) std::fill_n(before, units, 0.0F);
-        step(at.v[2].data(), kept.gate + i * gates, t == 0 ? before : kept.cell + (i - 1) * units,
+        cell::step(at.v[2].data(), kept.gate + i * gates, t == 0 ? before : kept.cell + (i - 1) * units,
              kept.cell + i * units, state);
         if (sequences && t + 1 < steps) std::copy_n(state, units, at.y().data() + i * units);
       }
@@ -84,6 +92,12 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
   }
 
   template <class L, int T, int C, class Out>
+    requires(T < 0)
+  static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+    detail::RaggedLstm<units>{at, C, sequences}.backward();
+  }
+  template <class L, int T, int C, class Out>
+    requires(T > 0)
   static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
     auto const kept = Kept{at.kept, at.rows, steps};
@@ -98,7 +112,7 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
         auto* const d_state = kept.d_state + r * units;
         if (sequences || t + 1 == steps)
           for (std::size_t u = 0; u < units; ++u) d_state[u] += at.dy()[last(i, r) * units + u];
-        step_back(kept.gate + i * gates, t == 0 ? kept.before + i * units : kept.cell + (i - 1) * units,
+        cell::step_back(kept.gate + i * gates, t == 0 ? kept.before + i * units : kept.cell + (i - 1) * units,
                   kept.cell + i * units, d_state, kept.d_cell + r * units);
       }
     }
@@ -116,6 +130,7 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
 
  private:
   static constexpr std::size_t units = Units, gates = 4 * units;
+  using cell = detail::LstmCell<units>;
 
   /// What forward leaves for backward: row after row, and in a row step after step.
   struct Kept {
@@ -132,45 +147,6 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
 
   /// The vector of y that holds the state of row r at vector i of the sequence.
   static constexpr std::size_t last(std::size_t i, std::size_t r) { return sequences ? i : r; }
-
-  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-  static float tanh(float x) { return 1 - 2 / (1 + std::exp(2 * x)); }
-
-  /// One step of one row.
-  ///
-  /// z        becomes the gates
-  /// before   c before this step; cell, state: c and h after it
-  static void step(float const* bias, float* z, float const* before, float* cell, float* state) {
-    for (std::size_t u = 0; u < units; ++u) {
-      auto& i = z[u];
-      auto& f = z[units + u];
-      auto& g = z[2 * units + u];
-      auto& o = z[3 * units + u];
-      i        = sigmoid(i + bias[u]);
-      f        = sigmoid(f + bias[units + u]);
-      g        = tanh(g + bias[2 * units + u]);
-      o        = sigmoid(o + bias[3 * units + u]);
-      cell[u]  = f * before[u] + i * g;
-      state[u] = o * tanh(cell[u]);
-    }
-  }
-
-  /// The step back from h and c after a step.
-  ///
-  /// z         the gates; becomes the gradient by z
-  /// d_cell    by c after this step; becomes that by c before it
-  static void step_back(float* z, float const* before, float const* cell, float const* d_state, float* d_cell) {
-    for (std::size_t u = 0; u < units; ++u) {
-      auto const i = z[u], f = z[units + u], g = z[2 * units + u], o = z[3 * units + u];
-      auto const y = tanh(cell[u]);
-      auto const d = d_cell[u] + d_state[u] * o * (1 - y * y);
-      z[u]             = d * g * i * (1 - i);
-      z[units + u]     = d * before[u] * f * (1 - f);
-      z[2 * units + u] = d * i * (1 - g * g);
-      z[3 * units + u] = d_state[u] * y * o * (1 - o);
-      d_cell[u]        = d * f;
-    }
-  }
 };
 
 }  // namespace chorale::nn

@@ -20,6 +20,8 @@ namespace chorale::nn {
 /// y = a + b, of one shape. In a network: a + b. The gradient by each is dy.
 struct Add : Layer<Add> {
   static constexpr std::string_view name = "add";
+  static constexpr bool keeps_x = false, passes = true, overwrites = true;         // dx is dy, for both inputs
+  static constexpr bool each_position    = true;
 
   template <class A, class B>
   static constexpr void check() {
@@ -28,11 +30,19 @@ struct Add : Layer<Add> {
   }
   template <int... D>
   static constexpr auto output(Of<float, D...> a, Of<float, D...>) { return a; }
+
+  // Of ragged values. All others are summed by a kernel, in the layout of a.
+  static void forward(auto& at) {
+    auto const [a, b] = at.in;
+    for (std::size_t i = 0; i < a.size(); ++i) at.y()[i] = a[i] + b[i];
+  }
+  static void backward(auto&) {}                                           // never called, as dx is dy
 };
 
 /// y = a - b, of one shape. In a network: a - b.
 struct Subtract : Layer<Subtract> {
   static constexpr std::string_view name = "subtract";
+  static constexpr bool each_position    = true;
   static constexpr bool keeps_x          = false;
 
   template <class A, class B>
@@ -57,6 +67,7 @@ struct Subtract : Layer<Subtract> {
 /// y = a b, element by element, of one shape. In a network: a * b.
 struct Multiply : Layer<Multiply> {
   static constexpr std::string_view name = "multiply";
+  static constexpr bool each_position    = true;
 
   template <class A, class B>
   static constexpr void check() {
@@ -95,6 +106,7 @@ constexpr bool differ_in_back(A, B) {
 /// y       (B, .., M + N)
 struct Concatenate : Layer<Concatenate> {
   static constexpr std::string_view name = "concatenate";
+  static constexpr bool each_position    = true;
   static constexpr bool keeps_x          = false;
 
   template <class First, class... O>

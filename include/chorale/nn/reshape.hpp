@@ -15,11 +15,12 @@
 
 namespace chorale::nn {
 
-/// The elements of a row in another shape, in their order. In a network: nn::reshape<4, 8>(x).
+/// The elements of a row in another shape, in their order; of a ragged value those of each position. In a network:
+/// nn::reshape<4, 8>(x).
 template <int... To>
 struct Reshape : Layer<Reshape<To...>> {
   static constexpr std::string_view name = "reshape";
-  static constexpr bool overwrites = true, keeps_x = false;
+  static constexpr bool overwrites = true, keeps_x = false, each_position = true;
 
   static constexpr std::size_t size = (std::size_t{1} * ... * static_cast<std::size_t>(To));
 
@@ -99,6 +100,7 @@ struct Permute : Layer<Permute<Axes...>> {
 template <int Begin, int End, int Axis = -1>
 struct Slice : Layer<Slice<Begin, End, Axis>> {
   static constexpr std::string_view name = "slice";
+  static constexpr bool each_position    = Axis < 0;                       // of the dimensions behind a ragged one
   static constexpr bool keeps_x          = false;
 
   template <class X>
@@ -154,6 +156,9 @@ constexpr auto permute(Tensor<D, O> x) { return Permute<Axes...>{}(x); }
 
 /// Elements [Begin, End) of one dimension of each row, the last unless Axis says another.
 template <int Begin, int End, int Axis = -1, class D, class O>
-constexpr auto slice(Tensor<D, O> x) { return Slice<Begin, End, Axis>{}(x); }
+constexpr auto slice(Tensor<D, O> x) {
+  if constexpr (O::is_ragged && Axis > 0) return Slice<Begin, End, Axis - O::rank>{}(x);
+  else return Slice<Begin, End, Axis>{}(x);
+}
 
 }  // namespace chorale::nn

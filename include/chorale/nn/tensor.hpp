@@ -24,21 +24,45 @@ struct Trace;
 
 }  // namespace graph
 
+namespace detail {
+
+/// The dimensions of a row without a ragged one, which is the first.
+template <int... D>
+struct FixedShape {
+  using type = Shape<D...>;
+};
+// With a ragged one.
+template <int First, int... D>
+  requires(First < 0)
+struct FixedShape<First, D...> {
+  using type = Shape<D...>;
+};
+
+}  // namespace detail
+
 /// The element type and the shape of one row of a value in a network. An empty class: layers take it as an argument,
 /// and return it.
 ///
 ///   Of<float, 40, 64>     (B, 40, 64) numbers
 ///   Of<int, 40>           (B, 40) ids
+///   Of<float, -1, 64>     each row has its own number of positions, that of input 0 of the network; -2: of input 1
+///
+/// shape, size, vectors    of a row; of one position of a row, if the first dimension is ragged
 template <class T, int... D>
 struct Of {
   using type  = T;
-  using shape = Shape<D...>;
+  using shape = typename detail::FixedShape<D...>::type;
 
   static constexpr int rank                  = sizeof...(D);
   static constexpr std::array<int, rank> dims{D...};
+  static constexpr int ragged_field          = [] {                       // input that has its lengths; -1: none
+    if constexpr (rank == 0) return -1;
+    else return dims[0] < 0 ? -1 - dims[0] : -1;
+  }();
+  static constexpr bool is_ragged            = ragged_field >= 0;
   static constexpr std::size_t size          = shape::size;
   static constexpr int back                  = [] {                       // the last dimension; 1 if there is none
-    if constexpr (rank == 0) return 1;
+    if constexpr (shape::rank == 0) return 1;
     else return dims[rank - 1];
   }();
   static constexpr std::size_t vectors       = size / static_cast<std::size_t>(back);     // of the last dimension
@@ -50,7 +74,9 @@ struct Several {};
 
 /// The type of a value after a mistake was reported. Every layer takes it and reports nothing, so that there is one
 /// error.
-struct Refused {};
+struct Refused {
+  static constexpr bool is_ragged = false;
+};
 
 /// A value in a network whose call operator is being traced: what layers take and return.
 ///
@@ -79,6 +105,36 @@ struct ReplaceBack<Of<T, D...>, Back> {
 };
 
 }  // namespace detail
+
+namespace detail {
+
+template <class O>
+struct PositionIn {
+  using type = O;
+};
+template <class T, int First, int... D>
+  requires(First < 0)
+struct PositionIn<Of<T, First, D...>> {
+  using type = Of<T, D...>;
+};
+
+/// The outputs of a layer for one position, with the ragged dimension before them.
+template <int Field, class O>
+struct AtEachPosition;
+template <int Field, class T, int... D>
+struct AtEachPosition<Field, Of<T, D...>> {
+  using type = Of<T, -1 - Field, D...>;
+};
+template <int Field, class... O>
+struct AtEachPosition<Field, Several<O...>> {
+  using type = Several<typename AtEachPosition<Field, O>::type...>;
+};
+
+}  // namespace detail
+
+/// The Of of one position of a ragged value; O itself if it is not ragged.
+template <class O>
+using PositionOf = typename detail::PositionIn<O>::type;
 
 /// O with another last dimension.
 template <class O, int Back>

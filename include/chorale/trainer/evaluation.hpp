@@ -40,6 +40,22 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   return Scores{M::metric_names, live.reduce(all)};
 }
 
+/// The number of outputs of a share. If its rows have different numbers of them, notes where each row ends.
+template <class M>
+std::size_t predicted(auto const& share, Predictions& out) {
+  if constexpr (requires { requires M::has_ragged_outputs; }) {
+    auto sum = std::size_t{0};
+    for (std::size_t r = 0; r < share.rows; ++r) {
+      auto const n = M::outputs_of_row(share, r);
+      sum += n;
+      out.ends.push_back((out.ends.empty() ? 0 : out.ends.back()) + n);
+    }
+    return sum;
+  } else {
+    return share.rows * M::output_width;
+  }
+}
+
 /// Outputs of all rows of the data, in order. See Trainer::predict().
 template <class M, class S, class R, class T, Dataset Data>
 Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
@@ -64,7 +80,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     auto const before = out.values.size();
     auto sum          = std::size_t{0};
     for (std::size_t rank = 0; rank < counts.size(); ++rank)
-      sum += counts[rank] = shares.share_of(static_cast<Rank>(rank)).rows * width;
+      sum += counts[rank] = predicted<M>(shares.share_of(static_cast<Rank>(rank)), out);
     out.values.resize(before + sum);
     auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
     live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {

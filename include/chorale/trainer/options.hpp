@@ -56,13 +56,19 @@ inline void check_counts(FitOptions const& options) {
                       "epochs above initial_epoch: it is the number of the last epoch, as in Keras."};
 }
 
-/// Result of predict: one row for each row of the data, in its order.
+/// Result of predict: one row for each row of the data, in its order. Of a network with a ragged output a row has as
+/// many numbers as its own length gives, and `width` is that of a row with one position.
 struct Predictions {
   std::vector<float> values;                                               // (rows, width)
   std::size_t width = 0;
+  std::vector<std::size_t> ends{};                                         // of each row in values, if they differ
 
-  std::size_t rows() const { return width == 0 ? 0 : values.size() / width; }
-  Span<float const> operator[](std::size_t row) const { return Span<float const>{values}.subspan(row * width, width); }
+  std::size_t rows() const { return !ends.empty() ? ends.size() : width == 0 ? 0 : values.size() / width; }
+  Span<float const> operator[](std::size_t row) const {
+    if (ends.empty()) return Span<float const>{values}.subspan(row * width, width);
+    auto const begin = row == 0 ? 0 : ends[row - 1];
+    return Span<float const>{values}.subspan(begin, ends[row] - begin);
+  }
 };
 
 }  // namespace chorale

@@ -125,8 +125,11 @@ class SlicedExecutor {
   static constexpr std::size_t enough = is_list ? 512 : 128;
 
  public:
+  using Rooms = typename One::Rooms;
+
   static constexpr std::size_t num_inputs = One::num_inputs, num_outputs = One::num_outputs;
   static constexpr std::size_t width(std::size_t o) { return One::width(o); }
+  static constexpr int         ragged_of(std::size_t) { return -1; }       // rows have one shape
 
   /// rows      of every batch that this executor takes, at least 1
   /// variables, gradients, tables    as of GraphExecutor
@@ -157,7 +160,10 @@ class SlicedExecutor {
   SlicedExecutor(SlicedExecutor const&)            = delete;               // passes hold the addresses of its parts
   SlicedExecutor& operator=(SlicedExecutor const&) = delete;
 
-  int rows() const { return rows_; }
+  int         rows() const { return rows_; }
+  std::size_t size(std::size_t o) const { return static_cast<std::size_t>(rows_) * width(o); }
+  bool        has_room(Rooms const&) const { return true; }
+  auto const& ragged(std::size_t i) const { return slices_[0]->ragged(i); }
 
   /// Sets input i of the next pass: (rows, field). Read again by backward, so it must live until then.
   void read(std::size_t i, void const* x) {

@@ -8,6 +8,7 @@
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/plan.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -111,6 +112,48 @@ struct Described<L, Of<T, D...>> {
   }
 };
 
+/// True if a layer computes each position of a sequence by itself: ragged values are rows of single positions to it.
+template <class L>
+inline constexpr bool each_position =
+    requires { requires L::each_position; } || requires { requires L::over_last_dimension; };
+
+/// True if a layer takes ragged values as they are, and reads at.lengths().
+template <class L>
+inline constexpr bool reads_lengths = requires { requires L::reads_lengths; };
+
+/// How a layer describes its output for ragged inputs that it takes position by position.
+template <class L, class... O>
+struct EachPosition {
+  using One = Described<L, PositionOf<O>...>;
+
+  static constexpr int field  = std::max({O::ragged_field...});
+  static constexpr bool alike = ((O::ragged_field == field) && ...);
+  static constexpr bool takes = [] {
+    if constexpr (each_position<L> && alike) return One::takes;
+    else return false;
+  }();
+
+  static constexpr auto output() { return typename detail::AtEachPosition<field, decltype(One::output())>::type{}; }
+  static constexpr auto variables() { return One::variables(); }
+  static constexpr std::size_t products() { return One::products(); }
+  static constexpr bool check() {
+    static_assert(each_position<L>,
+                  "chorale: this layer does not take a ragged dimension, as rows of different lengths would be of "
+                  "different shapes to it. Put nn::LSTM, nn::GlobalAveragePooling1D or another layer that gives one "
+                  "vector for each row before it; a layer of one's own sets each_position or reads_lengths");
+    static_assert(!each_position<L> || alike,
+                  "chorale: this layer combines values whose rows have the lengths of different fields, or of none. "
+                  "It takes values that are ragged in one field");
+    if constexpr (each_position<L> && alike) One::check();
+    return true;
+  }
+};
+
+/// How a layer describes itself for inputs of any kind.
+template <class L, class... O>
+using DescribedCall = std::conditional_t<(O::is_ragged || ...) && !reads_lengths<L>, EachPosition<L, O...>,
+                                         Described<L, O...>>;
+
 /// The outputs of a layer as a List of Of.
 template <class T>
 struct OutputsOf {
@@ -138,16 +181,17 @@ inline constexpr bool gives_rows = requires { requires L::gives_rows; };
 template <class D, class L, class... O, class... Out>
 constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name,
                       std::array<int, sizeof...(O)> const& in) {
-  constexpr auto specs = Described<L, O...>::variables();
+  constexpr auto specs = DescribedCall<L, O...>::variables();
   auto const variables = Span<VariableSpec const>{specs.data(), specs.size()};
   if (id < 0) id = trace.add_layer(L::name, name, variables);
   else if (trace.mistake == Mistake::none && !trace.has_variables(id, variables))
     trace.mistake = Mistake::two_shapes_of_one_layer;
   else if (trace.mistake == Mistake::none && trace.is_moving(id)) trace.mistake = Mistake::two_calls_of_moving_layer;
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
+                                            .ragged = Out::ragged_field,
                                             .number = std::is_same_v<typename Out::type, float>}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
-                                    Described<L, O...>::products(), &text_of<L>, gives_rows<L>);
+                                    DescribedCall<L, O...>::products(), &text_of<L>, gives_rows<L>);
   if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -162,9 +206,9 @@ constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
   if constexpr ((std::is_same_v<O, Refused> || ...)) {
     return Tensor<D, Refused>{&trace, 0};
   } else {
-    Described<L, O...>::check();
-    if constexpr (Described<L, O...>::takes) {
-      using Out = decltype(Described<L, O...>::output());
+    DescribedCall<L, O...>::check();
+    if constexpr (DescribedCall<L, O...>::takes) {
+      using Out = decltype(DescribedCall<L, O...>::output());
       return record<D, L, O...>(typename OutputsOf<Out>::type{}, trace, id, name, std::array{x.value...});
     } else {
       trace.mistake = Mistake::refused;

@@ -80,8 +80,12 @@ constexpr bool check_loss() {
     constexpr bool same_type = std::is_same_v<typename L::target, typename F::element_type>;
     static_assert(same_type, "chorale: this loss and the field of its output have different element types: losses of "
                              "labels take a Field<int, ..>, all others a Field<float, ..>");
-    if constexpr (same_type)
-      static_assert(C::positions * loss::targets_of<L>(C::width) == F::size,
+    constexpr bool same_rows = O::is_ragged == F::is_ragged;
+    static_assert(same_rows, "chorale: of an output and the field that it is compared with, one has rows of different "
+                             "lengths and the other has not. Targets of a ragged output are a Field<.., ragged>; "
+                             "nn::GlobalAveragePooling1D makes one vector of each row");
+    if constexpr (same_type && same_rows)
+      static_assert(C::positions * loss::targets_of<L>(C::width) == targets_in<F>,
                     "chorale: this loss takes another number of targets for its output than the field has. Labels: one "
                     "for each vector of the last dimension; numbers: one for each number of the output");
     static_assert(!requires { requires L::takes_logits; } || last != "softmax",
@@ -91,7 +95,7 @@ constexpr bool check_loss() {
     static_assert(!requires { requires L::takes_probabilities; } || (last != "dense" && last != "conv2d"),
                   "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its end, "
                   "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
-    return same_type;
+    return same_type && same_rows;
   }
   return false;
 }
@@ -165,8 +169,12 @@ struct CompiledGraph {
   using network  = Net;
 
   static constexpr auto const& plan         = plan_of<Net>;
-  static constexpr std::size_t output_width = learner<Cpu>::output_width;
+  static constexpr std::size_t output_width = learner<Cpu>::output_width;       // of ragged outputs, one position
+  static constexpr bool has_ragged_outputs  = learner<Cpu>::has_ragged_outputs;
   static constexpr auto metric_names        = learner<Cpu>::metric_names;
+
+  /// Numbers that predict() gives for row r of a batch.
+  static std::size_t outputs_of_row(auto const& batch, std::size_t r) { return learner<Cpu>::outputs_of_row(batch, r); }
 
   template <class B>
   static constexpr bool predicts_from = graph::has_fields<B>(typename Net::inputs{});

@@ -5,6 +5,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -32,8 +33,9 @@ constexpr auto const& plan_for() {
 
 }  // namespace graph
 
-/// A network that the compiler has traced, laid out on one device for one number of rows: a loop over its calls, each
-/// through the constant table of functions of its layer.
+/// A network that the compiler has traced, laid out on one device for one number of rows and, of ragged inputs, for as
+/// many positions as its buffers have room for: a loop over its calls, each through the constant table of functions of
+/// its layer.
 ///
 ///   forward     calls in the order of the call operator
 ///   backward    calls in reverse. After the first user of a variable, `ready(end)`: gradients below `end` are final
@@ -54,12 +56,17 @@ class GraphExecutor {
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();
 
+  /// What a batch needs: its rows and, for each ragged input, the positions that buffers have room for.
+  using Rooms = std::array<std::size_t, N.inputs>;
+
   /// rows        of every batch, at least 1
   /// variables   laid out by the plan; and their gradients, which are zeros before backward
   /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
+  /// rooms       of each ragged input: the most positions of a batch, rounded up
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
-                D const& device = {})
-      : rows_{rows}, stages_{for_network(runtime_), rows}, s_{schedule()}, variables_{variables},
+                D const& device = {}, Rooms const& rooms = {})
+      : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
+        variables_{variables},
         gradients_{gradients}, tables_{tables} {
     auto total      = std::size_t{0};
     auto const take = [&](std::size_t bytes) {
@@ -71,7 +78,7 @@ class GraphExecutor {
     for (std::size_t v = 0; v < N.values; ++v) {
       auto const buffer = graph::at(s_.buffer[v]);
       bytes_[v]         = bytes_of(v);
-      if (g.values[v].call >= 0) y_at[v] = buffer == v ? take(bytes_[v]) : y_at[buffer];
+      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(bytes_[v]) : y_at[buffer];
     }
     auto work_at = std::array<std::size_t, N.calls>{};
     for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
@@ -90,7 +97,7 @@ class GraphExecutor {
     memory_          = device.allocate(total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + scratch_at);
-    for (std::size_t v = 0; v < N.values; ++v) values_[v] = g.values[v].call < 0 ? nullptr : base + y_at[v];
+    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + y_at[v] : nullptr;
     for (std::size_t r = 0; r < s_.used; ++r)
       if (s_.registers[r].slot >= 0)
         registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
@@ -118,6 +125,28 @@ class GraphExecutor {
         if (g.ins[graph::at(g.calls[c].first_in + k)] == value)
           g.calls[c].ops->read_from(stages_[c], static_cast<std::size_t>(k), x);
   }
+
+  /// Copies ragged input i of the next passes, without its padding: (rows, width, ..), of which each row has `lengths`.
+  /// The lengths live until backward.
+  void read(std::size_t i, void const* x, std::size_t width, Span<int const> lengths) {
+    ragged_.set(i, lengths);
+    auto const& value = g.values[graph::at(g.inputs[i])];
+    auto const* from  = static_cast<std::byte const*>(x);
+    auto* to          = values_[graph::at(g.inputs[i])];
+    for (auto const length : lengths) {
+      to = std::copy_n(from, static_cast<std::size_t>(length) * value.bytes, to);
+      from += width * value.bytes;
+    }
+  }
+
+  /// True if batches of so many positions fit.
+  bool has_room(Rooms const& positions) const {
+    for (std::size_t i = 0; i < N.inputs; ++i)
+      if (ragged_[i].room < positions[i]) return false;
+    return true;
+  }
+  /// The rows of the last batch along the ragged dimension of input i.
+  graph::RaggedRows const& ragged(std::size_t i) const { return ragged_[i]; }
 
   void forward(Pass const& pass) {
     for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
@@ -171,8 +200,12 @@ class GraphExecutor {
     auto const r = s_.d_value[graph::at(g.inputs[i])];
     return r < 0 ? nullptr : registers_[graph::at(r)];
   }
-  /// Elements of one row of output o.
+  /// Elements of one row of output o; of one position, if it is ragged.
   static constexpr std::size_t width(std::size_t o) { return g.values[graph::at(g.outputs[o])].size; }
+  /// The input whose lengths output o has; -1 if its rows have one shape.
+  static constexpr int ragged_of(std::size_t o) { return g.values[graph::at(g.outputs[o])].ragged; }
+  /// Elements of output o in the last batch.
+  std::size_t size(std::size_t o) const { return elements(g.outputs[o]); }
 
   /// Elements and bytes of one row of input i, and whether its gradient is asked for.
   static constexpr std::size_t width_in(std::size_t i) { return g.values[graph::at(g.inputs[i])].size; }
@@ -185,7 +218,7 @@ class GraphExecutor {
   /// The stages of all calls, one after another in one block of memory.
   class Stages {
    public:
-    Stages(typename K::runtime& runtime, int rows) {
+    Stages(typename K::runtime& runtime, int rows, graph::RaggedRows const* ragged) {
       auto layouts = std::array<void const*, N.values>{};
       auto total   = std::size_t{0};
       for (std::size_t c = 0; c < N.calls; ++c) {
@@ -200,7 +233,7 @@ class GraphExecutor {
         for (int i = 0; i < call.ins; ++i) in.push_back(layouts[graph::at(g.ins[graph::at(call.first_in + i)])]);
         auto const y = graph::at(call.first_out);
         try {
-          call.ops->make((*this)[c], {&runtime, rows, call.number, wants_dx(call), Low::plain[y], in});
+          call.ops->make((*this)[c], {&runtime, rows, call.number, wants_dx(call), Low::plain[y], in, ragged});
         } catch (...) {
           destroy(c);
           throw;
@@ -260,7 +293,7 @@ class GraphExecutor {
   }
   std::size_t bytes_of(std::size_t value) const {
     auto const* const layout = layout_of(value);
-    return layout != nullptr ? K::bytes(*layout) : per_batch(g.values[value].bytes);
+    return layout != nullptr ? K::bytes(*layout) : room(g.values[value]) * g.values[value].bytes;
   }
 
   /// c = a + b, gradients by one value.
@@ -270,13 +303,26 @@ class GraphExecutor {
     auto* const c    = registers_[graph::at(step.c)];
     auto const value = graph::at(s_.registers[graph::at(step.c)].value);
     if constexpr (!QueuesWork<D>) {
-      K::sum(bytes_[value] / sizeof(float), a, b, c);
+      K::sum(g.values[value].ragged < 0 ? bytes_[value] / sizeof(float) : elements(static_cast<int>(value)), a, b, c);
     } else {
       auto const* const of = layout_of(value);
       auto const layout    = of != nullptr ? *of : K::matrix(rows_, static_cast<int>(g.values[value].size));
       if (c != a && c != b) K::copy(layout, a, c);
       K::add(layout, c == b ? a : b, c);
     }
+  }
+
+  /// True for a value that the executor has memory for: all but inputs of one shape, which are read in place.
+  static constexpr bool is_own(graph::ValueRecord const& value) { return value.call >= 0 || value.ragged >= 0; }
+  /// Rows of a value that there is room for; of a ragged one, positions.
+  std::size_t room(graph::ValueRecord const& value) const {
+    return value.ragged < 0 ? static_cast<std::size_t>(rows_) : ragged_[graph::at(value.ragged)].room;
+  }
+  /// Elements of a value in this batch.
+  std::size_t elements(int v) const {
+    auto const& value = g.values[graph::at(v)];
+    auto const rows   = value.ragged < 0 ? static_cast<std::size_t>(rows_) : ragged_[graph::at(value.ragged)].positions;
+    return rows * value.size;
   }
 
   /// True if a call cannot write the gradients of its variables in place, because it sets them and shares them.
@@ -348,6 +394,7 @@ class GraphExecutor {
   }
 
   int rows_;
+  graph::RaggedInputs<N.inputs, graph::has_ragged(g)> ragged_;
   typename K::runtime runtime_;
   Stages stages_;
   graph::Schedule<N> s_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/nn/engine/sliced_executor.hpp>
+#include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
@@ -19,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -27,99 +30,17 @@
 
 namespace chorale::nn::graph {
 
-/// The outputs in what a call operator returns. None after a mistake, which the trace reports.
-template <class Made>
-struct OutputList {
-  using fields = List<>;
-  using values = List<>;
-};
-// Those of nn::outputs.
-template <class D, class Names, class... O>
-struct OutputList<Outputs<D, Names, O...>> {
-  using fields = Names;
-  using values = List<O...>;
-};
-
-template <class Net, class Inputs>
-struct OutputsOfNet : OutputList<void> {};
-template <class Net, class... F>
-  requires std::is_invocable_v<Net&, Tensor<NoDevice, OfField<F>>...>
-struct OutputsOfNet<Net, List<F...>> : OutputList<std::invoke_result_t<Net&, Tensor<NoDevice, OfField<F>>...>> {};
-
-/// The outputs of a network: `fields` that name them, and `values`, an Of for each.
-template <class Net>
-using OutputsIn = OutputsOfNet<Net, typename Net::inputs>;
-
-template <class F, class Fields>
-inline constexpr std::size_t index_of = 0;
-/// Index of F in a list of fields; their number if F is not among them.
-template <class F, class... G>
-inline constexpr std::size_t index_of<F, List<G...>> = [] {
-  auto const same = std::array<bool, sizeof...(G)>{std::is_same_v<F, G>...};
-  return static_cast<std::size_t>(std::find(same.begin(), same.end(), true) - same.begin());
-}();
-
-template <std::size_t I, class T>
-struct Nth;
-template <std::size_t I, class... T>
-struct Nth<I, List<T...>> : std::tuple_element<I, std::tuple<T...>> {};
-
-/// How a loss or a metric T compares values O with the field F: as `positions` groups of `width` numbers, each with its
-/// own targets. The result for a row is the mean over its positions.
-template <class T, class O, class F>
-struct Compared {
-  static constexpr bool over_last_dimension =
-      requires { requires T::takes_logits; } || requires { requires T::takes_probabilities; } ||
-      !requires { typename T::target; };                                   // a metric
-  static constexpr bool labels_of_groups = std::is_same_v<typename F::element_type, int> && F::size == O::vectors;
-  static constexpr bool in_groups = O::rank > 1 && over_last_dimension &&
-                                    (labels_of_groups || !std::is_same_v<typename F::element_type, int>);
-  static constexpr std::size_t positions = in_groups ? O::vectors : 1;
-  static constexpr std::size_t width     = O::size / positions;
-};
-
-/// The last part of a type's name in lower case, with _ between words: "department" of my::Department.
-template <class F>
-constexpr Name field_name() {
-  auto raw = chorale::detail::raw_type_name<F>();
-  raw      = raw.substr(0, raw.find('<'));
-  if (auto const colon = raw.rfind(':'); colon != raw.npos) raw = raw.substr(colon + 1);
-  auto name = Name{};
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    auto const upper = raw[i] >= 'A' && raw[i] <= 'Z';
-    if (upper && i > 0 && raw[i - 1] >= 'a' && raw[i - 1] <= 'z') name += "_";
-    auto const c = upper ? static_cast<char>(raw[i] - 'A' + 'a') : raw[i];
-    name += std::string_view{&c, 1};
-  }
-  return name;
-}
-
-/// The name of a metric of an output; of a loss, "loss".
-template <class F, class T>
-inline constexpr Name score_name = [] {
-  auto name = field_name<F>();
-  name += "_";
-  if constexpr (requires { T::name; }) name += T::name;
-  else name += "loss";
-  return name;
-}();
-
-/// The name of a metric. Empty if it has none, which is refused elsewhere.
-template <class T>
-inline constexpr std::string_view name_of_metric = [] {
-  if constexpr (requires { T::name; }) return std::string_view{T::name};
-  else return std::string_view{};
-}();
-
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
 ///
 /// Losses    std::tuple of OfOutput<F, loss>
 /// Metrics   std::tuple of OfOutput<F, metric>
-/// keeps     a step allocates nothing once its number of rows was seen. Without a copy constructor: see another()
+/// keeps     a step allocates nothing once its number of rows was seen and, of ragged fields, a batch with as many
+///           positions. Without a copy constructor: see another()
 template <class Net, class D, class Losses, class Metrics>
 class GraphLearner {
-  static constexpr bool in_slices = std::is_same_v<D, Cpu>;
+  // Rows of different lengths are computed by one executor.
+  static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, GraphExecutor<Net, D>>;
   using All       = OutputsIn<Net>;
   template <class Term>
@@ -192,31 +113,59 @@ class GraphLearner {
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
 
-  /// All outputs of each row, one after another: (B, output_width). Valid until the next call.
+  /// All outputs of each row, one after another: (B, output_width); of ragged outputs the positions of each row,
+  /// without padding. Valid until the next call.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     auto& executor = forward(batch, {});
     if constexpr (Executing::num_outputs == 1) {
-      return {executor.output(0), batch.rows * output_width};
+      return {executor.output(0), executor.size(0)};
     } else {
-      predicted_.resize(batch.rows * output_width);
+      auto size = std::size_t{0};
+      for (std::size_t o = 0; o < Executing::num_outputs; ++o) size += executor.size(o);
+      predicted_.resize(size);
       auto* to = predicted_.data();
       for (std::size_t r = 0; r < batch.rows; ++r)
-        for (std::size_t o = 0; o < Executing::num_outputs; ++o)
-          to = std::copy_n(executor.output(o) + r * Executing::width(o), Executing::width(o), to);
+        for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
+          auto const row = row_of(executor, o, r);
+          to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
+        }
       return predicted_;
     }
   }
 
+  /// True if an output has as many positions in each row as one of the inputs.
+  static constexpr bool has_ragged_outputs = [] {
+    for (std::size_t o = 0; o < Executing::num_outputs; ++o)
+      if (Executing::ragged_of(o) >= 0) return true;
+    return false;
+  }();
+
+  /// Numbers that predict() gives for row r of a batch.
+  template <class Batch>
+  static std::size_t outputs_of_row(Batch const& batch, std::size_t r) {
+    auto sum = std::size_t{0};
+    for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
+      auto n = std::size_t{1};
+      each_input([&]<class F>(std::size_t i) {
+        if (static_cast<int>(i) == Executing::ragged_of(o)) n = static_cast<std::size_t>(lengths_of<F>(batch)[r]);
+      });
+      sum += n * Executing::width(o);
+    }
+    return sum;
+  }
+
   /// The gradient of the loss by input F, which is Differentiable, for the rows of the last step: (B, F), sums as the
-  /// gradients of variables are. Valid until the next step.
+  /// gradients of variables are; of a ragged field the positions of each row, without padding. Valid until the next
+  /// step.
   template <class F>
   Span<float const> gradient_by(F) const {
     constexpr auto i = index_of<Differentiable<F>, typename Net::inputs>;
     static_assert(i < Executing::num_inputs, "chorale: gradient_by asks for an input that the network does not take as "
                                              "nn::Differentiable. Write nn::Graph<nn::Differentiable<F>>");
     if (last_ == nullptr || last_->d_input(i) == nullptr) return {};
-    return {last_->d_input(i), static_cast<std::size_t>(last_->rows()) * F::size};
+    auto const rows = F::is_ragged ? last_->ragged(i).positions : static_cast<std::size_t>(last_->rows());
+    return {last_->d_input(i), rows * targets_in<F>};
   }
 
  private:
@@ -225,23 +174,72 @@ class GraphLearner {
     std::array<float, metric_names.size()> metrics{};
   };
 
-  template <class Batch>
-  Executing& forward(Batch const& batch, Pass const& pass) {
-    auto& executor = executor_for(static_cast<int>(batch.rows));
+  /// Calls f.operator()<F>(i) for the field F of each input i.
+  static void each_input(auto&& f) {
     [&]<class... F>(List<F...>) {
       auto i = std::size_t{0};
-      (executor.read(i++, batch[typename WithoutRequest<F>::type{}].data()), ...);
+      (f.template operator()<typename WithoutRequest<F>::type>(i++), ...);
     }(typename Net::inputs{});
+  }
+  /// The lengths of field F in a batch; none if its rows have one shape.
+  template <class F, class Batch>
+  static Span<int const> lengths_of(Batch const& batch) {
+    if constexpr (F::is_ragged) return batch.lengths(F{});
+    else return {};
+  }
+
+  template <class Batch>
+  Executing& forward(Batch const& batch, Pass const& pass) {
+    auto positions = typename Executing::Rooms{};
+    each_input([&]<class F>(std::size_t i) { positions[i] = positions_in<F>(batch); });
+    auto& executor = executor_for(static_cast<int>(batch.rows), positions);
+    each_input([&]<class F>(std::size_t i) {
+      auto const* const x = batch[F{}].data();
+      if constexpr (F::is_ragged) executor.read(i, x, batch.width(F{}) / targets_in<F>, batch.lengths(F{}));
+      else executor.read(i, x);
+    });
     executor.forward(pass);
     return executor;
   }
-  Executing& executor_for(int rows) {
-    for (auto const& executor : executors_)
-      if (executor->rows() == rows) return *(last_ = executor.get());
-    if constexpr (in_slices)
-      executors_.push_back(std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_));
-    else executors_.push_back(std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_));
-    return *(last_ = executors_.back().get());
+  /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
+  /// other lengths should find one; how many that is changes no result.
+  Executing& executor_for(int rows, typename Executing::Rooms positions) {
+    auto place = std::find_if(executors_.begin(), executors_.end(), [&](auto const& e) { return e->rows() == rows; });
+    if (place != executors_.end() && (*place)->has_room(positions)) return *(last_ = place->get());
+    if (place == executors_.end()) place = executors_.insert(place, nullptr);
+    if constexpr (in_slices) {
+      *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_);
+    } else {
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        positions[i] += positions[i] / 4;
+        if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
+      }
+      place->reset();                                                      // before the next one takes memory
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions);
+    }
+    return *(last_ = place->get());
+  }
+  /// Positions of all rows of field F, at least 1 if it is ragged, else 0.
+  ///
+  /// throws  BadArgument when a length is not within the width of the batch
+  template <class F, class Batch>
+  static std::size_t positions_in(Batch const& batch) {
+    auto const lengths = lengths_of<F>(batch);
+    auto sum           = std::size_t{0};
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      auto const width = static_cast<int>(batch.width(F{}) / targets_in<F>);
+      CHORALE_EXPECTS(lengths[r] >= 0 && lengths[r] <= width,
+                      "row " + std::to_string(r) + " of the batch has length " + std::to_string(lengths[r]) +
+                          " for field " + type_name<F>() + ", but the batch is " + std::to_string(width) + " wide");
+      sum += static_cast<std::size_t>(lengths[r]);
+    }
+    return F::is_ragged ? std::max(sum, std::size_t{1}) : 0;
+  }
+  /// The rows of output o that belong to row r of the batch: its positions, or itself.
+  static Range row_of(Executing const& executor, std::size_t o, std::size_t r) {
+    if (Executing::ragged_of(o) < 0) return {r, r + 1};
+    auto const& rows = executor.ragged(at(Executing::ragged_of(o)));
+    return {rows.starts[r], rows.starts[r] + static_cast<std::size_t>(rows.lengths[r])};
   }
 
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
@@ -254,32 +252,85 @@ class GraphLearner {
     auto add     = [&](auto const& term) {
       using Term           = std::remove_cvref_t<decltype(term)>;
       constexpr auto o     = output_of<Term>;
-      auto const elements  = n * Executing::width(o);
+      auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
       if (is_second) second_.resize(std::max(second_.size(), elements));
       auto* const dy = is_second ? second_.data() : executor.d_output(o);
-      auto const sum = loss_of(term, batch, executor.output(o), dy);
+      auto const sum = loss_of(term, batch, executor, dy);
       if (is_second) Kernels<D>::sum(elements, executor.d_output(o), second_.data(), executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
     };
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
     for (std::size_t o = 0; o < has.size(); ++o)
-      if (!has[o]) std::fill_n(executor.d_output(o), n * Executing::width(o), 0.0F);
+      if (!has[o]) std::fill_n(executor.d_output(o), executor.size(o), 0.0F);
     auto measure = [&](auto const& term) {
       using Term = std::remove_cvref_t<decltype(term)>;
-      using C    = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
+      using F    = typename Term::field;
+      using C    = Compared<decltype(Term::what), ValueOf<Term>, F>;
+      if constexpr (ValueOf<Term>::is_ragged) {
+        auto sum = 0.0F;
+        each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
+          auto const groups   = C::groups(row.size());
+          auto const* const y = executor.output(output_of<Term>) + row.begin * C::of_position;
+          sum += metric::sum_of(term.what, groups, C::width, y, wanted, targets_in<F> / C::positions) /
+                 static_cast<float>(groups);
+        });
+        scores.metrics[at++] = sum;
+        return;
+      } else {
       auto const sum = metric::sum_of(term.what, n * C::positions, C::width, executor.output(output_of<Term>),
                                       batch[typename Term::field{}].data(), Term::field::size / C::positions);
       scores.metrics[at++] = sum / static_cast<float>(C::positions);
+      }
     };
     std::apply([&](auto const&... term) { (measure(term), ...); }, metrics_);
     return scores;
   }
 
+  /// Calls run(row, its positions, targets) for each row that has positions, of a term with a ragged output.
+  ///
+  /// throws  BadArgument when a row has another number of targets than of outputs
+  template <class Term, class Batch, class Run>
+  static void each_ragged(Batch const& batch, Executing const& executor, Run&& run) {
+    using F            = typename Term::field;
+    auto const wanted  = batch[F{}].data();
+    auto const lengths = batch.lengths(F{});
+    for (std::size_t r = 0; r < batch.rows; ++r) {
+      auto const row = row_of(executor, output_of<Term>, r);
+      CHORALE_EXPECTS(row.size() == static_cast<std::size_t>(lengths[r]),
+                      "row " + std::to_string(r) + " of the batch has length " + std::to_string(lengths[r]) +
+                          " for field " + type_name<F>() + ", but the output that it is compared with has length " +
+                          std::to_string(row.size()));
+      if (row.size() > 0) run(r, row, wanted + r * batch.width(F{}));
+    }
+  }
+
   /// The loss of one term, a sum over the rows, and its gradient by the output.
   template <class Term, class Batch>
-  static float loss_of(Term const& term, Batch const& batch, float const* y, float* dy) {
+  static float loss_of(Term const& term, Batch const& batch, Executing const& executor, float* dy) {
+    using W             = typename Term::row_weight;
+    using C             = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
+    auto const* const y = executor.output(output_of<Term>);
+    if constexpr (ValueOf<Term>::is_ragged) {
+      auto sum = 0.0F;
+      each_ragged<Term>(batch, executor, [&](std::size_t r, Range row, auto const* wanted) {
+        auto const groups = C::groups(row.size()), numbers = row.size() * C::of_position;
+        auto* const d     = dy + row.begin * C::of_position;
+        auto factor       = term.weight / static_cast<float>(groups);
+        if constexpr (!std::is_void_v<W>) factor *= static_cast<float>(batch[W{}][r]);
+        auto const of_row =
+            loss::sum_of<D>(term.what, groups, numbers / groups, y + row.begin * C::of_position, wanted, d);
+        Kernels<D>::multiply(numbers, d, factor);
+        sum += of_row * factor;
+      });
+      return sum;
+    } else {
+      return loss_of_fixed(term, batch, y, dy);
+    }
+  }
+  template <class Term, class Batch>
+  static float loss_of_fixed(Term const& term, Batch const& batch, float const* y, float* dy) {
     using F           = typename Term::field;
     using W           = typename Term::row_weight;
     using C           = Compared<decltype(Term::what), ValueOf<Term>, F>;

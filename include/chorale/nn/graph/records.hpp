@@ -35,6 +35,17 @@ struct Ports {
   std::byte* workspace = nullptr;                                          // 64-byte aligned; kept until backward
 };
 
+/// The rows of a batch along the ragged dimension of one input. Ragged values lie in memory without padding: all
+/// positions of the first row, then those of the second, and so on.
+struct RaggedRows {
+  static constexpr std::size_t block = 64;                                 // positions that kernels take at once
+
+  Span<int const> lengths;                                                 // positions of each row
+  Span<std::size_t const> starts, by_length;                               // first position of each; longest rows first
+  std::size_t positions = 0;                                               // of all rows
+  std::size_t room      = 0;                                               // of buffers: a multiple of block
+};
+
 /// Arguments with which a stage is made.
 struct StageSite {
   void* runtime = nullptr;                                                 // Kernels<D>::runtime
@@ -43,6 +54,7 @@ struct StageSite {
   bool wants_dx = false;
   bool plain    = true;                                                    // true: y must be rows of plain numbers
   Span<void const* const> in = {};                                         // layouts of the inputs, as from Ops::layout
+  RaggedRows const* ragged = nullptr;                                      // of each input of the network
 };
 
 /// The functions and constants of one layer on one device, for inputs of given shapes: everything that the executor
@@ -71,8 +83,9 @@ struct Ops {
 /// A value of the network: an input, or an output of a call.
 struct ValueRecord {
   int call          = -1;                                                  // that writes it; -1: the batch
-  std::size_t size  = 0;                                                   // elements of a row
-  std::size_t bytes = 0;                                                   // of a row
+  std::size_t size  = 0;                                                   // elements of a row, or of one position
+  std::size_t bytes = 0;                                                   // of a row, or of one position
+  int ragged        = -1;                                                  // input that has its lengths; -1: none
   bool number       = false;                                               // true if it is float, and has a gradient
   bool asked        = false;                                               // an input whose gradient is asked for
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from

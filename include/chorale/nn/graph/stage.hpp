@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/device/device.hpp>
+#include <chorale/nn/graph/blocks_stage.hpp>
 #include <chorale/nn/graph/call.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
@@ -15,7 +16,9 @@
 #include <cstddef>
 #include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace chorale::nn::graph {
 
@@ -54,26 +57,39 @@ constexpr Ops functions_of() {
           .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); }};
 }
 
-/// A layer that computes on the host: two functions over a Place.
+/// A layer that computes on the host: two functions over a Place. A ragged value lies at the same place in each batch,
+/// and its spans are cut to the positions of the batch.
 template <class L, class In, class Out>
 class HostStage;
 // Its one specialisation.
 template <class L, class... In, class... Out>
 class HostStage<L, List<In...>, List<Out...>> {
+  static constexpr bool is_ragged = (In::is_ragged || ...) || (Out::is_ragged || ...);
+  static constexpr bool in_turn   = is_ragged && !reads_lengths<L>;        // position by position
+  template <class O>
+  using Seen = std::conditional_t<in_turn, PositionOf<O>, O>;
+  static constexpr int field = std::max({In::ragged_field...});
+
  public:
-  explicit HostStage(StageSite const& site) { at_.rows = static_cast<std::size_t>(site.rows); }
+  explicit HostStage(StageSite const& site) : rows_{static_cast<std::size_t>(site.rows)}, ragged_{site.ragged} {
+    at_.rows = rows_;
+    at_.call = static_cast<std::uint64_t>(site.number);
+    if constexpr (is_ragged)
+      at_.ragged = {(In::is_ragged ? ragged_ + In::ragged_field : nullptr)...};
+    if constexpr (in_turn) at_.rows = ragged_[field].room;
+  }
 
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
 
   void bind(Ports const& p) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (read_from<I, In>(p.in[I].data), ...);
-      ((at_.d_in[I] = span(p.in[I].gradient, at_.rows * In::size)), ...);
+      ((at_.d_in[I] = span(p.in[I].gradient, rows_of<In>() * In::size)), ...);
       ((at_.fields[I] = p.in[I].field), ...);
     }(std::index_sequence_for<In...>{});
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      ((std::get<I>(at_.out) = span(static_cast<typename Out::type*>(p.out[I].data), at_.rows * Out::size)), ...);
-      ((at_.d_out[I] = span(p.out[I].gradient, at_.rows * Out::size)), ...);
+      ((std::get<I>(at_.out) = span(static_cast<typename Out::type*>(p.out[I].data), rows_of<Out>() * Out::size)), ...);
+      ((at_.d_out[I] = span(p.out[I].gradient, rows_of<Out>() * Out::size)), ...);
     }(std::index_sequence_for<Out...>{});
     for (std::size_t i = 0; i < at_.specs.size(); ++i) {
       at_.v[i]  = span(static_cast<float*>(p.variables[i].data), at_.specs[i].size());
@@ -91,6 +107,7 @@ class HostStage<L, List<In...>, List<Out...>> {
     at_.training = pass.training;
     at_.now      = pass.now;
     at_.first    = pass.first_of_share;
+    if constexpr (is_ragged) fit();
     L::forward(at_);
   }
   void backward(Pass const&) {
@@ -102,16 +119,45 @@ class HostStage<L, List<In...>, List<Out...>> {
  private:
   template <std::size_t I, class O>
   void read_from(void const* x) {
-    std::get<I>(at_.in) = span(static_cast<typename O::type const*>(x), at_.rows * O::size);
+    std::get<I>(at_.in) = span(static_cast<typename O::type const*>(x), rows_of<O>() * O::size);
   }
   template <class T>
   static Span<T> span(T* data, std::size_t n) { return {data, data == nullptr ? 0 : n}; }
   static constexpr std::size_t kept() {
-    if constexpr (requires { L::kept(In{}...); }) return L::kept(In{}...);
+    if constexpr (is_ragged && requires(Where const& at) { L::kept_for(at); }) return 0;
+    else if constexpr (requires { L::kept(Seen<In>{}...); }) return L::kept(Seen<In>{}...);
     else return 0;
   }
+  /// Rows of a value; of a ragged one, its positions.
+  template <class O>
+  std::size_t rows_of() const {
+    if constexpr (O::is_ragged) return ragged_[O::ragged_field].positions;
+    else return rows_;
+  }
 
-  Place<L, List<In...>, List<Out...>> at_;
+  /// Cuts the spans of ragged values to the positions of the batch.
+  void fit() {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((std::get<I>(at_.in) = span(std::get<I>(at_.in).data(), rows_of<In>() * In::size)), ...);
+      ((at_.d_in[I] = span(at_.d_in[I].data(), rows_of<In>() * In::size)), ...);
+    }(std::index_sequence_for<In...>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((std::get<I>(at_.out) = span(std::get<I>(at_.out).data(), rows_of<Out>() * Out::size)), ...);
+      ((at_.d_out[I] = span(at_.d_out[I].data(), rows_of<Out>() * Out::size)), ...);
+    }(std::index_sequence_for<Out...>{});
+    if constexpr (in_turn) at_.rows = ragged_[field].positions;
+    if constexpr (requires(Where const& at) { L::kept_for(at); }) {
+      memory_.resize(std::max(memory_.size(), L::kept_for(at_)));          // grows until it was the longest batch
+      at_.kept = memory_;
+    }
+  }
+
+  using Where = Place<L, List<Seen<In>...>, List<Seen<Out>...>>;
+
+  std::size_t rows_;
+  RaggedRows const* ragged_;
+  Where at_;
+  std::vector<float> memory_;                                              // what kept_for asks for
 };
 
 /// The layout of rows of plain numbers O.
@@ -249,21 +295,36 @@ struct Stage<D, L, List<In...>, List<Out...>> {
 template <class D, KernelLayer L, class In, class Out>
 struct Stage<D, L, List<In>, List<Out>> {
   static constexpr Ops ops() {
-    using S            = KernelStage<D, L, In, Out>;
-    auto made          = functions_of<S>();
-    made.layout        = [](void const* at) { return static_cast<S const*>(at)->layout(); };
-    made.overwrites    = S::overwrites;
-    made.renames       = S::renames;
-    made.keeps_x       = S::keeps_x;
-    made.keeps_y       = S::keeps_y;
-    made.takes_layouts = S::whole_rows;
-    if constexpr (Described<L, In>::joins) made.joined = L::template apply<typename Described<L, In>::shape>::channels;
+    if constexpr (In::is_ragged) {
+      auto made = of<BlocksStage<D, L, In, Out>>();
+      made.adds = true;
+      return made;
+    } else {
+      using S            = KernelStage<D, L, In, Out>;
+      auto made          = of<S>();
+      made.layout        = [](void const* at) { return static_cast<S const*>(at)->layout(); };
+      made.renames       = S::renames;
+      made.takes_layouts = S::whole_rows;
+      if constexpr (Described<L, In>::joins)
+        made.joined = L::template apply<typename Described<L, In>::shape>::channels;
+      return made;
+    }
+  }
+
+ private:
+  template <class S>
+  static constexpr Ops of() {
+    auto made       = functions_of<S>();
+    made.overwrites = S::overwrites;
+    made.keeps_x    = S::keeps_x;
+    made.keeps_y    = S::keeps_y;
     return made;
   }
 };
 
 // A sum, in any layout.
 template <class D, class O>
+  requires(!O::is_ragged)
 struct Stage<D, Add, List<O, O>, List<O>> {
   static constexpr Ops ops() {
     using S            = AddStage<D, O>;

@@ -37,9 +37,56 @@ namespace graph {
 template <class T, int... Dims>
 Of<T, Dims...> of_field(Field<T, Dims...> const&);
 
-/// The Of of a field.
+/// True if a network can take a field: all dimensions are fixed, or the first one alone is ragged.
 template <class F>
-using OfField = decltype(of_field(std::declval<F const&>()));
+inline constexpr bool ragged_first = [] {
+  for (std::size_t i = 1; i < F::rank; ++i)
+    if (F::dims[i] == ragged) return false;
+  return true;
+}();
+
+/// The Of of input number I of a network, whose ragged dimension is -1 - I.
+template <class F, int I>
+struct InputOf {
+  using type = decltype(of_field(std::declval<F const&>()));
+};
+// A field whose first dimension is ragged.
+template <class F, int I>
+  requires(F::is_ragged && ragged_first<F>)
+struct InputOf<F, I> {
+  template <class T, int First, int... Dims>
+  static Of<T, -1 - I, Dims...> renamed(Of<T, First, Dims...>);
+  using type = decltype(renamed(of_field(std::declval<F const&>())));
+};
+// Other ragged fields, which check_input refuses.
+template <class F, int I>
+  requires(F::is_ragged && !ragged_first<F>)
+struct InputOf<F, I> {
+  using type = Refused;
+};
+
+/// What the call operator of a network is called with: for each field a Tensor of the Of of that input.
+template <class D, class Fields>
+struct ArgumentsOf;
+// A List of fields.
+template <class D, class... F>
+struct ArgumentsOf<D, List<F...>> {
+  template <std::size_t... I>
+  static std::tuple<Tensor<D, typename InputOf<F, static_cast<int>(I)>::type>...> list(std::index_sequence<I...>);
+  using type = decltype(list(std::index_sequence_for<F...>{}));
+};
+
+template <class Net, class Arguments>
+inline constexpr bool takes_arguments = false;
+template <class Net, class... A>
+inline constexpr bool takes_arguments<Net, std::tuple<A...>> = std::is_invocable_v<Net&, A...>;
+
+/// What a call operator returns for such arguments.
+template <class Net, class Arguments>
+struct ReturnedBy;
+// Arguments in a tuple.
+template <class Net, class... A>
+struct ReturnedBy<Net, std::tuple<A...>> : std::invoke_result<Net&, A...> {};
 
 template <class F>
 inline constexpr bool is_asked = false;
@@ -75,25 +122,37 @@ constexpr bool check_operator() {
   return takes_fields && gives_outputs;
 }
 
-/// Adds the input of field F to a trace.
-template <class D, class F>
-constexpr auto add_input(Trace& trace) {
-  using O       = OfField<F>;
-  auto const id = static_cast<int>(trace.values.size());
-  auto value    = ValueRecord{.size = O::size, .bytes = O::size * sizeof(typename O::type),
+/// Refuses a field that no network can take. A function, as clang abandons a class with a failed static_assert.
+template <class F>
+constexpr void check_input() {
+  static_assert(ragged_first<F>, "chorale: a network takes fields whose first dimension alone may be ragged: struct Body "
+                                 ": Field<int, ragged> {}");
+}
+
+/// Adds the input of field F, an argument of type Tensor<D, O>, to a trace.
+template <class F, class D, class O>
+constexpr void add_input(Trace& trace, Tensor<D, O>& x) {
+  x = {&trace, static_cast<int>(trace.values.size())};
+  if constexpr (!std::is_same_v<O, Refused>) {
+    auto value  = ValueRecord{.size = O::size, .bytes = O::size * sizeof(typename O::type), .ragged = O::ragged_field,
                               .number = std::is_same_v<typename O::type, float>, .asked = is_asked<F>};
-  value.field   = &type_name<typename WithoutRequest<F>::type>;
-  trace.values.push_back(value);
-  trace.inputs.push_back(id);
-  return Tensor<D, O>{&trace, id};
+    value.field = &type_name<typename WithoutRequest<F>::type>;
+    trace.values.push_back(value);
+    trace.inputs.push_back(x.value);
+  } else {
+    check_input<F>();
+    trace.mistake = Mistake::refused;
+  }
 }
 
 /// Calls the network with one value for each field, and adds its outputs to the trace.
 template <class Net, class D, class... F>
 constexpr void run(Net& net, Trace& trace, List<F...>) {
-  if constexpr (std::is_invocable_v<Net&, Tensor<D, OfField<F>>...>) {
-    auto const in = std::tuple{add_input<D, F>(trace)...};
-    using Made    = std::invoke_result_t<Net&, Tensor<D, OfField<F>>...>;
+  using Arguments = typename ArgumentsOf<D, List<F...>>::type;
+  if constexpr (takes_arguments<Net, Arguments>) {
+    auto in    = Arguments{};
+    std::apply([&](auto&... x) { (add_input<F>(trace, x), ...); }, in);
+    using Made = typename ReturnedBy<Net, Arguments>::type;
     if constexpr (!is_outputs<Made>) {
       trace.mistake = Mistake::refused;
       check_operator<true, is_outputs<Made>>();
@@ -105,7 +164,7 @@ constexpr void run(Net& net, Trace& trace, List<F...>) {
     }
   } else {
     trace.mistake = Mistake::refused;
-    check_operator<std::is_invocable_v<Net&, Tensor<D, OfField<F>>...>, true>();
+    check_operator<takes_arguments<Net, Arguments>, true>();
   }
 }
 

@@ -1,0 +1,17 @@
+// ragged_in_two_fields.cpp   expect: chorale: this layer combines values whose rows have the lengths of different fields, or of none.
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Title : Field<int, ragged> {};
+struct Body : Field<int, ragged> {};
+struct Topic : Field<float, 4> {};
+
+struct Net : nn::Graph<Title, Body> {
+  nn::Embedding<50, 4> words;
+  constexpr auto operator()(auto title, auto body) const {
+    return nn::outputs<Topic>(nn::GlobalAveragePooling1D{}(words(title) + words(body)));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

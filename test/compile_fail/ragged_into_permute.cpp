@@ -1,0 +1,15 @@
+// ragged_into_permute.cpp   expect: chorale: this layer does not take a ragged dimension
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Words : Field<int, ragged> {};
+struct Topic : Field<float, 2> {};
+
+struct Net : nn::Graph<Words> {
+  nn::Embedding<50, 4> words;
+  nn::Dense<2> topic;
+  constexpr auto operator()(auto ids) const { return nn::outputs<Topic>(topic(nn::permute<1, 0>(words(ids)))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
