@@ -79,10 +79,6 @@ concept HasReaders = requires(M const& model, D const& device, typename M::templ
   model.instantiate_reader(device, owner);
 };
 
-/// Models with a table whose gradient is rows: see RowGradients.
-template <class M>
-concept HasTables = requires { requires M::plan.table_elements != 0; };
-
 /// True if optim::LossScaled multiplies the loss of this model.
 template <class M>
 concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;

@@ -84,7 +84,7 @@ class WorkerContext {
   /// Replaces the servers' values by those of the first copy, such as those of a checkpoint.
   void assign() {
     client_->assign(model().net.variables());
-    spread();
+    spread([&](Span<float> to, std::uint64_t&) { std::ranges::copy(model().net.variables().values, to.begin()); });
   }
 
  private:
@@ -104,12 +104,21 @@ class WorkerContext {
         for (auto k = mine.begin; k < mine.end; ++k) to[k] += from[k];
       }
     });
+    for (std::size_t t = 0; t < model().gradients().tables.size(); ++t)
+      for (std::size_t c = 1; c < copies_.size(); ++c)
+        model().gradients().tables[t].add(copies_[c].gradients().tables[t].view());
   }
 
   void spread() {
+    spread([&](Span<float> to, std::uint64_t& seen) {
+      client_->pulled().copy(client_->tables(), model().net.variables().values.data(), to, seen);
+    });
+  }
+  template <class Copy>
+  void spread(Copy const& copy) {
     if (copies_.size() == 1) return;
     run([&](std::size_t i) {
-      if (i != 0) std::ranges::copy(model().net.variables().values, copies_[i].net.variables().values.begin());
+      if (i != 0) copy(copies_[i].net.variables().values, seen_[i]);
     });
   }
 
@@ -118,6 +127,7 @@ class WorkerContext {
   std::vector<D> devices_;
   std::vector<instance> copies_;
   std::unique_ptr<parameter_server::Client<E>> client_;
+  std::vector<std::uint64_t> seen_ = std::vector<std::uint64_t>(devices_.size());  // last pull whose values a copy has
   ReplicaThreads<D> team_;
   std::vector<Sum<float>> losses_;
 };

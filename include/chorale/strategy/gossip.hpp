@@ -20,7 +20,9 @@ namespace chorale {
 ///
 /// keeps   within an epoch, copies only stay close; after each epoch all are bit-equal: their mean
 /// cost    one message of all variables each way per step, whatever the number of replicas; a replica waits for at most
-///         one other
+///         one other. Of a table whose gradient is rows, those that any replica has changed in the epoch, as far as this
+///         one has heard of them: 4 bytes and a vector each; at the end of an epoch also the table once for each slot of
+///         the optimizer
 /// source  Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017; the pairs are
 ///         those of a round-robin tournament
 template <Strategy Base>
@@ -54,19 +56,23 @@ class Gossip {
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
     if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
-    else model.optimizer.apply(model.net.variables(), gradients);
+    else {
+      replica.apart.changed.keep(model.net.variables(), gradients);
+      model.optimizer.apply(model.net.variables(), gradients);
+    }
     auto const round = static_cast<int>(model.optimizer.now.step % 1'000'000);         // so that a run can resume
     auto const other = partner(replica.id(), replica.num_replicas(), round);
     if (other == replica.id()) return;
     auto const mine = model.net.variables().body(), theirs = gradients.body();
     replica.exchange(other, std::as_bytes(mine), std::as_writable_bytes(theirs));
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = (mine[i] + theirs[i]) * 0.5F;
+    replica.apart.changed.meet(replica, other, model.net.variables(), gradients);
   }
 
   /// Averages variables and optimizer state over all replicas at the end of an epoch.
   void finish(auto& replica, auto& model) const {
     auto gradients = model.gradients();
-    replica.average(model.net.variables(), gradients, 1);
+    replica.average(model.net.variables(), gradients, 1, replica.apart.changed);
     replica.average_slots(model.optimizer.slots(), gradients);
   }
 

@@ -115,9 +115,6 @@ class Live<S, R, T> {
     static_assert(!shares_variables<S> || HasReaders<Model, device>,
         "chorale: under CentralStorageStrategy replicas read the variables of the first one in place, and this model "
         "has no instantiate_reader(device, owner) for it. Use MirroredStrategy");
-    static_assert((ReducesEveryStep<S> && !HasServers<S>) || !HasTables<Model>,
-        "chorale: under this strategy all variables are averaged or sent whole, but the gradient of an nn::Embedding is "
-        "rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {

@@ -16,7 +16,9 @@ namespace chorale {
 /// keeps   after every h-th step, and after each epoch, all copies of a variable are bit-equal: their mean, weighted by
 ///         the rows that each replica has trained on since the last average. Optimizer state differs until the end of
 ///         an epoch. With h = 1 and plain SGD this is MirroredStrategy, up to rounding
-/// cost    1/h of the bytes of an all-reduce in every step
+/// cost    1/h of the bytes of an all-reduce in every step. Of a table whose gradient is rows, those that a replica has
+///         changed in h steps, 8 bytes and a vector each; at the end of an epoch the table once for each slot of the
+///         optimizer
 /// source  Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019
 template <int h, Strategy Base>
 class LocalSgd {
@@ -39,7 +41,10 @@ class LocalSgd {
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.apart.rows += gradients.rows();
     if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
-    else model.optimizer.apply(model.net.variables(), gradients);
+    else {
+      replica.apart.changed.keep(model.net.variables(), gradients);
+      model.optimizer.apply(model.net.variables(), gradients);
+    }
     if (++replica.apart.steps == h) average(replica, model, gradients);
   }
 
@@ -52,8 +57,9 @@ class LocalSgd {
 
  private:
   static void average(auto& replica, auto& model, Gradients& gradients) {
-    replica.average(model.net.variables(), gradients, replica.apart.rows);
-    replica.apart = {};
+    replica.average(model.net.variables(), gradients, replica.apart.rows, replica.apart.changed);
+    replica.apart.steps = 0;
+    replica.apart.rows  = 0;
   }
 
   Base base_;

@@ -34,7 +34,8 @@ namespace chorale {
 ///
 /// ranks   first the replicas, those of worker w with d devices from w · d on; then servers
 /// keeps   what Consistency defines, for workers: the replicas of one worker make one push together. Gradients are
-///         means over the rows of their push, or of their round
+///         means over the rows of their push, or of their round. Of a table whose gradient is rows, a push has those
+///         rows, and a worker gets back the rows that any worker has changed since
 /// throws  BadArgument when the cluster has no server; PeerLost when a server fails: it names the shard. A lost worker
 ///         is left out
 /// source  Li et al., OSDI 2014; tf.distribute.ParameterServerStrategy
@@ -124,6 +125,15 @@ class ParameterServerStrategy {
                           "MultiWorkerMirroredStrategy, or a model whose variables are all trained."};
     auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
                                                     cluster_.servers(), slots);
+    auto tables = std::vector<parameter_server::RowTable>{};
+    for (auto const& v : plan.variables)
+      if (auto const rows = static_cast<std::size_t>(v.spec.dims[0]); v.spec.by_rows)
+        tables.push_back({v.offset, rows, v.size / rows});
+    for (auto const& piece : layout.pieces)
+      if (auto const& v = plan.variables[piece.variable]; v.spec.by_rows && piece.axis != 0)
+        throw BadArgument{"the gradient of " + std::string{std::string_view{v.name}} + " is rows, and axis " +
+                              std::to_string(piece.axis) + ", along which it is to be cut, is not axis 0.",
+                          "a partitioner along axis 0, or nn::DenseGradient."};
     auto runs = std::vector<std::vector<Range>>{};
     for (int server = 0; server < cluster_.servers(); ++server) {
       runs.push_back(chorale::placement::ranges_on(server, layout, plan.variables));
@@ -132,7 +142,7 @@ class ParameterServerStrategy {
                               " has none of the " + std::to_string(plan.variables.size()) + " variables.",
                           "fewer servers, or placement::Partitioned, which cuts variables into pieces."};
     }
-    return {cluster_.workers(), std::move(runs), replicas};
+    return {cluster_.workers(), std::move(runs), replicas, std::move(tables)};
   }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A little over 300 lines: one class, whose operations share an endpoint and its tags.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -9,6 +10,7 @@
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/strategy/runtime/gradient_reducer.hpp>
+#include <chorale/strategy/runtime/rows_apart.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/replica_digest.hpp>
@@ -118,24 +120,58 @@ class Replica {
   ///
   /// weight    e.g. the rows that this replica has trained on since the last average; if all are 0, nothing changes
   /// scratch   gradients that are not needed any more
+  /// cost      tables whose gradients are rows are averaged whole, some rows at a time; the form below has less to send
   template <std::convertible_to<Variables> V>
   void average(V const& variables, Gradients& scratch, float weight) {
-    static_assert(!std::same_as<V, JoinedVariables>,
-                  "chorale: SyncBatchNorm needs all replicas in every step, but under this Strategy they learn apart. "
-                  "Use nn::BatchNorm, or MirroredStrategy or MultiWorkerMirroredStrategy");
-    average_of(variables.body(), scratch, weight);
+    auto const total = average_dense(variables, scratch, weight);
+    if (total == 0) return;
+    for (auto& table : scratch.tables)
+      average_table(variables, scratch, table, variables.plan[table.variable()].offset, weight, total);
+  }
+
+  /// Replaces variables by their mean as above; of tables, the rows alone that any replica has changed since all had the
+  /// same.
+  ///
+  /// changed   those of this replica
+  /// cost      8 bytes and a vector for each of them, to each other replica
+  template <std::convertible_to<Variables> V>
+  void average(V const& variables, Gradients& scratch, float weight, RowsApart& changed) {
+    auto const total = average_dense(variables, scratch, weight);
+    if (total == 0 || scratch.tables.empty()) return;
+    changed.take_changes(variables, scratch, weight);
+    add_up_tables(scratch);
+    for (auto const& table : scratch.tables)
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        auto* const to = &variables.values[variables.plan[table.variable()].offset + table.rows()[i] * table.width()];
+        for (std::size_t c = 0; c < table.width(); ++c) to[c] += table[i][c] / total;
+      }
   }
 
   /// Replaces the slots of an optimizer by their mean over all replicas, each with the same weight.
   void average_slots(Span<float> slots, Gradients& scratch) {
-    for (auto const n = scratch.body().size(); n != 0 && slots.size() >= n; slots = slots.subspan(n))
-      average_of(slots.first(n), scratch, 1);
+    auto const dense = scratch.body().size();
+    auto elements    = std::size_t{0};                                     // of all tables
+    for (auto const& v : scratch.plan)
+      if (v.spec.by_rows) elements = v.end() - scratch.values.size();
+    auto const n = dense + plan::aligned(elements);
+    for (; n != 0 && slots.size() >= n; slots = slots.subspan(n)) {
+      auto without      = scratch;
+      without.tables    = {};
+      auto const total  = average_of(slots.first(dense), without, 1);
+      auto const tables = Variables{slots, scratch.plan};
+      for (auto& table : scratch.tables)
+        if (total != 0) average_table(tables, scratch, table, scratch.plan[table.variable()].slot_offset(), 1, total);
+    }
   }
 
-  /// Sends `mine` to a peer, and receives as many bytes from it. Both ranks call it.
+  /// Sends `mine` to a peer, and receives `theirs` from it, as many bytes as it sends. Both ranks call it.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
+    auto const receive = [&] {
+      if (!theirs.empty()) at_->recv(peer, alone, theirs).wait();
+    };
+    if (mine.empty()) return receive();
     auto sent = at_->send(peer, alone, mine);
-    at_->recv(peer, alone, theirs).wait();
+    receive();
     sent.wait();
   }
 
@@ -168,26 +204,68 @@ class Replica {
     return at_->now();
   }
 
-  /// Steps and rows since the variables of replicas that train independently were last averaged. See LocalSgd.
+  /// Steps, rows, and changed rows of tables, since the variables of replicas that train independently were last
+  /// averaged. See LocalSgd.
   struct Apart {
     int steps  = 0;
     float rows = 0;
+    RowsApart changed{};
   } apart;
 
  private:
   static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
 
-  void average_of(Span<float> values, Gradients& scratch, float weight) {
+  template <class V>
+  float average_dense(V const& variables, Gradients const& scratch, float weight) {
+    static_assert(!std::same_as<V, JoinedVariables>,
+                  "chorale: SyncBatchNorm needs all replicas in every step, but under this Strategy they learn apart. "
+                  "Use nn::BatchNorm, or MirroredStrategy or MultiWorkerMirroredStrategy");
+    auto without   = scratch;
+    without.tables = {};
+    return average_of(variables.body(), without, weight);
+  }
+
+  /// Returns the sum of all weights; 0 if nothing was changed.
+  float average_of(Span<float> values, Gradients& scratch, float weight) {
     static_assert(gives_plain_sums<R>, "chorale: average() needs a Reduce that gives sums as they are, e.g. RingAllReduce");
-    if (num_replicas() == 1) return;
+    if (num_replicas() == 1) return 0;
     auto const sums = scratch.body();
     std::fill(scratch.values.begin(), scratch.values.end(), 0.0F);
     scratch.header().rows() = weight;
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] = weight * values[i];
     all_reduce(scratch);
     auto const total = scratch.rows();
-    if (total == 0) return;
+    if (total == 0) return 0;
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = sums[i] / total;
+    return total;
+  }
+
+  /// Averages all rows of a table, or of a slot of it, some at a time.
+  ///
+  /// first   element of row 0 among the values
+  void average_table(Variables const& variables, Gradients const& scratch, RowGradients& table, std::size_t first,
+                     float weight, float total) {
+    auto const some = std::max<std::size_t>(1, (std::size_t{64} << 10) / table.width());
+    auto vector     = std::vector<float>(table.width());
+    for (std::size_t row = 0; row < table.table_rows(); row += some) {
+      auto const end = std::min(row + some, table.table_rows());
+      for (auto& one : scratch.tables) one.clear();
+      for (auto r = row; r < end; ++r) {
+        auto const* const from = &variables.values[first + r * table.width()];
+        for (std::size_t c = 0; c < vector.size(); ++c) vector[c] = weight * from[c];
+        table.add(r, vector.data());
+      }
+      add_up_tables(scratch);
+      for (auto r = row; r < end; ++r) {
+        auto* const to = &variables.values[first + r * table.width()];
+        for (std::size_t c = 0; c < vector.size(); ++c) to[c] = table[r - row][c] / total;
+      }
+    }
+    table.clear();
+  }
+
+  void add_up_tables(Gradients const& gradients) {
+    table_sums_.reduce(*at_, gradients, alone, traffic_, [&](std::size_t i) { return gradients.tables[i].view(); });
   }
 
   [[noreturn]] void tell_divergence() {
@@ -247,6 +325,7 @@ class Replica {
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
   ReduceStatistics traffic_;
+  detail::TableSums<E> table_sums_;
   std::shared_ptr<void> summing_;                                          // the ScheduleExecution of together()
   Variables variables_;                                                    // of the model that computed last
 };

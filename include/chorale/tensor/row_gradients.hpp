@@ -51,6 +51,8 @@ class RowGradients {
     return Span<float const>{values_}.subspan(vectors_[i] * width_, width_);
   }
   RowsView view() const { return {rows_, vectors_, values_}; }
+  /// The index of a row in rows(); size() if it is not there.
+  std::size_t find(std::size_t row) const { return place_[row] == none ? size() : place_[row]; }
 
   /// Adds the gradient of one row of the table.
   ///
@@ -148,9 +150,9 @@ struct RowList {
   std::vector<std::uint32_t> rows, vectors;
   std::vector<float> values;                                               // (number of vectors, width)
 
-  void append(RowGradients const& more) {
-    auto const first = static_cast<std::uint32_t>(values.size() / more.width());
-    auto const view  = more.view();
+  void append(RowGradients const& more) { append(more.view(), more.width()); }
+  void append(RowsView const& view, std::size_t width) {
+    auto const first = static_cast<std::uint32_t>(values.size() / width);
     rows.insert(rows.end(), view.rows.begin(), view.rows.end());
     for (auto const vector : view.vectors) vectors.push_back(first + vector);
     values.insert(values.end(), view.values.begin(), view.values.end());

@@ -164,7 +164,8 @@ class Checkpointing {
       if (position.found == 0) return;
       position.loss_scale = 0;                                             // workers of servers do not scale the loss
       replica.assign(copy.net.variables());
-      replica.assign_slots(copy.optimizer.slots(), copy.gradients(), static_cast<std::uint64_t>(position.servers));
+      replica.assign_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients(),
+                           static_cast<std::uint64_t>(position.servers));
     }, copies_);
     auto all = position.numbers();
     all.push_back(static_cast<double>(position.found + 1));                // 0: the chief is lost, and sent nothing

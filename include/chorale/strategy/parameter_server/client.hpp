@@ -6,6 +6,7 @@
 #include <chorale/strategy/parameter_server/connections.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
+#include <chorale/strategy/parameter_server/table_words.hpp>
 #include <chorale/tensor/cpu/kernels.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/transport/transport.hpp>
@@ -197,12 +198,15 @@ class Client : public Calls<E, Hooks> {
   using Base::exchange, Base::one_server, Base::count_dropped;
 
  public:
-  using Base::Base;
+  Client(E& at, ShardLayout const& shards, ParameterOptions options = {}, Hooks hooks = {})
+      : Base{at, shards, options, std::move(hooks)}, words_{*shards_} {}
 
   /// Sends gradients to the servers, which apply them when Consistency allows.
   ///
   /// returns   how many servers dropped the push: it was late, or not finite and skipped
-  int push(Gradients const& gradients, int epoch) { return push(Call::push, gradients, {}, epoch); }
+  int push(Gradients const& gradients, int epoch) {
+    return push(Call::push, gradients, views_of(gradients), {}, epoch);
+  }
 
   /// Receives the values after all updates that Consistency makes this worker wait for.
   void pull(Variables const& variables) {
@@ -211,13 +215,23 @@ class Client : public Calls<E, Hooks> {
     took_values(variables.values);
   }
 
-  /// Sends gradients like push(), and receives values like pull(), in one round trip.
+  /// Sends gradients like push(), and receives values like pull(), in one round trip. Of a table whose gradient is rows,
+  /// only these are sent, and only those rows are received that changed since the last pull.
   int push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
+    return push_and_pull(gradients, views_of(gradients), variables, epoch);
+  }
+
+  /// tables   rows of all tables, in place of those that the gradients have; a row may occur several times
+  int push_and_pull(Gradients const& gradients, Span<RowsView const> tables, Variables const& variables, int epoch) {
     shards_->expect_in(variables.values.size());
-    auto const dropped = push(Call::push_and_pull, gradients, variables.values, epoch);
+    auto const dropped = push(Call::push_and_pull, gradients, tables, variables.values, epoch);
     took_values(variables.values);
     return dropped;
   }
+
+  /// What the last pull has written to the tables of its variables; it has written all that is not in a table.
+  PulledRows const& pulled() const { return words_.pulled(); }
+  Span<RowTable const> tables() const { return shards_->tables(); }
 
   /// Sends gradients of single rows to the servers. Gradients of a row that occurs several times are added up.
   ///
@@ -269,10 +283,18 @@ class Client : public Calls<E, Hooks> {
                         std::to_string(indices * table.width) + " numbers, got " + std::to_string(values));
   }
 
-  int push(Call call, Gradients const& g, Span<float> values, int epoch) {
-    shards_->expect_in(g.values.size());
+  Span<RowsView const> views_of(Gradients const& g) {
+    views_.clear();
+    for (auto const& table : g.tables) views_.push_back(table.view());
+    return views_;
+  }
+
+  int push(Call call, Gradients const& g, Span<RowsView const> tables, Span<float> values, int epoch) {
+    shards_->expect_gradients_in(g.values.size());
+    words_.expect(tables.size());
     auto variable    = g.plan.size();
-    auto const fault = fault_of(g, variable);
+    auto const fault = fault_of(g, tables, variable);
+    if (fault == ServerFault::none) words_.deal_out(links_, tables);
     ++step_;
     exchange([&](Link& link) {
       auto& request = call == Call::push ? link.next(call) : ask_values(link, call, values);
@@ -280,7 +302,9 @@ class Client : public Calls<E, Hooks> {
       request.loss  = g.loss();
       request.epoch = epoch;
       request.fault = fault;
-      if (fault == ServerFault::none) link.send_values(g.values);
+      if (fault != ServerFault::none) return;
+      link.send_values(g.values);
+      link.send_words();
     });
     return count_dropped([&] {
       if (fault == ServerFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
@@ -337,7 +361,7 @@ class Client : public Calls<E, Hooks> {
   }
 
   /// Returns the fault of this worker's gradients, and the first variable that has it, if that is known.
-  ServerFault fault_of(Gradients const& g, std::size_t& variable) const {
+  ServerFault fault_of(Gradients const& g, Span<RowsView const> tables, std::size_t& variable) const {
     if (options_.on_non_finite == NonFinite::allow) return ServerFault::none;
     if (!std::isfinite(g.loss())) return ServerFault::loss;
     auto const faults = g.trailer().faults();
@@ -345,22 +369,28 @@ class Client : public Calls<E, Hooks> {
       variable = std::min(variable, static_cast<std::size_t>(g.trailer().variable()));
       return ServerFault::gradient;
     }
-    if (faults == 0 && (g.trailer().summed() == 1 || Kernels<Cpu>::finite(g.body())))
+    auto const finite = [](RowsView const& rows) { return Kernels<Cpu>::finite(rows.values); };
+    if (faults == 0 && (g.trailer().summed() == 1 ||
+                        (Kernels<Cpu>::finite(g.body()) && std::ranges::all_of(tables, finite))))
       return ServerFault::none;
-    for (std::size_t i = g.plan.size(); i-- > 0;)
-      if (!Kernels<Cpu>::finite(g[i])) variable = i;
+    for (std::size_t i = g.plan.size(), table = tables.size(); i-- > 0;)
+      if (!(g.plan[i].spec.by_rows ? finite(tables[--table]) : Kernels<Cpu>::finite(g[i]))) variable = i;
     return ServerFault::gradient;
   }
 
   void took_values(Span<float> into) {
     count_dropped([] { return std::string{}; });
     cached_ = into.data();
+    words_.begin_pull();
     for (auto& link : links_) {
+      words_.write(link, into);
       link.version = link.reply.version;
       link.clock   = link.reply.clock;
     }
   }
 
+  TableWords<E> words_;
+  std::vector<RowsView> views_;                                            // of the tables of a push
   float const* cached_ = nullptr;                                         // the buffer with the versions of the links
 };
 

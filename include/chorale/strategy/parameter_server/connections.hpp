@@ -41,9 +41,15 @@ class ServerConnection {
   std::uint64_t version = 0, clock = 0;                                    // of the values that this worker has
   std::vector<std::byte> rows_in, rows_out, indices;                       // used only if there are several servers
   std::vector<std::size_t> places;                                         // [row of this server]: row of the caller
+  std::vector<std::uint32_t> words_out;                                    // rows of tables of a push
 
   int server() const { return server_; }
   bool busy() const { return exchange_.busy(); }
+
+  /// True if the reply brings the whole shard, tables included; else words_in() has the rows of tables that changed.
+  bool brings_all() const { return reply.count != 0 && reply.words == 0; }
+  Span<std::uint32_t const> words_in() const { return Span<std::uint32_t const>{words_in_}.first(reply.words); }
+
   std::size_t bytes() const { return exchange_.bytes(); }
 
   /// Returns the next request, to be filled before begin().
@@ -61,7 +67,7 @@ class ServerConnection {
     if (pushes(request.call) && options_.pushed_as == PushedAs::bf16) return send_halves(flat);
     if (pushes(request.call) && is_placed(flat)) return;
     auto to = Span<float>{shared_out_};
-    for (auto const part : shards_->messages(server_))
+    for (auto const part : pushes(request.call) ? shards_->dense_messages(server_) : shards_->messages(server_))
       if (is_shared(part)) {
         shards_->pieces(server_, part, [&](Range from, Range in_shard) {
           std::ranges::copy(flat.subspan(from.begin, from.size()),
@@ -76,6 +82,12 @@ class ServerConnection {
       }
   }
   void send(ConstBytes message) { exchange_.request().add_cut(message); }
+
+  /// Sends words_out, behind the gradients of a push.
+  void send_words() {
+    request.count = words_out.size();
+    send(std::as_bytes(Span<std::uint32_t const>{words_out}));
+  }
 
   /// True if the server can read the gradients in place: the request then names where they are stored.
   bool is_placed(Span<float const> gradients) { return (request.place = place_of(exchange_.endpoint(), gradients)) != 0; }
@@ -97,7 +109,7 @@ class ServerConnection {
     auto const was_busy = busy();
     auto const moved    = exchange_.advance([this] {
       check();
-      if (reply.count != 0) await_values();
+      if (reply.count != 0 || reply.words != 0) await_values();
     });
     if (was_busy && !busy()) spread();
     return moved;
@@ -112,8 +124,8 @@ class ServerConnection {
 
   void send_halves(Span<float const> flat) {
     request.as = PushedAs::bf16;
-    halves_.resize(shards_->elements(server_));
-    for (auto const part : shards_->messages(server_)) {
+    halves_.resize(shards_->dense(server_));
+    for (auto const part : shards_->dense_messages(server_)) {
       shards_->pieces(server_, part, [&](Range from, Range in_shard) {
         auto const values = flat.subspan(from.begin, from.size());
         auto* const to    = halves_.data() + in_shard.begin;
@@ -124,27 +136,30 @@ class ServerConnection {
   }
 
   void check() const {
-    auto const who = sentence("server {} (rank {})", server_, exchange_.peer());
+    auto const who = [&] { return sentence("server {} (rank {})", server_, exchange_.peer()); };
     if (reply.magic != parameter_magic || reply.server != server_ || reply.sequence != request.sequence)
       throw Disagreement{Fault::collective_mismatch,
-                         sentence("{} sent what is no reply to request {}.", who, request.sequence)};
+                         sentence("{} sent what is no reply to request {}.", who(), request.sequence)};
     if (reply.outcome == Outcome::refused)
       throw Disagreement{Fault::model_mismatch,
-                         sentence("{} refused request {} of worker {}: {}.", who, request.sequence, request.worker,
+                         sentence("{} refused request {} of worker {}: {}.", who(), request.sequence, request.worker,
                                   reply.said()),
                          "the same model, shards and options on all workers and servers."};
     auto const expected = !values_in_.empty() ? shards_->elements(server_)
                           : request.call == Call::total ? bytes_in_.size()
                                                                   : bytes_in_.size() / sizeof(float);
-    if (reply.count != 0 && reply.count != expected)
+    auto const dense = shards_->dense(server_);                            // of a reply without what has not changed
+    if (reply.words == 0 ? reply.count != 0 && reply.count != expected : values_in_.empty() || reply.count != dense)
       throw Disagreement{Fault::model_mismatch,
-                         sentence("{} sends {} values where {} were asked for.", who, reply.count, expected)};
+                         sentence("{} sends {} values where {} were asked for.", who(), reply.count, expected)};
+    if (reply.words > shards_->tables().size() + 2 * shards_->elements(server_))
+      throw Disagreement{Fault::model_mismatch, sentence("{} sends {} words of rows of tables.", who(), reply.words)};
   }
 
   void await_values() {
     if (values_in_.empty()) return exchange_.reply().add_cut(bytes_in_);
     auto to = Span<float>{shared_in_};
-    for (auto const part : shards_->messages(server_))
+    for (auto const part : messages_in())
       if (is_shared(part)) {
         exchange_.reply().add(std::as_bytes(to.first(part.size())));
         to = to.subspan(part.size());
@@ -153,13 +168,20 @@ class ServerConnection {
           exchange_.reply().add(std::as_bytes(values_in_.subspan(into.begin, into.size())));
         });
       }
+    if (words_in_.size() < reply.words) words_in_.resize(reply.words);
+    exchange_.reply().add_cut(std::as_bytes(Span<std::uint32_t>{words_in_}.first(reply.words)));
+  }
+
+  /// Messages of the values of the reply.
+  Span<Range const> messages_in() const {
+    return brings_all() ? shards_->messages(server_) : shards_->dense_messages(server_);
   }
 
   /// Copies the runs that shared a message to their places.
   void spread() {
     if (reply.count == 0 || values_in_.empty()) return;
     auto from = Span<float const>{shared_in_};
-    for (auto const part : shards_->messages(server_)) {
+    for (auto const part : messages_in()) {
       if (!is_shared(part)) continue;
       shards_->pieces(server_, part, [&](Range into, Range in_shard) {
         std::ranges::copy(from.subspan(in_shard.begin - part.begin, in_shard.size()),
@@ -174,6 +196,7 @@ class ServerConnection {
   ParameterOptions options_;
   int server_;
   std::vector<float> shared_out_, shared_in_;
+  std::vector<std::uint32_t> words_in_;                                    // rows of tables of a reply; only grows
   std::vector<bf16> halves_;                                               // of a push, laid out like the shard
   Span<float> values_in_;
   Bytes bytes_in_;

@@ -18,8 +18,14 @@ namespace chorale::parameter_server {
 
 /// Calls of a worker to a parameter server.
 ///
-///   worker -> server    request | push: the shard's gradients       | rows: indices, then values of a push
+///   worker -> server    request | push: the shard's gradients, then rows of tables | rows: indices, then values of a push
 ///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: all reports
+///
+/// Where the shard has tables whose gradients are rows, a push brings those that are not zero, and a pull the ones that
+/// have changed since the version that the worker has. For each table of the layout, in 4-byte words:
+///
+///   push   | n | v | n rows | n vectors | v vectors of width floats |       row i has vector vectors[i]
+///   pull   | n | n rows | n vectors of width floats |
 enum class Call : std::uint8_t {
   push = 1, pull, push_and_pull, push_rows, pull_rows,
   assign,                                                                  // replaces the values
@@ -44,7 +50,7 @@ enum class Outcome : std::uint8_t {
 /// Reason why a push has no numbers.
 enum class ServerFault : std::uint8_t { none, gradient, loss };
 
-inline constexpr std::uint64_t parameter_magic = 0x3130'5350'6c72'6863;    // "chrlPS01"
+inline constexpr std::uint64_t parameter_magic = 0x3230'5350'6c72'6863;    // "chrlPS02"
 inline constexpr std::size_t parameter_sums    = 16;                       // numbers of a report
 
 /// A request, as its bytes are sent.
@@ -61,7 +67,7 @@ struct Request {
   std::uint64_t seen     = 0;
   std::uint64_t turn     = 0;                                              // the newest clock in any server's reply
   std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
-  std::uint64_t count    = 0;                                              // rows in this message, or a slot
+  std::uint64_t count    = 0;                                              // rows or, of tables, words; or a slot
   std::uint64_t place    = 0;
   RowTable table{};
   std::int32_t worker       = 0;
@@ -80,6 +86,7 @@ struct Request {
            call == Call::assign_slot;
   }
   bool sends_values() const { return brings_values() && place == 0; }
+  bool brings_tables() const { return pushes(call) && call != Call::push_rows && fault == ServerFault::none; }
 };
 
 /// A reply, as its bytes are sent.
@@ -88,6 +95,7 @@ struct Reply {
   std::uint64_t sequence = 0;                                              // of the request
   std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
   std::uint64_t count    = 0;                                              // floats that follow, or bytes of a total
+  std::uint64_t words    = 0;                                              // of rows of tables that follow these
   std::int32_t server    = 0;
   Outcome outcome = Outcome::done;
   std::uint8_t duplicate   = 0;                                            // 1: a push that the server had before
@@ -121,11 +129,18 @@ inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const&
     return "call " + number(r.call) + " names a place for numbers of kind " + number(r.as);
   if (r.seen > clock) return "it saw clock " + number(r.seen) + ", but the server's is " + number(clock);
   if (pushes(r.call) && !(r.rows >= 0)) return "its gradients are of less than 0 rows";
+  if (r.brings_tables() && r.count > 2 * shards.tables().size() + std::max(most, 64 * shards.elements()))
+    return "it has " + number(r.count) + " words of rows of tables at once";
   if (!of_rows(r.call)) return {};
+  auto const dense_end = shards.tables().empty() ? shards.extent() : shards.tables().front().offset;
+  auto const is_table  = std::ranges::find(shards.tables(), r.table) != shards.tables().end();
   if (r.index_bytes != 4 && r.index_bytes != 8) return "its indices have " + number(r.index_bytes) + " bytes";
   if (r.table.width == 0 || r.table.rows > shards.extent() / r.table.width || r.table.offset > shards.extent())
     return "its table has " + number(r.table.rows) + " rows of " + number(r.table.width) + " at element " +
            number(r.table.offset);
+  if (!is_table && r.table.offset + r.table.elements() > dense_end)
+    return "its table at element " + number(r.table.offset) + " is none of the " + number(shards.tables().size()) +
+           " whose gradients are rows";
   if (r.count > std::max(most, shards.elements()) / r.table.width)
     return "it is about " + number(r.count) + " rows of " + number(r.table.width) + " at once";
   return {};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A little over 300 lines: one class, and a sentence for each operation that it does not have.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -89,17 +90,23 @@ class ParameterReplica {
 
   /// Ends a step: sends gradients to the servers, and receives values that are as new as Consistency requires.
   void push_and_pull(Gradients const& gradients, Variables const& variables, int epoch) {
-    if (group().size() > 1) group_->add_up(*at_, me_, gradients.values);
-    lead(variables.values, [&] { client_->push_and_pull(gradients, variables, epoch); });
+    if (group().size() > 1) {
+      group_->add_up(*at_, me_, gradients.values);
+      add_up_tables(gradients);
+    }
+    lead(variables, [&] {
+      if constexpr (ShardedReduce<R>) client_->push_and_pull(gradients, views_of_shards(gradients), variables, epoch);
+      else client_->push_and_pull(gradients, variables, epoch);
+    });
   }
   void pull(Variables const& variables) {
-    lead(variables.values, [&] { client_->pull(variables); });
+    lead(variables, [&] { client_->pull(variables); });
   }
 
   /// Returns when every replica of every live worker has called it.
   void barrier() {
     if (group().size() > 1) group_->meet(*at_, me_);
-    lead(Span<std::byte>{}, [&] { tell_all(Span<std::byte const>{}); });
+    lead({}, [&] { tell_all(Span<std::byte const>{}); });
   }
 
   /// Replaces the values on the servers. Only for the first replica of a worker; the others pull afterwards.
@@ -107,23 +114,26 @@ class ParameterReplica {
 
   /// Pulls the optimizer's slots of all servers, and returns its number of updates. Only for a worker's first replica.
   ///
-  /// slots     one after the other, each laid out like the variables between header and trailer
+  /// slots     one after the other, each laid out like the variables without header and trailer
   /// scratch   gradients that are not needed any more
+  /// cost      where the model has tables whose gradients are rows, memory for all variables, for a while
   std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
     client().pull(variables);                                              // its reply has the step
     auto const step = client_->optimizer_step();
-    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
-      client_->pull_slot(i, scratch.values);
-      std::ranges::copy(scratch.body(), slot.begin());
+    each_slot(variables, slots, scratch, [&](std::size_t i, Span<float> flat, Span<float> dense, Span<float> tables) {
+      client_->pull_slot(i, flat);
+      std::ranges::copy(flat.subspan(plan::header, dense.size()), dense.begin());
+      std::ranges::copy(flat.last(tables.size()), tables.begin());
     });
     return step;
   }
 
   /// Replaces the optimizer's slots and number of updates on all servers, by what pull_slots() gave.
-  void assign_slots(Span<float> slots, Gradients const& scratch, std::uint64_t step) {
-    each_slot(slots, scratch, [&](std::size_t i, Span<float> slot) {
-      std::ranges::copy(slot, scratch.body().begin());
-      client().assign_slot(i, scratch.values);
+  void assign_slots(Variables const& variables, Span<float> slots, Gradients const& scratch, std::uint64_t step) {
+    each_slot(variables, slots, scratch, [&](std::size_t i, Span<float> flat, Span<float> dense, Span<float> tables) {
+      std::ranges::copy(dense, flat.begin() + plan::header);
+      std::ranges::copy(tables, flat.last(tables.size()).begin());
+      client().assign_slot(i, flat);
     });
     client().assign_step(step);
   }
@@ -237,10 +247,34 @@ class ParameterReplica {
     using type = detail::ShardSums<Reduce::logical_shards>;
   };
 
+  /// Calls f(i, flat, dense, tables) for each slot: memory laid out as the variables, and the two parts of the slot.
   template <class F>
-  static void each_slot(Span<float> slots, Gradients const& scratch, F&& f) {
-    auto const n = scratch.body().size();
-    for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i) f(i, slots.subspan(i * n, n));
+  static void each_slot(Variables const& variables, Span<float> slots, Gradients const& scratch, F&& f) {
+    auto const dense = variables.body().size(), n = dense + variables.tables;
+    auto apart       = std::vector<float>(variables.tables == 0 ? 0 : variables.values.size());
+    auto const flat  = variables.tables == 0 ? scratch.values : Span<float>{apart};
+    for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i)
+      f(i, flat, slots.subspan(i * n, dense), slots.subspan(i * n + dense, variables.tables));
+  }
+
+  /// Adds the rows of all replicas of this worker to those of the first, in their order.
+  void add_up_tables(Gradients const& gradients) {
+    if (gradients.tables.empty()) return;
+    if constexpr (ShardedReduce<R>) {
+      group_->collect(*at_, me_, shards_, [&](auto const& theirs) { shards_.append_rows(theirs, gradients.tables); });
+    } else {
+      auto mine = gradients.tables;
+      group_->collect(*at_, me_, mine, [&](Span<RowGradients> theirs) {
+        for (std::size_t t = 0; t < mine.size(); ++t) mine[t].add(theirs[t].view());
+      });
+    }
+  }
+
+  /// Rows of the logical shards, each by itself: servers add them up in their order.
+  Span<RowsView const> views_of_shards(Gradients const& gradients) {
+    views_.clear();
+    for (std::size_t t = 0; t < gradients.tables.size(); ++t) views_.push_back(shards_.rows(t).view());
+    return views_;
   }
 
   /// throws  BadArgument when this replica has no group yet
@@ -254,10 +288,25 @@ class ParameterReplica {
     return *client_;
   }
 
-  template <class V, class F>
-  void lead(Span<V> mine, F&& f) {
-    if (group().size() == 1) f();
-    else group_->lead(*at_, me_, mine, f);
+  /// What the first replica of a worker has pulled.
+  struct Pulled {
+    float const* values;
+    Span<parameter_server::RowTable const> tables;
+    parameter_server::PulledRows const* rows;
+  };
+
+  /// Calls f() on the first replica, which fills its variables; then all others get what it has changed.
+  template <class F>
+  void lead(Variables const& mine, F&& f) {
+    if (group().size() == 1) return f();
+    auto pulled = Pulled{mine.values.data(), {}, nullptr};
+    group_->lead(*at_, me_, pulled, [&] {
+      f();
+      pulled.tables = client_->tables();
+      pulled.rows   = &client_->pulled();
+    }, [&](Pulled const& from) {
+      if (!mine.values.empty()) from.rows->copy(from.tables, from.values, mine.values, seen_);
+    });
   }
 
   E* at_;
@@ -266,6 +315,8 @@ class ParameterReplica {
   std::size_t me_ = 0;
   int told_       = 0;                                                     // calls of tell_all; the same on all workers
   std::unique_ptr<parameter_server::Client<E>> client_;
+  std::uint64_t seen_ = 0;                                                 // number of the last pull whose values it has
+  std::vector<RowsView> views_;                                            // of the tables of a push
   [[no_unique_address]] typename ShardsOf<R>::type shards_;
 };
 

@@ -6,7 +6,6 @@
 #include <chorale/strategy/parameter_server/transfer.hpp>
 #include <chorale/transport/transport.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -47,15 +46,24 @@ class ReplicaGroup {
     meet(at, me);
   }
 
-  /// Calls f() on the first member, which fills its `mine`; then copies that to the `mine` of all members.
-  template <class T, class F>
-  void lead(E& at, std::size_t me, Span<T> mine, F&& f) {
+  /// Calls add(x) on the first member for the x of each other member, in their order.
+  template <class X, class Add>
+  void collect(E& at, std::size_t me, X& mine, Add&& add) {
+    members_[me] = &mine;
+    meet(at, me);
+    for (std::size_t m = 1; m < size() && me == 0; ++m) add(*static_cast<X*>(members_[m]));
+    meet(at, me);
+  }
+
+  /// Calls f() on the first member, which fills its x; then copy(x) on all others.
+  template <class X, class F, class Copy>
+  void lead(E& at, std::size_t me, X& mine, F&& f, Copy&& copy) {
     if (me == 0) {
       f();
-      members_[0] = mine.data();
+      members_[0] = &mine;
     }
     meet(at, me);
-    if (me != 0) std::copy_n(static_cast<T const*>(members_[0]), mine.size(), mine.begin());
+    if (me != 0) copy(*static_cast<X const*>(members_[0]));
     meet(at, me);
   }
 
@@ -81,7 +89,7 @@ class ReplicaGroup {
       if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();   // throws the reason
   }
 
-  std::vector<void*> members_;                                             // values of each member, or of the first
+  std::vector<void*> members_;                                             // what each member gives, or the first
   std::atomic<std::uint64_t> arrived_{0};
 };
 

@@ -4,7 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/consistency.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
-#include <chorale/strategy/parameter_server/shard.hpp>
+#include <chorale/strategy/parameter_server/row_sums.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,9 +19,10 @@ namespace chorale::parameter_server {
 /// Content of one push that has arrived in full.
 struct Contribution {
   Request request;
-  Buffer values, indices;
+  Buffer values, indices, words;                                           // words: rows of tables, beside values
   Span<float const> placed;                                                // in the worker's memory, instead of values
   RowGradients rows;                                                       // of a table, for a push of rows
+  std::vector<RowGradients> tables;                                        // of all tables, beside values; in `words`
 
   bool is_dense() const { return request.brings_values() && !of_rows(request.call); }
   bool is_rows() const { return request.brings_values() && of_rows(request.call); }

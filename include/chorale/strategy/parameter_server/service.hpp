@@ -182,7 +182,7 @@ class Server {
   }
 
   void await_payload(Session<E>& s) {
-    if (s.request.brings_values() && s.incoming.values.empty() && !spare_.empty()) {
+    if (s.request.brings_values() && s.incoming.values.empty() && s.incoming.words.empty() && !spare_.empty()) {
       s.incoming = std::move(spare_.back());
       spare_.pop_back();
     }
@@ -206,9 +206,10 @@ class Server {
     s.reply.duplicate    = duplicate ? 1 : 0;
     s.stage              = Stage::answers;
     s.incoming.request   = r;
-    s.widen(shard_.size());
+    s.widen(shard_.dense());
     auto wrong = s.find_placed(*at_, rank_of(w), shard_.shards(), shard_.server(), C::rounds || !shard_.takes_pieces());
     if (wrong.empty() && of_rows(r.call)) wrong = s.find_rows(shard_.shards(), shard_.server());
+    if (wrong.empty() && r.brings_tables()) wrong = s.find_tables(shard_.shards(), shard_.server());
     if (!wrong.empty()) {
       if (pushes(r.call)) ++ledger_.refused;
       return s.refuse(wrong);
@@ -248,19 +249,18 @@ class Server {
       s.incoming = {};
       close_rounds();
     } else {
-      auto one = std::vector<Contribution>{};
-      one.push_back(std::move(s.incoming));
-      update_.apply(one, clock_++, ledger_);
-      s.incoming = std::move(one[0]);
+      round_.push_back(std::move(s.incoming));
+      update_.apply(round_, clock_++, ledger_);
+      s.incoming = std::move(round_[0]);
+      round_.clear();
     }
   }
 
   void close_rounds() {
-    auto round = std::vector<Contribution>{};
-    while (rounds_.close(round)) {
-      update_.apply(round, rounds_.now() - 1, ledger_);
-      for (auto& contribution : round) spare_.push_back(std::move(contribution));
-      round.clear();
+    while (rounds_.close(round_)) {
+      update_.apply(round_, rounds_.now() - 1, ledger_);
+      for (auto& contribution : round_) spare_.push_back(std::move(contribution));
+      round_.clear();
     }
   }
 
@@ -295,6 +295,7 @@ class Server {
       case Call::push_and_pull:
         ++ledger_.pulls;
         if (s.request.version == shard_.version()) ++ledger_.unchanged;
+        else if (shard_.knows_since(s.request.version)) s.send_changes(shard_);
         else s.send_values(shard_.snapshot(), shard_.shards(), shard_.server());
         return;
       case Call::pull_rows:
@@ -337,6 +338,7 @@ class Server {
   ServerStatistics ledger_;
   std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
   std::vector<Session<E>> sessions_;                                       // [worker]
+  std::vector<Contribution> round_;                                        // that is applied
   std::vector<Contribution> spare_;                                        // their memory is reused
   Idle idle_;
   Closures closures_;

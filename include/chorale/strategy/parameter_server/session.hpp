@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace chorale::parameter_server {
 
@@ -58,14 +59,17 @@ struct Session {
     if (of_rows(r.call)) in.add_cut(incoming.indices.bytes(r.count * r.index_bytes));
     if (r.sends_values() && of_rows(r.call))
       in.add_cut(std::as_bytes(incoming.values.floats(r.count * r.table.width)));
+    auto const messages = pushes(r.call) ? shards.dense_messages(server) : shards.messages(server);
+    auto const elements = pushes(r.call) ? shards.dense(server) : shards.elements(server);
     if (r.as == PushedAs::bf16 && r.brings_values()) {
-      auto const into = halves_.bytes(shards.elements(server) * sizeof(bf16));
-      for (auto const part : shards.messages(server))
+      auto const into = halves_.bytes(elements * sizeof(bf16));
+      for (auto const part : messages)
         in.add(into.subspan(part.begin * sizeof(bf16), part.size() * sizeof(bf16)));
     } else if (r.sends_values() && !of_rows(r.call)) {
-      auto const into = incoming.values.floats(shards.elements(server));
-      for (auto const part : shards.messages(server)) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
+      auto const into = incoming.values.floats(elements);
+      for (auto const part : messages) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
     }
+    if (r.brings_tables()) in.add_cut(incoming.words.bytes(r.count * word));
     stage = Stage::payload;
   }
 
@@ -95,8 +99,43 @@ struct Session {
              " of its shared memory, where they do not fit";
     if (!copied) incoming.placed = all;
     else if (of_rows(r.call)) std::ranges::copy(all, incoming.values.floats(all.size()).begin());
-    else shards.pack(server, all, incoming.values.floats(shards.elements(server)));
+    else shards.pack_dense(server, all, incoming.values.floats(shards.dense(server)));
     return {};
+  }
+
+  /// Locates the rows of all tables of a push in the shard.
+  /// Returns an error text if they are not what the request announces, or an empty string on success.
+  std::string find_tables(ShardLayout const& shards, int server) {
+    auto const& r    = incoming.request;
+    auto const words = incoming.words.bytes(r.count * word);
+    auto at          = std::size_t{0};
+    incoming.tables.resize(shards.tables().size());
+    for (std::size_t t = 0; t < shards.tables().size(); ++t) {
+      auto const& table = shards.tables()[t];
+      auto& rows        = incoming.tables[t];
+      rows.width        = table.width;
+      rows.rows.clear();
+      if (r.count - at < 2) return "the rows of table " + std::to_string(t) + " are missing";
+      auto const n = index_at<std::uint32_t>(words, at), vectors = index_at<std::uint32_t>(words, at + 1);
+      auto const first = at + 2 + 2 * n;                                   // word of the first vector
+      if (vectors > (r.count - at) / table.width || first + vectors * table.width > r.count)
+        return std::to_string(n) + " rows and " + std::to_string(vectors) + " vectors of table " + std::to_string(t) +
+               " are not in " + std::to_string(r.count) + " words";
+      auto const* values = reinterpret_cast<float const*>(words.data() + first * word);
+      auto found         = ShardLayout::Found{};
+      for (std::size_t i = 0; i < n; ++i) {
+        auto const row    = index_at<std::uint32_t>(words, at + 2 + i);
+        auto const vector = index_at<std::uint32_t>(words, at + 2 + n + i);
+        auto const begin = table.offset + row * table.width;
+        auto const* home = row < table.rows ? shards.home_of({begin, begin + table.width}, found) : nullptr;
+        if (home == nullptr || home->server != server || vector >= vectors)
+          return "row " + std::to_string(row) + " of " + std::to_string(table.rows) + " is not on server " +
+                 std::to_string(server) + ", or has none of the " + std::to_string(vectors) + " vectors";
+        rows.rows.push_back({home->base + begin - home->flat.begin, values + vector * table.width});
+      }
+      at = first + vectors * table.width;
+    }
+    return at == r.count ? std::string{} : std::to_string(r.count - at) + " words follow the rows of all tables";
   }
 
   /// Locates the rows of the table in the shard; skips, among rows that are read in place, those of other servers.
@@ -135,6 +174,38 @@ struct Session {
     for (auto const part : shards.messages(server)) out.add(std::as_bytes(values.subspan(part.begin, part.size())));
   }
 
+  /// Sends copies of what has changed since the worker's version: all before the tables, and rows of these.
+  template <class Shard>
+  void send_changes(Shard const& shard) {
+    auto const values = shard.values();
+    auto const dense  = shard.dense();
+    auto const copy   = gathered_.floats(dense);
+    std::ranges::copy(values.first(dense), copy.begin());
+    for (auto const part : shard.shards().dense_messages(shard.server()))
+      out.add(std::as_bytes(copy.subspan(part.begin, part.size())));
+    words_.clear();
+    for (std::size_t t = 0; t < shard.shards().tables().size(); ++t) {
+      auto const width = shard.shards().tables()[t].width;
+      auto const count = words_.size();
+      places_.clear();
+      words_.push_back(0);
+      shard.each_row_since(request.version, t, [&](std::size_t row, std::size_t at) {
+        words_.push_back(static_cast<std::uint32_t>(row));
+        places_.push_back(at);
+      });
+      words_[count] = static_cast<std::uint32_t>(places_.size());
+      auto to       = words_.size();
+      words_.resize(to + places_.size() * width);
+      for (auto const at : places_) {
+        std::memcpy(words_.data() + to, values.data() + at, width * sizeof(float));
+        to += width;
+      }
+    }
+    reply.count = dense;
+    reply.words = words_.size();
+    out.add_cut(std::as_bytes(Span<std::uint32_t const>{words_}));
+  }
+
   /// Sends the rows that find_rows() located.
   void send_rows(Span<float const> values) {
     auto const& rows = incoming.rows;
@@ -162,6 +233,8 @@ struct Session {
   }
 
  private:
+  static constexpr std::size_t word = sizeof(std::uint32_t);               // of rows of tables
+
   template <class Index>
   static std::uint64_t index_at(ConstBytes bytes, std::size_t i) {
     auto index = Index{};
@@ -171,6 +244,8 @@ struct Session {
 
   std::shared_ptr<Buffer> sending_;
   Buffer gathered_, halves_;
+  std::vector<std::uint32_t> words_;                                       // of the rows that send_changes() found
+  std::vector<std::size_t> places_;                                        // of these in the shard
 };
 
 }  // namespace chorale::parameter_server

@@ -37,6 +37,7 @@ struct RowTable {
   std::size_t offset = 0, rows = 0, width = 0;                             // elements to row 0; rows; elements of a row
 
   std::size_t elements() const { return rows * width; }
+  friend constexpr bool operator==(RowTable const&, RowTable const&) = default;
 };
 
 /// Layout of a plan's flat buffer on servers: which elements each server stores, and in which messages they are sent.
@@ -46,8 +47,12 @@ struct RowTable {
 ///   runs     of the flat buffer, ascending; a server stores its runs one after the other: its shard
 ///
 ///   a run of at least 64 KiB is sent in separate segments, from memory to memory; smaller runs share messages
+///   tables whose gradients are rows lie behind all else, in the flat buffer and in each shard:
 ///
-/// throws  BadArgument when there is no worker or server, or runs are empty, out of order or overlap
+///   | dense variables | table | table |           a push brings the gradients of the dense ones, and rows of tables
+///
+/// throws  BadArgument when there is no worker or server, runs are empty, out of order or overlap, or a run has a part of
+///         a row of such a table
 class ShardLayout {
  public:
   /// The server that stores a run of the flat buffer, and its place in the shard.
@@ -57,10 +62,18 @@ class ShardLayout {
     std::size_t base;                                                      // of its first element, in the shard
   };
 
+  /// Rows of a table that a shard stores one after the other.
+  struct TablePart {
+    std::size_t table;                                                     // index in tables()
+    Range rows;                                                            // of the table
+    std::size_t base;                                                      // of the first element, in the shard
+  };
+
   /// replicas   of each worker; each is a rank
-  ShardLayout(int workers, std::vector<std::vector<Range>> runs, int replicas = 1)
-      : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, messages_(runs_.size()),
-        elements_(runs_.size()) {
+  /// tables     whose gradients are rows, ascending; they lie behind all other runs
+  ShardLayout(int workers, std::vector<std::vector<Range>> runs, int replicas = 1, std::vector<RowTable> tables = {})
+      : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, tables_{std::move(tables)},
+        shards_(runs_.size()) {
     CHORALE_EXPECTS(replicas >= 1, "each worker has " + std::to_string(replicas) + " replicas");
     CHORALE_EXPECTS(workers >= 1 && !runs_.empty(), "parameters need workers and servers, got " +
                                                         std::to_string(workers) + " and " +
@@ -74,6 +87,8 @@ class ShardLayout {
     fingerprint_.add(static_cast<std::uint64_t>(workers));
     for (auto const& home : homes_)
       for (auto const n : {home.flat.begin, home.flat.end, static_cast<std::size_t>(home.server)}) fingerprint_.add(n);
+    for (auto const& table : tables_)
+      for (auto const n : {table.offset, table.rows, table.width}) fingerprint_.add(n);
   }
 
   int workers() const { return workers_; }
@@ -87,24 +102,32 @@ class ShardLayout {
   int worker_at(Rank rank) const { return rank / replicas_; }
 
   Span<Range const> runs(int server) const { return runs_[at(server)]; }
-  std::size_t elements(int server) const { return elements_[at(server)]; }     // of its shard
-  std::size_t elements() const {                                               // of all shards
+  std::size_t elements(int server) const { return shards_[at(server)].elements; }  // of its shard
+  std::size_t dense(int server) const { return shards_[at(server)].dense; }        // of these, before the tables
+  std::size_t elements() const {                                                   // of all shards
     auto all = std::size_t{0};
-    for (auto const n : elements_) all += n;
+    for (auto const& shard : shards_) all += shard.elements;
     return all;
   }
 
-  /// Minimum size of the flat buffer, in elements.
-  std::size_t extent() const { return homes_.empty() ? 0 : homes_.back().flat.end; }
+  /// Tables whose gradients are rows; parts(): the rows of them that a server has, in the order of its shard.
+  Span<RowTable const> tables() const { return tables_; }
+  Span<TablePart const> parts(int server) const { return shards_[at(server)].parts; }
 
-  /// throws  BadArgument when a flat buffer of this size is too small
-  void expect_in(std::size_t size) const {
-    CHORALE_EXPECTS(size >= extent(), "the shards end at element " + std::to_string(extent()) + ", the buffer at " +
-                                          std::to_string(size));
+  /// Minimum size of the flat buffer, in elements; dense_extent(): of one of gradients, which has no tables.
+  std::size_t extent() const { return homes_.empty() ? 0 : homes_.back().flat.end; }
+  std::size_t dense_extent() const {
+    auto const first = std::ranges::partition_point(homes_, [this](Home const& h) { return !is_table(h.flat); });
+    return first == homes_.begin() ? 0 : (first - 1)->flat.end;
   }
 
-  /// Ranges of a shard, each of which is sent as one message.
-  Span<Range const> messages(int server) const { return messages_[at(server)]; }
+  /// throws  BadArgument when a flat buffer of this size is too small; or one of gradients
+  void expect_in(std::size_t size) const { expect(size, extent()); }
+  void expect_gradients_in(std::size_t size) const { expect(size, dense_extent()); }
+
+  /// Ranges of a shard, each of which is sent as one message: of all of it, or of what lies before its tables.
+  Span<Range const> messages(int server) const { return shards_[at(server)].messages; }
+  Span<Range const> dense_messages(int server) const { return messages(server).first(shards_[at(server)].dense_messages); }
 
   /// All runs of all servers, ascending.
   Span<Home const> homes() const { return homes_; }
@@ -136,11 +159,9 @@ class ShardLayout {
   }
 
   /// Copies a server's shard out of a flat buffer.
-  void pack(int server, Span<float const> flat, Span<float> shard) const {
-    pieces(server, {0, elements(server)}, [&](Range from, Range to) {
-      std::ranges::copy(flat.subspan(from.begin, from.size()), shard.begin() + static_cast<std::ptrdiff_t>(to.begin));
-    });
-  }
+  void pack(int server, Span<float const> flat, Span<float> shard) const { pack(server, elements(server), flat, shard); }
+  /// Copies what lies before its tables.
+  void pack_dense(int server, Span<float const> flat, Span<float> shard) const { pack(server, dense(server), flat, shard); }
 
   /// Hash that is equal for equal shards and numbers of workers: compared with every message.
   std::uint64_t fingerprint() const { return fingerprint_.value(); }
@@ -151,16 +172,45 @@ class ShardLayout {
 
   static std::size_t at(int server) { return static_cast<std::size_t>(server); }
 
+  /// What one server stores.
+  struct Shard {
+    std::vector<Range> messages;
+    std::size_t elements = 0, dense = 0, dense_messages = 0;               // dense: before the tables
+    std::vector<TablePart> parts;
+  };
+
+  void pack(int server, std::size_t elements, Span<float const> flat, Span<float> shard) const {
+    pieces(server, {0, elements}, [&](Range from, Range to) {
+      std::ranges::copy(flat.subspan(from.begin, from.size()), shard.begin() + static_cast<std::ptrdiff_t>(to.begin));
+    });
+  }
+
+  static void expect(std::size_t size, std::size_t extent) {
+    CHORALE_EXPECTS(size >= extent, "the shards end at element " + std::to_string(extent) + ", the buffer at " +
+                                        std::to_string(size));
+  }
+  bool is_table(Range run) const { return !tables_.empty() && run.begin >= tables_.front().offset; }
+
   void add_server(std::size_t s) {
+    auto& shard = shards_[s];
     auto base = std::size_t{0}, open = std::size_t{0};                     // open: where the shared message begins
     auto const close = [&] {
-      if (open < base) messages_[s].push_back({open, base});
+      if (open < base) shard.messages.push_back({open, base});
       open = base;
+    };
+    auto const end_dense = [&] {
+      close();
+      shard.dense          = base;
+      shard.dense_messages = shard.messages.size();
     };
     for (auto last = std::size_t{0}; auto const run : runs_[s]) {
       CHORALE_EXPECTS(run.begin >= last && run.begin < run.end,
                       "elements " + std::to_string(run.begin) + " to " + std::to_string(run.end) + " of server " +
                           std::to_string(s) + " are empty, or not behind element " + std::to_string(last));
+      if (is_table(run)) {
+        if (shard.parts.empty()) end_dense();
+        add_parts(shard, run, base);
+      }
       last = run.end;
       homes_.push_back({run, static_cast<int>(s), base});
       if (run.size() < small) {
@@ -175,12 +225,30 @@ class ShardLayout {
       }
     }
     close();
-    elements_[s] = base;
+    if (shard.parts.empty()) end_dense();
+    shard.elements = base;
+  }
+
+  /// Adds the rows of tables in a run, which begins at element `base` of the shard.
+  void add_parts(Shard& shard, Range run, std::size_t base) const {
+    auto found = std::size_t{0};
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      auto const [offset, rows, width] = tables_[t];
+      auto const begin = std::max(run.begin, offset), end = std::min(run.end, offset + rows * width);
+      if (begin >= end) continue;
+      if ((begin - offset) % width != 0 || (end - offset) % width != 0) break;
+      found += end - begin;
+      shard.parts.push_back({t, {(begin - offset) / width, (end - offset) / width}, base + begin - run.begin});
+    }
+    CHORALE_EXPECTS(found == run.size(), "elements " + std::to_string(run.begin) + " to " + std::to_string(run.end) +
+                                             " are no whole rows of a table whose gradient is rows: cut it along axis "
+                                             "0, or not at all");
   }
 
   int workers_, replicas_;
-  std::vector<std::vector<Range>> runs_, messages_;                        // [server]
-  std::vector<std::size_t> elements_;                                      // [server]
+  std::vector<std::vector<Range>> runs_;                                   // [server]
+  std::vector<RowTable> tables_;
+  std::vector<Shard> shards_;                                              // [server]
   std::vector<Home> homes_;
   Fnv1a<std::uint64_t> fingerprint_;
 };

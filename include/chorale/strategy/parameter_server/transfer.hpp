@@ -195,7 +195,7 @@ Span<float const> in_place(E& at, Rank worker, Request const& r, ShardLayout con
   if constexpr (ReadsInPlace<E>) {
     auto const memory = at.memory_of(worker);
     auto const first  = r.place - 1;
-    auto const floats = of_rows(r.call) ? r.count * r.table.width : shards.extent();
+    auto const floats = of_rows(r.call) ? r.count * r.table.width : shards.dense_extent();
     if (first % sizeof(float) != 0 || first > memory.size() || floats > (memory.size() - first) / sizeof(float))
       return {};
     return {reinterpret_cast<float const*>(memory.data() + first), floats};

@@ -69,8 +69,8 @@ class Closures {
 
 /// Makes one update of contributions.
 ///
-/// order   dense gradients are added up in pairs, along a binary tree in the order of workers; rows that occur twice,
-///         in the order of workers
+/// order   dense gradients are added up in pairs, along a binary tree in the order of workers; rows that occur twice, of
+///         tables or pushed by themselves, in the order of workers
 template <optim::Optimizer O>
 class Update {
  public:
@@ -102,10 +102,11 @@ class Update {
     return rows;
   }
 
-  /// Applies dense contributions; false if their sum is not finite, and must not be applied.
+  /// Applies dense contributions, with their rows of tables; false if their sum is not finite, and must not be applied.
   bool apply_dense(std::vector<Contribution>& all) {
     updated_  = false;
     auto rows = 0.0F;
+    join_tables(all);
     if (all.size() == 1 && all[0].is_dense() && !all[0].placed.empty()) {
       updated_ = all[0].request.rows != 0;
       if (updated_) shard_->apply_flat(all[0].placed, all[0].request.rows);
@@ -115,7 +116,7 @@ class Update {
     for (auto& one : all) {
       if (!one.is_dense()) continue;
       rows += one.request.rows;
-      dense_.push_back(one.values.floats(shard_->size()));
+      dense_.push_back(one.values.floats(shard_->dense()));
     }
     auto const summed = dense_.size();
     for (std::size_t apart = 1; apart < summed; apart *= 2)
@@ -123,7 +124,8 @@ class Update {
     if (!fault_.empty()) return false;
     if (rows == 0) return true;
     auto const sum = dense_[0];
-    if (summed > 1 && on_non_finite_ != NonFinite::allow && !Kernels<Cpu>::finite(sum)) {
+    if (summed > 1 && on_non_finite_ != NonFinite::allow && 
+        !(Kernels<Cpu>::finite(sum) && shard_->sums_finite())) {
       if (on_non_finite_ == NonFinite::stop)
         fault_ = "the gradients of " + std::to_string(summed) + " workers in update " +
                  std::to_string(shard_->now.step) + " of server " + std::to_string(shard_->server()) +
@@ -133,6 +135,20 @@ class Update {
     shard_->apply(sum, rows);
     updated_ = true;
     return true;
+  }
+
+  /// Adds up the rows of tables of all dense contributions, one worker after another.
+  void join_tables(std::vector<Contribution> const& all) {
+    auto const tables = shard_->shards().tables();
+    tables_.resize(tables.size());
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      tables_[t].width = tables[t].width;
+      tables_[t].rows.clear();
+      for (auto const& one : all)
+        if (one.is_dense())
+          tables_[t].rows.insert(tables_[t].rows.end(), one.tables[t].rows.begin(), one.tables[t].rows.end());
+    }
+    shard_->add_up(tables_);
   }
 
   static void add(Span<float> sum, Span<float const> more) {
@@ -173,6 +189,7 @@ class Update {
   Shard<O>* shard_;
   NonFinite on_non_finite_;
   std::vector<Span<float>> dense_;                                         // of the pushes of one update
+  std::vector<RowGradients> tables_;
   bool updated_ = false;
   std::string fault_;
 };

@@ -196,6 +196,10 @@ class ShardSums {
   shard_tree::Sums const& nodes() const { return sums_; }
   /// Rows of the gradient of table i, those of the first shard first.
   RowList const& rows(std::size_t i) const { return rows_[i]; }
+  /// Appends those of the shards of the next replica.
+  void append_rows(ShardSums const& next, Span<RowGradients const> tables) {
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].append(next.rows_[i].view(), tables[i].width());
+  }
 
  private:
   shard_tree::Sums sums_;
