@@ -52,7 +52,14 @@ struct MeanSquaredError;
 struct BinaryCrossEntropy;                                                            // nn/row_losses.hpp
 struct MeanAbsoluteError;
 struct Huber;
+struct LogCosh;
+struct Poisson;
+struct KLDivergence;
+struct CosineSimilarity;
 struct Given;
+struct Hinge;                                                                         // nn/binary_losses.hpp
+struct SquaredHinge;
+struct BinaryFocalCrossEntropy;
 template <class L> class Weighted;                                                    // nn/weighted_loss.hpp
 
 }  // namespace loss
@@ -78,6 +85,10 @@ struct Adagrad;                                                                 
 struct SGD;                                                                           // optim/sgd.hpp
 struct Adam;                                                                          // optim/adam.hpp
 struct AdamW;
+struct Nadam;                                                                         // optim/nadam.hpp
+struct RMSprop;                                                                       // optim/rmsprop.hpp
+struct Lion;                                                                          // optim/lion.hpp
+struct Lamb;                                                                          // optim/lamb.hpp
 struct ParameterGroup;                                                                // optim/grouped.hpp
 struct LinearWarmup;                                                                  // optim/schedule.hpp
 struct ExponentialDecay;

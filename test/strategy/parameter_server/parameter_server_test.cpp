@@ -97,6 +97,22 @@ TEST_CASE("an optimizer of the user's own needs no change of the server", "[stra
   CHECK(same_bits(run.values, whole_batch(2, SignDescent{})));             // a sum of two has one order
 }
 
+TEST_CASE("servers apply other rules to the bits of one replica", "[strategy][ps]") {
+  auto const check = [](auto const& rule) {
+    auto const run = train(2, 2, Synchronous{}, rule);
+    CHECK(all_errors(run) == "");
+    CHECK(same_bits(run.values, whole_batch(2, rule)));                    // a sum of two has one order
+  };
+  check(optim::RMSprop{.momentum = 0.5F, .centered = true});
+  check(optim::Nadam{});
+  check(optim::Lion{.weight_decay = 0.1F});
+}
+
+TEST_CASE("a server refuses an option that is out of range", "[strategy][ps]") {
+  CHECK_THROWS_WITH(train(1, 1, Synchronous{}, optim::Nadam{.epsilon = -1}),
+                    Catch::Contains("epsilon of optim::Nadam is a number above 0, got -1"));
+}
+
 TEST_CASE("BoundedStaleness<0> has the bits of Synchronous", "[strategy][ps]") {
   auto const rule = optim::Adam{};
   auto const a = train(3, 2, Synchronous{}, rule), b = train(3, 2, BoundedStaleness<0>{}, rule);
