@@ -136,6 +136,12 @@ struct Topology;                                                                
 class Cpu;                                                                            // device/cpu.hpp
 class Cluster;                                                                        // cluster/cluster.hpp
 
+// Weights in files of other programs.
+struct WeightMap;                                                                     // checkpoint/weight_map.hpp
+struct WeightRule;
+struct Axes;
+class NamePattern;                                                                    // checkpoint/name_pattern.hpp
+
 // Data: what is learned from.
 template <class X, class Y> struct Sample;                                            // data/elements.hpp
 template <class X, class Y> struct BasicBatch;

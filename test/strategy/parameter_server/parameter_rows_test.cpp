@@ -2,6 +2,8 @@
 // Single rows of a table, sums of epochs, the cache and closures of a parameter server.
 #include "test/strategy/parameter_server/parameter_job.hpp"
 
+#include <chorale/optim/lion.hpp>
+#include <chorale/optim/rmsprop.hpp>
 #include <chorale/transport/counting.hpp>
 
 #include <catch2/catch.hpp>
