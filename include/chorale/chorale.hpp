@@ -38,7 +38,11 @@
 #include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/grouped.hpp>
+#include <chorale/optim/lamb.hpp>
+#include <chorale/optim/lion.hpp>
 #include <chorale/optim/loss_scaled.hpp>
+#include <chorale/optim/nadam.hpp>
+#include <chorale/optim/rmsprop.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/placement/placement.hpp>
@@ -70,6 +74,7 @@
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/attention.hpp>
 #include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/binary_losses.hpp>
 #include <chorale/nn/block.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv2d.hpp>

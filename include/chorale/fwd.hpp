@@ -54,7 +54,14 @@ struct MeanSquaredError;
 struct BinaryCrossEntropy;                                                            // nn/row_losses.hpp
 struct MeanAbsoluteError;
 struct Huber;
+struct LogCosh;
+struct Poisson;
+struct KLDivergence;
+struct CosineSimilarity;
 struct Given;
+struct Hinge;                                                                         // nn/binary_losses.hpp
+struct SquaredHinge;
+struct BinaryFocalCrossEntropy;
 template <class L> class Weighted;                                                    // nn/weighted_loss.hpp
 
 }  // namespace loss
@@ -80,6 +87,10 @@ struct Adagrad;                                                                 
 struct SGD;                                                                           // optim/sgd.hpp
 struct Adam;                                                                          // optim/adam.hpp
 struct AdamW;
+struct Nadam;                                                                         // optim/nadam.hpp
+struct RMSprop;                                                                       // optim/rmsprop.hpp
+struct Lion;                                                                          // optim/lion.hpp
+struct Lamb;                                                                          // optim/lamb.hpp
 struct ParameterGroup;                                                                // optim/grouped.hpp
 struct LinearWarmup;                                                                  // optim/schedule.hpp
 struct ExponentialDecay;
@@ -126,6 +137,12 @@ struct Topology;                                                                
 // Where ranks run.
 class Cpu;                                                                            // device/cpu.hpp
 class Cluster;                                                                        // cluster/cluster.hpp
+
+// Weights in files of other programs.
+struct WeightMap;                                                                     // checkpoint/weight_map.hpp
+struct WeightRule;
+struct Axes;
+class NamePattern;                                                                    // checkpoint/name_pattern.hpp
 
 // Data: what is learned from.
 template <class X, class Y> struct Sample;                                            // data/elements.hpp

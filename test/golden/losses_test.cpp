@@ -45,6 +45,16 @@ std::vector<float> shares() {
   }
   return all;
 }
+std::vector<float> signs() {
+  auto all = bits();
+  for (auto& x : all) x = 2 * x - 1;
+  return all;
+}
+std::vector<float> shares_of_the_row_before() {
+  auto all = shares();
+  std::ranges::rotate(all, all.end() - width);
+  return all;
+}
 std::vector<int> labels() {
   auto all = std::vector<int>(rows);
   for (std::size_t r = 0; r < rows; ++r) all[r] = static_cast<int>(r * 7 % width);
@@ -74,6 +84,18 @@ TEST_CASE("losses and their gradients are Keras'", "[golden][loss]") {
   check("binary_smoothed", loss::BinaryCrossEntropy{.label_smoothing = 0.25F}, outputs, bits());
   check("absolute", loss::MeanAbsoluteError{}, outputs, numbers);
   check("huber", loss::Huber{.delta = 0.75F}, outputs, numbers);
+  check("log_cosh", loss::LogCosh{}, outputs, numbers);
+  check("poisson", loss::Poisson{}, shares(), bits());
+  check("hinge", loss::Hinge{}, outputs, bits());
+  check("hinge_of_signs", loss::Hinge{}, outputs, signs());
+  check("squared_hinge", loss::SquaredHinge{}, outputs, bits());
+  check("divergence", loss::KLDivergence{}, shares(), shares_of_the_row_before(), 6e-6);
+  check("cosine", loss::CosineSimilarity{}, outputs, numbers);
+  check("focal", loss::BinaryFocalCrossEntropy{}, outputs, bits());
+  check("focal_balanced",
+        loss::BinaryFocalCrossEntropy{
+            .apply_class_balancing = true, .alpha = 0.75F, .gamma = 1.5F, .label_smoothing = 0.25F},
+        outputs, bits());
   check("smoothed", loss::CrossEntropy{.label_smoothing = 0.25F}, outputs, one_hot());
   check("smoothed", loss::SparseCrossEntropy{.label_smoothing = 0.25F}, outputs, labels());
   check("smoothed_shares", loss::CrossEntropy{.label_smoothing = 0.25F}, outputs, shares());

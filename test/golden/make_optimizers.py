@@ -60,6 +60,29 @@ def averages(dtype):
     return made | {"averages/" + name: np.asarray(x) for name, x in zip(SHAPES, w)}
 
 
+def rules(dtype):
+    """Keras' other optimizers, with a rate at which ten steps tell them apart."""
+    keras.config.set_floatx(dtype)
+    o = keras.optimizers
+    made = {}
+    for name, rule in {
+        "rmsprop": o.RMSprop(0.01),
+        "rmsprop_momentum": o.RMSprop(0.01, rho=0.75, momentum=0.5, epsilon=1e-3),
+        "rmsprop_centered": o.RMSprop(0.01, centered=True),
+        "rmsprop_both": o.RMSprop(0.01, momentum=0.9, centered=True),
+        "nadam": o.Nadam(0.01),
+        "lion": o.Lion(0.01),
+        "lion_decay": o.Lion(0.01, weight_decay=0.25),
+        "lamb": o.Lamb(0.01),
+        "lamb_decay": o.Lamb(0.01, weight_decay=0.25, epsilon=1e-3),
+    }.items():
+        w = [keras.Variable(x) for x in initial(dtype).values()]
+        for step in range(STEPS):
+            rule.apply(list(gradients(step, dtype).values()), w)
+        made |= {f"{name}/{of}": np.asarray(x) for of, x in zip(SHAPES, w)}
+    return made
+
+
 def schedules():
     """Rates of steps 0 to 29: Optax joins schedules as ours, Keras' own warm-up gives the same."""
     joined = optax.join_schedules(
@@ -71,7 +94,7 @@ def schedules():
 
 
 def compute(dtype):
-    return by_groups(dtype) | averages(dtype) | schedules()
+    return by_groups(dtype) | averages(dtype) | rules(dtype) | schedules()
 
 
 if __name__ == "__main__":

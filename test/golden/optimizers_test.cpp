@@ -83,6 +83,19 @@ TEST_CASE("moving averages of variables are Keras'", "[golden][optim]") {
   run.check("averages");
 }
 
+TEST_CASE("other optimizers are Keras'", "[golden][optim]") {
+  Run{optim::RMSprop{.learning_rate = 0.01F}}.check("rmsprop");
+  Run{optim::RMSprop{.learning_rate = 0.01F, .rho = 0.75F, .momentum = 0.5F, .epsilon = 1e-3F}}
+      .check("rmsprop_momentum");
+  Run{optim::RMSprop{.learning_rate = 0.01F, .centered = true}}.check("rmsprop_centered");
+  Run{optim::RMSprop{.learning_rate = 0.01F, .momentum = 0.9F, .centered = true}}.check("rmsprop_both");
+  Run{optim::Nadam{.learning_rate = 0.01F}}.check("nadam");
+  Run{optim::Lion{.learning_rate = 0.01F}}.check("lion");
+  Run{optim::Lion{.learning_rate = 0.01F, .weight_decay = 0.25F}}.check("lion_decay");
+  Run{optim::Lamb{.learning_rate = 0.01F}}.check("lamb");
+  Run{optim::Lamb{.learning_rate = 0.01F, .weight_decay = 0.25F, .epsilon = 1e-3F}}.check("lamb_decay");
+}
+
 TEST_CASE("a warm-up and then a cosine are the schedule of Optax and of Keras", "[golden][optim]") {
   auto const rate = optim::warm_up(8, 0.4F).then(optim::cosine(16, 0.4F, 0.1F));
   auto const want = expected().floats("schedule");

@@ -197,6 +197,45 @@ TEST_CASE("under Reproducible the bits of groups and averages do not depend on t
   for (auto const replicas : {2, 3}) CHECK(trained(replicas, Reproducible<16>{}, some_groups()).first == one.first);
 }
 
+TEST_CASE("LAMB takes one variable after another, in groups and in averages too", "[model][groups]") {
+  auto const rule = optim::Lamb{.learning_rate = 0.02F, .weight_decay = 0.1F};
+  auto plain    = copy_with(rule);
+  auto groups   = copy_with(Grouped{rule, {{.names = "*/bias"}, {.names = "dense_1*"}}});
+  auto averages = copy_with(Averaged{rule, 0.5F});
+  auto frozen   = copy_with(Grouped{rule, {optim::frozen("dense/kernel")}});
+  auto const before = numbers(frozen.net.variables()[0].value);
+  train(plain), train(groups), train(averages), train(frozen);
+  CHECK(groups.hash() == plain.hash());
+  CHECK(averages.hash() == plain.hash());
+  CHECK(numbers(frozen.net.variables()[0].value) == before);
+  CHECK(frozen.hash() != plain.hash());
+  auto one = copy_with(rule);                                              // each step of a kernel has the length of it
+  for (int step = 0; step < 3; ++step) {
+    auto const old  = numbers(one.net.variables()[0].value);
+    auto const size = [&](float of_old, float of_new) {
+      auto sum = 0.0;
+      for (std::size_t i = 0; i < old.size(); ++i)
+        sum += std::pow(double{of_new} * double{one.net.variables()[0].value[i]} - double{of_old} * double{old[i]}, 2);
+      return std::sqrt(sum);
+    };
+    train(one, 1);
+    auto const kept = 1 - 0.02F * 0.1F;
+    CHECK(size(kept, 1) == Approx(0.02 * size(kept, 0)).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("under Reproducible the bits of LAMB do not depend on the replicas", "[model][groups]") {
+  auto const rule = Grouped{Averaged{optim::Lamb{.learning_rate = 0.02F, .global_clipnorm = 0.3F}, 0.9F},
+                            {optim::frozen("dense/kernel"), {.names = "*/bias", .learning_rate = 2}}};
+  auto const one  = trained(1, Reproducible<16>{}, rule);
+  CHECK(trained(3, Reproducible<16>{}, rule).first == one.first);
+}
+
+TEST_CASE("an option that is out of range is refused when a copy of a model is made", "[model]") {
+  CHECK_THAT(refusal([] { copy_with(optim::Adam{.epsilon = -1}); }),
+             Contains("epsilon of optim::Adam is a number above 0, got -1"));
+}
+
 TEST_CASE("moving averages are exact from their second step, and are put back", "[model][averages]") {
   auto const rule = Averaged{optim::SGD{.learning_rate = 0.5F}, 0.8F};
   auto trainer = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}),

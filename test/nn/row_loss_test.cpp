@@ -134,6 +134,41 @@ TEST_CASE("gradients of losses by row agree with central differences", "[nn][los
   check_differences<loss::MeanAbsoluteError>();
   check_differences<loss::Huber>();
   check_differences(loss::Huber{.delta = 0.4F});
+  check_differences<loss::LogCosh>();
+  check_differences<loss::Hinge>();
+  check_differences<loss::SquaredHinge>();
+  check_differences<loss::CosineSimilarity>();
+  check_differences<loss::BinaryFocalCrossEntropy>();
+  check_differences(loss::BinaryFocalCrossEntropy{.apply_class_balancing = true, .gamma = 0.5F, .label_smoothing = 0.2F});
+  check_differences(loss::BinaryFocalCrossEntropy{.gamma = 0});
+  check_differences(loss::Poisson{}, some_targets<loss::Poisson>(), distributions());
+  check_differences(loss::KLDivergence{}, some_targets<loss::KLDivergence>(), distributions());
+  check_differences(loss::Weighted{loss::KLDivergence{}, {1, 3, 0, 0.5F}}, some_targets<loss::KLDivergence>(),
+                    distributions());
+}
+
+TEST_CASE("losses of extreme outputs are finite, and so are their gradients", "[nn][loss]") {
+  auto const y    = std::vector<float>{2e4F, -2e4F, 0, 1e-30F};
+  auto const same = [&](auto const& loss, std::vector<float> const& wanted, float sum, std::vector<float> const& slopes) {
+    auto d = std::vector<float>(4);
+    CHECK(loss.row(y, wanted, d) == Approx(sum));
+    CHECK(d == slopes);
+  };
+  same(loss::LogCosh{}, {0, 0, 0, 0}, (4e4F - 2 * std::log(2.0F)) / 4, {0.25F, -0.25F, 0, 0.25e-30F});
+  same(loss::BinaryFocalCrossEntropy{}, {1, 0, 1, 1}, std::log(2.0F) / 8, {0, 0, -(std::log(2.0F) + 0.5F) / 16,
+                                                                          -(std::log(2.0F) + 0.5F) / 16});
+  same(loss::BinaryFocalCrossEntropy{.gamma = 0.5F}, {0, 1, 0.5F, 0.5F}, 1e4F + std::log(2.0F) / std::sqrt(8.0F),
+       {0.25F, -0.25F, 0, 0});
+  same(loss::Hinge{}, {0, 1, 0, -1}, (4e4F + 4) / 4, {0.25F, -0.25F, 0.25F, 0.25F});
+  auto d = std::vector<float>(4);
+  auto const tiny = std::vector<float>{1e-9F, 0, 0, 0}, one = std::vector<float>{1, 0, 0, 0};
+  CHECK(loss::CosineSimilarity{}.row(tiny, one, d) == 0);                  // no direction
+  CHECK(loss::CosineSimilarity{}.row(one, tiny, d) == 0);
+  CHECK(d == std::vector<float>(4));
+  CHECK(loss::CosineSimilarity{}.row(one, one, d) == -1);
+  auto const certain = std::vector<float>{1, 0, 0, 0};
+  CHECK(loss::KLDivergence{}.row(certain, std::vector<float>{0, 1, 0, 0}, d) == Approx(std::log(1e7F)).epsilon(1e-4));
+  CHECK(d[1] == -1e7F);                                                    // wrong for certain: it still learns
 }
 
 TEST_CASE("gradients of smoothed and weighted losses agree with central differences", "[nn][loss]") {
@@ -189,6 +224,10 @@ TEST_CASE("options of losses out of range are one sentence", "[nn][loss]") {
   CHECK_THROWS_WITH(loss::SparseCrossEntropy{.label_smoothing = -0.1F}.compute<Cpu>(rows, width, y.data(),
                                                                                     labels.data(), d.data()),
                     Contains("label_smoothing is a number from 0 to 1, got -0.1"));
+  CHECK_THROWS_WITH(loss::BinaryFocalCrossEntropy{.gamma = -1}.row(y, y, d),
+                    Contains("gamma of loss::BinaryFocalCrossEntropy is 0 or more, got -1"));
+  CHECK_THROWS_WITH(loss::BinaryFocalCrossEntropy{.alpha = 2}.row(y, y, d),
+                    Contains("alpha of loss::BinaryFocalCrossEntropy is from 0 to 1, got 2"));
   CHECK_THROWS_WITH(loss::Huber{.delta = 0}.compute<Cpu>(rows, width, y.data(), y.data(), d.data()),
                     Contains("delta of loss::Huber is above 0, got 0"));
 }

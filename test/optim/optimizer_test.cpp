@@ -4,6 +4,10 @@
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
+#include <chorale/optim/lamb.hpp>
+#include <chorale/optim/lion.hpp>
+#include <chorale/optim/nadam.hpp>
+#include <chorale/optim/rmsprop.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 
@@ -12,6 +16,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -19,6 +25,13 @@ using namespace chorale;
 using namespace chorale::optim;
 
 namespace {
+
+/// An update by a rule of either kind.
+template <class Rule>
+void update(Rule const& rule, Update const& u) {
+  if constexpr (UpdatesByVariable<Rule>) rule.template update_variable<Cpu>(u);
+  else rule.template update<Cpu>(u);
+}
 
 /// Runs ten steps with gradients sin(i + step) on 33 numbers: odd, so that vector tails are met.
 template <class Rule>
@@ -76,10 +89,10 @@ TEST_CASE("Adam and AdamW follow their formulas", "[optim]") {
 
 TEST_CASE("a gradient that stays away is forgotten, and leaves no denormal number", "[optim]") {
   auto const forgotten = [](auto const& rule) {
-    auto w = std::vector<float>(33, 1.0F), g = w, slots = std::vector<float>(w.size() * 2);
+    auto w = std::vector<float>(33, 1.0F), g = w, slots = std::vector<float>(w.size() * 3);
     auto now = Moment{};
     for (; now.step < 1200; ++now.step) {
-      rule.template update<Cpu>(Update{w, g, Span<float>{slots}, 1.0F, now});
+      update(rule, Update{w, g, Span<float>{slots}, 1.0F, now});
       std::fill(g.begin(), g.end(), 0.0F);
     }
     CHECK(std::ranges::none_of(slots, [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }));
@@ -89,17 +102,84 @@ TEST_CASE("a gradient that stays away is forgotten, and leaves no denormal numbe
   forgotten(SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = SGD::Momentum::nesterov});
   forgotten(Adam{.learning_rate = 0.01F});
   forgotten(AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F});
+  forgotten(RMSprop{.learning_rate = 0.01F, .momentum = 0.9F, .centered = true});
+  forgotten(Nadam{.learning_rate = 0.01F});
+  forgotten(Lion{.learning_rate = 0.01F, .beta_2 = 0.9F});
+  forgotten(Lamb{.learning_rate = 0.01F});
 }
 
 TEST_CASE("padding stays zero under every rule", "[optim]") {
   auto const still_zero = [](auto const& rule) {
-    auto w = std::vector<float>(16), g = w, slots = std::vector<float>(32);
-    rule.template update<Cpu>(Update{w, g, slots, 1.0F, Moment{}});
-    return w == std::vector<float>(16);
+    auto w = std::vector<float>(16), g = w, slots = std::vector<float>(48);
+    for (auto now = Moment{}; now.step < 2; ++now.step) update(rule, Update{w, g, slots, 1.0F, now});
+    return w == std::vector<float>(16) && slots == std::vector<float>(48);
   };
   CHECK(still_zero(SGD{.momentum = 0.9F}));
   CHECK(still_zero(Adam{}));
   CHECK(still_zero(AdamW{.weight_decay = 0.1F}));
+  CHECK(still_zero(RMSprop{.momentum = 0.9F, .centered = true}));
+  CHECK(still_zero(Nadam{}));
+  CHECK(still_zero(Lion{.weight_decay = 0.1F}));
+  CHECK(still_zero(Lamb{.weight_decay = 0.1F}));
+}
+
+TEST_CASE("a centered RMSprop has no root of a negative number", "[optim]") {
+  auto w = std::vector<float>(33), g = std::vector<float>(33), slots = std::vector<float>(99);
+  for (auto now = Moment{}; now.step < 300; ++now.step) {                  // one gradient for ever: v - a² goes to 0
+    for (std::size_t i = 0; i < g.size(); ++i) g[i] = 100.0F + static_cast<float>(i);
+    RMSprop{.learning_rate = 1e-6F, .centered = true}.update<Cpu>(Update{w, g, slots, 1.0F, now});
+  }
+  CHECK(std::ranges::all_of(w, [](float x) { return std::isfinite(x) && x < 0; }));
+}
+
+TEST_CASE("Nadam knows how far it is after any number of steps", "[optim]") {
+  auto const step_of = [](Nadam const& rule, std::int64_t step) {          // of a gradient that never changed
+    auto w = std::vector<float>(1), g = std::vector<float>{1.0F}, slots = std::vector<float>(2);
+    auto const mean = [step](float beta) { return static_cast<float>(1 - std::pow(double{beta}, step)); };
+    slots = {mean(rule.beta_1), mean(rule.beta_2)};
+    rule.update<Cpu>(Update{w, g, slots, 1.0F, Moment{.step = step}});
+    return -w[0] / 0.5F;
+  };
+  CHECK(step_of({.learning_rate = 0.5F}, 1'000'000) == Approx(1.0).epsilon(1e-5));
+  CHECK(step_of({.learning_rate = 0.5F, .beta_1 = 0.9999F}, 1'000'000) == Approx(1.0).epsilon(1e-4));
+  auto product = 1.0;                                                      // by definition, beyond the 960 factors
+  auto const u = [](int t) { return double{0.9999F} * (1 - std::pow(0.96, t) / 2); };
+  for (int t = 1; t <= 2001; ++t) product *= u(t);
+  auto const m    = 1 - std::pow(double{0.9999F}, 2001);
+  auto const want = u(2002) * m / (1 - product * u(2002)) + (1 - u(2001)) / (1 - product);
+  CHECK(step_of({.learning_rate = 0.5F, .beta_1 = 0.9999F}, 2000) == Approx(want).epsilon(1e-4));
+}
+
+TEST_CASE("a step of LAMB is as long as the variable, times the rate", "[optim]") {
+  auto w = std::vector<float>(33), g = w, slots = std::vector<float>(66);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::sin(static_cast<float>(i)), g[i] = std::cos(3.0F * w[i]);
+  auto const norm = [](std::vector<float> const& x) {
+    auto sum = 0.0;
+    for (auto const y : x) sum += double{y} * double{y};
+    return std::sqrt(sum);
+  };
+  auto moved = w;
+  Lamb{.learning_rate = 0.25F}.update_variable<Cpu>(Update{moved, g, slots, 1.0F, Moment{}});
+  for (std::size_t i = 0; i < w.size(); ++i) moved[i] -= w[i];
+  CHECK(norm(moved) == Approx(0.25 * norm(w)));
+  auto zeros = std::vector<float>(33);                                     // the ratio is 1
+  std::ranges::fill(slots, 0.0F);
+  Lamb{.learning_rate = 0.25F}.update_variable<Cpu>(Update{zeros, g, slots, 1.0F, Moment{}});
+  CHECK(std::abs(zeros[0]) == Approx(0.25));
+}
+
+TEST_CASE("an option of an optimizer that is out of range is one sentence", "[optim]") {
+  using Catch::Matchers::Contains;
+  auto const nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH(check_options(Adam{.epsilon = nan}), Contains("epsilon of optim::Adam is a number above 0, got nan"));
+  CHECK_THROWS_WITH(check_options(RMSprop{.epsilon = -1}), Contains("epsilon of optim::RMSprop is a number above 0"));
+  CHECK_THROWS_WITH(check_options(RMSprop{.rho = 1}), Contains("rho of optim::RMSprop is from 0 to below 1, got 1"));
+  CHECK_THROWS_WITH(check_options(RMSprop{.momentum = 2}), Contains("momentum of optim::RMSprop is from 0 to 1, got 2"));
+  CHECK_THROWS_WITH(check_options(Nadam{.beta_1 = nan}), Contains("beta_1 of optim::Nadam is from 0 to below 1, got nan"));
+  CHECK_THROWS_WITH(check_options(Lion{.weight_decay = -1}), Contains("weight_decay of optim::Lion is a number of 0 or"));
+  CHECK_THROWS_WITH(Lamb{.learning_rate = nan}, Contains("a learning rate is 0 or more, got nan"));
+  CHECK_NOTHROW(check_options(Lamb{}));
+  CHECK_NOTHROW(check_options(Averaged{Nadam{}, 0.5F}));
 }
 
 TEST_CASE("clipping by global norm scales only what is too long", "[optim]") {

@@ -2,62 +2,44 @@
 #pragma once
 
 #include <chorale/checkpoint/safetensors.hpp>
+#include <chorale/checkpoint/weight_map.hpp>
+#include <chorale/checkpoint/weights_to_load.hpp>
+#include <chorale/checkpoint/weights_to_save.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/tensor/variable.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace chorale {
 
-namespace detail {
-
-template <class Dims>
-std::string shape_text(Dims const& dims) {
-  auto text = std::string{"("};
-  for (std::size_t i = 0; i < dims.size(); ++i) text += (i ? ", " : "") + std::to_string(dims[i]);
-  return text + (dims.size() == 1 ? ",)" : ")");
+/// Writes variables as float32 under their names, one logical tensor each, whatever the layout in memory was. With a map:
+/// under the names and in the layouts of another program.
+///
+/// throws  BadFile when the file cannot be written; BadArgument when the map has no name for a variable. An old file is
+///         then untouched
+inline void save_weights(std::filesystem::path const& file, Variables const& variables, WeightMap const& names = {}) {
+  auto const mapped = detail::TensorsToSave{variables, names};
+  write_safetensors(file, mapped.tensors(), {{"format", names.rules.empty() ? "chorale" : "pt"}});
 }
 
-}  // namespace detail
-
-/// Writes variables under their names, one logical tensor each, whatever the layout in memory was.
+/// Reads variables by their names, or by those that a map gives them. Numbers of 16 and 64 bits become float.
 ///
-/// throws  BadFile when the file cannot be written; an old file is then untouched
-inline void save_weights(std::filesystem::path const& file, Variables const& variables) {
-  auto tensors = std::vector<NamedTensor>{};
-  for (std::size_t i = 0; i < variables.size(); ++i) {
-    auto const v = variables[i];
-    tensors.push_back({.name = std::string{v.name}, .dtype = Dtype::f32, .shape = {v.shape.begin(), v.shape.end()},
-                       .bytes = std::as_bytes(v.value)});
-  }
-  write_safetensors(file, std::move(tensors), {{"format", "chorale"}});
-}
-
-/// Reads variables by their names.
-///
-/// throws  BadFile when the file is damaged, lacks a variable, or has one of another type or shape; no variable has
-///         changed then. Tensors that the network does not have are refused too: the file is of another network
-inline void load_weights(std::filesystem::path const& path, Variables const& variables) {
+/// throws  BadFile when the file is damaged, or does not fit the network: it names the first three differences, such as a
+///         variable that is missing, a tensor that the network does not have, or another shape. No variable has changed
+///         then
+inline void load_weights(std::filesystem::path const& path, Variables const& variables, WeightMap const& names = {}) {
   auto const file = SafetensorsFile::read(path);
-  for (std::size_t i = 0; i < variables.size(); ++i) {
-    auto const v     = variables[i];
-    auto const& have = file.at(v.name);
-    auto const wanted = std::vector<std::uint64_t>(v.shape.begin(), v.shape.end());
-    if (have.dtype != Dtype::f32 || have.shape != wanted)
-      throw BadFile{path.string() + ": \"" + have.name + "\" is " + std::string{name_of(have.dtype)} + " " +
-                        detail::shape_text(have.shape) + ", but the network needs F32 " + detail::shape_text(wanted) +
-                        ".",
-                    "the file that was saved from this network."};
-  }
-  if (file.tensors().size() != variables.size())
-    throw BadFile{path.string() + ": has " + std::to_string(file.tensors().size()) + " tensors, but the network has " +
-                      std::to_string(variables.size()) + " variables.",
-                  "the file that was saved from this network."};
-  for (std::size_t i = 0; i < variables.size(); ++i) file.copy(variables[i].name, variables[i].value);
+  auto const plan = detail::WeightsToLoad{file, variables, names};
+  if (auto const text = plan.differences(); !text.empty())
+    throw BadFile{path.string() + ": " + text + ".",
+                  names.rules.empty() ? "the file that was saved from this network, or a WeightMap with the names and "
+                                        "layouts of the program that wrote it."
+                                      : "rules of the WeightMap for them; weights::ignored for tensors that are not "
+                                        "needed, weights::kept for variables that the file does not have."};
+  plan.copy();
 }
 
 }  // namespace chorale

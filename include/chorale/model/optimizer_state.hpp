@@ -30,10 +30,13 @@ class OptimizerState {
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
   /// plan      the model's, which outlives it; slots: memory for Optimizer::slots parts that it lays out
-  /// throws    BadArgument when the groups of optim::Grouped do not fit the plan
+  /// throws    BadArgument when an option is out of range, the groups of optim::Grouped do not fit the plan, or the plan
+  ///           has gradients that are rows of a table and the rule takes whole variables
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
       : rule_{rule}, plan_{plan}, slots_{slots}, groups_{rule, plan} {
+    optim::check_options(rule);
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
+    if constexpr (optim::UpdatesByVariable<Optimizer>) refuse_rows();
     for (auto const& v : plan.variables) padded_moving_ += v.spec.trained() ? 0 : plan::aligned(v.size);
   }
 
@@ -186,13 +189,30 @@ class OptimizerState {
     auto const by  = scale();
     auto const all = optim::Update{variables.body(), gradients.body(), slots_, by, now, plan_.slot_stride()};
     if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all);
+    else if constexpr (optim::UpdatesByVariable<Optimizer>) update_each(all);
     else rule_.template update<D>(all);
-    if constexpr (D::memory == Memory::host)
+    if constexpr (D::memory == Memory::host && !optim::UpdatesByVariable<Optimizer>)
       for (auto const& table : gradients.tables)
         groups_.update_alike(rule_, table.variable(), now, [&](auto const& rule, optim::Moment const& at) {
           rows_.template update<D>(rule, variables, table, slots_, {by, at, plan_});
         });
     put_moving(variables);
+  }
+
+  /// Updates each variable by itself.
+  void update_each(optim::Update const& u) const {
+    for (auto const& v : plan_.variables) {
+      if (!v.spec.trained()) continue;
+      auto const at = v.slot_offset(), n = plan::aligned(v.size);
+      rule_.template update_variable<D>({u.values.subspan(at, n), u.gradients.subspan(at, n), u.slots.subspan(at), u.scale,
+                                         u.now, u.stride});
+    }
+  }
+  void refuse_rows() const {
+    for (auto const& v : plan_.variables)
+      CHORALE_EXPECTS(!v.spec.by_rows, "optim::" + type_name<Optimizer>() + " takes the norm of each whole variable, but "
+                                           "the gradient of " + std::string{std::string_view{v.name}} +
+                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or optim::AdamW");
   }
 
   /// Computes the next moving averages and tracked variables in separate memory: the update rule may shrink what has no

@@ -54,9 +54,11 @@ class ParameterGroups {
     for (auto const& part : parts_) {
       auto const [begin, end] = part.range;
       auto const& own         = rules_[part.group];
-      own.rule.template update<D>({u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
-                                   u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),
-                                   u.stride});
+      auto const here = optim::Update{u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
+                                      u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),
+                                      u.stride};
+      if constexpr (optim::UpdatesByVariable<O>) own.rule.template update_variable<D>(here);
+      else own.rule.template update<D>(here);
     }
   }
 
@@ -84,7 +86,7 @@ class ParameterGroups {
     float rate;                                                            // times that of the rule
     bool frozen;
   };
-  /// Neighbours of one group.
+  /// Neighbours of one group; a single variable where O takes whole ones.
   struct Part {
     Range range;                                                           // from the header on
     std::size_t group;
@@ -109,7 +111,8 @@ class ParameterGroups {
     for (auto const i : order) {
       auto const& v    = plan.variables[i];
       auto const range = Range{v.slot_offset(), v.slot_offset() + plan::aligned(v.size)};
-      if (!is_frozen(i) && group_of_[i] == last) parts_.back().range.end = range.end;
+      auto const joins = group_of_[i] == last && !optim::UpdatesByVariable<O>;
+      if (!is_frozen(i) && joins) parts_.back().range.end = range.end;
       else if (!is_frozen(i)) parts_.push_back({range, group_of_[i]});
       last = is_frozen(i) ? rules_.size() : group_of_[i];
     }

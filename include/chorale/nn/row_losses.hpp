@@ -117,6 +117,90 @@ struct Huber {
   static constexpr std::size_t targets(std::size_t width) { return width; }
 };
 
+/// The mean over outputs of log(cosh(output - target)): half the square of small differences, and the absolute value of
+/// large ones. On CPUs.
+///
+/// outputs, targets    (B, width)
+/// source              tf.keras.losses.LogCosh
+struct LogCosh {
+  using target = float;
+
+  float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
+    auto const scale = 1 / static_cast<float>(outputs.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      auto const d = outputs[i] - wanted[i], far = std::abs(d);
+      sum += far + std::log1p(std::expm1(-2 * far) / 2);                   // exact near 0, and no overflow
+      d_outputs[i] = scale * std::tanh(d);
+    }
+    return scale * sum;
+  }
+};
+
+/// The mean over outputs of output - target · log(output + 1e-7), for targets that count events. On CPUs.
+///
+/// outputs    (B, width), the expected counts: above 0, as nn::Softplus gives; else the loss is not finite
+/// targets    (B, width)
+/// source     tf.keras.losses.Poisson
+struct Poisson {
+  using target = float;
+
+  float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
+    auto const scale = 1 / static_cast<float>(outputs.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      auto const y = outputs[i] + 1e-7F;
+      sum += outputs[i] - wanted[i] * std::log(y);
+      d_outputs[i] = scale * (1 - wanted[i] / y);
+    }
+    return scale * sum;
+  }
+};
+
+/// Σ target · log(target / p) of the probabilities p that nn::Softmax gives. On CPUs.
+///
+/// probabilities, targets    (B, classes); one below 1e-7 counts as 1e-7, also in the gradient, as in
+///                           CrossEntropyOfProbabilities; one above 1 counts as 1
+/// source                    Kullback & Leibler, 1951; tf.keras.losses.KLDivergence, whose gradient is 0 below 1e-7
+struct KLDivergence {
+  using target = float;
+  static constexpr bool takes_probabilities = true;
+
+  float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
+    auto sum = 0.0F;
+    for (std::size_t i = 0; i < probabilities.size(); ++i) {
+      auto const p = std::clamp(probabilities[i], 1e-7F, 1.0F), t = std::clamp(wanted[i], 1e-7F, 1.0F);
+      sum += t * std::log(t / p);
+      d_probabilities[i] = probabilities[i] > 1 ? 0 : -t / p;
+    }
+    return sum;
+  }
+};
+
+/// Minus the cosine of the angle between outputs and targets of a row: -1 where they point the same way. On CPUs.
+///
+/// outputs, targets    (B, width); a row whose outputs or targets have a norm below 1e-7 has no direction: loss and
+///                     gradient are 0, where Keras gives a gradient of up to 1e7
+/// source              tf.keras.losses.CosineSimilarity
+struct CosineSimilarity {
+  using target = float;
+
+  float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
+    auto product = 0.0, of_outputs = 0.0, of_wanted = 0.0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      product += double{outputs[i]} * double{wanted[i]};
+      of_outputs += double{outputs[i]} * double{outputs[i]};
+      of_wanted += double{wanted[i]} * double{wanted[i]};
+    }
+    if (of_outputs < 1e-14 || of_wanted < 1e-14) return 0;                 // dy is zeros
+    auto const norms  = std::sqrt(of_outputs) * std::sqrt(of_wanted);
+    auto const cosine = product / norms;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      d_outputs[i] = static_cast<float>(cosine * double{outputs[i]} / of_outputs - double{wanted[i]} / norms);
+    return static_cast<float>(-cosine);
+  }
+};
+
 /// Σ target · output: the gradient by the outputs is what the targets say. For a network whose outputs go into another
 /// model, such as the generator of a GAN: the targets are the gradients by that model's input. On CPUs.
 ///

@@ -9,12 +9,14 @@ namespace chorale::optim {
 
 namespace detail {
 
+/// 1 / (1 - beta^t) after t updates, the one that begins now included: corrects a running mean that began with zero.
+inline float correction(float beta, Moment const& now) {
+  auto const t = static_cast<double>(now.step + 1);
+  return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), t)));
+}
+
 template <class D, class O>
 void adam_update(O const& o, Update const& u, float decay) {
-  auto const t       = static_cast<double>(u.now.step + 1);
-  auto const correct = [t](float beta) {
-    return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), t)));
-  };
   Kernels<D>::adam(u.values, u.gradients.data(), u.slot(0), u.slot(1),
                    {.rate      = o.rate(u.now),
                     .scale     = u.scale,
@@ -22,8 +24,8 @@ void adam_update(O const& o, Update const& u, float decay) {
                     .beta_2    = o.beta_2,
                     .epsilon   = o.epsilon,
                     .decay     = decay,
-                    .correct_1 = correct(o.beta_1),
-                    .correct_2 = correct(o.beta_2)});
+                    .correct_1 = correction(o.beta_1, u.now),
+                    .correct_2 = correction(o.beta_2, u.now)});
 }
 
 }  // namespace detail

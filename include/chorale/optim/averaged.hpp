@@ -9,9 +9,7 @@
 #include <chorale/optim/optimizer.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <string>
 
 namespace chorale::optim {
@@ -56,23 +54,33 @@ struct Averaged : O {
 
   template <class D>
   void update(Update const& u) const {
-    static_assert(D::memory == Memory::host, "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it "
-                                             "contains, or a strategy over Cpu");
     constexpr auto block = std::size_t{16} << 10;                          // 64 KiB of each array stay in a cache
     auto const n         = u.values.size();
     for (std::size_t begin = 0; begin < n; begin += block) {
       auto const size = std::min(block, n - begin);
-      auto const here = Update{u.values.subspan(begin, size), u.gradients.subspan(begin, size), u.slots.subspan(begin),
-                               u.scale, u.now, u.stride == 0 ? n : u.stride};
-      auto* const apart = here.slot(O::slots);
-      for (std::size_t i = 0; i < size; ++i) apart[i] += here.values[i];   // the average
-      O::template update<D>(here);
-      auto const keep = u.now.step == 0 ? 0.0F : average_momentum;
-      for (std::size_t i = 0; i < size; ++i) {
-        auto const next = keep * (apart[i] - here.values[i]);
-        apart[i]        = std::abs(next) < std::numeric_limits<float>::min() ? 0.0F : next;    // subnormals are slow
-      }
+      average<D>({u.values.subspan(begin, size), u.gradients.subspan(begin, size), u.slots.subspan(begin), u.scale, u.now,
+                  u.stride == 0 ? n : u.stride},
+                 [this](Update const& here) { O::template update<D>(here); });
     }
+  }
+  template <class D>
+  void update_variable(Update const& u) const
+    requires UpdatesByVariable<O>
+  {
+    average<D>(u, [this](Update const& all) { O::template update_variable<D>(all); });
+  }
+
+ private:
+  template <class D, class F>
+  void average(Update const& u, F&& apply) const {
+    static_assert(D::memory == Memory::host, "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it "
+                                             "contains, or a strategy over Cpu");
+    auto* const apart = u.slot(O::slots);
+    auto const size   = u.values.size();
+    for (std::size_t i = 0; i < size; ++i) apart[i] += u.values[i];        // the average
+    apply(u);
+    auto const keep = u.now.step == 0 ? 0.0F : average_momentum;
+    for (std::size_t i = 0; i < size; ++i) apart[i] = detail::normal(keep * (apart[i] - u.values[i]));
   }
 };
 

@@ -99,7 +99,8 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
 
 /// Reads the chief's file into all servers, and from there into every worker. See Trainer::load().
 template <class M, class S, class R, class T>
-void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file) {
+void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file,
+                       WeightMap const& names) {
   using instance = typename ModelReplicas<M, S, R, T>::instance;
   auto& live     = replicas.live();
   auto& copies   = replicas.copies();
@@ -107,7 +108,7 @@ void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::pat
   auto loaded = PerReplica<Totals>(copies.size());
   live.run([&](auto& replica, instance& copy, Totals& totals) {
     if (replica.id() != 0) return;
-    load_weights(file, copy.net.variables());
+    load_weights(file, copy.net.variables(), names);
     replica.assign(copy.net.variables());
     totals.sums[0] = 1;
   }, copies, loaded);

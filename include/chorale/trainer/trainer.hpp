@@ -170,23 +170,25 @@ class Trainer<M, S, R, T> {
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
   /// file      a symbolic link is kept: the file that it points to is replaced
-  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; it is then
-  ///           unchanged
-  void save(std::filesystem::path const& file) const {
-    if (is_chief()) save_weights(file, variables());
+  /// names     names and layouts of another program, for which the file is
+  /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
+  ///           a variable. The file is then unchanged
+  void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
+    if (is_chief()) save_weights(file, variables(), names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
   ///
-  /// throws    BadFile when the file is damaged, or is not of this network: the first difference is named. The
-  ///           other processes then throw PeerLost
-  void load(std::filesystem::path const& file) {
+  /// names     names and layouts of the program that wrote the file; without it, those of this network
+  /// throws    BadFile when the file is damaged, or does not fit this network: the first three differences are named, and
+  ///           nothing has changed. The other processes then throw PeerLost
+  void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
     if constexpr (HasServers<S>) {
-      detail::load_into_servers(replicas_, file);
+      detail::load_into_servers(replicas_, file, names);
     } else {
       live().run([&](auto& replica, instance& copy) {
-        if (replica.id() == 0) load_weights(file, copy.net.variables());
+        if (replica.id() == 0) load_weights(file, copy.net.variables(), names);
         if constexpr (shares_variables<S>) replica.barrier();
         else replica.broadcast(copy.net.variables().values);
       }, copies());

@@ -90,7 +90,8 @@ TEST_CASE("rows that did not come rest, with their moments", "[nn][graph][rows]"
   CHECK(slots[at + 4 * 5] == 0);
 }
 
-TEST_CASE("where every row comes, Adam on rows is Adam on the whole table", "[nn][graph][rows]") {
+TEMPLATE_TEST_CASE("where every row comes, an optimizer on rows is that on the whole table", "[nn][graph][rows]",
+                   optim::Adam, optim::Nadam, optim::RMSprop, optim::Lion) {
   auto const ids   = [] {
     auto all = std::vector<int>(60);
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i * 7 % 20);
@@ -98,7 +99,8 @@ TEST_CASE("where every row comes, Adam on rows is Adam on the whole table", "[nn
   }();
   auto const wanted = std::vector<float>(45, 0.7F);
   auto const batch  = Rows<Ids, Mean>{ids, wanted};
-  auto const rule = optim::Adam{.learning_rate = 0.01F};
+  auto rule = TestType{.learning_rate = 0.01F};
+  if constexpr (requires { rule.centered; }) rule.centered = true, rule.momentum = 0.5F;
   auto rows  = nn::compile<BagOfIds<nn::Bag::mean>>(loss::MeanSquaredError{}, rule).instantiate(Cpu::logical(1)[0], 1);
   auto dense = nn::compile<Whole>(loss::MeanSquaredError{}, rule).instantiate(Cpu::logical(1)[0], 1);
   for (int step = 0; step < 5; ++step) {
@@ -108,6 +110,14 @@ TEST_CASE("where every row comes, Adam on rows is Adam on the whole table", "[nn
     dense.optimizer.apply(dense.net.variables(), dense.gradients());
   }
   CHECK(std::ranges::equal(rows.net.variables()[0].value, dense.net.variables()[0].value));
+}
+
+TEST_CASE("LAMB, which takes whole variables, refuses gradients that are rows", "[nn][graph][rows]") {
+  auto const copy = [](auto const& net) { net.instantiate(Cpu::logical(1)[0], 1); };
+  CHECK_THROWS_WITH(copy(nn::compile<BagOfIds<nn::Bag::mean>>(loss::MeanSquaredError{}, optim::Lamb{})),
+                    Catch::Contains("optim::Lamb takes the norm of each whole variable, but the gradient of "
+                                    "embedding_bag/embeddings is rows: use nn::Embedding<.., nn::DenseGradient>"));
+  CHECK_NOTHROW(copy(nn::compile<Whole>(loss::MeanSquaredError{}, optim::Lamb{})));
 }
 
 TEST_CASE("a bag is the sum or the mean of the vectors of its ids", "[nn][graph][rows]") {

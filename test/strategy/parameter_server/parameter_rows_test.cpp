@@ -2,6 +2,8 @@
 // Single rows of a table, sums of epochs, the cache and closures of a parameter server.
 #include "test/strategy/parameter_server/parameter_job.hpp"
 
+#include <chorale/optim/lion.hpp>
+#include <chorale/optim/rmsprop.hpp>
 #include <chorale/transport/counting.hpp>
 
 #include <catch2/catch.hpp>
@@ -99,10 +101,11 @@ TEMPLATE_TEST_CASE("rows that are pushed change, with duplicates added up, and n
     }
 }
 
-TEST_CASE("all rows of a table at once are a dense push, with an optimizer of two slots", "[strategy][ps]") {
+TEMPLATE_TEST_CASE("all rows of a table at once are a dense push, with an optimizer of some slots", "[strategy][ps]",
+                   optim::Adam, optim::RMSprop, optim::Lion) {
   auto const initial = initial_values(n);
   auto const train   = [&](bool by_rows) {
-    return run_parameters(LocalTransport{}, table_shards(1, 2), Asynchronous{}, optim::Adam{}, initial,
+    return run_parameters(LocalTransport{}, table_shards(1, 2), Asynchronous{}, TestType{}, initial,
                           [&](auto& client, int) {
       auto gradients = std::vector<float>(flat_size(n)), values = initial;
       auto rows      = std::vector<std::uint64_t>(table_rows);

@@ -2,6 +2,10 @@
 // What a parameter server computes, over threads: the reference is one replica with the whole batch.
 #include "test/strategy/parameter_server/parameter_job.hpp"
 
+#include <chorale/optim/lion.hpp>
+#include <chorale/optim/nadam.hpp>
+#include <chorale/optim/rmsprop.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -95,6 +99,22 @@ TEST_CASE("an optimizer of the user's own needs no change of the server", "[stra
   auto const run = train(2, 2, Synchronous{}, SignDescent{});
   CHECK(all_errors(run) == "");
   CHECK(same_bits(run.values, whole_batch(2, SignDescent{})));             // a sum of two has one order
+}
+
+TEST_CASE("servers apply other rules to the bits of one replica", "[strategy][ps]") {
+  auto const check = [](auto const& rule) {
+    auto const run = train(2, 2, Synchronous{}, rule);
+    CHECK(all_errors(run) == "");
+    CHECK(same_bits(run.values, whole_batch(2, rule)));                    // a sum of two has one order
+  };
+  check(optim::RMSprop{.momentum = 0.5F, .centered = true});
+  check(optim::Nadam{});
+  check(optim::Lion{.weight_decay = 0.1F});
+}
+
+TEST_CASE("a server refuses an option that is out of range", "[strategy][ps]") {
+  CHECK_THAT(all_errors(train(1, 1, Synchronous{}, optim::Nadam{.epsilon = -1})),
+             Catch::Contains("epsilon of optim::Nadam is a number above 0, got -1"));
 }
 
 TEST_CASE("BoundedStaleness<0> has the bits of Synchronous", "[strategy][ps]") {

@@ -106,10 +106,14 @@ TEST_CASE("weights are loaded into servers, and saved from what they have", "[st
   auto const data   = tiny::uneven();
   auto mirrored     = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
   mirrored.fit(data, quietly);
-  mirrored.save(file);
+  auto const names = WeightMap{{"fc.{i}.weight", "dense{_i}/kernel", weights::transposed()},
+                               {"fc.{i}.bias", "dense{_i}/bias"},
+                               {"conv.{i}.weight", "conv2d{_i}/kernel", weights::oihw()},
+                               {"conv.{i}.bias", "conv2d{_i}/bias"}};
+  mirrored.save(file, names);
   auto servers = tiny::learner_under(ParameterServerStrategy{Cluster::local(2, 2), Synchronous{}});
   servers.fit(data, quietly);
-  servers.load(file);
+  servers.load(file, names);
   for (auto const hash : servers.hashes()) CHECK(hash == mirrored.hashes()[0]);
   mirrored.fit(data, quietly);
   servers.fit(data, quietly);                                              // the servers go on from there

@@ -34,7 +34,7 @@ class Shard {
   /// initial   the flat buffer of all variables
   /// memory    for values, as far as it suffices
   ///
-  /// throws    BadArgument when the buffer is too small, or gradients are to be clipped by a norm that no server knows
+  /// throws    BadArgument when the buffer is too small, an option is out of range, or gradients are to be clipped by a norm that no server knows
   Shard(O rule, ShardLayout const& shards, int server, Span<float const> initial, Bytes memory = {})
       : rule_{std::move(rule)}, shards_{shards}, server_{server}, size_{shards.elements(server)} {
     auto const bytes = (size_ * sizeof(float) + 63) / 64 * 64;
@@ -42,6 +42,7 @@ class Shard {
       buffers_.push_back(std::make_shared<Buffer>(memory.first(bytes)));
     live_ = unread();
     shards.expect_in(initial.size());
+    optim::check_options(rule_);
     CHORALE_EXPECTS(rule_.global_clipnorm <= 0 || shards.servers() == 1,
                     "global_clipnorm needs the norm of all gradients, but each of " +
                         std::to_string(shards.servers()) + " servers has its shard only: use one server, or clip "

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/checkpoint/safetensors.hpp>
+#include <chorale/checkpoint/turned_tensor.hpp>
+#include <chorale/checkpoint/weight_map.hpp>
+#include <chorale/core/check.hpp>
+#include <chorale/tensor/variable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace chorale::detail {
+
+/// Which tensor of a file goes into which variable. Nothing is copied before all was compared.
+class WeightsToLoad {
+ public:
+  /// file, variables, names    outlive this object
+  WeightsToLoad(SafetensorsFile const& file, Variables const& variables, WeightMap const& names)
+      : variables_{variables}, loaded_(variables.size()) {
+    for (std::size_t i = 0; i < variables.size(); ++i) index_[std::string{variables[i].name}] = i;
+    if (names.rules.empty()) read_as_they_are(file);
+    else read_by(names, file);
+    for (auto const& link : links_) compare(link);
+    for (std::size_t i = 0; i < loaded_.size(); ++i)
+      if (!loaded_[i] && !is_kept(names, std::string{variables[i].name}))
+        differences_.add("the file has nothing for " + std::string{variables[i].name});
+  }
+
+  /// What does not fit, in a sentence without its end; empty if all fits.
+  std::string differences() const { return differences_.text(); }
+
+  /// Writes the variables. Only without differences.
+  void copy() const {
+    auto all = std::vector<float>{};
+    for (auto const& link : links_) {
+      auto const& first = variables_[link.to[0]];
+      auto const rows   = Columns{{first.shape.begin(), first.shape.end()}}.rows;
+      auto columns      = std::size_t{0};
+      for (auto const i : link.to) columns += variables_[i].value.size() / rows;
+      auto const one = link.to.size() == 1;
+      if (!one) all.resize(rows * columns);
+      auto* const to = one ? variables_[link.to[0]].value.data() : all.data();
+      auto before    = std::size_t{0};
+      for (auto const* tensor : link.from) {
+        auto const width = Columns{turned(tensor->shape, link.rule_axes())}.columns;
+        read_floats(*tensor, [&](auto const& read) {
+          auto r = std::size_t{0}, c = std::size_t{0};
+          each_turned(tensor->shape, link.rule_axes(), [&](std::size_t place) {
+            to[r * columns + before + c] = read(place);
+            if (++c == width) c = 0, ++r;
+          });
+        });
+        before += width;
+      }
+      if (!one) divide(link, all, rows, columns);
+    }
+  }
+
+ private:
+  /// Tensors that lie side by side, and the variables that take them.
+  struct Link {
+    std::vector<NamedTensor const*> from;
+    std::vector<std::size_t> to;
+    WeightRule const* rule = nullptr;                                      // none: as they are
+
+    Axes const& rule_axes() const {
+      static auto const none = Axes{};
+      return rule == nullptr ? none : rule->axes;
+    }
+  };
+
+  void read_as_they_are(SafetensorsFile const& file) {
+    for (auto const& tensor : file.tensors()) {
+      auto const at = index_.find(tensor.name);
+      if (at == index_.end()) differences_.add("the network has no " + in_quotes(tensor.name));
+      else links_.push_back({{&tensor}, {at->second}}), loaded_[at->second] = true;
+    }
+  }
+
+  void read_by(WeightMap const& names, SafetensorsFile const& file) {
+    auto parts = std::map<std::pair<WeightRule const*, std::string>, std::size_t>{};       // of links_
+    for (auto const& tensor : file.tensors()) {
+      auto const* rule = static_cast<WeightRule const*>(nullptr);
+      auto values      = NamePattern::Values{};
+      auto part        = std::size_t{0};
+      for (auto const& candidate : names.rules) {
+        for (part = 0; part < candidate.theirs.all.size() && rule == nullptr; ++part)
+          if (auto found = candidate.theirs.all[part].read(tensor.name)) rule = &candidate, values = *found;
+        if (rule != nullptr) break;
+      }
+      if (rule == nullptr) {
+        read_kept(names, tensor);
+        continue;
+      }
+      if (rule->ours.all.empty()) continue;                                // ignored
+      --part;
+      auto const [at, is_new] = parts.emplace(std::pair{rule, to_string(values)}, links_.size());
+      if (is_new) links_.push_back(link_of(*rule, values));
+      auto& link = links_[at->second];
+      if (link.from[part] != nullptr)
+        differences_.add(in_quotes(tensor.name) + " and " + in_quotes(link.from[part]->name) + " are one by the rule " +
+                         in_quotes(rule->text()));
+      link.from[part] = &tensor;
+    }
+  }
+  void read_kept(WeightMap const& names, NamedTensor const& tensor) {
+    auto const at = index_.find(tensor.name);
+    if (at == index_.end() || !is_kept(names, tensor.name))
+      return differences_.add("no rule of the map has a name for " + in_quotes(tensor.name));
+    links_.push_back({{&tensor}, {at->second}});
+    loaded_[at->second] = true;
+  }
+  Link link_of(WeightRule const& rule, NamePattern::Values const& values) {
+    auto link = Link{std::vector<NamedTensor const*>(rule.theirs.all.size()), {}, &rule};
+    for (auto const& pattern : rule.ours.all) {
+      CHORALE_EXPECTS(pattern.writes(values), "the name \"" + pattern.text() + "\" cannot be written from what \"" +
+                                                  rule.text() + "\" finds: it has a letter or a * more");
+      auto const name = pattern.write(values);
+      if (auto const at = index_.find(name); at == index_.end()) {
+        differences_.add("the network has no " + name + ", where " + in_quotes(rule.text()) + " leads");
+      } else {
+        if (loaded_[at->second]) differences_.add("two tensors go into " + name);
+        loaded_[at->second] = true;
+        link.to.push_back(at->second);
+      }
+    }
+    return link;
+  }
+  static bool is_kept(WeightMap const& names, std::string const& name) {
+    return std::ranges::any_of(names.rules, [&](WeightRule const& rule) {
+      return rule.theirs.all.empty() &&
+             std::ranges::any_of(rule.ours.all, [&](NamePattern const& p) { return p.read(name).has_value(); });
+    });
+  }
+
+  /// Compares kinds and shapes. A variable of which the network has no part was reported before.
+  void compare(Link const& link) {
+    if (link.rule != nullptr && link.to.size() != link.rule->ours.all.size()) return;
+    auto have = std::string{}, wanted = std::string{};
+    auto fits = true;
+    auto columns = std::int64_t{0};
+    auto leading = Shape64{};
+    for (auto const i : link.to) {
+      auto const shape = Shape64(variables_[i].shape.begin(), variables_[i].shape.end());
+      wanted += (wanted.empty() ? "" : " and ") + std::string{variables_[i].name} + " is F32 " + shape_text(shape);
+      columns += static_cast<std::int64_t>(Columns{shape}.columns);
+      if (i == link.to[0]) leading = without_last(shape);
+      fits = fits && without_last(shape) == leading;
+    }
+    for (std::size_t part = 0; part < link.from.size(); ++part) {
+      auto const* tensor = link.from[part];
+      have += have.empty() ? "" : " and ";
+      if (tensor == nullptr) {
+        have += "nothing for " + in_quotes(link.rule->theirs.all[part].text());
+        fits = false;
+        continue;
+      }
+      auto const& axes = link.rule_axes();
+      have += in_quotes(tensor->name) + " is " + std::string{name_of(tensor->dtype)} + " " + shape_text(tensor->shape);
+      if (!axes.order.empty() && axes.order.size() != tensor->shape.size()) {
+        have += ", to be turned with " + std::to_string(axes.order.size()) + " axes";
+        fits = false;
+        continue;
+      }
+      auto const shape = turned(tensor->shape, axes);
+      if (!axes.order.empty()) have += ", turned " + shape_text(shape);
+      columns -= static_cast<std::int64_t>(Columns{shape}.columns);
+      fits = fits && is_float(tensor->dtype) && without_last(shape) == leading &&
+             shape.size() == static_cast<std::size_t>(variables_[link.to[0]].shape.size());
+    }
+    if (!fits || columns != 0) differences_.add(have + ", but " + wanted);
+  }
+  static Shape64 without_last(Shape64 shape) {
+    if (!shape.empty()) shape.pop_back();
+    return shape;
+  }
+
+  void divide(Link const& link, std::vector<float> const& all, std::size_t rows, std::size_t columns) const {
+    auto before = std::size_t{0};
+    for (auto const i : link.to) {
+      auto const value = variables_[i].value;
+      auto const width = value.size() / rows;
+      for (std::size_t r = 0; r < rows; ++r)
+        std::copy_n(all.data() + r * columns + before, width, value.data() + r * width);
+      before += width;
+    }
+  }
+
+  Variables variables_;
+  std::map<std::string, std::size_t> index_;                               // of variables, by name
+  std::vector<bool> loaded_;
+  std::vector<Link> links_;
+  Differences differences_;
+};
+
+}  // namespace chorale::detail

@@ -1,0 +1,20 @@
+// lamb_on_servers.cpp   expect: chorale: optim::Lamb takes the norm of each whole variable, and does not run where variables are updated in pieces, as by the servers of ParameterServerStrategy. Use MultiWorkerMirroredStrategy, or optim::AdamW
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+#include <chorale/strategy/parameter_server.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
+auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Lamb{});
+
+auto connect() { return Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}}; }
+
+void learn(Batch const& batch) {
+  auto live   = connect();
+  auto copies = live.create(model);
+  live.run([&](auto& replica, auto& copy) {
+    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+    live.strategy().update(replica, copy, gradients);
+  }, copies);
+}
