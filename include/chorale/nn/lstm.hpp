@@ -4,11 +4,11 @@
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
+#include <chorale/tensor/cpu/math.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -133,26 +133,20 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
   /// The vector of y that holds the state of row r at vector i of the sequence.
   static constexpr std::size_t last(std::size_t i, std::size_t r) { return sequences ? i : r; }
 
-  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-  static float tanh(float x) { return 1 - 2 / (1 + std::exp(2 * x)); }
-
   /// One step of one row.
   ///
   /// z        becomes the gates
   /// before   c before this step; cell, state: c and h after it
   static void step(float const* bias, float* z, float const* before, float* cell, float* state) {
     for (std::size_t u = 0; u < units; ++u) {
-      auto& i = z[u];
-      auto& f = z[units + u];
-      auto& g = z[2 * units + u];
-      auto& o = z[3 * units + u];
-      i        = sigmoid(i + bias[u]);
-      f        = sigmoid(f + bias[units + u]);
-      g        = tanh(g + bias[2 * units + u]);
-      o        = sigmoid(o + bias[3 * units + u]);
-      cell[u]  = f * before[u] + i * g;
-      state[u] = o * tanh(cell[u]);
+      auto const g     = 2 * units + u;
+      z[u]             = cpu::sigmoid(z[u] + bias[u]);
+      z[units + u]     = cpu::sigmoid(z[units + u] + bias[units + u]);
+      z[g]             = cpu::tanh(z[g] + bias[g]);
+      z[3 * units + u] = cpu::sigmoid(z[3 * units + u] + bias[3 * units + u]);
     }
+    for (std::size_t u = 0; u < units; ++u) cell[u] = z[units + u] * before[u] + z[u] * z[2 * units + u];
+    for (std::size_t u = 0; u < units; ++u) state[u] = z[3 * units + u] * cpu::tanh(cell[u]);
   }
 
   /// The step back from h and c after a step.
@@ -162,7 +156,7 @@ struct LSTM : Layer<LSTM<Units, Options...>> {
   static void step_back(float* z, float const* before, float const* cell, float const* d_state, float* d_cell) {
     for (std::size_t u = 0; u < units; ++u) {
       auto const i = z[u], f = z[units + u], g = z[2 * units + u], o = z[3 * units + u];
-      auto const y = tanh(cell[u]);
+      auto const y = cpu::tanh(cell[u]);
       auto const d = d_cell[u] + d_state[u] * o * (1 - y * y);
       z[u]             = d * g * i * (1 - i);
       z[units + u]     = d * before[u] * f * (1 - f);
