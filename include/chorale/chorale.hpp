@@ -86,6 +86,7 @@
 #include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/host_layer.hpp>
+#include <chorale/nn/interaction.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/lstm.hpp>

@@ -4,11 +4,13 @@
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
+#include <chorale/tensor/cpu/math.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -17,11 +19,18 @@ namespace chorale::nn {
 /// Causal self-attention: for each head y = softmax(q kᵀ / sqrt(W)) v, where a step attends to itself and to the steps
 /// before it. It has no variables: put nn::Dense<3 * C> before it, and nn::Dense<C> after it.
 ///
+///              keys, up to the last query of the block
+///   queries  | p p p . . . . . |
+///   in       | p p p p . . . . |    products leave out what no query of a block sees
+///   blocks   | p p p p p p . . |
+///
 /// x         (B, T, 3 C): q, k and v side by side, each with the vectors of its heads, of W = C / Heads numbers; T may
 ///           be ragged
 /// y         (B, T, C)
-/// cost      T · T numbers for each head and row, kept for backward
-/// source    Vaswani et al., "Attention Is All You Need", NeurIPS 2017
+/// cost      up to 128 steps, T · T numbers for each head and row are kept for backward; of longer sequences T numbers,
+///           and backward computes the probabilities of a block again
+/// source    Vaswani et al., "Attention Is All You Need", NeurIPS 2017; for long ones Dao et al., "FlashAttention",
+///           NeurIPS 2022
 template <int Heads>
 struct CausalHeads : Layer<CausalHeads<Heads>> {
   static constexpr std::string_view name = "causal_heads";
@@ -39,64 +48,103 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
     requires fits<Of<float, T, C3>>
   static constexpr auto output(Of<float, T, C3>) { return Of<float, T, C3 / 3>{}; }
 
-  /// Probabilities of all heads, and scratch of one head.
+  /// Of each head its probabilities, or of each query log Σ exp; then scratch, of which the first row's is used.
   template <int T, int C3>
-  static constexpr std::size_t kept(Of<float, T, C3>) { return (std::size_t{Heads} + 1) * T * T; }
+  static constexpr std::size_t kept(Of<float, T, C3>) { return kept_of_head(T) * Heads + scratch(T); }
   static std::size_t kept_for(auto const& at) {
     auto sum = std::size_t{0}, most = sum;
-    at.each_row([&](std::size_t, std::size_t, std::size_t t) { sum += Heads * t * t, most = std::max(most, t * t); });
+    at.each_row([&](std::size_t, std::size_t, std::size_t t) {
+      sum += Heads * kept_of_head(t), most = std::max(most, scratch(t));
+    });
     return sum + most;
   }
   template <class X>
   static constexpr std::size_t products(X x) { return 2 * x.vectors * x.size / 3; }
 
   static void forward(auto& at) {
-    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, std::size_t y_at, float* p, float*) {
+    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, auto y, float* kept, float* own) {
       auto const* const x = at.x().data() + q;
-      cpu::matmul(T, T, W, {x, 3 * C}, {x + C, 3 * C, true}, {p, T, 1 / std::sqrt(static_cast<float>(W))});
-      for (std::size_t t = 0; t < T; ++t) softmax(p + t * T, t + 1, T);
-      cpu::matmul(T, W, T, {p, T}, {x + 2 * C, 3 * C}, {at.y().data() + y_at, C});
+      for (std::size_t first = 0; first < T; first += block) {
+        auto const n = std::min(block, T - first), keys = first + n;
+        auto* const p = keeps_all(T) ? kept + first * T : own;
+        scores<C, W>(T, x, first, n, keys, p);
+        for (std::size_t t = 0; t < n; ++t) {
+          auto const log_z = softmax(p + t * T, first + t + 1, keys);
+          if (!keeps_all(T)) kept[first + t] = log_z;
+        }
+        cpu::matmul(n, W, keys, {p, T}, {x + 2 * C, 3 * C}, {at.y().data() + y + first * C, C});
+      }
     });
   }
   static void backward(auto& at) {
     if (at.dx().empty()) return;
-    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, std::size_t y_at, float* p, float* ds) {
-      auto const* const x  = at.x().data() + q;
-      auto* const dx       = at.dx().data() + q;
-      auto const* const dy = at.dy().data() + y_at;
-      cpu::matmul(T, W, T, {p, T, true}, {dy, C}, {dx + 2 * C, 3 * C, 1, 1});
-      cpu::matmul(T, T, W, {dy, C}, {x + 2 * C, 3 * C, true}, {ds, T});
-      for (std::size_t t = 0; t < T; ++t) {
-        auto* const row = ds + t * T;
-        auto mean       = 0.0F;
-        for (std::size_t u = 0; u <= t; ++u) mean += p[t * T + u] * row[u];
-        for (std::size_t u = 0; u < T; ++u) row[u] = u <= t ? p[t * T + u] * (row[u] - mean) : 0.0F;
+    each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, auto y, float* kept, float* own) {
+      auto const* const x = at.x().data() + q;
+      auto* const dx      = at.dx().data() + q;
+      auto* const ds      = keeps_all(T) ? own : own + block * T;
+      auto const scale    = 1 / std::sqrt(static_cast<float>(W));
+      for (std::size_t first = 0; first < T; first += block) {
+        auto const n = std::min(block, T - first), keys = first + n;
+        auto const* const dy = at.dy().data() + y + first * C;
+        auto* const p        = keeps_all(T) ? kept + first * T : own;
+        if (!keeps_all(T)) {
+          scores<C, W>(T, x, first, n, keys, p);
+          for (std::size_t t = 0; t < n; ++t) {
+            auto const seen = first + t + 1;
+            for (std::size_t u = 0; u < seen; ++u) p[t * T + u] = cpu::exp(p[t * T + u] - kept[first + t]);
+            std::fill(p + t * T + seen, p + t * T + keys, 0.0F);
+          }
+        }
+        cpu::matmul(keys, W, n, {p, T, true}, {dy, C}, {dx + 2 * C, 3 * C, 1, 1});
+        cpu::matmul(n, keys, W, {dy, C}, {x + 2 * C, 3 * C, true}, {ds, T});
+        for (std::size_t t = 0; t < n; ++t) {
+          auto const* const of = p + t * T;                                // zeros where a query does not see
+          auto* const d        = ds + t * T;
+          auto const mean      = cpu::sum_of(keys, [=](std::size_t u) { return of[u] * d[u]; });
+          for (std::size_t u = 0; u < keys; ++u) d[u] = of[u] * (d[u] - mean);
+        }
+        cpu::matmul(n, W, keys, {ds, T}, {x + C, 3 * C}, {dx + first * 3 * C, 3 * C, scale, 1});
+        cpu::matmul(keys, W, n, {ds, T, true}, {x + first * 3 * C, 3 * C}, {dx + C, 3 * C, scale, 1});
       }
-      auto const scale = 1 / std::sqrt(static_cast<float>(W));
-      cpu::matmul(T, W, T, {ds, T}, {x + C, 3 * C}, {dx, 3 * C, scale, 1});
-      cpu::matmul(T, W, T, {ds, T, true}, {x, 3 * C}, {dx + C, 3 * C, scale, 1});
     });
   }
 
  private:
-  /// Calls f.operator()<C, W>(T, first of q in x, first in y, probabilities, scratch) for each row and head.
+  static constexpr std::size_t block = 64;                                 // queries
+
+  static constexpr bool keeps_all(std::size_t T) { return T <= 128; }
+  static constexpr std::size_t kept_of_head(std::size_t T) { return keeps_all(T) ? T * T : T; }
+  static constexpr std::size_t scratch(std::size_t T) { return (keeps_all(T) ? 1 : 2) * block * T; }
+
+  /// Calls f.operator()<C, W>(T, first of q in x, first in y, what is kept of the head, scratch) for each row and head.
   template <class L, int T, int C3, class Out, class F>
   static void each_head(Place<L, detail::List<Of<float, T, C3>>, Out>& at, F&& f) {
     constexpr std::size_t c = C3 / 3, w = c / Heads;
-    auto* p                 = at.kept.data();
+    auto* kept              = at.kept.data();
+    auto* const own         = kept + behind_kept(at);
     at.each_row([&](std::size_t, std::size_t first, std::size_t t) {
-      auto* const scratch = at.kept.data() + at.kept.size() - t * t;       // behind the probabilities of all rows
-      for (std::size_t h = 0; h < Heads && t > 0; ++h, p += t * t)
-        f.template operator()<c, w>(t, first * 3 * c + h * w, first * c + h * w, p, scratch);
+      for (std::size_t h = 0; h < Heads && t > 0; ++h, kept += kept_of_head(t))
+        f.template operator()<c, w>(t, first * 3 * c + h * w, first * c + h * w, kept, own);
     });
   }
-  /// The softmax of the first n numbers; the others, up to all, become zeros.
-  static void softmax(float* p, std::size_t n, std::size_t all) {
-    auto const most = *std::max_element(p, p + n);
-    auto sum        = 0.0F;
-    for (std::size_t i = 0; i < n; ++i) sum += p[i] = std::exp(p[i] - most);
-    for (std::size_t i = 0; i < n; ++i) p[i] /= sum;
-    std::fill(p + n, p + all, 0.0F);
+  /// Numbers that are kept of all rows, behind which the scratch begins.
+  static std::size_t behind_kept(auto const& at) {
+    auto sum = std::size_t{0};
+    at.each_row([&](std::size_t, std::size_t, std::size_t t) { sum += Heads * kept_of_head(t); });
+    return sum;
+  }
+  /// q kᵀ / sqrt(W) for n queries.
+  template <std::size_t C, std::size_t W>
+  static void scores(std::size_t T, float const* x, std::size_t first, std::size_t n, std::size_t keys, float* p) {
+    cpu::matmul(n, keys, W, {x + first * 3 * C, 3 * C}, {x + C, 3 * C, true},
+                {p, T, 1 / std::sqrt(static_cast<float>(W))});
+  }
+  /// The softmax of the first n numbers; the others, up to all, become zeros. Returns log Σ exp.
+  static float softmax(float* p, std::size_t n, std::size_t all) {
+    auto const whole = std::min(all, (n + 15) / 16 * 16);                  // no numbers are left over from vectors
+    std::fill(p + n, p + whole, -std::numeric_limits<float>::infinity());
+    std::fill(p + whole, p + all, 0.0F);
+    return cpu::softmax(whole, p, p);
   }
 };
 

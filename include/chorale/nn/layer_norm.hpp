@@ -4,6 +4,7 @@
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
+#include <chorale/tensor/cpu/math.hpp>
 
 #include <array>
 #include <cmath>
@@ -34,38 +35,43 @@ struct LayerNorm : Layer<LayerNorm> {
   static constexpr auto variables(auto x) { return std::array{ones("gamma", x.back), zeros("beta", x.back)}; }
   static constexpr std::size_t kept(auto x) { return 2 * x.vectors; }
 
-  static void forward(auto& at) {
-    auto const c = at.v[0].size(), n = at.x().size() / c;
-    for (std::size_t r = 0; r < n; ++r) {
-      auto const x = at.x().subspan(r * c, c);
-      auto mean = 0.0F, square = 0.0F;
-      for (auto const v : x) mean += v;
-      mean /= static_cast<float>(c);
-      for (auto const v : x) square += (v - mean) * (v - mean);
-      auto const scale   = 1 / std::sqrt(square / static_cast<float>(c) + 1e-5F);
-      at.kept[2 * r]     = mean;
-      at.kept[2 * r + 1] = scale;
-      for (std::size_t i = 0; i < c; ++i) at.y()[r * c + i] = at.v[0][i] * (x[i] - mean) * scale + at.v[1][i];
+  template <class L, int... D, class Out>
+  static void forward(Place<L, detail::List<Of<float, D...>>, Out>& at) {
+    constexpr std::size_t c = Of<float, D...>::back;
+    auto const* const gamma = at.v[0].data();
+    auto const* const beta  = at.v[1].data();
+    for (std::size_t r = 0; r < at.x().size() / c; ++r) {
+      auto const* const x = at.x().data() + r * c;
+      auto* const y       = at.y().data() + r * c;
+      auto const mean     = cpu::sum_of(c, [=](std::size_t i) { return x[i]; }) / static_cast<float>(c);
+      auto const square   = cpu::sum_of(c, [=](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
+      auto const scale    = 1 / std::sqrt(square / static_cast<float>(c) + 1e-5F);
+      at.kept[2 * r]      = mean;
+      at.kept[2 * r + 1]  = scale;
+      for (std::size_t i = 0; i < c; ++i) y[i] = gamma[i] * (x[i] - mean) * scale + beta[i];
     }
   }
-  static void backward(auto& at) {
-    auto const c = at.v[0].size(), n = at.x().size() / c;
-    for (std::size_t r = 0; r < n; ++r) {
+  template <class L, int... D, class Out>
+  static void backward(Place<L, detail::List<Of<float, D...>>, Out>& at) {
+    constexpr std::size_t c = Of<float, D...>::back;
+    auto const* const gamma = at.v[0].data();
+    auto* const d_gamma     = at.dv[0].data();
+    auto* const d_beta      = at.dv[1].data();
+    auto z                  = std::array<float, c>{};                      // x normalised
+    auto g                  = std::array<float, c>{};                      // the gradient by it
+    for (std::size_t r = 0; r < at.x().size() / c; ++r) {
       auto const mean = at.kept[2 * r], scale = at.kept[2 * r + 1];
-      auto const x  = at.x().subspan(r * c, c);
-      auto const dy = at.dy().subspan(r * c, c);
-      auto sum = 0.0F, dot = 0.0F;                                         // of dy gamma, and times x normalised
-      for (std::size_t i = 0; i < c; ++i) {
-        auto const z = (x[i] - mean) * scale;
-        at.dv[0][i] += dy[i] * z;
-        at.dv[1][i] += dy[i];
-        sum += dy[i] * at.v[0][i];
-        dot += dy[i] * at.v[0][i] * z;
-      }
-      for (std::size_t i = 0; i < c && !at.dx().empty(); ++i) {
-        auto const z = (x[i] - mean) * scale;
-        at.dx()[r * c + i] += scale * (dy[i] * at.v[0][i] - (sum + z * dot) / static_cast<float>(c));
-      }
+      auto const* const x  = at.x().data() + r * c;
+      auto const* const dy = at.dy().data() + r * c;
+      for (std::size_t i = 0; i < c; ++i) z[i] = (x[i] - mean) * scale;
+      for (std::size_t i = 0; i < c; ++i) g[i] = dy[i] * gamma[i];
+      for (std::size_t i = 0; i < c; ++i) d_gamma[i] += dy[i] * z[i];
+      for (std::size_t i = 0; i < c; ++i) d_beta[i] += dy[i];
+      if (at.dx().empty()) continue;
+      auto* const dx = at.dx().data() + r * c;
+      auto const sum = cpu::sum_of(c, [&](std::size_t i) { return g[i]; }) / static_cast<float>(c);
+      auto const dot = cpu::sum_of(c, [&](std::size_t i) { return g[i] * z[i]; }) / static_cast<float>(c);
+      for (std::size_t i = 0; i < c; ++i) dx[i] += scale * (g[i] - (sum + z[i] * dot));
     }
   }
 };

@@ -5,10 +5,10 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/nn/graph/records.hpp>
+#include <chorale/tensor/cpu/math.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 namespace chorale::nn::detail {
@@ -16,26 +16,20 @@ namespace chorale::nn::detail {
 /// One step of one row of an LSTM, and the step back.
 template <std::size_t units>
 struct LstmCell {
-  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-  static float tanh(float x) { return 1 - 2 / (1 + std::exp(2 * x)); }
-
   /// One step of one row.
   ///
   /// z        becomes the gates
   /// before   c before this step; cell, state: c and h after it
   static void step(float const* bias, float* z, float const* before, float* cell, float* state) {
     for (std::size_t u = 0; u < units; ++u) {
-      auto& i = z[u];
-      auto& f = z[units + u];
-      auto& g = z[2 * units + u];
-      auto& o = z[3 * units + u];
-      i        = sigmoid(i + bias[u]);
-      f        = sigmoid(f + bias[units + u]);
-      g        = tanh(g + bias[2 * units + u]);
-      o        = sigmoid(o + bias[3 * units + u]);
-      cell[u]  = f * before[u] + i * g;
-      state[u] = o * tanh(cell[u]);
+      auto const g     = 2 * units + u;
+      z[u]             = cpu::sigmoid(z[u] + bias[u]);
+      z[units + u]     = cpu::sigmoid(z[units + u] + bias[units + u]);
+      z[g]             = cpu::tanh(z[g] + bias[g]);
+      z[3 * units + u] = cpu::sigmoid(z[3 * units + u] + bias[3 * units + u]);
     }
+    for (std::size_t u = 0; u < units; ++u) cell[u] = z[units + u] * before[u] + z[u] * z[2 * units + u];
+    for (std::size_t u = 0; u < units; ++u) state[u] = z[3 * units + u] * cpu::tanh(cell[u]);
   }
 
   /// The step back from h and c after a step.
@@ -45,7 +39,7 @@ struct LstmCell {
   static void step_back(float* z, float const* before, float const* cell, float const* d_state, float* d_cell) {
     for (std::size_t u = 0; u < units; ++u) {
       auto const i = z[u], f = z[units + u], g = z[2 * units + u], o = z[3 * units + u];
-      auto const y = tanh(cell[u]);
+      auto const y = cpu::tanh(cell[u]);
       auto const d = d_cell[u] + d_state[u] * o * (1 - y * y);
       z[u]             = d * g * i * (1 - i);
       z[units + u]     = d * before[u] * f * (1 - f);
