@@ -149,6 +149,10 @@ struct Pad {
 /// A layer without a bias, such as one that batch normalization follows.
 struct NoBias { static constexpr bool biased = false; };                   // where batch normalization follows
 
+/// Option of layers over sequences: step t of y is computed from the steps of x up to t alone. Keras: padding="causal" of
+/// Conv1D, use_causal_mask=True of MultiHeadAttention.
+struct Causal {};
+
 /// Distance between windows, in pixels, in both directions.
 template <int S>
 struct Stride {
@@ -198,23 +202,27 @@ constexpr Init init_or(Init fallback) {
 template <class Option>
 inline constexpr bool known_option = padding_option<Option> || stride_option<Option> || initializer_option<Option>;
 
-/// The window of a kernel over images of shape In. With Same, an odd pixel is added below and right, as in Keras.
-template <class In>
-constexpr Window window(int kernel, int stride, Padding padding) {
-  auto w =
-      Window{.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel, .stride = stride};
+/// A window with the pads of `padding`. With Same, an odd pixel is added below and right, as in Keras.
+constexpr Window padded(Window w, Padding padding) {
   w.pad_before = w.pad_after = w.pad_left = w.pad_right = padding.pixels;
   if (padding.same) {
-    auto const total = [&](int size) {
-      auto const needed = ((size + stride - 1) / stride - 1) * stride + kernel - size;
+    auto const total = [&](int size, int kernel) {
+      auto const reach  = (kernel - 1) * w.dilation + 1;
+      auto const needed = ((size + w.stride - 1) / w.stride - 1) * w.stride + reach - size;
       return needed > 0 ? needed : 0;
     };
-    w.pad_before = total(w.height) / 2;
-    w.pad_after  = total(w.height) - w.pad_before;
-    w.pad_left   = total(w.width) / 2;
-    w.pad_right  = total(w.width) - w.pad_left;
+    w.pad_before = total(w.height, w.kernel) / 2;
+    w.pad_after  = total(w.height, w.kernel) - w.pad_before;
+    w.pad_left   = total(w.width, w.kernel_width()) / 2;
+    w.pad_right  = total(w.width, w.kernel_width()) - w.pad_left;
   }
   return w;
+}
+/// The window of a square kernel over images of shape In.
+template <class In>
+constexpr Window window(int kernel, int stride, Padding padding) {
+  return padded({.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel,
+                 .stride = stride}, padding);
 }
 
 /// Shape of the output of a window. If the window does not fit, some valid shape, so that the error of check() is the

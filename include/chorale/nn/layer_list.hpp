@@ -111,7 +111,7 @@ struct ConvPool {
 };
 
 template <class L>
-concept convolution = requires { L::filters; };
+concept convolution = requires { L::filters; } && !requires { requires !L::is_plain; };
 template <class L>
 concept pool = requires { L::kind; };
 

@@ -13,12 +13,19 @@ namespace chorale {
 /// A window that slides over an image: convolutions and pools. Sizes in pixels; images are (B, H, W, C).
 struct Window {
   int height = 0, width = 0, channels = 0;                                 // of the input image
-  int kernel = 1, stride = 1;                                              // square windows
+  int kernel = 1, stride = 1;                                              // square windows, unless `columns` says else
   int pad_before = 0, pad_after = 0;                                       // rows; columns have separate pads
   int pad_left = 0, pad_right = 0;
+  int columns = 0;                                                         // of the kernel; 0: as many as rows
+  int dilation = 1;                                                        // distance between pixels of the kernel
+  int groups = 1;                                                          // channels of a kernel: 1 / groups of all
 
-  constexpr int out_height() const { return (height + pad_before + pad_after - kernel) / stride + 1; }
-  constexpr int out_width() const { return (width + pad_left + pad_right - kernel) / stride + 1; }
+  constexpr int kernel_width() const { return columns == 0 ? kernel : columns; }
+  constexpr int out_height() const { return (height + pad_before + pad_after - reach(kernel)) / stride + 1; }
+  constexpr int out_width() const { return (width + pad_left + pad_right - reach(kernel_width())) / stride + 1; }
+
+ private:
+  constexpr int reach(int size) const { return (size - 1) * dilation + 1; }      // pixels from the first to the last
 };
 
 enum class Pool { max, average };

@@ -7,5 +7,6 @@
 #include <chorale/tensor/cpu/batch_norm.hpp>
 #include <chorale/tensor/cpu/conv_pool.hpp>
 #include <chorale/tensor/cpu/convolution.hpp>
+#include <chorale/tensor/cpu/deconvolution.hpp>
 #include <chorale/tensor/cpu/dense.hpp>
 #include <chorale/tensor/cpu/kernels.hpp>

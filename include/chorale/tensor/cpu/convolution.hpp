@@ -15,23 +15,30 @@
 
 namespace chorale {
 
-/// y = convolution of x with a square kernel, plus bias.
+/// y = convolution of x, plus bias.
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters), in any layout
-/// kernel    (K, K, C, Filters); bias (Filters), or none
+/// kernel    (K, K', C / groups, Filters), of which each group makes its part of the filters; bias (Filters), or none
 /// cost      where factors are rounded, one pass more over x, and over dy
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
+  enum class Images { any, channels_last };                                // layouts of x and y that oneDNN may choose
+
   /// wants_dx    true if backward computes the gradient by x
   /// biased      true if there is a bias
   Conv2D(runtime& rt, layout const& in, int rows, Window const& w, int filters, bool wants_dx = true,
-         bool biased = true)
+         bool biased = true, Images images = Images::any)
       : rt_{&rt}, in_{in},
-        plain_kernel_{{filters, w.channels, w.kernel, w.kernel}, onednn::f32, onednn::tag::hwio},
+        plain_kernel_{kernel_dims(w, filters), onednn::f32, w.groups > 1 ? onednn::tag::hwigo : onednn::tag::hwio},
         bias_{biased ? layout{{filters}, onednn::f32, onednn::tag::x} : layout{}} {
     // The layouts that forward prefers may leave oneDNN only its reference loops for a pass, hundreds of times slower.
     for (factors_ = rt.factors();; factors_ = onednn::f32) {
+      if (images == Images::channels_last) {
+        describe(rows, w, filters, onednn::tag::nhwc);
+        if (references(wants_dx) == 0 || factors_ == onednn::f32) return;
+        continue;
+      }
       describe(rows, w, filters, onednn::tag::any);
       auto const slow = references(wants_dx);
       if (slow == 0) return;
@@ -112,27 +119,34 @@ class Kernels<Cpu>::Conv2D {
     float *x, *dy, *kernel, *d_kernel, *data_kernel;
     std::byte* scratch;
   };
+  /// The dimensions of the kernel in oneDNN's order: (groups,) outputs and inputs of a group, rows, columns.
+  static onednn::dims kernel_dims(Window const& w, int filters) {
+    auto dims = onednn::dims{filters / w.groups, w.channels / w.groups, w.kernel, w.kernel_width()};
+    if (w.groups > 1) dims.insert(dims.begin(), w.groups);
+    return dims;
+  }
   /// Describes the three passes to oneDNN, with x and y in the layout `images`.
   void describe(int rows, Window const& w, int filters, onednn::tag images) {
     auto const attributes = onednn::user_scratchpad();
     auto const image      = onednn::dims{rows, w.channels, w.height, w.width};
     auto const result     = onednn::dims{rows, filters, w.out_height(), w.out_width()};
-    auto const kernel     = onednn::dims{filters, w.channels, w.kernel, w.kernel};
+    auto const kernel     = kernel_dims(w, filters);
     auto const src        = layout{image, factors_, images};
     auto const ker        = layout{kernel, factors_, onednn::tag::any};
     auto const strides    = onednn::dims{w.stride, w.stride};
+    auto const dilations  = onednn::dims{w.dilation - 1, w.dilation - 1};  // pixels that are left out
     auto const before     = onednn::dims{w.pad_before, w.pad_left};
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::convolution_direct;
 
     forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, {result, onednn::f32, images}, strides,
-                 before, after}, attributes, rt_->engine};
+                 dilations, before, after}, attributes, rt_->engine};
     auto const d_dst = rounds() ? layout{result, factors_, images} : forward_.dst_desc();
     auto const d_src = rounds() ? layout{image, onednn::f32, images} : forward_.src_desc();
-    weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides, before,
-                 after}, attributes, rt_->engine, forward_};
-    data_    = {{direct, d_src, ker, weights_.diff_dst_desc(), strides, before, after}, attributes, rt_->engine,
-                forward_};
+    weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides,
+                 dilations, before, after}, attributes, rt_->engine, forward_};
+    data_    = {{direct, d_src, ker, weights_.diff_dst_desc(), strides, dilations, before, after}, attributes,
+                rt_->engine, forward_};
   }
 
   Places place(onednn::Cutter& cut) const {

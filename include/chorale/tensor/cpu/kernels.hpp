@@ -252,6 +252,7 @@ struct Kernels<Cpu> : cpu::Loops {
   }
 
   class Conv2D;
+  class Conv2DTranspose;
   class Pool2D;
   class ConvPool;
   class Dense;
