@@ -2,6 +2,7 @@
 //
 // The transport, the reduce and the strategy of docs/60-write-your-own.md keep what ours promise. Their code comes out of that page.
 #include "test/docs/own_chain.hpp"
+#include "test/docs/own_differences.hpp"
 #include "test/docs/own_loss.hpp"
 #include "test/docs/own_mailbox.hpp"
 #include "test/docs/own_rule.hpp"
@@ -115,6 +116,10 @@ TEST_CASE("one's own layer and optimizer train, and say what ranks compare", "[d
   auto const history =
       trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
   CHECK(history.back().scores.loss() < history.front().scores.loss());
+}
+
+TEST_CASE("one's own layer over sequences has the gradient of differences, ragged or not", "[docs][own]") {
+  CHECK(my::error() < 1e-3);
 }
 
 TEST_CASE("one's own loss has the gradient of differences, and its metric is a sum over rows", "[docs][own]") {

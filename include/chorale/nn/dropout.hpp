@@ -25,12 +25,12 @@ struct RaggedDropout : Layer<RaggedDropout<Percent>> {
   static constexpr auto output(Of<float, D...> x) { return x; }
 
   static void forward(auto& at) {
-    std::copy(at.x().begin(), at.x().end(), at.y().begin());
+    if (!at.training) std::copy(at.x().begin(), at.x().end(), at.y().begin());
     each_number(at, [&](std::size_t i, float factor) { at.y()[i] = factor == 0 ? 0.0F : at.x()[i] * factor; });
   }
   static void backward(auto& at) {
     if (at.dx().empty()) return;
-    std::copy(at.dy().begin(), at.dy().end(), at.dx().begin());
+    if (!at.training) std::copy(at.dy().begin(), at.dy().end(), at.dx().begin());
     each_number(at, [&](std::size_t i, float factor) { at.dx()[i] = factor == 0 ? 0.0F : at.dy()[i] * factor; });
   }
 

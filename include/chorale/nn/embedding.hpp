@@ -40,16 +40,23 @@ struct Logits : Layer<Logits<Rows, Width>> {
   static constexpr std::size_t products(auto x) { return x.size * Rows; }
 
   static void forward(auto& at) {
-    cpu::matmul(at.x().size() / Width, Rows, Width, {at.x().data(), Width}, {at.v[0].data(), Width, true},
-                {at.y().data(), Rows});
+    product(at, Rows, Width, {at.x().data(), Width}, {at.v[0].data(), Width, true}, {at.y().data(), Rows});
   }
   static void backward(auto& at) {
     auto const n = at.x().size() / Width;
     cpu::matmul(Rows, Width, n, {at.dy().data(), Rows, true}, {at.x().data(), Width},
                 {.data = at.dv[0].data(), .stride = Width, .beta = 1});
     if (!at.dx().empty())
-      cpu::matmul(n, Width, Rows, {at.dy().data(), Rows}, {at.v[0].data(), Width},
-                  {.data = at.dx().data(), .stride = Width, .beta = 1});
+      product(at, Width, Rows, {at.dy().data(), Rows}, {at.v[0].data(), Width},
+              {.data = at.dx().data(), .stride = Width, .beta = 1});
+  }
+
+ private:
+  /// The product of all vectors with a matrix. Ragged values have room for whole blocks.
+  static void product(auto const& at, std::size_t n, std::size_t k, cpu::Factor a, cpu::Factor b, cpu::Product c) {
+    auto const vectors = at.x().size() / Width;
+    if (at.ragged[0] == nullptr) cpu::matmul(vectors, n, k, a, b, c);
+    else cpu::matmul_in_blocks<graph::RaggedRows::block>(vectors, n, k, a, b, c);
   }
 };
 

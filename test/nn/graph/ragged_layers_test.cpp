@@ -30,6 +30,13 @@ struct Bare : nn::Graph<nn::Differentiable<Vectors>> {
   }
 };
 
+/// A head tied to the table of words.
+struct Tied : nn::Graph<Words> {
+  nn::Embedding<30, 6> words;
+  nn::LSTM<6, nn::Sequences> reader;
+  constexpr auto operator()(auto x) const { return nn::outputs<Words>(words.logits(reader(words(x)))); }
+};
+
 }  // namespace
 
 TEST_CASE("gradients of layers over ragged rows are those of differences", "[nn][graph][ragged]") {
@@ -93,6 +100,18 @@ TEST_CASE("a row among others is the row alone, to the bit", "[nn][graph][ragged
       y_at += y.size(), d_at += d.size();
     });
   CHECK(y_at == outputs.size());
+}
+
+TEST_CASE("a head tied to a table takes ragged rows, each alone", "[nn][graph][ragged]") {
+  CHECK(nn::network_gradient_error<Tied>() < 2e-3);
+  auto copy    = nn::compile<Tied>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(Cpu::logical(1)[0], 1);
+  auto outputs = std::vector<float>{}, alone = outputs;
+  first(rows(45).batch(45), [&](auto const& batch) { outputs = kept(copy.predict(batch)); });
+  for (std::size_t r = 0; r < 45; ++r)
+    first(rows(45).skip(r).batch(1), [&](auto const& batch) {
+      for (auto const y : copy.predict(batch)) alone.push_back(y);
+    });
+  CHECK(alone == outputs);
 }
 
 TEST_CASE("a batch of empty rows is a batch", "[nn][graph][ragged]") {

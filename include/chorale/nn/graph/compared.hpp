@@ -30,8 +30,10 @@ struct OutputList<Outputs<D, Names, O...>> {
   using values = List<O...>;
 };
 
+/// The outputs of a network that is called with its inputs; none if it cannot be called with them.
 template <class Net, class Inputs>
 struct OutputsOfNet : OutputList<void> {};
+// A network that can be.
 template <class Net, class... F>
   requires takes_arguments<Net, typename ArgumentsOf<NoDevice, List<F...>>::type>
 struct OutputsOfNet<Net, List<F...>>
