@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What it costs to compile the executor of a GPT-2, of 12 blocks and of 96, with g++ and clang++: user seconds, largest
-# memory, longest symbol, size of the object. The first line of each compiler is the headers alone.
+# What it costs to compile the executor of a GPT-2, of 12 blocks and of 96, and of ResNet-50, with g++ and clang++: user
+# seconds, largest memory, longest symbol, size of the object. The first line of each compiler is the headers alone.
 #
 #   bench/compile_time_graph.sh [flags]         by default -O2 -march=x86-64-v3
 set -eu
@@ -21,6 +21,15 @@ cat > "$folder/headers.hpp" << 'END'
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/tensor/cpu/all.hpp>
+END
+cat > "$folder/resnet.cpp" << 'END'
+#include "headers.hpp"
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/models/resnet.hpp>
+using namespace chorale;
+using E = nn::Executor<Cpu, nn::resnet::ResNet50<>>;
+void run(E& e, Pass const& p, std::size_t& n) { e.forward(p), e.backward(p, [&](std::size_t end) { n += end; }); }
+E* make(int rows, Span<float> v, Span<float> g) { return new E{rows, v, g, Cpu{}}; }
 END
 cat > "$folder/net.cpp" << 'END'
 #include "headers.hpp"
@@ -63,14 +72,15 @@ END
 printf '%-24s %8s %8s %8s %8s\n' '' 'user s' 'MB' 'symbol' 'KB'
 for compiler in g++ clang++; do
   command -v "$compiler" > /dev/null || continue
-  for blocks in 0 12 96; do
-    source=net.cpp
-    [ "$blocks" -gt 0 ] || source=headers.hpp
+  for blocks in 0 12 96 resnet; do
+    source=net.cpp what="$blocks blocks"
+    [ "$blocks" != 0 ] || source=headers.hpp what=headers
+    [ "$blocks" != resnet ] || source=resnet.cpp what=ResNet-50
     /usr/bin/time -f '%U %M' -o "$folder/time" "$compiler" -std=c++20 "${flags[@]}" -w -Iinclude -DBLOCKS="$blocks" \
       -c -x c++ "$folder/$source" -o "$folder/net.o"
     read -r seconds kilobytes < "$folder/time"
     symbol=$(nm -C "$folder/net.o" | cut -c20- | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')
-    printf '%-24s %8s %8s %8s %8s\n' "$compiler, $blocks blocks" "$seconds" $((kilobytes / 1024)) "$symbol" \
+    printf '%-24s %8s %8s %8s %8s\n' "$compiler, $what" "$seconds" $((kilobytes / 1024)) "$symbol" \
       $(($(stat -c %s "$folder/net.o") / 1024))
   done
 done

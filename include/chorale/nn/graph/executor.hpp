@@ -74,11 +74,15 @@ class GraphExecutor {
       total += (bytes + 63) / 64 * 64;
       return begin;
     };
-    auto y_at = std::array<std::size_t, N.values>{};
+    auto y_at = std::array<std::size_t, N.values>{}, most = y_at;          // most: bytes of all values of a buffer
+    for (std::size_t v = 0; v < N.values; ++v) {
+      auto& size = most[graph::at(s_.buffer[v])];
+      bytes_[v]  = bytes_of(v);
+      size       = std::max(size, bytes_[v]);
+    }
     for (std::size_t v = 0; v < N.values; ++v) {
       auto const buffer = graph::at(s_.buffer[v]);
-      bytes_[v]         = bytes_of(v);
-      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(bytes_[v]) : y_at[buffer];
+      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(most[v]) : y_at[buffer];
     }
     auto work_at = std::array<std::size_t, N.calls>{};
     for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
