@@ -90,7 +90,7 @@ class GraphExecutor {
     for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
     auto const scratch_at = take(scratch * sizeof(float));
     auto widest           = std::vector<std::size_t>(s_.slots);
-    for (std::size_t r = 0; r < s_.used; ++r)
+    for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (s_.registers[r].slot >= 0) {
         auto& bytes = widest[graph::at(s_.registers[r].slot)];
         bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
@@ -101,8 +101,9 @@ class GraphExecutor {
     memory_          = device.allocate(total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + scratch_at);
+    registers_.resize(s_.registers.size());
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + y_at[v] : nullptr;
-    for (std::size_t r = 0; r < s_.used; ++r)
+    for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (s_.registers[r].slot >= 0)
         registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
     for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: see Runtime::take_relu
@@ -159,8 +160,7 @@ class GraphExecutor {
   /// Computes gradients of variables and requested inputs. d_output() was written before.
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
-    for (std::size_t k = 0; k < s_.count; ++k) {
-      auto const& step = s_.steps[k];
+    for (auto const& step : s_.steps) {
       switch (step.what) {
         case graph::Do::backward: backward_of(graph::at(step.call), pass); break;
         case graph::Do::add: add(step); break;
@@ -273,11 +273,11 @@ class GraphExecutor {
   }
 
   /// The schedule for the layouts that the kernels have chosen.
-  graph::Schedule<N> schedule() const {
-    auto copies = std::array<bool, N.calls>{};
+  graph::Schedule schedule() const {
+    auto copies = std::vector<char>(N.calls);
     for (std::size_t c = 0; c < N.calls; ++c)
       copies[c] = g.calls[c].ops->passes_all != nullptr && !g.calls[c].ops->passes_all(stages_[c]);
-    return typename Low::Scheduling{g, copies}.schedule();
+    return graph::Scheduler{g, Low::trains, copies}.schedule();
   }
 
   /// True if a call computes the gradient by an input.
@@ -401,14 +401,14 @@ class GraphExecutor {
   graph::RaggedInputs<N.inputs, graph::has_ragged(g)> ragged_;
   typename K::runtime runtime_;
   Stages stages_;
-  graph::Schedule<N> s_;
+  graph::Schedule s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   typename D::block memory_;
   float* scratch_ = nullptr;
   std::array<std::size_t, N.values> bytes_{};                              // of each value
   std::array<std::byte*, N.values> values_{};
-  std::array<float*, graph::Schedule<N>::most> registers_{};
+  std::vector<float*> registers_;
 };
 
 }  // namespace chorale::nn

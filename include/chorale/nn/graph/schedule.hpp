@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace chorale::nn::graph {
 
@@ -34,17 +35,14 @@ struct Register {
 };
 
 /// The buffers of forward, the steps of backward, and where gradients lie.
-template <Counts N>
 struct Schedule {
-  static constexpr std::size_t most = 3 * N.ins + 2 * N.outputs + N.values + 1;      // registers at most
-
-  std::array<int, N.values> buffer{};                                      // the value in whose memory it lies
-  std::array<Instruction, 2 * N.calls + N.ins + N.outputs + N.values + 1> steps{};
-  std::array<Register, most> registers{};
-  std::array<int, N.ins> d_in{};                                           // register that a call writes for an input
-  std::array<int, N.values> d_value{};                                     // register of the whole gradient by a value
-  std::array<int, N.outputs> d_output{};                                   // register that a loss writes
-  std::size_t count = 0, used = 0, slots = 0;                              // of steps, registers, slots
+  std::vector<int> buffer;                                                 // the value in whose memory a value lies
+  std::vector<Instruction> steps;
+  std::vector<Register> registers;
+  std::vector<int> d_in;                                                   // register that a call writes for an input
+  std::vector<int> d_value;                                                // register of the whole gradient by a value
+  std::vector<int> d_output;                                               // register that a loss writes
+  std::size_t slots = 0;
 };
 
 /// For each value, true if its gradient reaches a variable or an input whose gradient is asked for.
@@ -78,19 +76,31 @@ constexpr std::array<bool, N.values> plain_values(Fixed<N> const& g) {
   return plain;
 }
 
-/// Computes the Schedule of one network.
-template <Counts N>
+/// The records of a network of any size.
+struct Records {
+  Span<ValueRecord const> values;
+  Span<CallRecord const> calls;
+  Span<int const> ins, outputs;
+
+  template <Counts N>
+  constexpr Records(Fixed<N> const& g) : values{g.values}, calls{g.calls}, ins{g.ins}, outputs{g.outputs} {}
+};
+
+/// Computes the Schedule of one network. Not a template: compilers spend seconds on one for each network.
 class Scheduler {
  public:
+  /// trains    for each value, see trained_values
   /// copies    of each call that passes its gradient: true if that holds for its first input alone, because the others
-  ///           have another layout
-  constexpr explicit Scheduler(Fixed<N> const& g, std::array<bool, N.calls> const& copies = {})
-      : g_{g}, trains_{trained_values(g)}, copies_{copies} {
+  ///           have another layout. Empty: of none
+  constexpr explicit Scheduler(Records const& g, Span<bool const> trains, Span<char const> copies = {})
+      : g_{g}, trains_{trains}, copies_{copies}, last_part_(g.values.size(), -1) {
+    s_.d_in.resize(g.ins.size(), -1);
+    s_.d_value.resize(g.values.size(), -1);
     share_buffers();
     write_steps();
     assign_slots();
   }
-  constexpr Schedule<N> const& schedule() const { return s_; }
+  constexpr Schedule const& schedule() const { return s_; }
 
  private:
   /// A part of a gradient: its register, and the part that was known before it.
@@ -100,15 +110,15 @@ class Scheduler {
 
   /// Forward: y lies where x lay if only this call reads x, and backward does not read x.
   constexpr void share_buffers() {
-    auto readers  = std::array<int, N.values>{};
-    auto is_final = std::array<bool, N.values>{};
+    auto readers  = std::vector<int>(g_.values.size());
+    auto is_final = std::vector<char>(g_.values.size());
     for (auto const v : g_.ins) ++readers[at(v)];
-    for (auto const v : g_.outputs) is_final[at(v)] = true;
-    for (std::size_t v = 0; v < N.values; ++v) s_.buffer[v] = static_cast<int>(v);
+    for (auto const v : g_.outputs) is_final[at(v)] = 1;
+    for (std::size_t v = 0; v < g_.values.size(); ++v) s_.buffer.push_back(static_cast<int>(v));
     auto const kept = [&](std::size_t x) {                                 // read again after its only reader
       for (;;) {
         auto const& by = g_.calls[at(g_.values[x].call)];
-        if (readers[x] != 1 || is_final[x] || by.ops->keeps_y) return true;
+        if (readers[x] != 1 || is_final[x] != 0 || by.ops->keeps_y) return true;
         auto const before = at(in(by, 0));
         if (!by.ops->renames || g_.values[before].call < 0) return false;
         x = before;
@@ -125,14 +135,11 @@ class Scheduler {
 
   /// Backward: calls in reverse. The gradients by all readers of a value are added up before its writer runs.
   constexpr void write_steps() {
-    s_.d_value.fill(-1);
-    s_.d_in.fill(-1);
-    last_part_.fill(-1);
-    for (std::size_t o = 0; o < N.outputs; ++o) {
-      s_.d_output[o] = make(g_.outputs[o]);
-      collect(g_.outputs[o], s_.d_output[o]);
+    for (auto const value : g_.outputs) {
+      s_.d_output.push_back(make(value));
+      collect(value, s_.d_output.back());
     }
-    for (int c = static_cast<int>(N.calls); c-- > 0;) {
+    for (int c = static_cast<int>(g_.calls.size()); c-- > 0;) {
       auto const& call = g_.calls[at(c)];
       auto reached     = false;
       for (int i = 0; i < call.outs; ++i) {
@@ -142,9 +149,9 @@ class Scheduler {
       auto wanted = call.uses > 0;
       for (int i = 0; i < call.ins; ++i) wanted = wanted || trains_[at(in(call, i))];
       if (reached && wanted) write_call(c);
-      if (call.uses > 0) s_.steps[s_.count++] = {Do::ready, c};
+      if (call.uses > 0) s_.steps.push_back({Do::ready, c});
     }
-    for (std::size_t v = 0; v < N.values; ++v) {
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
       if (!g_.values[v].asked) continue;
       add_up(static_cast<int>(v));
       if (s_.d_value[v] >= 0) read(s_.d_value[v]);                         // until the end
@@ -156,8 +163,8 @@ class Scheduler {
     for (int i = 0; i < call.outs; ++i) {
       auto const v = call.first_out + i;
       if (s_.d_value[at(v)] < 0 && g_.values[at(v)].number) {
-        s_.d_value[at(v)]    = make(v);
-        s_.steps[s_.count++] = {Do::zero, c, -1, -1, s_.d_value[at(v)]};
+        s_.d_value[at(v)] = make(v);
+        s_.steps.push_back({Do::zero, c, -1, -1, s_.d_value[at(v)]});
       }
     }
     for (int i = 0; i < call.outs; ++i)
@@ -165,19 +172,19 @@ class Scheduler {
     auto computes = !call.ops->passes;
     for (int i = 0; i < call.ins; ++i) {
       if (!trains_[at(in(call, i))]) continue;
-      auto const passes = call.ops->passes && (i == 0 || !copies_[at(c)]);
+      auto const passes = call.ops->passes && (i == 0 || copies_.empty() || copies_[at(c)] == 0);
       s_.d_in[at(call.first_in + i)] = passes ? s_.d_value[at(call.first_out)] : make(in(call, i));
       computes                       = computes || !passes;
     }
-    if (computes) s_.steps[s_.count++] = {Do::backward, c};
+    if (computes) s_.steps.push_back({Do::backward, c});
     for (int i = 0; i < call.ins; ++i)
       if (s_.d_in[at(call.first_in + i)] >= 0) collect(in(call, i), s_.d_in[at(call.first_in + i)]);
   }
 
   /// Keeps a part of the gradient by a value, until all parts are known.
   constexpr void collect(int value, int r) {
-    parts_[num_parts_]    = {r, last_part_[at(value)]};
-    last_part_[at(value)] = static_cast<int>(num_parts_++);
+    parts_.push_back({r, last_part_[at(value)]});
+    last_part_[at(value)] = static_cast<int>(parts_.size()) - 1;
   }
   /// Adds up the parts of the gradient by a value, that of the last reader first: (c + b) + a, as of nested sums.
   constexpr void add_up(int value) {
@@ -187,24 +194,24 @@ class Scheduler {
     while ((part = parts_[at(part)].older) >= 0) {
       auto const more = parts_[at(part)].r;
       read(whole), read(more);
-      auto const sum       = make(value);
-      s_.steps[s_.count++] = {Do::add, g_.values[at(value)].call, whole, more, sum};
-      whole                = sum;
+      auto const sum = make(value);
+      s_.steps.push_back({Do::add, g_.values[at(value)].call, whole, more, sum});
+      whole = sum;
     }
     s_.d_value[at(value)] = whole;
   }
 
   constexpr int make(int value) {
-    s_.registers[s_.used] = {value, static_cast<int>(s_.count), -1};
-    return static_cast<int>(s_.used++);
+    s_.registers.push_back({value, static_cast<int>(s_.steps.size()), -1});
+    return static_cast<int>(s_.registers.size()) - 1;
   }
-  constexpr void read(int r) { s_.registers[at(r)].last = static_cast<int>(s_.count); }
+  constexpr void read(int r) { s_.registers[at(r)].last = static_cast<int>(s_.steps.size()); }
 
   /// A slot is free again after the last step that reads its register. An add may write over what it reads last.
   constexpr void assign_slots() {
-    busy_.fill(-1);
-    for (std::size_t o = 0; o < N.outputs; ++o) take(s_.d_output[o]);
-    for (std::size_t k = 0; k < s_.count; ++k) {
+    busy_.resize(s_.registers.size() + 1, -1);
+    for (auto const r : s_.d_output) take(r);
+    for (std::size_t k = 0; k < s_.steps.size(); ++k) {
       auto const& step = s_.steps[k];
       auto const now   = static_cast<int>(k);
       if (step.what == Do::add) {
@@ -247,25 +254,25 @@ class Scheduler {
 
   constexpr int in(CallRecord const& call, int i) const { return g_.ins[at(call.first_in + i)]; }
 
-  Fixed<N> const& g_;
-  std::array<bool, N.values> trains_;
-  std::array<bool, N.calls> copies_;
-  Schedule<N> s_{};
-  std::array<Part, N.ins + N.outputs + 1> parts_{};
-  std::size_t num_parts_ = 0;
-  std::array<int, N.values> last_part_{};                                  // of the gradient by each value; -1: none
-  std::array<int, Schedule<N>::most> busy_{};                              // register in each slot; -1: free
+  Records g_;
+  Span<bool const> trains_;
+  Span<char const> copies_;
+  Schedule s_;
+  std::vector<Part> parts_;
+  std::vector<int> last_part_;                                             // of the gradient by each value; -1: none
+  std::vector<int> busy_;                                                  // register in each slot; -1: free
 };
 
 /// A network on a device: its calls, and what follows from them alone.
 template <class Net, class D>
 struct Lowered : Traced<Net, D> {
   using Traced<Net, D>::calls;
-  using Scheduling = Scheduler<Traced<Net, D>::counts>;
 
-  static constexpr auto trains   = trained_values(calls);
-  static constexpr auto plain    = plain_values(calls);
-  static constexpr auto schedule = Scheduling{calls}.schedule();           // where all layouts are equal
+  static constexpr auto trains = trained_values(calls);
+  static constexpr auto plain  = plain_values(calls);
+
+  /// Slots for gradients, where all layouts are equal.
+  static constexpr std::size_t slots() { return Scheduler{calls, trains}.schedule().slots; }
 };
 
 }  // namespace chorale::nn::graph

@@ -65,7 +65,7 @@ struct Loops {
     auto sum = 0.0F;
     for (std::size_t r = 0; r < rows; ++r, logits += classes, d_logits += classes) {
       auto const label = static_cast<std::size_t>(labels[r]);
-      auto const log_z = cpu::softmax(classes, logits, d_logits);
+      auto const log_z = softmax(classes, logits, d_logits);
       sum += log_z - logits[label];
       d_logits[label] -= 1.0F;
     }
@@ -80,7 +80,7 @@ struct Loops {
                              float* d_logits) {
     auto sum = 0.0F;
     for (std::size_t r = 0; r < rows; ++r, logits += classes, targets += classes, d_logits += classes) {
-      auto const log_z = cpu::softmax(classes, logits, d_logits);
+      auto const log_z = softmax(classes, logits, d_logits);
       for (std::size_t c = 0; c < classes; ++c) {
         sum += targets[c] * (log_z - logits[c]);
         d_logits[c] -= targets[c];
@@ -224,6 +224,17 @@ struct Loops {
   /// x, or 0 where x is subnormal: cores take a hundred times as long with such numbers. The optimizer state of a unit
   /// without a gradient decays, and would become subnormal after some 800 steps, for good.
   static float normal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? 0.0F : x; }
+
+  /// Writes softmax(logits) and returns log Σ exp(logits). Of few classes with libm's exp: there a loop of vectors saves
+  /// nothing, and would only change their bits.
+  static float softmax(std::size_t classes, float const* logits, float* p) {
+    if (classes >= 32) return cpu::softmax(classes, logits, p);
+    auto const top = *std::max_element(logits, logits + classes);
+    auto z         = 0.0F;
+    for (std::size_t c = 0; c < classes; ++c) z += p[c] = std::exp(logits[c] - top);
+    for (std::size_t c = 0; c < classes; ++c) p[c] /= z;
+    return top + std::log(z);
+  }
 };
 
 }  // namespace chorale::cpu
