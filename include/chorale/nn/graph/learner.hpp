@@ -7,6 +7,7 @@
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -103,12 +104,17 @@ inline constexpr Name score_name = [] {
   return name;
 }();
 
-/// The name of a metric. Empty if it has none, which is refused elsewhere.
-template <class T>
-inline constexpr std::string_view name_of_metric = [] {
-  if constexpr (requires { T::name; }) return std::string_view{T::name};
-  else return std::string_view{};
-}();
+/// The states of metrics of outputs.
+template <class Metrics>
+struct StatesOfTerms;
+// Those of a tuple of OfOutput.
+template <class... Term>
+struct StatesOfTerms<std::tuple<Term...>> {
+  using type = metric::StatesOf<decltype(Term::what)...>;
+  static type make(std::tuple<Term...> const& metrics) {
+    return std::apply([](auto const&... term) { return type{std::make_tuple(term.what...)}; }, metrics);
+  }
+};
 
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
@@ -142,13 +148,14 @@ class GraphLearner {
         ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
       ((names[at++] = Executing::num_outputs > 1
                           ? std::string_view{score_name<typename M::field, decltype(M::what)>}
-                          : name_of_metric<decltype(M::what)>), ...);
+                          : metric::name_of<decltype(M::what)>()), ...);
     }(std::type_identity<Losses>{}, std::type_identity<Metrics>{});
     return names;
   }();
 
   GraphLearner(D device, Losses losses, Metrics metrics)
-      : device_{std::move(device)}, losses_{std::move(losses)}, metrics_{std::move(metrics)} {}
+      : device_{std::move(device)}, losses_{std::move(losses)}, metrics_{std::move(metrics)},
+        states_{StatesOfTerms<Metrics>::make(metrics_)} {}
 
   /// A learner with the same losses and metrics for another copy, on its device.
   GraphLearner another(D device) const { return {std::move(device), losses_, metrics_}; }
@@ -163,7 +170,7 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto& executor = forward(batch, step.pass);
-    auto scores    = scores_of(batch, executor);
+    auto scores    = scores_of(batch, executor, step.pass.training ? metric::Over::step : metric::Over::evaluation);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
@@ -172,7 +179,7 @@ class GraphLearner {
 
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
-    auto const scores = scores_of(batch, forward(batch, {}));
+    auto const scores = scores_of(batch, forward(batch, {}), metric::Over::evaluation);
     header.loss()     = scores.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
@@ -204,6 +211,13 @@ class GraphLearner {
     return {last_->d_input(i), static_cast<std::size_t>(last_->rows()) * F::size};
   }
 
+  /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
+  auto& states()
+    requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>)
+  {
+    return states_;
+  }
+
  private:
   struct Scores {
     float loss = 0;
@@ -229,7 +243,7 @@ class GraphLearner {
 
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
-  Scores scores_of(Batch const& batch, Executing& executor) {
+  Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
     auto scores  = Scores{};
     auto has     = std::array<bool, Executing::num_outputs>{};
     auto at      = std::size_t{0};
@@ -249,14 +263,20 @@ class GraphLearner {
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
     for (std::size_t o = 0; o < has.size(); ++o)
       if (!has[o]) std::fill_n(executor.d_output(o), n * Executing::width(o), 0.0F);
-    auto measure = [&](auto const& term) {
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
       using Term = std::remove_cvref_t<decltype(term)>;
       using C    = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
-      auto const sum = metric::sum_of(term.what, n * C::positions, C::width, executor.output(output_of<Term>),
-                                      batch[typename Term::field{}].data(), Term::field::size / C::positions);
-      scores.metrics[at++] = sum / static_cast<float>(C::positions);
-    };
-    std::apply([&](auto const&... term) { (measure(term), ...); }, metrics_);
+      auto const* const y      = executor.output(output_of<Term>);
+      auto const* const wanted = batch[typename Term::field{}].data();
+      constexpr auto targets   = Term::field::size / C::positions;
+      if constexpr (metric::HasState<decltype(Term::what)>) {
+        states_.template add<I>(over, n * C::positions, C::width, y, wanted, targets);
+        scores.metrics[at++] = metric::not_in_header(over);
+      } else {
+        auto const sum       = metric::sum_of(term.what, n * C::positions, C::width, y, wanted, targets);
+        scores.metrics[at++] = sum / static_cast<float>(C::positions);
+      }
+    });
     return scores;
   }
 
@@ -289,6 +309,7 @@ class GraphLearner {
   D device_;
   Losses losses_;
   Metrics metrics_;
+  [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
