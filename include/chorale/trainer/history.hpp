@@ -62,7 +62,7 @@ class Scores {
   ///
   /// throws  BadArgument when the model has no such metric, the metric has no state, or these are scores of a step:
   ///         states are added up at the end of an epoch, and of evaluate
-  Span<double const> counts(std::string_view metric_name) const {
+  Span<double const> counts(std::string_view metric_name) const& {
     auto const i = index_of(metric_name);
     if ((with_state_ >> i & 1) == 0)
       throw BadArgument{"the metric " + std::string{metric_name} + " is a mean over rows, and has no counts.",
@@ -73,6 +73,8 @@ class Scores {
                         "the scores of an epoch, or of evaluate."};
     return (*counts_)[i];
   }
+
+  Span<double const> counts(std::string_view) const&& = delete;            // they would be gone: keep the scores
 
   /// Sets the result of metric i, which has a state. Called by the library.
   void set_result(std::size_t i, double result) {
