@@ -76,6 +76,7 @@
 #include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/binary_losses.hpp>
 #include <chorale/nn/block.hpp>
+#include <chorale/nn/class_metrics.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
@@ -92,11 +93,13 @@
 #include <chorale/nn/lstm.hpp>
 #include <chorale/nn/merge.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/reshape.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
+#include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 
 #include <chorale/renamed.hpp>

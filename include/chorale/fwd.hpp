@@ -72,6 +72,19 @@ struct Accuracy;
 struct BinaryAccuracy;
 struct MeanAbsoluteError;
 template <int K> struct TopKAccuracy;
+template <class M> struct Counts;                                                     // nn/metric_state.hpp
+struct Precision;                                                                     // nn/state_metrics.hpp
+struct Recall;
+struct F1;
+enum class Curve;
+template <int Thresholds, Curve curve> struct AUC;
+struct RootMeanSquaredError;
+template <int Class> struct PrecisionOf;                                              // nn/class_metrics.hpp
+template <int Class> struct RecallOf;
+template <int Class> struct F1Of;
+template <int Classes> struct ConfusionMatrix;
+template <int Classes> struct MeanIoU;
+struct Perplexity;
 
 }  // namespace metric
 

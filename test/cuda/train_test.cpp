@@ -62,6 +62,22 @@ TEST_CASE("two replicas that share a GPU learn what one does", "[trainer][cuda]"
   CHECK(two == Approx(one).margin(0.05));
 }
 
+TEST_CASE("a metric with a state is counted on the host of a GPU", "[trainer][cuda]") {
+  auto const gpu = gpu_or_skip("a metric with a state is counted on the host of a GPU");
+  if (!gpu) return;
+  auto const model   = nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{},
+                                                metric::ConfusionMatrix<10>{});
+  auto trainer       = Trainer{model, MirroredStrategy{std::vector{*gpu, *gpu}}, RingAllReduce{}, through_host(), 7};
+  auto const data    = tiny::Batches<int>{tiny::batch<int>(43, 784, 1), {16, 16, 10, 1}};
+  auto const history = trainer.fit(data, {.epochs = 2, .show = Show::nothing});
+  for (auto const& scores : {history.back().scores, trainer.evaluate(data)}) {
+    auto rows = 0.0;
+    for (auto const count : scores.counts("confusion_matrix")) rows += count;
+    CHECK(rows == 43);
+    CHECK(scores["confusion_matrix"] == Approx(scores["accuracy"]));
+  }
+}
+
 TEST_CASE("a Trainer for GPUs that has none says so instead of training", "[trainer][cuda]") {
   if (!Cuda::visible().empty()) {
     CHECK(Cuda::missing().empty());

@@ -6,6 +6,7 @@
 #include "test/docs/own_loss.hpp"
 #include "test/docs/own_mailbox.hpp"
 #include "test/docs/own_rule.hpp"
+#include "test/docs/own_state.hpp"
 #include "test/docs/own_strategy.hpp"
 #include "test/support/on_ranks.hpp"
 #include "test/support/reference.hpp"
@@ -146,6 +147,39 @@ TEST_CASE("one's own loss has the gradient of differences, and its metric is a s
   auto lines = std::vector<std::string>{};
   describe("loss", my::Ranking{}, lines);
   CHECK(lines == std::vector<std::string>{"loss my::Ranking", "loss my::Ranking margin 1"});
+}
+
+TEST_CASE("one's own metric with a state is exact for any shares", "[docs][own]") {
+  using Metric      = my::BalancedAccuracy<2>;
+  auto const y      = std::vector<float>{1, 0, 1, 0, 0, 1, 1, 0, 1, 0};    // (5, 2)
+  auto const labels = std::vector<int>{0, 0, 0, 1, 1};
+  auto whole        = metric::Counts<Metric>{};
+  whole.add({}, 5, 2, y.data(), labels.data());
+  CHECK(whole.result({}) == Approx((2.0 / 3 + 0.0) / 2));
+  auto first = metric::Counts<Metric>{}, last = first;
+  first.add({}, 2, 2, y.data(), labels.data());
+  last.add({}, 3, 2, y.data() + 4, labels.data() + 2);
+  CHECK((last += first) == whole);
+  CHECK(metric::Counts<Metric>{}.result({}) == 0);
+
+  auto x    = std::vector<float>(4 * 37);
+  auto kind = std::vector<int>(37);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{3, 0}.uniform(i, -1, 1);
+  for (std::size_t r = 0; r < kind.size(); ++r) kind[r] = x[4 * r] > 0.5F ? 1 : 0;
+  auto const data    = data::from_tensors(x, kind, 4).batch(5);
+  auto const learned = [&](int replicas) {
+    auto const rule = optim::Adam{.learning_rate = 0.05F};
+    auto trainer    = Trainer{nn::compile<OwnNet>(loss::SparseCrossEntropy{}, rule, Metric{}),
+                           MirroredStrategy{Cpu::logical(replicas)}, Reproducible<4>{}, LocalTransport{}, 7};
+    auto const history = trainer.fit(data, {.epochs = 20, .show = Show::nothing});
+    return std::pair{history, trainer.evaluate(data)};
+  };
+  auto const [one, tested] = learned(1);
+  auto const [three, other] = learned(3);
+  for (std::size_t epoch = 0; epoch < 20; ++epoch)
+    CHECK(three[epoch].scores["balanced_accuracy"] == one[epoch].scores["balanced_accuracy"]);
+  CHECK(one.back().scores["balanced_accuracy"] > one.front().scores["balanced_accuracy"]);
+  CHECK(other["balanced_accuracy"] == tested["balanced_accuracy"]);
 }
 
 TEST_CASE("one's own loss and metric train, on two replicas as on one", "[docs][own]") {

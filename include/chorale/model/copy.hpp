@@ -174,6 +174,13 @@ class Copy : public StepReports {
   /// Hash of all bits of all variables: equal on all replicas after every step.
   std::uint64_t hash() const { return hash_of(net.variables().values); }
 
+  /// The states of the learner's metrics, if it has metrics with a state.
+  auto& states()
+    requires requires(L& learner) { learner.states(); }
+  {
+    return learner_.states();
+  }
+
   L&       learner() { return learner_; }
   L const& learner() const { return learner_; }
 

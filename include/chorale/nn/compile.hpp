@@ -71,7 +71,7 @@ struct Compiled {
 
   static constexpr auto const& plan = Net::plan;
   static constexpr std::size_t output_width = output::size;
-  static constexpr std::array<std::string_view, sizeof...(Metrics)> metric_names{Metrics::name...};
+  static constexpr std::array<std::string_view, sizeof...(Metrics)> metric_names{metric::name_of<Metrics>()...};
 
   Loss loss;
   Optimizer optimizer;
@@ -114,6 +114,7 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
   static_assert(requires { typename Loss::target; },
                 "chorale: the loss argument is not a loss. Use loss::SparseCrossEntropy, loss::CrossEntropy, or "
                 "loss::MeanSquaredError");
+  if constexpr (requires { typename Loss::target; }) (metric::check_state<Metrics, typename Loss::target>(), ...);
   if constexpr (requires { typename Net::nodes; }) {
     constexpr auto outputs = detail::outputs_of(typename Net::nodes{});
     static_assert(!detail::takes_logits<Loss> || outputs != detail::Outputs::probabilities,

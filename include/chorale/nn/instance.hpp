@@ -12,6 +12,7 @@
 #include <chorale/nn/engine/sliced_executor.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -65,9 +66,9 @@ class Instance : public StepReports {
                                      !optim::scales_loss<Optimizer> && detail::queues_metrics<D, target, Metrics...>;
 
   Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)
-      : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, seed_{seed},
-        arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)}, net{part(0, 1)},
-        optimizer{rule, plan, part(2, Optimizer::slots)} {
+      : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
+        seed_{seed}, arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)},
+        net{part(0, 1)}, optimizer{rule, plan, part(2, Optimizer::slots)} {
     keep_ends_near_host();
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
@@ -77,7 +78,7 @@ class Instance : public StepReports {
   ///
   /// keeps     the owner outlives it
   Instance(D device, Instance const& owner)
-      : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, seed_{owner.seed_},
+      : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, states_{metrics_}, seed_{owner.seed_},
         arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
         net{owner.net.variables().values}, optimizer{owner.optimizer} {
     optimizer.read_only();
@@ -206,11 +207,11 @@ class Instance : public StepReports {
     if (batch.rows == 0) return;
     auto& executor = executor_for(batch);
     if constexpr (QueuesWork<D>) {
-      queued(batch, executor, Pass{.now = {.seed = seed_}}).evaluate(sums);
+      queued(batch, executor, Pass{.now = {.seed = seed_}}, metric::Over::evaluation).evaluate(sums);
     } else {
       executor.read(0, batch.x.data());
       executor.forward(Pass{.now = {.seed = seed_}});
-      write_header(batch, executor, StepHeader<float>{sums});
+      write_header(batch, executor, StepHeader<float>{sums}, metric::Over::evaluation);
     }
   }
 
@@ -239,6 +240,13 @@ class Instance : public StepReports {
 
   /// Hash of all bits of all variables: equal on all replicas after every step.
   std::uint64_t hash() const { return hash_of(net.variables().values); }
+
+  /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
+  auto& states()
+    requires(metric::HasState<Metrics> || ...)
+  {
+    return states_;
+  }
 
  private:
   static constexpr bool moves_nothing =
@@ -338,7 +346,7 @@ class Instance : public StepReports {
     mark(g);
     executor.read(0, batch.x.data());
     executor.forward(pass);
-    write_header(batch, executor, g.header());
+    write_header(batch, executor, g.header(), metric::Over::step);
     if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(0), pass.loss_scale);
     auto const loss = g.loss();
     ready(plan::header);
@@ -375,29 +383,36 @@ class Instance : public StepReports {
   }
 
   template <class Batch>
-  auto queued(Batch const& batch, Executing& executor, Pass const& pass) const {
-    return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, Batch>{executor, loss_, metrics_, batch, pass};
+  auto queued(Batch const& batch, Executing& executor, Pass const& pass, metric::Over over = metric::Over::step) {
+    using States = metric::StatesOf<Metrics...>;
+    return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, States, Batch>{executor, loss_, metrics_, states_, batch,
+                                                                           pass,     over};
   }
 
   /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
   void mark(Gradients const& g) const { report(g, optimizer.now.step, net.variables().values); }
 
   template <class Batch>
-  void write_header(Batch const& batch, Executing& executor, StepHeader<float> header) {
+  void write_header(Batch const& batch, Executing& executor, StepHeader<float> header, metric::Over over) {
     constexpr auto width = Net::output::size;
     auto const* const y  = executor.output(0);
     header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output(0));
     header.rows()        = static_cast<float>(batch.rows);
-    auto i               = std::size_t{0};
-    auto const put       = [&](auto const& m) {
-      header.metric(i++) = metric::sum_of(m, batch.rows, width, y, batch.y.data(), loss::targets_of<Loss>(width));
-    };
-    std::apply([&](auto const&... m) { (put(m), ...); }, metrics_);
+    constexpr auto targets = loss::targets_of<Loss>(width);
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& m) {
+      if constexpr (metric::HasState<std::tuple_element_t<I, std::tuple<Metrics...>>>) {
+        states_.template add<I>(over, batch.rows, width, y, batch.y.data(), targets);
+        header.metric(I) = metric::not_in_header(over);
+      } else {
+        header.metric(I) = metric::sum_of(m, batch.rows, width, y, batch.y.data(), targets);
+      }
+    });
   }
 
   D device_;
   Loss loss_;
   std::tuple<Metrics...> metrics_;
+  [[no_unique_address]] metric::StatesOf<Metrics...> states_;
   Seed seed_;
   typename D::block arena_;
   Span<float> gradients_;

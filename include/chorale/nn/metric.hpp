@@ -16,7 +16,8 @@
 #include <type_traits>
 
 /// Metrics. A metric of a model returns a sum over rows; its mean over all rows of all replicas is exact. One of a
-/// program's own is a type with one function of a row, see RowMetric; those of the library may have
+/// program's own is a type with one function of a row, see RowMetric, or, if its result is no mean over rows, a type
+/// with a state, see StateMetric; those of the library may have
 ///
 ///   name                                  in the history, and where scores are shown
 ///   sum(rows, width, output, target)      the sum over rows
@@ -50,6 +51,17 @@ float sum_of_rows(M const& metric, std::size_t rows, std::size_t width, float co
 
 template <class T>
 std::size_t targets_of(std::size_t width) { return std::is_integral_v<T> ? 1 : width; }
+
+/// A name with a number, which is 0 or more: "top_5_accuracy".
+constexpr Name numbered(std::string_view before, int number, std::string_view after) {
+  auto text   = Name{before};
+  auto digits = std::array<char, 10>{};
+  auto n      = std::size_t{0};
+  do digits[n++] = static_cast<char>('0' + number % 10);
+  while ((number /= 10) > 0);
+  while (n > 0) text += std::string_view{&digits[--n], 1};
+  return text += after;
+}
 
 }  // namespace detail
 
@@ -147,14 +159,7 @@ struct MeanAbsoluteError {
 template <int K>
 struct TopKAccuracy {
   static_assert(K > 0, "chorale: metric::TopKAccuracy<K> needs at least 1");
-  static constexpr Name long_name = [] {
-    auto text   = Name{"top_"};
-    auto digits = std::array<char, 10>{};
-    auto n      = std::size_t{0};
-    for (auto k = K; k > 0; k /= 10) digits[n++] = static_cast<char>('0' + k % 10);
-    while (n > 0) text += std::string_view{&digits[--n], 1};
-    return text += "_accuracy";
-  }();
+  static constexpr Name long_name        = detail::numbered("top_", K, "_accuracy");
   static constexpr std::string_view name = long_name;                      // "top_5_accuracy"
 
   float row(Span<float const> y, Span<int const> label) const { return hit(y, static_cast<std::size_t>(label[0])); }

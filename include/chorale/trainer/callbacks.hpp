@@ -38,7 +38,8 @@ Validation<Data> validate_on(Data const& data) {
   return Validation<Data>{data};
 }
 
-/// Whether smaller or larger values are better. automatic: larger if the name ends in "accuracy", else smaller.
+/// Whether smaller or larger values are better. automatic: larger if the name ends like that of a metric of which more
+/// is better (accuracy, precision, recall, f1, auc, mean_iou, confusion_matrix), else smaller.
 enum class Better { automatic, smaller, larger };
 
 /// A value that a callback monitors, with the number of epochs since it last got better.
@@ -46,7 +47,7 @@ class Monitor {
  public:
   Monitor(std::string name, double min_delta, Better better)
       : name_{std::move(name)}, min_delta_{std::abs(min_delta)},
-        sign_{better == Better::larger || (better == Better::automatic && name_.ends_with("accuracy")) ? -1.0 : 1.0} {}
+        sign_{better == Better::larger || (better == Better::automatic && more_is_better(name_)) ? -1.0 : 1.0} {}
 
   /// True if this epoch is better than all before, by more than min_delta. Called once for each epoch.
   ///
@@ -67,6 +68,12 @@ class Monitor {
   Span<double> state() { return numbers_; }
 
  private:
+  static bool more_is_better(std::string_view name) {
+    constexpr auto ends = std::array<std::string_view, 7>{"accuracy", "precision", "recall",          "f1",
+                                                          "auc",      "mean_iou",  "confusion_matrix"};
+    return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+  }
+
   std::string name_;
   double min_delta_, sign_;
   static constexpr auto first = std::array{std::numeric_limits<double>::infinity(), 0.0, 0.0};

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,8 +46,13 @@ class Checkpointing {
   TrainingPosition resume(std::vector<CallbackState> const& states) {
     auto const begin = TrainingPosition{.epoch = options_.initial_epoch};
     if (!enabled()) return begin;
-    if constexpr (HasServers<S>) return resume_on_servers(begin, states);
-    else return resume_on_all(begin, states);
+    forget_counts();
+    auto const position = [&] {
+      if constexpr (HasServers<S>) return resume_on_servers(begin, with_counts(states));
+      else return resume_on_all(begin, with_counts(states));
+    }();
+    if (position.found != 0) replicas_.states().set_epoch(counts_, live_.is_chief());
+    return position;
   }
 
   /// Logs that the run is complete, for a user who started it again.
@@ -72,6 +78,7 @@ class Checkpointing {
     auto asked       = false;
     if constexpr (HasServers<S>) asked = any_asked();
     if (asked) finish();                                                   // else WhenBusy::skip might skip the save
+    forget_counts();
     if (enabled())
       save_at({.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
                       .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
@@ -88,13 +95,33 @@ class Checkpointing {
     if (!due && !asked) return;
     replicas_.catch_up();
     if (asked) finish();
-    if (enabled())
+    if (enabled()) {
+      counts_ = replicas_.states().sum_of_all(live_, metric::Over::epoch);
       save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
                .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()}, audience);
+    }
     if (asked) end_early();
   }
 
  private:
+  /// Begins with states of metrics that have counted nothing.
+  void forget_counts() {
+    auto n = std::size_t{0};
+    replicas_.states().each([&](auto, std::size_t size) { n += size; });
+    counts_.assign(n, 0);
+  }
+
+  /// The states of callbacks, then those of metrics, each under its name and size: "metric/auc/400".
+  std::vector<CallbackState> with_counts(std::vector<CallbackState> states) {
+    auto at = std::size_t{0};
+    replicas_.states().each([&](std::string_view name, std::size_t size) {
+      states.push_back({"metric/" + std::string{name} + "/" + std::to_string(size),
+                        Span<double>{counts_}.subspan(at, size)});
+      at += size;
+    });
+    return states;
+  }
+
   bool enabled() const { return !options_.checkpoints.folder.empty(); }
 
   static bool was_asked(instance const& copy) {
@@ -239,7 +266,7 @@ class Checkpointing {
       position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved_->save(copies_[0].net.variables(), rule.slots(), position, audience.states(), owed);
+    saved_->save(copies_[0].net.variables(), rule.slots(), position, with_counts(audience.states()), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
                           .begin = begin, .end = std::chrono::steady_clock::now()});
@@ -250,6 +277,7 @@ class Checkpointing {
   Live<S, R, T>& live_             = replicas_.live();
   PerReplica<instance>& copies_    = replicas_.copies();
   std::optional<RunCheckpoints> saved_;                                    // on the chief
+  std::vector<double> counts_;                                             // of metrics' states, in the epoch so far
 };
 
 }  // namespace chorale::detail

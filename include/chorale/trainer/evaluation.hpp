@@ -30,6 +30,7 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   if (replicas.only_serves()) return Scores{M::metric_names};
   auto all    = PerReplica<Totals>(copies.size());                      // separate from those of a running epoch
   auto shares = live.distribute(data);
+  replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {
     live.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
       auto sums = std::array<float, plan::header>{};
@@ -37,7 +38,9 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
       totals += sums;
     }, copies, *share, all);
   }
-  return Scores{M::metric_names, live.reduce(all)};
+  auto scores = Scores{M::metric_names, live.reduce(all)};
+  replicas.states().score_all(live, metric::Over::evaluation, scores);
+  return scores;
 }
 
 /// The number of outputs of a share. If its rows have different numbers of them, notes where each row ends.

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -31,9 +33,12 @@ struct Totals {
   }
 };
 
-/// Loss and metrics over some rows: sums with their count; means are computed when they are read.
+/// Loss and metrics over some rows: sums with their count; means are computed when they are read. Of a metric with a
+/// state: its result, and its counts.
 class Scores {
  public:
+  using CountsOfMetrics = std::vector<std::vector<double>>;                // for each metric; empty: it has no state
+
   Scores() = default;
   explicit Scores(Span<std::string_view const> metric_names, Totals const& totals = {})
       : names_{metric_names}, totals_{totals} {}
@@ -45,16 +50,38 @@ class Scores {
   double loss() const { return mean(sums().loss()); }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
-  double metric(std::size_t i) const { return mean(sums().metric(i)); }
+  double metric(std::size_t i) const { return (with_state_ >> i & 1) != 0 ? results_[i] : mean(sums().metric(i)); }
 
-  /// The mean of a metric, by its name.
+  /// The mean of a metric, or the result of one that has a state, by its name.
   ///
   /// throws  BadArgument when the model has no such metric
-  double operator[](std::string_view metric_name) const {
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      if (names_[i] == metric_name) return metric(i);
-    throw BadArgument{"the model has no metric " + std::string{metric_name} + ".", "naming it in nn::compile."};
+  double operator[](std::string_view metric_name) const { return metric(index_of(metric_name)); }
+
+  /// The state of a metric, added up over all rows, such as the table of metric::ConfusionMatrix. Valid as long as any
+  /// copy of these scores.
+  ///
+  /// throws  BadArgument when the model has no such metric, the metric has no state, or these are scores of a step:
+  ///         states are added up at the end of an epoch, and of evaluate
+  Span<double const> counts(std::string_view metric_name) const& {
+    auto const i = index_of(metric_name);
+    if ((with_state_ >> i & 1) == 0)
+      throw BadArgument{"the metric " + std::string{metric_name} + " is a mean over rows, and has no counts.",
+                        "a metric with a state, such as metric::ConfusionMatrix."};
+    if (!counts_)
+      throw BadArgument{"the counts of " + std::string{metric_name} +
+                            " are asked for after a step, before replicas have added them up.",
+                        "the scores of an epoch, or of evaluate."};
+    return (*counts_)[i];
   }
+
+  Span<double const> counts(std::string_view) const&& = delete;            // they would be gone: keep the scores
+
+  /// Sets the result of metric i, which has a state. Called by the library.
+  void set_result(std::size_t i, double result) {
+    results_[i] = result;
+    with_state_ |= std::uint32_t{1} << i;
+  }
+  void set_counts(std::shared_ptr<CountsOfMetrics const> counts) { counts_ = std::move(counts); }
 
   /// Writes "loss 0.0373  accuracy 0.9890".
   friend std::ostream& operator<<(std::ostream& out, Scores const& s) {
@@ -71,9 +98,17 @@ class Scores {
  private:
   StepHeader<double const> sums() const { return StepHeader{totals_.sums}; }
   double mean(double sum) const { return rows() == 0 ? 0.0 : sum / sums().rows(); }
+  std::size_t index_of(std::string_view metric_name) const {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (names_[i] == metric_name) return i;
+    throw BadArgument{"the model has no metric " + std::string{metric_name} + ".", "naming it in nn::compile."};
+  }
 
   Span<std::string_view const> names_;
   Totals totals_;
+  std::array<double, StepHeader<double>::max_metrics> results_{};          // of metrics with a state
+  std::uint32_t with_state_ = 0;                                           // bit i: metric i has one
+  std::shared_ptr<CountsOfMetrics const> counts_;
 };
 
 /// Results at the end of a step, for callbacks with on_step_end().
@@ -84,7 +119,7 @@ struct StepEnd {
 
 /// Results of one epoch of training.
 struct Epoch {
-  Scores scores{};                                                         // means over all rows, during training
+  Scores scores{};                                                         // over all rows, during training
   std::optional<Scores> validation{};                                      // after the epoch: see validate_on
   std::size_t steps   = 0;
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip

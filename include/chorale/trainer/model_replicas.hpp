@@ -13,6 +13,7 @@
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/metric_states.hpp>
 
 #include <algorithm>
 #include <array>
@@ -188,8 +189,10 @@ class ModelReplicas {
   }
 
   /// Adds the header of a step to the totals, unless its update was skipped.
-  static void count(Totals& totals, instance const& copy, Span<float const> header) {
-    if (std::isfinite(StepHeader{header}.loss()) || copy.optimizer.on_non_finite == NonFinite::allow) totals += header;
+  static void count(Totals& totals, instance& copy, Span<float const> header) {
+    bool const counts = std::isfinite(StepHeader{header}.loss()) || copy.optimizer.on_non_finite == NonFinite::allow;
+    if (counts) totals += header;
+    if constexpr (KeepsStates<instance>) copy.states().end_step(counts);
   }
 
   /// True if this process has servers and no replica; it then returns only after all workers have left.
@@ -266,7 +269,26 @@ class ModelReplicas {
 
   void forget_totals() {
     for (auto& totals : totals_) totals = {};
+    states().forget_epoch();
   }
+
+  /// Scores of the epoch so far, for which nothing is sent: totals of the first replica here, where each step adds up
+  /// those of all, and results of metrics with a state over the rows of this process.
+  Scores scores_here() {
+    auto scores = Scores{M::metric_names, totals_[0]};
+    states().score_here(scores);
+    return scores;
+  }
+
+  /// Scores of all replicas in the epoch so far. Every process calls it.
+  Scores scores_of_all() {
+    auto scores = Scores{M::metric_names, totals_of_all()};
+    states().score_all(live_, metric::Over::epoch, scores);
+    return scores;
+  }
+
+  /// The states of metrics.
+  MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_}; }
 
   /// The scalars of an epoch, with their scalar_names(); the learning rate comes last.
   struct Shown {

@@ -137,7 +137,7 @@ class RunCheckpoints {
 
   /// Fills variables and slots from the newest checkpoint, and returns its position.
   ///
-  /// told      receives the state of the callbacks, one after the other; a callback that the checkpoint does not have
+  /// told      receives the state of callbacks and metrics, one after the other; one that the checkpoint does not have
   ///           keeps its own state
   /// owed      receives the error feedback, if the checkpoint has it
   TrainingPosition restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
@@ -163,7 +163,8 @@ class RunCheckpoints {
         owed = {static_cast<std::size_t>(tensor.shape[0]), std::vector<float>(tensor.bytes.size() / sizeof(float))};
         wanted.push_back({residual, Dtype::f32, tensor.shape, std::as_writable_bytes(Span<float>{owed.values})});
       }
-      if (!tensor.name.starts_with("callback/") || tensor.dtype != Dtype::f64) continue;
+      bool const told_by_name = tensor.name.starts_with("callback/") || tensor.name.starts_with("metric/");
+      if (!told_by_name || tensor.dtype != Dtype::f64) continue;
       auto const n = tensor.bytes.size() / sizeof(double);
       auto at      = told;
       auto const mine = std::ranges::find_if(states, [&](CallbackState const& state) {

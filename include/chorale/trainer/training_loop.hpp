@@ -199,7 +199,7 @@ class TrainingLoop {
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
       if (line != nullptr && StepHeader{replicas_.totals()[0].sums}.rows() != 0) {
-        auto const shown = Shown{Scores{M::metric_names, replicas_.totals()[0]}};
+        auto const shown = Shown{replicas_.scores_here()};
         line->update(done.steps, shown.scores());
       }
       report_step(done.steps, is_last, audience);
@@ -214,7 +214,7 @@ class TrainingLoop {
     replicas_.catch_up();
     if constexpr (!HasServers<S>)
       if (options_.deal == Deal::by_speed) live_.set_shares(BatchShares::by(live_.gather(speeds)));
-    done.scores = Scores{M::metric_names, replicas_.totals_of_all()};
+    done.scores = replicas_.scores_of_all();
     if constexpr (StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);
     done.skipped       = copies_[0].optimizer.skipped - skipped_before;
@@ -228,12 +228,12 @@ class TrainingLoop {
   void report_step([[maybe_unused]] std::size_t step_of_epoch, [[maybe_unused]] bool updated, auto& audience) {
     using Told = std::remove_reference_t<decltype(audience)>;
     if constexpr (Told::sees_steps)
-      audience.step_ended(StepEnd{.step = step_of_epoch, .scores = Scores{M::metric_names, replicas_.totals()[0]}});
+      audience.step_ended(StepEnd{.step = step_of_epoch, .scores = replicas_.scores_here()});
     if constexpr (Told::sees_scalars && ReducesEveryStep<S>) {             // otherwise these are of one replica only
       if (!updated || options_.summary_every == 0 || replicas_.step() % options_.summary_every != 0) return;
       replicas_.catch_up();
-      auto const shown = Shown{Epoch{.scores        = Scores{M::metric_names, replicas_.totals()[0]},
-                                     .learning_rate = copies_[0].optimizer.rate()}};
+      auto const shown =
+          Shown{Epoch{.scores = replicas_.scores_here(), .learning_rate = copies_[0].optimizer.rate()}};
       audience.take(Scalars{.step = replicas_.step(), .values = shown.all()});
     }
   }

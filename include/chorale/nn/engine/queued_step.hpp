@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -33,8 +34,8 @@ inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...
 /// One step on a device that QueuesWork: enqueues the work for one batch, and reads the results from host memory after
 /// a wait.
 ///
-/// keeps   batch, executor, loss and metrics outlive it
-template <class D, class Net, class Loss, class Metrics, class Batch>
+/// keeps   batch, executor, loss, metrics and states outlive it
+template <class D, class Net, class Loss, class Metrics, class States, class Batch>
 class QueuedStep {
   static constexpr auto width = Net::output::size;
   using target                = typename Loss::target;
@@ -42,9 +43,12 @@ class QueuedStep {
  public:
   /// Copies the batch to the device.
   ///
+  /// over    what the states of metrics count
   /// throws  BadArgument when the loss refuses a target
-  QueuedStep(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, Batch const& batch, Pass const& pass)
-      : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, batch_{&batch}, pass_{executor.step().tell(pass)} {
+  QueuedStep(Executor<D, Net>& executor, Loss const& loss, Metrics const& metrics, States& states, Batch const& batch,
+             Pass const& pass, metric::Over over)
+      : executor_{&executor}, loss_{&loss}, metrics_{&metrics}, states_{&states}, batch_{&batch},
+        pass_{executor.step().tell(pass)}, over_{over} {
     if constexpr (requires { loss.check(batch.rows, width, batch.y.data()); })
       loss.check(batch.rows, width, batch.y.data());
     executor.read(0, batch.x.data());
@@ -151,9 +155,15 @@ class QueuedStep {
 
   /// Writes the metrics that only the host computes. Called after a wait.
   void finish_header(Span<float> header) {
-    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
-      if constexpr (!queues<Metric>)
-        StepHeader{header}.metric(at) = metric.sum(batch_->rows, width, executor_->output(0), batch_->y.data());
+    metric::each_of(*metrics_, [&]<std::size_t I>(auto const& metric) {
+      using Metric = std::remove_cvref_t<decltype(metric)>;
+      if constexpr (metric::HasState<Metric>) {
+        auto const targets = batch_->y.size() / batch_->rows;
+        states_->template add<I>(over_, batch_->rows, width, executor_->output(0), batch_->y.data(), targets);
+        StepHeader{header}.metric(I) = metric::not_in_header(over_);
+      } else if constexpr (!queues<Metric>) {
+        StepHeader{header}.metric(I) = metric.sum(batch_->rows, width, executor_->output(0), batch_->y.data());
+      }
     });
   }
 
@@ -174,9 +184,9 @@ class QueuedStep {
     auto const* const y = executor_->output(0);
     loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(0),
                              step().sum_to(&StepHeader{header}.loss()));
-    each_metric([&]<class Metric>(std::size_t at, Metric const& metric) {
-      if constexpr (queues<Metric>)
-        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&StepHeader{header}.metric(at)));
+    metric::each_of(*metrics_, [&]<std::size_t I>(auto const& metric) {
+      if constexpr (queues<std::remove_cvref_t<decltype(metric)>>)
+        metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&StepHeader{header}.metric(I)));
     });
   }
 
@@ -185,17 +195,13 @@ class QueuedStep {
       Kernels<D>::multiply(batch_->rows * width, executor_->d_output(0), pass_.loss_scale);
   }
 
-  template <class F>
-  void each_metric(F&& f) {
-    auto at = std::size_t{0};
-    std::apply([&](auto const&... metric) { (f(at++, metric), ...); }, *metrics_);
-  }
-
   Executor<D, Net>* executor_;
   Loss const* loss_;
   Metrics const* metrics_;
+  States* states_;
   Batch const* batch_;
   Pass pass_;
+  metric::Over over_;
   target const* targets_ = nullptr;                                        // on the device
 };
 

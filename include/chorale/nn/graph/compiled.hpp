@@ -104,6 +104,8 @@ constexpr bool check_metric() {
   static_assert(requires { decltype(Term::what)::name; },
                 "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
                 "sum(rows, width, outputs, targets)");
+  if constexpr (requires { decltype(Term::what)::name; })
+    return metric::check_state<decltype(Term::what), typename Term::field::element_type>();
   return true;
 }
 

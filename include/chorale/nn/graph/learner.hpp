@@ -10,6 +10,7 @@
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -29,6 +30,18 @@
 #include <vector>
 
 namespace chorale::nn::graph {
+
+/// The states of metrics of outputs.
+template <class Metrics>
+struct StatesOfTerms;
+// Those of a tuple of OfOutput.
+template <class... Term>
+struct StatesOfTerms<std::tuple<Term...>> {
+  using type = metric::StatesOf<decltype(Term::what)...>;
+  static type make(std::tuple<Term...> const& metrics) {
+    return std::apply([](auto const&... term) { return type{std::make_tuple(term.what...)}; }, metrics);
+  }
+};
 
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
@@ -72,13 +85,14 @@ class GraphLearner {
         ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
       ((names[at++] = Executing::num_outputs > 1
                           ? std::string_view{score_name<typename M::field, decltype(M::what)>}
-                          : name_of_metric<decltype(M::what)>), ...);
+                          : metric::name_of<decltype(M::what)>()), ...);
     }(std::type_identity<Losses>{}, std::type_identity<Metrics>{});
     return names;
   }();
 
   GraphLearner(D device, Losses losses, Metrics metrics)
-      : device_{std::move(device)}, losses_{std::move(losses)}, metrics_{std::move(metrics)} {}
+      : device_{std::move(device)}, losses_{std::move(losses)}, metrics_{std::move(metrics)},
+        states_{StatesOfTerms<Metrics>::make(metrics_)} {}
 
   /// A learner with the same losses and metrics for another copy, on its device.
   GraphLearner another(D device) const { return {std::move(device), losses_, metrics_}; }
@@ -97,7 +111,7 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto& executor = forward(batch, step.pass);
-    auto scores    = scores_of(batch, executor);
+    auto scores    = scores_of(batch, executor, step.pass.training ? metric::Over::step : metric::Over::evaluation);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
@@ -108,7 +122,7 @@ class GraphLearner {
 
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
-    auto const scores = scores_of(batch, forward(batch, {}));
+    auto const scores = scores_of(batch, forward(batch, {}), metric::Over::evaluation);
     header.loss()     = scores.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
@@ -166,6 +180,13 @@ class GraphLearner {
     if (last_ == nullptr || last_->d_input(i) == nullptr) return {};
     auto const rows = F::is_ragged ? last_->ragged(i).positions : static_cast<std::size_t>(last_->rows());
     return {last_->d_input(i), rows * targets_in<F>};
+  }
+
+  /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
+  auto& states()
+    requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>)
+  {
+    return states_;
   }
 
  private:
@@ -244,11 +265,10 @@ class GraphLearner {
 
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
-  Scores scores_of(Batch const& batch, Executing& executor) {
+  Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
     auto scores  = Scores{};
     auto has     = std::array<bool, Executing::num_outputs>{};
     auto at      = std::size_t{0};
-    auto const n = batch.rows;
     auto add     = [&](auto const& term) {
       using Term           = std::remove_cvref_t<decltype(term)>;
       constexpr auto o     = output_of<Term>;
@@ -264,28 +284,36 @@ class GraphLearner {
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
     for (std::size_t o = 0; o < has.size(); ++o)
       if (!has[o]) std::fill_n(executor.d_output(o), executor.size(o), 0.0F);
-    auto measure = [&](auto const& term) {
-      using Term = std::remove_cvref_t<decltype(term)>;
-      using F    = typename Term::field;
-      using C    = Compared<decltype(Term::what), ValueOf<Term>, F>;
-      if constexpr (ValueOf<Term>::is_ragged) {
-        auto sum = 0.0F;
-        each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
-          auto const groups   = C::groups(row.size());
-          auto const* const y = executor.output(output_of<Term>) + row.begin * C::of_position;
-          sum += metric::sum_of(term.what, groups, C::width, y, wanted, targets_in<F> / C::positions) /
-                 static_cast<float>(groups);
-        });
-        scores.metrics[at++] = sum;
-        return;
-      } else {
-      auto const sum = metric::sum_of(term.what, n * C::positions, C::width, executor.output(output_of<Term>),
-                                      batch[typename Term::field{}].data(), Term::field::size / C::positions);
-      scores.metrics[at++] = sum / static_cast<float>(C::positions);
-      }
-    };
-    std::apply([&](auto const&... term) { (measure(term), ...); }, metrics_);
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+      scores.metrics[at++] = measure<I>(term, batch, executor, over);
+    });
     return scores;
+  }
+
+  /// The sum over the rows of metric I; of one with a state, which is added to, the mark of none.
+  template <std::size_t I, class Term, class Batch>
+  float measure(Term const& term, Batch const& batch, Executing& executor, metric::Over over) {
+    using F                  = typename Term::field;
+    using C                  = Compared<decltype(Term::what), ValueOf<Term>, F>;
+    constexpr bool has_state = metric::HasState<decltype(Term::what)>;
+    constexpr auto targets   = targets_in<F> / C::positions;
+    auto const* const y      = executor.output(output_of<Term>);
+    auto sum                 = 0.0F;
+    if constexpr (ValueOf<Term>::is_ragged) {
+      each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
+        auto const groups    = C::groups(row.size());
+        auto const* const at = y + row.begin * C::of_position;
+        if constexpr (has_state) states_.template add<I>(over, groups, C::width, at, wanted, targets);
+        else sum += metric::sum_of(term.what, groups, C::width, at, wanted, targets) / static_cast<float>(groups);
+      });
+    } else {
+      auto const* const wanted = batch[F{}].data();
+      auto const groups        = batch.rows * C::positions;
+      if constexpr (has_state) states_.template add<I>(over, groups, C::width, y, wanted, targets);
+      else sum = metric::sum_of(term.what, groups, C::width, y, wanted, targets) / static_cast<float>(C::positions);
+    }
+    if constexpr (has_state) return metric::not_in_header(over);
+    else return sum;
   }
 
   /// Calls run(row, its positions, targets) for each row that has positions, of a term with a ragged output.
@@ -357,6 +385,7 @@ class GraphLearner {
   D device_;
   Losses losses_;
   Metrics metrics_;
+  [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
