@@ -153,6 +153,10 @@ namespace data {
 template <class D> class Pipe;                                                        // data/pipe.hpp
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
+template <class Now, class Next> class Windows;                                       // data/windows.hpp
+struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
+class CharacterTokenizer;
+class BpeTokenizer;                                                                   // data/text/bpe.hpp
 
 }  // namespace data
 
