@@ -169,6 +169,10 @@ template <class D> class Pipe;                                                  
 struct Buckets;
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
+template <class Now, class Next> class Windows;                                       // data/windows.hpp
+struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
+class CharacterTokenizer;
+class BpeTokenizer;                                                                   // data/text/bpe.hpp
 
 }  // namespace data
 

@@ -4,7 +4,9 @@
 
 A folder within a folder includes its parent and the neighbours that the second table names:
 
-    transport/  tcp/  shared_memory/  mpi/  simulated/       strategy/  coordinator/     data/  formats/
+    transport/  tcp/  shared_memory/  mpi/  simulated/       strategy/  coordinator/     data/  text/
+                 │         │           │        │                            │                    │
+                 │         │           │        │                            │                formats/
                  │         │           │        │                            │                    │
                  └─────────┴───────────┴────────┤                   parameter_server/          stages/
                          local/  ─────▶  common/                         │                    │
@@ -53,6 +55,7 @@ NEIGHBOURS = {
     "data/threads": set(),
     "data/stages": {"threads"},
     "data/formats": {"stages", "threads"},
+    "data/text": {"formats", "stages", "threads"},
     "nn/engine": set(),
     "nn/graph": set(),
     "nn/models": set(),

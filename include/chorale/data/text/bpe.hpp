@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/data/text/gpt2_words.hpp>
+#include <chorale/data/text/read_text.hpp>
+#include <chorale/data/text/tokenizer.hpp>
+#include <chorale/data/text/utf8.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace chorale::data {
+
+namespace detail {
+
+/// The character by which a byte is written in the file of a byte-level tokenizer: itself if it is printable, else one
+/// from U+0100 on.
+///
+/// source   bytes_to_unicode of GPT-2's encoder.py
+inline constexpr auto character_of_byte = [] {
+  auto made = std::array<std::uint32_t, 256>{};
+  auto next = std::uint32_t{256};
+  for (std::uint32_t b = 0; b < 256; ++b)
+    made[b] = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE ? b : next++;
+  return made;
+}();
+
+/// The bytes that a token of the file stands for; nothing if a character of it stands for no byte.
+inline std::optional<std::string> bytes_of_token(std::string_view token) {
+  auto bytes = std::string{};
+  for (std::size_t at = 0; at < token.size();) {
+    auto const [code, n] = character_at(token, at);
+    auto const found     = std::ranges::find(character_of_byte, code);
+    if (n == 0 || found == character_of_byte.end()) return std::nullopt;
+    bytes += static_cast<char>(static_cast<unsigned char>(found - character_of_byte.begin()));
+    at += n;
+  }
+  return bytes;
+}
+
+}  // namespace detail
+
+/// Byte pair encoding of bytes, as GPT-2 has it: a text is cut into words, each word into bytes, and pairs are joined,
+/// the one that was learned first before all others.
+///
+///   auto const tokens = data::BpeTokenizer::read("tokenizer.json");
+///
+/// keeps    added tokens, such as <|endoftext|>, are found in a text before it is cut into words
+/// cost     encode: O(n log n) in the bytes of a word; a word that came before costs a look-up
+/// order    the ids are those of the package tokenizers, for text of the characters that Unicode 14 has
+/// source   Sennrich et al., ACL 2016; Radford et al., 2019; huggingface.co/docs/tokenizers
+class BpeTokenizer {
+ public:
+  /// Reads a tokenizer.json of the package tokenizers.
+  ///
+  /// throws   BadFile when it cannot be read, or is of another kind: it names the part that differs
+  static BpeTokenizer read(std::filesystem::path const& path) {
+    auto made = BpeTokenizer{};
+    made.parse(path.string(), read_text(path));
+    return made;
+  }
+
+  std::size_t size() const { return bytes_.size(); }
+
+  /// The id of an added token, or of a token by its bytes; -1 if there is none.
+  int id_of(std::string_view bytes) const {
+    for (auto const& [content, id] : added_)
+      if (content == bytes) return id;
+    auto const at = std::ranges::find(bytes_, bytes);
+    return at == bytes_.end() || bytes.empty() ? -1 : static_cast<int>(at - bytes_.begin());
+  }
+
+  /// throws   BadArgument when the text is not UTF-8, or has a byte that the vocabulary has no token for
+  std::vector<int> encode(std::string_view text) const {
+    if (auto const at = first_not_utf8(text); at != text.size()) detail::refuse_utf8(at);
+    auto ids  = std::vector<int>{};
+    auto next = std::vector<std::size_t>{};                                // where each added token is, from begin on
+    for (auto const& [content, id] : added_) next.push_back(text.find(content));
+    auto seen = std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>>{};   // places in ids
+    for (std::size_t begin = 0; begin < text.size();) {
+      auto const [at, which] = next_added(text, begin, next);
+      detail::each_gpt2_word(text.substr(begin, at - begin), [&](std::size_t from, std::size_t to) {
+        auto const word         = text.substr(begin + from, to - from);
+        auto const [it, is_new] = seen.try_emplace(word, ids.size(), ids.size());
+        if (is_new) {
+          encode_word(word, ids);
+          it->second.second = ids.size();
+        } else {
+          auto const [first, last] = it->second;
+          for (auto k = first; k < last; ++k) ids.push_back(int{ids[k]});
+        }
+      });
+      if (at == text.size()) break;
+      ids.push_back(added_[which].second);
+      begin = at + added_[which].first.size();
+    }
+    return ids;
+  }
+
+  /// The bytes of the tokens: UTF-8 if the ids are those of whole characters.
+  ///
+  /// throws   BadArgument when an id is not from 0 to size() - 1
+  std::string decode(Span<int const> ids) const {
+    auto text = std::string{};
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || static_cast<std::size_t>(ids[i]) >= size()) detail::refuse_id(ids[i], i, size());
+      text += bytes_[static_cast<std::size_t>(ids[i])];
+    }
+    return text;
+  }
+
+ private:
+  /// Two neighbours that are joined: the earlier learned, the smaller the rank.
+  struct Merge {
+    std::uint32_t rank;
+    int made;
+  };
+
+  static std::uint64_t pair_of(int a, int b) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 | static_cast<std::uint32_t>(b);
+  }
+
+  /// The first added token from a place on, the longest of those that begin there: its place and index.
+  std::pair<std::size_t, std::size_t> next_added(std::string_view text, std::size_t from,
+                                                 std::vector<std::size_t>& next) const {
+    auto first = text.size(), which = added_.size();
+    for (std::size_t k = 0; k < added_.size(); ++k) {
+      if (next[k] != text.npos && next[k] < from) next[k] = text.find(added_[k].first, from);
+      auto const at = next[k];
+      if (at == text.npos) continue;
+      if (at < first || (at == first && added_[k].first.size() > added_[which].first.size())) first = at, which = k;
+    }
+    return {first, which};
+  }
+
+  void encode_word(std::string_view word, std::vector<int>& ids) const {
+    struct Symbol {
+      int id;
+      std::size_t before, after;                                           // neighbours; symbols.size(): none
+    };
+    auto symbols = std::vector<Symbol>(word.size());
+    for (std::size_t i = 0; i < word.size(); ++i) {
+      auto const byte = static_cast<unsigned char>(word[i]);
+      if (of_byte_[byte] < 0)
+        throw BadArgument{"the text has byte " + std::to_string(byte) + " in the word " + in_quotes(word) +
+                              ", for which the vocabulary has no token.",
+                          "a tokenizer that was trained with the whole alphabet of bytes."};
+      symbols[i] = {of_byte_[byte], i == 0 ? word.size() : i - 1, i + 1};
+    }
+    struct Candidate {
+      std::uint32_t rank;
+      std::size_t at;
+      int left, right, made;
+      bool operator<(Candidate const& o) const { return std::tie(o.rank, o.at) < std::tie(rank, at); }    // least first
+    };
+    auto queue     = std::priority_queue<Candidate>{};
+    auto const add = [&](std::size_t at) {
+      if (at >= symbols.size() || symbols[at].after >= symbols.size()) return;
+      auto const left = symbols[at].id, right = symbols[symbols[at].after].id;
+      if (auto const found = merges_.find(pair_of(left, right)); found != merges_.end())
+        queue.push({found->second.rank, at, left, right, found->second.made});
+    };
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) add(i);
+    while (!queue.empty()) {
+      auto const next = queue.top();
+      queue.pop();
+      auto& left = symbols[next.at];
+      if (left.id != next.left || left.after >= symbols.size() || symbols[left.after].id != next.right) continue;
+      symbols[left.after].id = -1;                                         // is no symbol any more
+      left.id                = next.made;
+      left.after             = symbols[left.after].after;
+      if (left.after < symbols.size()) symbols[left.after].before = next.at;
+      add(left.before);
+      add(next.at);
+    }
+    for (std::size_t i = 0; i < symbols.size(); i = symbols[i].after) ids.push_back(symbols[i].id);
+  }
+
+  void parse(std::string const& path, std::string const& text) {
+    auto const refuse = [&](std::string const& what) -> void {
+      throw BadFile{path + ": " + what + ".", "the tokenizer.json of a GPT-2 or another byte-level BPE."};
+    };
+    try {
+      auto const json   = nlohmann::json::parse(text);
+      auto const& model = json.at("model");
+      auto const kind   = model.at("type").get<std::string>();
+      if (kind != "BPE") refuse("its model is " + in_quotes(kind) + ", but BPE is needed");
+      auto const is_set = [](nlohmann::json const& in, char const* key) {
+        return in.contains(key) && !in[key].is_null() && in[key] != false && in[key] != "";
+      };
+      for (auto const* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
+                              "ignore_merges"})
+        if (is_set(model, key)) refuse("its model has " + std::string{key} + ", which is not supported");
+      if (is_set(json, "normalizer")) refuse("it has a normalizer, but GPT-2 has none");
+      auto const& cuts = json.at("pre_tokenizer");
+      if (cuts.is_null() || cuts.at("type") != "ByteLevel" || !cuts.value("use_regex", true))
+        refuse("its pre_tokenizer is not ByteLevel with the regular expression of GPT-2");
+      if (cuts.value("add_prefix_space", false)) refuse("its pre_tokenizer has add_prefix_space, but GPT-2 has not");
+      read_tokens(model.at("vocab"), json.value("added_tokens", nlohmann::json::array()), refuse);
+      read_merges(model.at("merges"), model.at("vocab"), refuse);
+    } catch (nlohmann::json::exception const& error) {
+      refuse("is not a tokenizer.json: " + printable(std::string_view{error.what()}.substr(0, 160)));
+    }
+  }
+
+  template <class Refuse>
+  void read_tokens(nlohmann::json const& vocabulary, nlohmann::json const& added, Refuse const& refuse) {
+    auto const all  = vocabulary.size() + added.size();
+    auto const used = [&](std::int64_t id, std::string const& token) {
+      if (id < 0 || static_cast<std::size_t>(id) >= all)
+        refuse("token " + in_quotes(token) + " has id " + std::to_string(id) + ", but there are " + std::to_string(all) +
+               " tokens");
+      if (bytes_.size() <= static_cast<std::size_t>(id)) bytes_.resize(static_cast<std::size_t>(id) + 1);
+    };
+    for (auto const& token : added) {
+      auto const content = token.at("content").get<std::string>();
+      for (auto const* key : {"single_word", "lstrip", "rstrip"})
+        if (token.value(key, false))
+          refuse("the added token " + in_quotes(content) + " has " + key + ", which is not supported");
+      if (content.empty()) refuse("an added token is empty");
+      auto const id = token.at("id").get<std::int64_t>();
+      used(id, content);
+      bytes_[static_cast<std::size_t>(id)] = content;
+      added_.emplace_back(content, static_cast<int>(id));
+    }
+    of_byte_.fill(-1);
+    for (auto const& [token, number] : vocabulary.items()) {
+      auto const id = number.template get<std::int64_t>();
+      used(id, token);
+      if (std::ranges::any_of(added_, [&](auto const& one) { return one.second == id; })) continue;
+      auto const bytes = detail::bytes_of_token(token);
+      if (!bytes) refuse("token " + in_quotes(token) + " has a character that stands for no byte");
+      bytes_[static_cast<std::size_t>(id)] = *bytes;
+      if (bytes->size() == 1) of_byte_[static_cast<unsigned char>((*bytes)[0])] = static_cast<int>(id);
+    }
+  }
+
+  template <class Refuse>
+  void read_merges(nlohmann::json const& merges, nlohmann::json const& vocabulary, Refuse const& refuse) {
+    auto rank = std::uint32_t{0};
+    for (auto const& merge : merges) {
+      auto a = std::string{}, b = std::string{};
+      if (merge.is_string()) {                                             // "a b": no token has a space
+        auto const both = merge.template get<std::string>();
+        auto const gap  = both.find(' ');
+        if (gap == both.npos)
+          refuse("merge " + std::to_string(rank) + " is " + in_quotes(both) + ", but two tokens are needed");
+        a = both.substr(0, gap), b = both.substr(gap + 1);
+      } else {
+        a = merge.at(0).template get<std::string>(), b = merge.at(1).template get<std::string>();
+      }
+      auto const id = [&](std::string const& token) {
+        if (!vocabulary.contains(token))
+          refuse("merge " + std::to_string(rank) + " is of " + in_quotes(a) + " and " + in_quotes(b) +
+                 ", but the vocabulary has no " + in_quotes(token));
+        return vocabulary[token].template get<int>();
+      };
+      auto const left = id(a), right = id(b);
+      merges_.try_emplace(pair_of(left, right), Merge{rank, id(a + b)});
+      ++rank;
+    }
+  }
+
+  std::vector<std::string> bytes_;                                         // of each token
+  std::vector<std::pair<std::string, int>> added_;
+  std::array<int, 256> of_byte_{};
+  std::unordered_map<std::uint64_t, Merge> merges_;
+};
+
+}  // namespace chorale::data
