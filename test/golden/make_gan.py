@@ -74,8 +74,8 @@ def compute(dtype):
     return tensors
 
 
-def write_safetensors(path, tensors):
-    header, offset, data = {"__metadata__": {"computed in": "float64", "made by": "test/golden/make_gan.py",
+def write_safetensors(path, tensors, by="make_gan.py"):
+    header, offset, data = {"__metadata__": {"computed in": "float64", "made by": f"test/golden/{by}",
                                              "torch": torch.__version__.split("+")[0]}}, 0, b""
     for name in sorted(tensors):
         bytes_ = np.ascontiguousarray(tensors[name], dtype="<f4").tobytes()

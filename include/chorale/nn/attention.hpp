@@ -48,7 +48,7 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
     requires fits<Of<float, T, C3>>
   static constexpr auto output(Of<float, T, C3>) { return Of<float, T, C3 / 3>{}; }
 
-  /// Of each head its probabilities, or of each query log Σ exp; then scratch, of which the first row's is used.
+  /// Probabilities of each head, or log Σ exp of each query; then scratch, of which that of the first row is used.
   template <int T, int C3>
   static constexpr std::size_t kept(Of<float, T, C3>) { return kept_of_head(T) * Heads + scratch(T); }
   static std::size_t kept_for(auto const& at) {

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Milliseconds of a training step of models that people know, beside PyTorch and TensorFlow.
+//
+//   CHORALE_PYTHON=interpreter tools/run bench/models --json
+//
+//   lenet           the CNN of the examples, batch 64, Adam
+//   character_gpt   4 blocks, 4 heads, 128 wide, 64 characters, batch 12, AdamW, gradients clipped
+//   tickets         LSTM 128 over 40 words, LSTM 32 over 200, two outputs, batch 64, Adam
+//   dlrm            six tables of up to 1,000,000 x 64, 10 ids each, two MLPs, pairs, batch 2,048, SGD
+//   gan             two MLPs over 784 pixels, batch 64, Adam: a step of each
+//
+// Ours is one replica for each thread, which share a batch, DirectAllReduce. The peers are PyTorch, eager and compiled,
+// and for tickets TensorFlow as well, without and with XLA; each in a process of its own with as many threads, asked in
+// turn, several rounds; medians. A peer that the interpreter does not have is left out. `percent_of_floor` is the time
+// that a step must take over what it takes: its products at the speed of a large product of oneDNN's on as many
+// threads, and what it reads and writes of variables, gradients and slots at the speed of copies.
+#include "support/models_nets.hpp"
+#include "support/models_peers.hpp"
+#include "support/report.hpp"
+
+#include <chorale/chorale.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace chorale;
+
+namespace {
+
+std::vector<Cpu> one_core_each(int threads) {
+  auto const cores = Cpu{}.cores();
+  auto devices     = std::vector<Cpu>{};
+  for (int i = 0; i < threads; ++i) devices.push_back(Cpu{std::vector<int>{cores.at(static_cast<std::size_t>(i))}});
+  return devices;
+}
+
+/// The median of a step's milliseconds, after three.
+template <class Step>
+double median_ms(int steps, Step&& step) {
+  auto times = std::vector<double>{};
+  for (int i = -3; i < steps; ++i) {
+    auto const start = std::chrono::steady_clock::now();
+    step();
+    if (i >= 0) times.push_back(1e3 * bench::seconds_since(start));
+  }
+  return bench::median(times);
+}
+
+/// A model over one batch, of which each replica has a share: part(replica, replicas).
+template <class Model, class Part>
+double step_ms(Model const& model, int threads, int steps, Part&& part) {
+  auto live   = Live{MirroredStrategy{one_core_each(threads)}, DirectAllReduce{}, LocalTransport{}};
+  auto copies = live.create(model, 1);
+  auto shares = std::vector<decltype(part(0, 1))>{};
+  for (int i = 0; i < threads; ++i) shares.push_back(part(i, threads));
+  auto batch = PerReplica{std::move(shares)};
+  return median_ms(steps, [&] {
+    live.run([&](auto& replica, auto& copy, auto const& rows) {
+      auto result = replica.value_and_gradient_ahead(copy, rows);
+      live.update(replica, copy, result.gradients);
+    }, copies, batch);
+  });
+}
+
+double character_gpt_ms(int threads, int steps) {
+  using namespace bench::models;
+  auto const text = ids(CharacterGpt::batch * 64, 65, 0), next = ids(CharacterGpt::batch * 64, 65, 1);
+  return step_ms(CharacterGpt::model(), threads, steps,
+                 [&](int i, int n) { return Rows<Text, Next>{text, next}.part(i, n); });
+}
+
+double tickets_ms(int threads, int steps) {
+  using namespace bench::models;
+  constexpr auto n = Tickets::batch;
+  auto const title = ids(n * 40, 10'000, 0), body = ids(n * 200, 10'000, 1), department = ids(n, 4, 2);
+  auto const tags = uniform(n * 12, 3), priority = column<float>(n, [](auto i) { return i % 2; });
+  return step_ms(Tickets::model(), threads, steps, [&](int i, int of) {
+    return Rows<Title, Body, Tags, Priority, Department>{title, body, tags, priority, department}.part(i, of);
+  });
+}
+
+template <int Smaller>
+double dlrm_ms(int threads, int steps) {
+  using namespace bench::models;
+  using Net          = Dlrm<Smaller>;
+  auto const bags    = std::array{Net::bag(0), Net::bag(1), Net::bag(2), Net::bag(3), Net::bag(4), Net::bag(5)};
+  auto const numbers = uniform(Net::batch * 13, 8);
+  auto const clicked = column<float>(Net::batch, [](auto i) { return i % 2; });
+  return step_ms(Net::model(), threads, steps, [&](int i, int n) {
+    return Rows<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>, Clicked>{
+        numbers, bags[0], bags[1], bags[2], bags[3], bags[4], bags[5], clicked}.part(i, n);
+  });
+}
+
+double gan_ms(int threads, int steps) {
+  using namespace bench::models;
+  constexpr auto n   = Gan::batch;
+  auto const rule    = optim::Adam{.learning_rate = 2e-4F, .beta_1 = 0.5F};
+  auto const noise   = uniform(n * 100, 0), picture = uniform(n * 784, 1);
+  auto const batch   = Rows<Noise, Picture>{noise, picture};
+  auto live          = Live{MirroredStrategy{one_core_each(threads)}, DirectAllReduce{}, LocalTransport{}};
+  auto generators    = live.create(nn::compile<Generator>(loss::Given{}, rule), 1);
+  auto critics       = live.create(nn::compile<Critic>(loss::BinaryCrossEntropy{}, rule), 2);
+  auto shares        = std::vector<Rows<Noise, Picture>>{};
+  for (int i = 0; i < threads; ++i) shares.push_back(batch.part(i, threads));
+  auto all = PerReplica{std::move(shares)};
+  return median_ms(steps, [&] {
+    live.run([&](auto& replica, auto& generator, auto& critic, auto const& rows) {
+      auto const learn = [&](auto& model, auto const& of_model) {
+        auto result = replica.value_and_gradient(model, of_model);
+        live.update(replica, model, result.gradients);
+      };
+      auto const made  = generator.predict(rows);
+      auto const fakes = std::vector<float>(made.begin(), made.end());
+      auto pictures    = std::vector<float>(rows[Picture{}].begin(), rows[Picture{}].end());
+      pictures.insert(pictures.end(), fakes.begin(), fakes.end());
+      auto is_real = std::vector<float>(rows.rows, 1.0F);
+      is_real.resize(2 * rows.rows, 0.0F);
+      learn(critic, Rows<Picture, IsReal>{pictures, is_real});
+      auto const ones = std::vector<float>(rows.rows, 1.0F);
+      critic.value_and_gradient(Rows<Picture, IsReal>{fakes, ones}, rows.first_row, LooksAtEnd{});
+      learn(generator, Rows<Noise, Picture>{rows[Noise{}], critic.gradient_by(Picture{})});
+    }, generators, critics, all);
+  });
+}
+
+/// A model that this program measures.
+struct Case {
+  std::string name;
+  std::size_t batch;
+  bench::models::Work work;
+  double (*ms)(int threads, int steps);
+};
+
+std::vector<Case> cases(bool quick) {
+  using namespace bench::models;
+  auto const of = [](std::string name, auto const& net, double (*ms)(int, int)) {
+    return Case{std::move(name), net.batch, net.work, ms};
+  };
+  return {of("lenet", LeNet{}, [](int threads, int steps) {
+            return step_ms(LeNet::model(), threads, steps, [net = LeNet{}](int i, int n) { return net.part(i, n); });
+          }),
+          of("character_gpt", CharacterGpt{}, character_gpt_ms), of("tickets", Tickets{}, tickets_ms),
+          quick ? of("dlrm", Dlrm<10>{}, dlrm_ms<10>) : of("dlrm", Dlrm<1>{}, dlrm_ms<1>), of("gan", Gan{}, gan_ms)};
+}
+
+/// What threads of this machine can do in a second: multiplications of a large product, and bytes that copies of memory
+/// larger than the caches read and write.
+struct Machine {
+  double products, bytes;
+};
+
+Machine measure_machine(int threads, bool quick) {
+  auto const n     = std::size_t{quick ? 256U : 2048U};
+  auto const large = std::size_t{quick ? 1U : 24U} << 20;                  // numbers
+  auto of_threads  = std::vector<Machine>(static_cast<std::size_t>(threads));
+  auto all         = std::vector<std::thread>{};
+  for (std::size_t t = 0; t < of_threads.size(); ++t)
+    all.emplace_back([&, t, core = one_core_each(threads)[t]] {
+      auto const scope = Cpu::Scope{core};
+      auto a = std::vector<float>(n * n, 1.0F), b = a, c = a, from = std::vector<float>(large, 1.0F), to = from;
+      auto const best = [](auto&& work) {
+        auto least = 1e9;
+        for (int i = 0; i < 7; ++i) {
+          auto const start = std::chrono::steady_clock::now();
+          work();
+          least = std::min(least, bench::seconds_since(start));
+        }
+        return least;
+      };
+      of_threads[t].products = static_cast<double>(n * n * n) / best([&] {
+        cpu::matmul(n, n, n, {a.data(), n}, {b.data(), n}, {c.data(), n});
+      });
+      of_threads[t].bytes = 2.0 * static_cast<double>(large) * sizeof(float) / best([&] {
+        std::memcpy(to.data(), from.data(), large * sizeof(float));
+      });
+    });
+  for (auto& one : all) one.join();
+  auto sum = Machine{0, 0};
+  for (auto const& one : of_threads) sum = {sum.products + one.products, sum.bytes + one.bytes};
+  return sum;
+}
+
+struct Options {
+  bool json = false, quick = false;
+  int rounds = 5, steps = 30;
+  std::vector<int> threads;
+  std::vector<std::string> models;
+};
+
+void report(Case const& one, int threads, Machine const& machine, Options const& o) {
+  auto peers = o.quick ? nullptr : std::make_unique<bench::ModelPeers>(one.name, one.batch, threads);
+  auto ms    = std::vector<double>{};
+  for (int round = 0; round < o.rounds; ++round) {
+    ms.push_back(bench::number_after(
+        bench::output_of("'" + bench::this_program() + "' --only " + one.name + " --threads " +
+                         std::to_string(threads) + " --steps " + std::to_string(o.steps) +
+                         (o.quick ? " --quick" : "")), "ms_per_step"));
+    if (peers != nullptr) peers->measure(o.steps);
+  }
+  auto const ours  = bench::median(ms);
+  auto const floor = 1e3 * (one.work.products / machine.products + one.work.bytes / machine.bytes);
+  auto row         = [&] {
+    return bench::Row{(o.quick ? "models_quick/" : "models/") + one.name}.add("model", one.name)
+        .add("batch", static_cast<double>(one.batch), "%.0f").add("threads", threads, "%.0f").add("ms", ours)
+        .add("percent_of_floor", 100 * floor / ours, "%.1f");
+  };
+  if (peers == nullptr || peers->ms().empty()) return row().print(o.json);
+  for (auto const& [name, theirs] : peers->ms())
+    row().add("peer", name).add("peer_ms", bench::median(theirs)).add("ratio", bench::median(theirs) / ours, "%.2f")
+        .print(o.json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto flags = CLI::App{"Milliseconds of a training step of models that people know, beside PyTorch and TensorFlow."};
+  auto o     = Options{};
+  auto only  = std::string{};
+  flags.add_flag("--json", o.json, "one JSON object a line");
+  flags.add_flag("--quick", o.quick, "small tables, without peers: to see that the program runs");
+  flags.add_option("--rounds", o.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  flags.add_option("--steps", o.steps, "of a contender in a round")->check(CLI::PositiveNumber)->capture_default_str();
+  flags.add_option("--threads", o.threads, "numbers of threads; without it 1, and as many as there are cores")
+      ->check(CLI::Range(1, Cpu{}.threads()));
+  flags.add_option("--models", o.models, "names of the models; without it all");
+  flags.add_option("--only", only, "measure one model, and print ms_per_step");
+  CLI11_PARSE(flags, argc, argv);
+  if (o.threads.empty()) o.threads = Cpu{}.threads() == 1 ? std::vector{1} : std::vector{1, Cpu{}.threads()};
+  auto const all = cases(o.quick);
+  auto const called = [&](std::string const& name) {
+    auto const it = std::ranges::find(all, name, &Case::name);
+    if (it != all.end()) return *it;
+    throw BadArgument{"there is no model " + name + ".", "lenet, character_gpt, tickets, dlrm or gan."};
+  };
+  if (!only.empty()) {
+    std::printf("ms_per_step %.4f\n", called(only).ms(o.threads[0], o.steps));
+    return 0;
+  }
+  auto chosen = std::vector<Case>{};
+  for (auto const& name : o.models) chosen.push_back(called(name));
+  if (chosen.empty()) chosen = all;
+  if (!o.json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), o.rounds);
+  for (auto const threads : o.threads) {
+    auto const machine = measure_machine(threads, o.quick);
+    for (auto const& one : chosen) report(one, threads, machine, o);
+  }
+  return 0;
+} catch (std::exception const& error) {
+  std::cerr << error.what() << '\n';
+  return chorale::exit_code(error);
+}
