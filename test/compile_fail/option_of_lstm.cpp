@@ -1,4 +1,4 @@
-// option_of_lstm.cpp   expect: chorale: LSTM takes one option, nn::Sequences
+// option_of_lstm.cpp   expect: chorale: LSTM takes the options nn::Sequences and nn::Reverse
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layers made of a layer: one that reads a sequence in both directions, and one for each step of a sequence.
+#pragma once
+
+#include <chorale/nn/gru.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/nn/lstm.hpp>
+#include <chorale/nn/merge.hpp>
+#include <chorale/nn/recurrent.hpp>
+#include <chorale/nn/simple_rnn.hpp>
+
+#include <type_traits>
+
+namespace chorale::nn {
+
+namespace detail {
+
+/// A recurrent layer with the option Reverse.
+template <class L>
+struct Reversed {
+  static_assert(!std::is_same_v<L, L>, "chorale: Bidirectional<L> takes an LSTM, a GRU or a SimpleRNN");
+  using type = L;
+};
+template <int Units, class... Options>
+struct Reversed<LSTM<Units, Options...>> {
+  using type = LSTM<Units, Options..., Reverse>;
+};
+template <int Units, class... Options>
+struct Reversed<GRU<Units, Options...>> {
+  using type = GRU<Units, Options..., Reverse>;
+};
+template <int Units, class... Options>
+struct Reversed<SimpleRNN<Units, Options...>> {
+  using type = SimpleRNN<Units, Options..., Reverse>;
+};
+
+/// Stands for a layer that was refused, so that there is one error.
+struct Passed {
+  constexpr auto operator()(auto x) const { return x; }
+};
+/// A layer of which each vector of the last dimension is a row.
+template <class L>
+struct ForEachStep {
+  static constexpr bool fits = requires { requires L::over_last_dimension; };
+  static_assert(fits,
+                "chorale: TimeDistributed<L> takes a layer that works on the last dimension, such as nn::Dense. Others "
+                "that are functions of each element, such as nn::ReLU, need it nowhere");
+  using type = std::conditional_t<fits, L, Passed>;
+};
+
+}  // namespace detail
+
+/// Two layers of one kind that read a sequence forward and backward, their states side by side.
+///
+/// L         LSTM, GRU or SimpleRNN, with or without Sequences
+/// x         (B, T, C)
+/// y         (B, 2 Units), or (B, T, 2 Units): what was read forward, then what was read backward
+/// keeps     its variables are those of two layers, "lstm/.." and "lstm_1/.."
+/// source    Schuster & Paliwal, 1997; tf.keras.layers.Bidirectional, with its default merge_mode="concat"
+template <class L>
+struct Bidirectional {
+  L forward;
+  typename detail::Reversed<L>::type backward;
+
+  constexpr auto operator()(auto x) const {
+    auto const there = forward(x);                                         // before backward(x): the order of the variables
+    return concatenate(there, backward(x));
+  }
+};
+
+/// A layer for each step of a sequence (B, T, C): the layer itself, as nn::Dense and nn::Softmax work on the last dimension
+/// of what comes in.
+///
+/// source    tf.keras.layers.TimeDistributed
+template <class L>
+using TimeDistributed = typename detail::ForEachStep<L>::type;
+
+}  // namespace chorale::nn

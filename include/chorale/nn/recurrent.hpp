@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What layers that read a sequence step by step share: their options, what they take, and products with their states.
+#pragma once
+
+#include <chorale/nn/host_layer.hpp>
+#include <chorale/nn/layer.hpp>
+#include <chorale/nn/tensor.hpp>
+#include <chorale/tensor/cpu/matmul.hpp>
+#include <chorale/tensor/cpu/row_product.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+namespace chorale::nn {
+
+// Options of LSTM, GRU and SimpleRNN.
+
+/// Option of recurrent layers: y has the state after each step, (B, T, Units), and not the last one alone. Another such
+/// layer takes it.
+struct Sequences {};
+
+/// Keras' word for Sequences.
+using ReturnSequences = Sequences;
+
+/// Option of recurrent layers: the sequence is read from its last step to its first. Keras: go_backwards=True.
+///
+/// keeps   with Sequences, vector t of y is the state after step t was read, so that it fits that of a layer which reads
+///         forward; Keras gives the states in the order in which they were computed, the last step first
+struct Reverse {};
+
+namespace detail {
+
+/// Base of the recurrent layers.
+template <int Units, class... Options>
+struct Recurrent {
+  static constexpr bool sequences    = (std::is_same_v<Options, Sequences> || ...);
+  static constexpr bool reverse      = (std::is_same_v<Options, Reverse> || ...);
+  static constexpr std::size_t units = Units;
+
+  static constexpr bool options_fit = ((std::is_same_v<Options, Sequences> || std::is_same_v<Options, Reverse>) && ...);
+
+  template <class X>
+  static constexpr bool numbers = std::is_same_v<typename X::type, float>;
+
+  template <int T, int C>
+  static constexpr auto output(Of<float, T, C>) {
+    if constexpr (sequences) return Of<float, T, Units>{};
+    else return Of<float, Units>{};
+  }
+
+ protected:
+  /// The position of the k-th step that is read, of `steps`.
+  static constexpr std::size_t nth(std::size_t k, std::size_t steps) { return reverse ? steps - 1 - k : k; }
+  /// The vector of y that holds the state of row r at vector i of the sequence.
+  static constexpr std::size_t last(std::size_t i, std::size_t r) { return sequences ? i : r; }
+
+  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+  static float tanh(float x) { return 1 - 2 / (1 + std::exp(2 * x)); }
+
+  /// z = x W for all steps, in products of one row each.
+  ///
+  /// x, kernel, z    (B, T, C), (C, N), (B, T, N)
+  static void project(std::size_t rows, std::size_t steps, std::size_t c, std::size_t n, float const* x,
+                      float const* kernel, float* z) {
+    for (std::size_t r = 0; r < rows; ++r)
+      cpu::matmul(steps, n, c, {x + r * steps * c, c}, {kernel, n}, {z + r * steps * n, n});
+  }
+  /// Adds the gradients of project() by W and by x.
+  ///
+  /// dx    empty where nobody needs it
+  static void project_back(std::size_t rows, std::size_t steps, std::size_t c, std::size_t n, float const* x,
+                           float const* kernel, float const* dz, Span<float> d_kernel, Span<float> dx) {
+    cpu::matmul(c, n, rows * steps, {x, c, true}, {dz, n}, {.data = d_kernel.data(), .stride = n, .beta = 1});
+    for (std::size_t r = 0; r < rows && !dx.empty(); ++r)
+      cpu::matmul(steps, c, n, {dz + r * steps * n, n}, {kernel, n, true},
+                  {.data = dx.data() + r * steps * c, .stride = c, .beta = 1});
+  }
+  /// sum += the vectors of (n, width).
+  static void add_vectors(std::size_t n, std::size_t width, float const* vectors, float* sum) {
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t g = 0; g < width; ++g) sum[g] += vectors[i * width + g];
+  }
+};
+
+}  // namespace detail
+}  // namespace chorale::nn
