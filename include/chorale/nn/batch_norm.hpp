@@ -30,6 +30,13 @@ namespace detail {
 template <class T> concept momentum_option = requires { T::momentum; };
 template <class T> concept epsilon_option  = requires { T::epsilon; };
 
+template <class... Options>
+constexpr float epsilon_or(float fallback) {
+  auto added = fallback;
+  ([&] { if constexpr (epsilon_option<Options>) added = Options::epsilon; }(), ...);
+  return added;
+}
+
 /// Base of both normalizations. Variables have the same names, so that each loads files that the other has saved.
 template <Normalize Over, class... Options>
 struct Normalization {
@@ -45,11 +52,7 @@ struct Normalization {
     ([&] { if constexpr (momentum_option<Options>) momentum = Options::momentum; }(), ...);
     return momentum;
   }
-  static constexpr float epsilon() {
-    auto added = 1e-3F;
-    ([&] { if constexpr (epsilon_option<Options>) added = Options::epsilon; }(), ...);
-    return added;
-  }
+  static constexpr float epsilon() { return epsilon_or<Options...>(1e-3F); }
 
   template <class In>
   static constexpr void check() {
