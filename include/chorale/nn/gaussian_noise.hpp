@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/random.hpp>
+#include <chorale/nn/layer.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace chorale::nn {
+
+/// In training, adds to each number a normal one with mean 0 and standard deviation Percent / 100; else y = x.
+///
+/// order   what is added is a function of (seed, step, row of the global batch): equal under any number of replicas
+/// source  tf.keras.layers.GaussianNoise(Percent / 100)
+template <int Percent>
+struct GaussianNoise : Layer<GaussianNoise<Percent>> {
+  static constexpr std::string_view name = "gaussian_noise";
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(Percent >= 0, "chorale: GaussianNoise<Percent> needs a standard deviation of at least 0 percent");
+  }
+
+  template <class In>
+  using apply = SameShape<In>;
+
+  template <class D, class In>
+  class stage {
+   public:
+    static_assert(D::memory == Memory::host, "chorale: GaussianNoise computes on Cpu only");
+    static constexpr bool overwrites = true, keeps_y = false;
+
+    explicit stage(Site<D> const& site)
+        : in_{site.in}, rows_{static_cast<std::size_t>(site.rows)}, stream_{static_cast<std::uint64_t>(site.layer)} {}
+
+    auto        out() const { return in_; }
+    std::size_t workspace() const { return 0; }
+    void bind(Ports const& p) { at_ = p; }
+    void read_from(float const* x) { at_.x = const_cast<float*>(x); }      // only read: y is another buffer then
+
+    void forward(Pass const& pass) const {
+      if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);
+      if (!pass.training || Percent == 0) return;
+      auto const random = Random{pass.now.drawn(), stream_};
+      auto const width  = Kernels<D>::bytes(in_) / sizeof(float) / rows_;
+      for (std::size_t r = 0; r < rows_; ++r)
+        for (std::size_t i = 0; i < width; ++i)
+          at_.y[r * width + i] += deviation * random.normal((pass.now.first_row + r) * width + i);
+    }
+    void backward(Pass const&) const {
+      if (at_.dx != nullptr && at_.dx != at_.dy) Kernels<D>::copy(in_, at_.dy, at_.dx);
+    }
+
+   private:
+    static constexpr float deviation = static_cast<float>(Percent) / 100.0F;
+
+    typename Kernels<D>::layout in_;
+    std::size_t rows_;
+    std::uint64_t stream_;
+    Ports at_;
+  };
+};
+
+}  // namespace chorale::nn
