@@ -43,8 +43,8 @@ inline void mean_back(std::size_t n, std::size_t width, float const* dy, float* 
     for (std::size_t c = 0; c < width; ++c) dx[i * width + c] += dy[c] / static_cast<float>(n);
 }
 
-/// Base of the pools over sequences. x (B, T, C), y (B, T', C); options Valid, Same or Pad<n>, Stride<n>, default Valid,
-/// Stride<Size>.
+/// Base of the pools over sequences. x (B, T, C), y (B, T', C); options Valid, Same or Pad<n>, Stride<n>, default
+/// Valid, Stride<Size>.
 template <class L, Pool P, int Size, class... Options>
 struct Pool1D : Layer<L> {
   static constexpr bool keeps_x = false;
@@ -69,7 +69,8 @@ struct Pool1D : Layer<L> {
     static_assert(Size > 0, "chorale: a pool needs a window of at least 1");
     static_assert((known_option<Options> && ...),
                   "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
-    static_assert(fits<X>, "chorale: a pool over steps takes sequences of numbers (B, T, C), with T at least its window");
+    static_assert(fits<X>,
+                  "chorale: a pool over steps takes sequences of numbers (B, T, C), with T at least its window");
   }
   template <int T, int C>
     requires fits<Of<float, T, C>>

@@ -60,7 +60,7 @@ void add_product(std::size_t n, std::size_t k, Factor a, Factor b, Product c) {
 /// c += a b. A row of c has the same bits whatever rows are beside it: each number adds its products in the order of k.
 ///
 /// a, b, c   (M, K), (K, N), (M, N). b may be transposed; alpha and beta of c are not used
-/// cost      b is read in tiles that stay in the first-level cache; those of a transposed b are copied, 16 KiB on the stack
+/// cost      b is read in tiles that stay in the first-level cache; those of a transposed b are copied to 16 KiB of stack
 inline void add_row_product(std::size_t m, std::size_t n, std::size_t k, Factor a, Factor b, Product c) {
   constexpr std::size_t tile = 64;
   auto turned                = std::array<float, tile * tile>{};
