@@ -27,20 +27,51 @@ template <class Net, class Loss, class Optimizer, class... Metrics> struct Compi
 template <int... D> struct Input;                                                     // nn/layer.hpp
 template <int Units, class... Options> struct Dense;                                  // nn/dense.hpp
 template <int Filters, int Kernel, class... Options> struct Conv2D;                   // nn/conv2d.hpp
+template <int Columns> struct KernelWidth;
+template <int N> struct Dilation;
+template <int N> struct Groups;
+template <int Filters, int Kernel, class... Options> struct Conv1D;                   // nn/conv1d.hpp
+template <int Kernel, class... Options> struct DepthwiseConv2D;                       // nn/depthwise_conv2d.hpp
+template <int Filters, int Kernel, class... Options> struct SeparableConv2D;
+template <int Filters, int Kernel, class... Options> struct Conv2DTranspose;          // nn/conv2d_transpose.hpp
 template <int Size, class... Options> struct MaxPool2D;                               // nn/pool2d.hpp
 template <int Size, class... Options> struct AveragePool2D;
+template <int Size, class... Options> struct MaxPool1D;                               // nn/pool1d.hpp
+template <int Size, class... Options> struct AveragePool1D;
+struct GlobalAveragePool2D;
+struct GlobalMaxPool2D;
+template <int Rows, int Columns> struct UpSampling2D;                                 // nn/resize.hpp
+template <int Top, int Bottom, int Left, int Right> struct ZeroPadding2D;
+template <int Top, int Bottom, int Left, int Right> struct Cropping2D;
 template <class... Options> struct BatchNorm;                                         // nn/batch_norm.hpp
 template <class... Options> struct SyncBatchNorm;
+template <int Groups, class... Options> struct GroupNorm;                             // nn/group_norm.hpp
+template <class... Options> struct RMSNorm;                                           // nn/rms_norm.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
+template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
+template <class... Options> struct PReLU;                                             // nn/prelu.hpp
 struct Flatten;                                                                       // nn/flatten.hpp
 struct Softmax;                                                                       // nn/activation.hpp
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
-struct Sequences;                                                                     // nn/lstm.hpp
-template <int Units, class... Options> struct LSTM;
-struct GlobalAveragePooling1D;                                                        // nn/global_pool.hpp
-struct GlobalMaxPooling1D;
+struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
+struct GlobalMaxPool1D;
+struct Sequences;                                                                     // nn/recurrent.hpp
+struct Reverse;
+template <int Units, class... Options> struct LSTM;                                   // nn/lstm.hpp
+template <int Units, class... Options> struct GRU;                                    // nn/gru.hpp
+template <int Units, class... Options> struct SimpleRNN;                              // nn/simple_rnn.hpp
+template <class L> struct Bidirectional;                                              // nn/bidirectional.hpp
+template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;         // nn/multi_head_attention.hpp
+struct Add;                                                                           // nn/merge.hpp
+struct Subtract;
+struct Multiply;
+struct Maximum;
+struct Minimum;
+struct Average;
+struct Dot;
+struct Concatenate;
 
 }  // namespace nn
 

@@ -11,7 +11,7 @@ struct Topic : Field<float, 4> {};
 struct Net : nn::Graph<Title, Body> {
   nn::Embedding<50, 4> words;
   constexpr auto operator()(auto title, auto body) const {
-    return nn::outputs<Topic>(nn::GlobalAveragePooling1D{}(words(title) + nn::tanh(words(title))));
+    return nn::outputs<Topic>(nn::GlobalAveragePool1D{}(words(title) + nn::tanh(words(title))));
   }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

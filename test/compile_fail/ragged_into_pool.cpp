@@ -10,6 +10,6 @@ struct Topic : Field<float, 2> {};
 struct Net : nn::Graph<Words> {
   nn::Embedding<50, 4> words;
   nn::Dense<2> topic;
-  constexpr auto operator()(auto ids) const { return nn::outputs<Topic>(topic(nn::GlobalMaxPooling1D{}(words(ids)))); }
+  constexpr auto operator()(auto ids) const { return nn::outputs<Topic>(topic(nn::GlobalMaxPool1D{}(words(ids)))); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

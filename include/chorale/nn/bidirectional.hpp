@@ -16,11 +16,15 @@ namespace chorale::nn {
 
 namespace detail {
 
+/// Stands for a layer that was refused, so that there is one error.
+struct Passed {
+  constexpr auto operator()(auto x) const { return x; }
+};
+
 /// A recurrent layer with the option Reverse.
 template <class L>
 struct Reversed {
-  static_assert(!std::is_same_v<L, L>, "chorale: Bidirectional<L> takes an LSTM, a GRU or a SimpleRNN");
-  using type = L;
+  using type = Passed;
 };
 template <int Units, class... Options>
 struct Reversed<LSTM<Units, Options...>> {
@@ -35,19 +39,22 @@ struct Reversed<SimpleRNN<Units, Options...>> {
   using type = SimpleRNN<Units, Options..., Reverse>;
 };
 
-/// Stands for a layer that was refused, so that there is one error.
-struct Passed {
-  constexpr auto operator()(auto x) const { return x; }
-};
-/// A layer of which each vector of the last dimension is a row.
+/// Checks the layer of a Bidirectional. A function, as clang abandons a class with a failed static_assert.
 template <class L>
-struct ForEachStep {
-  static constexpr bool fits = requires { requires L::over_last_dimension; };
+constexpr bool reads_both_ways() {
+  constexpr bool fits = !std::is_same_v<typename Reversed<L>::type, Passed>;
+  static_assert(fits, "chorale: Bidirectional<L> takes an LSTM, a GRU or a SimpleRNN");
+  return fits;
+}
+/// The layer of which each vector of the last dimension is a row.
+template <class L>
+constexpr auto for_each_step() {
+  constexpr bool fits = requires { requires L::over_last_dimension; };
   static_assert(fits,
                 "chorale: TimeDistributed<L> takes a layer that works on the last dimension, such as nn::Dense. Others "
                 "that are functions of each element, such as nn::ReLU, need it nowhere");
-  using type = std::conditional_t<fits, L, Passed>;
-};
+  return std::type_identity<std::conditional_t<fits, L, Passed>>{};
+}
 
 }  // namespace detail
 
@@ -64,16 +71,20 @@ struct Bidirectional {
   typename detail::Reversed<L>::type backward;
 
   constexpr auto operator()(auto x) const {
-    auto const there = forward(x);                                         // before backward(x): the order of the variables
-    return concatenate(there, backward(x));
+    if constexpr (detail::reads_both_ways<L>()) {
+      auto const there = forward(x);                                       // before backward(x): order of variables
+      return concatenate(there, backward(x));
+    } else {
+      return x;
+    }
   }
 };
 
-/// A layer for each step of a sequence (B, T, C): the layer itself, as nn::Dense and nn::Softmax work on the last dimension
-/// of what comes in.
+/// A layer for each step of a sequence (B, T, C): the layer itself, as nn::Dense and nn::Softmax work on the last
+/// dimension of what comes in.
 ///
 /// source    tf.keras.layers.TimeDistributed
 template <class L>
-using TimeDistributed = typename detail::ForEachStep<L>::type;
+using TimeDistributed = typename decltype(detail::for_each_step<L>())::type;
 
 }  // namespace chorale::nn

@@ -38,12 +38,13 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
   static constexpr void check() {
     static_assert(Filters > 0 && Kernel > 0, "chorale: Conv2DTranspose<Filters, Kernel> needs both to be at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options>) && ...) && padding.pixels == 0,
-                  "chorale: Conv2DTranspose takes filters, a kernel size, then Valid or Same, Stride<n>, NoBias, and an "
-                  "initializer");
+                  "chorale: Conv2DTranspose takes filters, a kernel size, then Valid or Same, Stride<n>, NoBias, and "
+                  "an initializer");
     static_assert(Kernel >= stride, "chorale: Conv2DTranspose needs a kernel at least as large as its stride, as other "
                                     "pixels of y would be the bias alone");
-    static_assert(In::rank == 3, "chorale: Conv2DTranspose takes images (B, H, W, C) but what comes in has another shape; "
-                                 "put nn::reshape<H, W, C>(...) before it");
+    static_assert(In::rank == 3,
+                  "chorale: Conv2DTranspose takes images (B, H, W, C) but what comes in has another shape; put "
+                  "nn::reshape<H, W, C>(...) before it");
   }
 
   /// The convolution of which it is the transpose.

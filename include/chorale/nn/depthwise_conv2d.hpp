@@ -33,8 +33,8 @@ constexpr int multiplier_or(int fallback) {
 
 }  // namespace detail
 
-/// y[b, i, j, c m + k] = bias[c m + k] + the sum over the window at (i, j) of x[.., c] · kernel[:, :, c, k], with m filters
-/// for each channel.
+/// y[b, i, j, c m + k] = bias[c m + k] + the sum over the window at (i, j) of x[.., c] · kernel[:, :, c, k], with m
+/// filters for each channel.
 ///
 /// x         (B, H, W, C)
 /// kernel    (Kernel, Kernel, C, m), Glorot uniform or as the option says; bias (C m), zeros
@@ -67,8 +67,9 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
                     detail::dilation_option<Options> || detail::multiplier_option<Options>) && ...),
                   "chorale: DepthwiseConv2D takes a kernel size, then Valid, Same or Pad<n>, Stride<n>, NoBias, "
                   "KernelWidth<n>, Dilation<n>, DepthMultiplier<n>, and an initializer");
-    static_assert(In::rank == 3, "chorale: DepthwiseConv2D takes images (B, H, W, C) but what comes in has another shape; "
-                                 "put nn::reshape<H, W, C>(...) before it");
+    static_assert(In::rank == 3,
+                  "chorale: DepthwiseConv2D takes images (B, H, W, C) but what comes in has another shape; put "
+                  "nn::reshape<H, W, C>(...) before it");
     if constexpr (In::rank == 3)
       static_assert(detail::fits_image(window_on<In>(), padding),
                     "chorale: the kernel of this DepthwiseConv2D is larger than the image; use a smaller one, or the "

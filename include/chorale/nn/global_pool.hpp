@@ -25,13 +25,13 @@ inline constexpr bool is_sequence = std::is_same_v<typename X::type, float> && X
 /// x         (B, T, C), T may be ragged
 /// y         (B, C)
 /// source    tf.keras.layers.GlobalAveragePooling1D, with its mask where T is ragged
-struct GlobalAveragePooling1D : Layer<GlobalAveragePooling1D> {
+struct GlobalAveragePool1D : Layer<GlobalAveragePool1D> {
   static constexpr std::string_view name = "global_average_pooling1d";
   static constexpr bool keeps_x = false, reads_lengths = true;
 
   template <class X>
   static constexpr void check() {
-    static_assert(detail::is_sequence<X>, "chorale: GlobalAveragePooling1D takes sequences (B, T, C) of numbers");
+    static_assert(detail::is_sequence<X>, "chorale: GlobalAveragePool1D takes sequences (B, T, C) of numbers");
   }
   template <int T, int C>
   static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }
@@ -60,13 +60,13 @@ struct GlobalAveragePooling1D : Layer<GlobalAveragePooling1D> {
 /// x         (B, T, C), T may be ragged
 /// y         (B, C); the gradient goes to the first position that has the largest number
 /// source    tf.keras.layers.GlobalMaxPooling1D, which has no mask
-struct GlobalMaxPooling1D : Layer<GlobalMaxPooling1D> {
+struct GlobalMaxPool1D : Layer<GlobalMaxPool1D> {
   static constexpr std::string_view name = "global_max_pooling1d";
   static constexpr bool reads_lengths    = true;
 
   template <class X>
   static constexpr void check() {
-    static_assert(detail::is_sequence<X>, "chorale: GlobalMaxPooling1D takes sequences (B, T, C) of numbers");
+    static_assert(detail::is_sequence<X>, "chorale: GlobalMaxPool1D takes sequences (B, T, C) of numbers");
   }
   template <int T, int C>
   static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }

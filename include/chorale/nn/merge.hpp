@@ -179,7 +179,8 @@ struct Dot : Layer<Dot> {
 
   template <class A, class B>
   static constexpr void check() {
-    static_assert(fits<A, B>, "chorale: dot takes vectors (B, K) and (B, K), or (B, M, K) and (B, N, K), of one length K");
+    static_assert(fits<A, B>,
+                  "chorale: dot takes vectors (B, K) and (B, K), or (B, M, K) and (B, N, K), of one length K");
   }
   template <class A, class B>
     requires fits<A, B>
@@ -204,7 +205,8 @@ struct Dot : Layer<Dot> {
     auto const [da, db] = at.d_in;
     for (std::size_t r = 0; r < at.rows; ++r) {
       auto const* const dy = &at.dy()[r * m * n];
-      if (!da.empty()) cpu::matmul(m, k, n, {dy, n}, {&b[r * n * k], k}, {.data = &da[r * m * k], .stride = k, .beta = 1});
+      if (!da.empty())
+        cpu::matmul(m, k, n, {dy, n}, {&b[r * n * k], k}, {.data = &da[r * m * k], .stride = k, .beta = 1});
       if (!db.empty())
         cpu::matmul(n, k, m, {dy, n, true}, {&a[r * m * k], k}, {.data = &db[r * n * k], .stride = k, .beta = 1});
     }

@@ -28,10 +28,10 @@ namespace chorale::nn {
 /// query/kernel, bias       (C, Heads, KeyDim), (Heads, KeyDim): uniform as Glorot & Bengio choose it, zeros
 /// key/.., value/..         (D, Heads, KeyDim), (Heads, KeyDim)
 /// attention_output/..      (Heads, KeyDim, C), (C)
-/// cost                     q, k, v, what they give and its gradients are kept for backward, and Heads T numbers. No (T, S)
-///                          probabilities are: those of `tile` steps at a time are computed, and again in backward
-/// source                   Vaswani et al., NeurIPS 2017; tf.keras.layers.MultiHeadAttention, with value_dim=KeyDim, without
-///                          dropout. Computing again: Dao et al., "FlashAttention", NeurIPS 2022
+/// cost                     q, k, v, what they give and its gradients are kept for backward, and Heads T numbers. No
+///                          (T, S) probabilities are: those of `tile` steps at a time are computed, and again in backward
+/// source                   Vaswani et al., NeurIPS 2017; tf.keras.layers.MultiHeadAttention, with value_dim=KeyDim,
+///                          without dropout. Computing again: Dao et al., "FlashAttention", NeurIPS 2022
 template <int Heads, int KeyDim, class... Options>
 struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>> {
   using Layer<MultiHeadAttention>::Layer;
@@ -49,8 +49,9 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   static constexpr void check() {
     static_assert((std::is_same_v<Options, Causal> && ...),
                   "chorale: MultiHeadAttention takes heads, their width, and one option, nn::Causal");
-    static_assert(fits<X...>, "chorale: MultiHeadAttention<heads, width> takes one or two sequences of numbers (B, T, C), "
-                              "a query and a value");
+    static_assert(fits<X...>,
+                  "chorale: MultiHeadAttention<heads, width> takes one or two sequences of numbers (B, T, C), a query "
+                  "and a value");
   }
   template <class Query, class... Value>
     requires fits<Query, Value...>
@@ -96,7 +97,7 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   static void backward(Place<L, detail::List<Query, Value...>, Out>& at) {
     using Size       = Sizes<Query, Value...>;
     auto kept        = Kept<Size>{at.kept, at.rows};
-    auto const all   = kept;                                               // of the first row, behind which the others lie
+    auto const all   = kept;                                               // of the first row; the others lie behind it
     auto const n     = at.rows * Size::t, m = at.rows * Size::s;
     auto const of_v  = sizeof...(Value);
     for (std::size_t r = 0; r < at.rows; ++r, kept.next()) {
@@ -126,7 +127,7 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
     static constexpr std::size_t t = Query::vectors, c = Query::back, s = Source::vectors, d = Source::back;
   };
 
-  static constexpr VariableSpec kernel(std::string_view of, int in) {      // fans as Keras counts those of three dimensions
+  static constexpr VariableSpec kernel(std::string_view of, int in) {      // its fans as Keras counts them
     return detail::spec_of(of, Init::glorot_uniform, Heads * in, KeyDim * in, in, Heads, KeyDim);
   }
   static float scale() { return 1 / std::sqrt(static_cast<float>(width)); }

@@ -43,8 +43,8 @@ inline void mean_back(std::size_t n, std::size_t width, float const* dy, float* 
     for (std::size_t c = 0; c < width; ++c) dx[i * width + c] += dy[c] / static_cast<float>(n);
 }
 
-/// Base of the pools over sequences. x (B, T, C), y (B, T', C); options Valid, Same or Pad<n>, Stride<n>, default Valid,
-/// Stride<Size>.
+/// Base of the pools over sequences. x (B, T, C), y (B, T', C); options Valid, Same or Pad<n>, Stride<n>, default
+/// Valid, Stride<Size>.
 template <class L, Pool P, int Size, class... Options>
 struct Pool1D : Layer<L> {
   static constexpr bool keeps_x = false;
@@ -69,7 +69,8 @@ struct Pool1D : Layer<L> {
     static_assert(Size > 0, "chorale: a pool needs a window of at least 1");
     static_assert((known_option<Options> && ...),
                   "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
-    static_assert(fits<X>, "chorale: a pool over steps takes sequences of numbers (B, T, C), with T at least its window");
+    static_assert(fits<X>,
+                  "chorale: a pool over steps takes sequences of numbers (B, T, C), with T at least its window");
   }
   template <int T, int C>
     requires fits<Of<float, T, C>>
@@ -108,18 +109,17 @@ struct Pool1D : Layer<L> {
   }
 };
 
-/// Base of the pools over all positions of a row of Rank dimensions.
-template <class L, Pool P, int Rank>
+/// Base of the pools over all pixels of an image.
+template <class L, Pool P>
 struct GlobalPool : Layer<L> {
   static constexpr bool keeps_x = false;
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == Rank;
+  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 3;
 
   template <class X>
   static constexpr void check() {
-    static_assert(fits<X> || Rank != 2, "chorale: this pool takes sequences of numbers (B, T, C)");
-    static_assert(fits<X> || Rank != 3, "chorale: this pool takes images (B, H, W, C)");
+    static_assert(fits<X>, "chorale: this pool takes images (B, H, W, C)");
   }
   template <int... D>
     requires fits<Of<float, D...>>
@@ -169,28 +169,16 @@ struct AveragePool1D : detail::Pool1D<AveragePool1D<Size, Options...>, Pool::ave
   static constexpr std::string_view name = "average_pooling1d";
 };
 
-/// The mean over all steps, per channel: (B, T, C) gives (B, C).
-///
-/// source    tf.keras.layers.GlobalAveragePooling1D
-struct GlobalAveragePool1D : detail::GlobalPool<GlobalAveragePool1D, Pool::average, 2> {
-  static constexpr std::string_view name = "global_average_pooling1d";
-};
-/// The largest value over all steps, per channel: (B, T, C) gives (B, C).
-///
-/// source    tf.keras.layers.GlobalMaxPooling1D
-struct GlobalMaxPool1D : detail::GlobalPool<GlobalMaxPool1D, Pool::max, 2> {
-  static constexpr std::string_view name = "global_max_pooling1d";
-};
 /// The mean over all pixels, per channel: (B, H, W, C) gives (B, C).
 ///
 /// source    tf.keras.layers.GlobalAveragePooling2D
-struct GlobalAveragePool2D : detail::GlobalPool<GlobalAveragePool2D, Pool::average, 3> {
+struct GlobalAveragePool2D : detail::GlobalPool<GlobalAveragePool2D, Pool::average> {
   static constexpr std::string_view name = "global_average_pooling2d";
 };
 /// The largest value over all pixels, per channel: (B, H, W, C) gives (B, C).
 ///
 /// source    tf.keras.layers.GlobalMaxPooling2D
-struct GlobalMaxPool2D : detail::GlobalPool<GlobalMaxPool2D, Pool::max, 3> {
+struct GlobalMaxPool2D : detail::GlobalPool<GlobalMaxPool2D, Pool::max> {
   static constexpr std::string_view name = "global_max_pooling2d";
 };
 

@@ -129,13 +129,15 @@ struct Cropping2D : Layer<Cropping2D<Top, Bottom, Left, Right>> {
   template <class X>
   static constexpr bool fits = [] {
     if constexpr (!detail::is_image<X>) return false;
-    else return Top >= 0 && Bottom >= 0 && Left >= 0 && Right >= 0 && X::dims[0] > Top + Bottom && X::dims[1] > Left + Right;
+    else return Top >= 0 && Bottom >= 0 && Left >= 0 && Right >= 0 && X::dims[0] > Top + Bottom &&
+                X::dims[1] > Left + Right;
   }();
 
   template <class X>
   static constexpr void check() {
-    static_assert(fits<X>, "chorale: Cropping2D<top, bottom, left, right> takes images (B, H, W, C) that are larger than "
-                           "what it removes");
+    static_assert(fits<X>,
+                  "chorale: Cropping2D<top, bottom, left, right> takes images (B, H, W, C) that are larger than what it "
+                  "removes");
   }
   template <int H, int W, int C>
     requires fits<Of<float, H, W, C>>

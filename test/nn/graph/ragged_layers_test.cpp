@@ -49,9 +49,9 @@ TEST_CASE("gradients of layers over ragged rows are those of differences", "[nn]
   CHECK(nn::gradient_error<nn::LSTM<3>, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::LSTM<3, nn::Sequences>, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::Positions<5, 6>, X>() < 2e-3);
-  CHECK(nn::gradient_error<nn::GlobalAveragePooling1D, X>() < 2e-3);
-  CHECK(nn::gradient_error<nn::GlobalMaxPooling1D, X>() < 2e-3);
-  CHECK(nn::gradient_error<nn::GlobalMaxPooling1D, nn::Of<float, 4, 3>>() < 2e-3);
+  CHECK(nn::gradient_error<nn::GlobalAveragePool1D, X>() < 2e-3);
+  CHECK(nn::gradient_error<nn::GlobalMaxPool1D, X>() < 2e-3);
+  CHECK(nn::gradient_error<nn::GlobalMaxPool1D, nn::Of<float, 4, 3>>() < 2e-3);
   CHECK(nn::gradient_error<nn::Embedding<3, 4>, nn::Of<std::uint8_t, ragged>>() < 2e-3);
   CHECK(nn::gradient_error<nn::EmbeddingBag<3, 4>, nn::Of<int, ragged>>() < 2e-3);
   CHECK(nn::network_gradient_error<Everything>() < 6e-3);

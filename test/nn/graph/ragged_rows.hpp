@@ -39,7 +39,7 @@ struct Body {
 struct Reduced {
   nn::LSTM<3> last;
   constexpr auto operator()(auto x) const {
-    return nn::concatenate(last(x), nn::GlobalAveragePooling1D{}(x), nn::GlobalMaxPooling1D{}(x));
+    return nn::concatenate(last(x), nn::GlobalAveragePool1D{}(x), nn::GlobalMaxPool1D{}(x));
   }
 };
 

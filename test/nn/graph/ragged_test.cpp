@@ -51,7 +51,7 @@ struct Bag : nn::Graph<F> {
   nn::LayerNorm norm;
 
   constexpr auto operator()(auto x) const {
-    return nn::outputs<Label>(nn::GlobalAveragePooling1D{}(norm(words(x) * words(x))) + bag(x));
+    return nn::outputs<Label>(nn::GlobalAveragePool1D{}(norm(words(x) * words(x))) + bag(x));
   }
 };
 

@@ -139,7 +139,7 @@ struct EachPosition {
   static constexpr bool check() {
     static_assert(each_position<L>,
                   "chorale: this layer does not take a ragged dimension, as rows of different lengths would be of "
-                  "different shapes to it. Put nn::LSTM, nn::GlobalAveragePooling1D or another layer that gives one "
+                  "different shapes to it. Put nn::LSTM, nn::GlobalAveragePool1D or another layer that gives one "
                   "vector for each row before it; a layer of one's own sets each_position or reads_lengths");
     static_assert(!each_position<L> || alike,
                   "chorale: this layer combines values whose rows have the lengths of different fields, or of none. "

@@ -83,7 +83,7 @@ constexpr bool check_loss() {
     constexpr bool same_rows = O::is_ragged == F::is_ragged;
     static_assert(same_rows, "chorale: of an output and the field that it is compared with, one has rows of different "
                              "lengths and the other has not. Targets of a ragged output are a Field<.., ragged>; "
-                             "nn::GlobalAveragePooling1D makes one vector of each row");
+                             "nn::GlobalAveragePool1D makes one vector of each row");
     if constexpr (same_type && same_rows)
       static_assert(C::positions * loss::targets_of<L>(C::width) == targets_in<F>,
                     "chorale: this loss takes another number of targets for its output than the field has. Labels: one "

@@ -1,0 +1,16 @@
+// dot_of_two_lengths.cpp   expect: chorale: dot takes vectors (B, K) and (B, K), or (B, M, K) and (B, N, K), of one length K
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Image : Field<float, 4, 4, 6> {};
+struct Priority : Field<float, 1> {};
+
+struct Net : nn::Graph<Image> {
+  nn::Dense<1> priority;
+  constexpr auto operator()(auto image) const {
+    return nn::outputs<Priority>(priority(nn::Flatten{}(nn::dot(nn::reshape<16, 6>(image), nn::reshape<8, 12>(image)))));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
