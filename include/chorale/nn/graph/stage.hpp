@@ -124,8 +124,12 @@ class HostStage<L, List<In...>, List<Out...>> {
   template <class T>
   static Span<T> span(T* data, std::size_t n) { return {data, data == nullptr ? 0 : n}; }
   static constexpr std::size_t kept() {
-    if constexpr (is_ragged && requires(Where const& at) { L::kept_for(at); }) return 0;
-    else if constexpr (requires { L::kept(Seen<In>{}...); }) return L::kept(Seen<In>{}...);
+    constexpr bool asks     = requires { L::kept(Seen<In>{}...); };
+    constexpr bool asks_for = requires(Where const& at) { L::kept_for(at); };
+    static_assert(!is_ragged || in_turn || !asks || asks_for,
+                  "chorale: a layer that sets reads_lengths and has kept(...) needs kept_for(at) as well: what it leaves "
+                  "for backward of ragged rows depends on their lengths");
+    if constexpr (asks && !(is_ragged && !in_turn)) return L::kept(Seen<In>{}...);
     else return 0;
   }
   /// Rows of a value; of a ragged one, its positions.
