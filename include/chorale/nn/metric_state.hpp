@@ -201,6 +201,8 @@ class States {
 /// What a copy of a model has in place of States if none of its metrics has a state.
 struct NoStates {
   explicit NoStates(auto const&) {}
+  template <std::size_t I>
+  void add(auto const&...) {}                                              // never called, but clang looks for it
 };
 
 /// States of these metrics, or NoStates.
