@@ -74,7 +74,7 @@ int main(int argc, char** argv) try {
   auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
   auto const model = nn::compile<Gpt>(loss::SparseCrossEntropy{},
                                       optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}});
-  auto trainer     = Trainer{model, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}, 1};
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::split(Cpu{}.threads())}, RingAllReduce{}, LocalTransport{}, 1};
 
   constexpr std::size_t rows = 12, parts = 10;                             // of a batch; lines of progress
   auto const part    = (static_cast<std::size_t>(o.steps) + parts - 1) / parts;
@@ -84,11 +84,8 @@ int main(int argc, char** argv) try {
   std::printf("loss of text that it has not seen: %.4f\n", test.loss());
 
   auto text = std::vector<int>(whole.begin(), whole.begin() + text_length);  // goes on from the beginning
-  auto const last = data::from_tensors(example::count_to(1), example::count_to(1), 1).map<Text, Next>(
-      [&text](auto const&, auto& to) {
-        to[Text{}].assign(text.end() - text_length, text.end());
-        to[Next{}] = to[Text{}];
-      });
+  auto const last = data::from_tensors(example::count_to(1), example::count_to(1), 1).map<Text>(
+      [&text](auto const&, auto& to) { to[Text{}].assign(text.end() - text_length, text.end()); });
   for (int i = 0; i < o.characters; ++i) {
     auto const y = trainer.predict(last.batch(1)).values;                  // (1, T · characters)
     text.push_back(example::draw({y.end() - example::characters, y.end()}, Random{Seed{7}, 1}.uniform(i)));
