@@ -50,14 +50,20 @@ Computed of_rows(std::vector<std::vector<float>> const& x, std::size_t first, in
   return made;
 }
 
-bool is_followed_by(std::vector<float> a, std::vector<float> const& b, std::vector<float> const& both) {
+/// The largest difference between `both` and a followed by b.
+float apart_from(std::vector<float> const& both, std::vector<float> a, std::vector<float> const& b) {
   a.insert(a.end(), b.begin(), b.end());
-  return a == both;
+  REQUIRE(a.size() == both.size());
+  auto apart = 0.0F;
+  for (std::size_t i = 0; i < a.size(); ++i) apart = std::max(apart, std::abs(a[i] - both[i]));
+  return apart;
 }
 
-/// Gradients, and whether one row beside four has the bits of five rows, and the sums of gradients agree.
+/// Gradients, and whether one row beside four has the numbers of five rows, and the sums of gradients agree.
+///
+/// within    the largest difference of a number; 0: the same bits
 template <class L, class... O>
-void check() {
+void check(float within = 0) {
   using Net = nn::detail::Alone<L, std::index_sequence_for<O...>, O...>;
   INFO(type_name<L>());
   CHECK(nn::gradient_error<L, O...>() < rounding);
@@ -66,8 +72,8 @@ void check() {
   for (std::size_t i = 0; i < x.size(); ++i)
     for (std::size_t k = 0; k < x[i].size(); ++k) x[i][k] = Random{Seed{i}, 1}.uniform(k, -1.0F, 1.0F);
   auto const five = of_rows<Net>(x, 0, 5), one = of_rows<Net>(x, 0, 1), four = of_rows<Net>(x, 1, 4);
-  CHECK(is_followed_by(one.y, four.y, five.y));
-  for (std::size_t i = 0; i < x.size(); ++i) CHECK(is_followed_by(one.dx[i], four.dx[i], five.dx[i]));
+  CHECK(apart_from(five.y, one.y, four.y) <= within);
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(apart_from(five.dx[i], one.dx[i], four.dx[i]) <= within);
   auto apart = 0.0F;
   for (std::size_t i = 0; i < five.dv.size(); ++i)
     apart = std::max(apart, std::abs(one.dv[i] + four.dv[i] - five.dv[i]));
@@ -89,13 +95,14 @@ struct Blocks : nn::Graph<nn::Differentiable<X>> {
 }  // namespace
 
 TEST_CASE("gradients of recurrent layers agree with differences, row by row", "[nn][graph]") {
-  check<nn::LSTM<3, nn::Reverse, nn::Sequences>, Sequence>();
-  check<nn::LSTM<16>, Sequence>();
-  check<nn::GRU<3>, Sequence>();
-  check<nn::GRU<16, nn::Reverse, nn::Sequences>, Sequence>();
-  check<nn::GRU<2>, Of<float, 1, 5>>();
-  check<nn::SimpleRNN<3, nn::Sequences>, Sequence>();
-  check<nn::SimpleRNN<3, nn::Reverse>, Sequence>();
+  constexpr auto rounding_of_products = 1e-6F;                             // oneDNN takes other sums for one row
+  check<nn::LSTM<3, nn::Reverse, nn::Sequences>, Sequence>(rounding_of_products);
+  check<nn::LSTM<16>, Sequence>(rounding_of_products);
+  check<nn::GRU<3>, Sequence>(rounding_of_products);
+  check<nn::GRU<16, nn::Reverse, nn::Sequences>, Sequence>(rounding_of_products);
+  check<nn::GRU<2>, Of<float, 1, 5>>(rounding_of_products);
+  check<nn::SimpleRNN<3, nn::Sequences>, Sequence>(rounding_of_products);
+  check<nn::SimpleRNN<3, nn::Reverse>, Sequence>(rounding_of_products);
 }
 
 TEST_CASE("gradients of attention and norms agree with differences, row by row", "[nn][graph]") {
