@@ -24,7 +24,7 @@ cat > "$folder/headers.hpp" << 'END'
 END
 cat > "$folder/resnet.cpp" << 'END'
 #include "headers.hpp"
-#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/graph/sequential_executor.hpp>
 #include <chorale/nn/models/resnet.hpp>
 using namespace chorale;
 using E = nn::Executor<Cpu, nn::resnet::ResNet50<>>;

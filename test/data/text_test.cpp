@@ -159,7 +159,7 @@ auto learn(std::vector<int> tokens, S strategy, std::size_t batches, int epochs)
   auto const rows = data::windows<Tokens, After>(std::move(tokens)).shuffle(10'000, Seed{1}).batch(16).take(batches);
   auto losses     = std::vector<float>{};
   for (auto const& epoch : trainer.fit(rows, {.epochs = epochs, .show = Show::nothing}))
-    losses.push_back(epoch.scores.loss());
+    losses.push_back(static_cast<float>(epoch.scores.loss()));
   return std::pair{losses, trainer.hashes()};
 }
 

@@ -12,7 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
-    nn/  engine/  graph/  models/     none includes another; nn/ includes data/ for the fields of a row
+    nn/  graph/  models/              none includes another; nn/ includes data/ for the fields of a row
 """
 import functools
 import pathlib

@@ -4,9 +4,9 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/data/pipe.hpp>
-#include <chorale/nn/engine/layer_lines.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/graph/layer_lines.hpp>
 #include <chorale/nn/instance.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>

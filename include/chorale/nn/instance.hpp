@@ -7,9 +7,9 @@
 #include <chorale/core/error.hpp>
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step_reports.hpp>
-#include <chorale/nn/engine/executor.hpp>
-#include <chorale/nn/engine/queued_step.hpp>
-#include <chorale/nn/engine/sliced_executor.hpp>
+#include <chorale/nn/graph/queued_step.hpp>
+#include <chorale/nn/graph/sequential_executor.hpp>
+#include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/metric_state.hpp>

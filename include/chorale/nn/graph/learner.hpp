@@ -5,9 +5,9 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/field.hpp>
-#include <chorale/nn/engine/sliced_executor.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/metric_state.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/nn/engine/sequential_trace.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/graph/sequential_trace.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>

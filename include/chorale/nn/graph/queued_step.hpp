@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/graph/sequential_executor.hpp>
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
