@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/nn/metric_state.hpp>
 #include <chorale/observe/sink.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/callback_list.hpp>
