@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/device/device.hpp>
 #include <chorale/nn/layer.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/random.hpp>
+#include <chorale/device/device.hpp>
 #include <chorale/nn/layer.hpp>
 
 #include <cstddef>
