@@ -12,28 +12,28 @@
 
 using namespace chorale;
 
-constexpr int words = 29, steps = 6, width = 16, heads = 4, blocks = 2, rows = 3;
+constexpr int num_words = 29, num_steps = 6, width_of_all = 16, num_heads = 4, num_blocks = 2, num_rows = 3;
 
-struct Ids : Field<int, steps> {};
-struct Next : Field<int, steps> {};
+struct Ids : Field<int, num_steps> {};
+struct Next : Field<int, num_steps> {};
 
 struct Block {
   nn::LayerNorm ln_1, ln_2;
-  nn::Dense<3 * width> c_attn;
-  nn::Dense<width> c_proj;
-  nn::Dense<4 * width> c_fc;
-  nn::Dense<width> out;
+  nn::Dense<3 * width_of_all> c_attn;
+  nn::Dense<width_of_all> c_proj;
+  nn::Dense<4 * width_of_all> c_fc;
+  nn::Dense<width_of_all> out;
 
   constexpr auto operator()(auto x) const {
-    auto const y = x + c_proj(nn::CausalHeads<heads>{}(c_attn(ln_1(x))));
+    auto const y = x + c_proj(nn::CausalHeads<num_heads>{}(c_attn(ln_1(x))));
     return y + out(nn::gelu(c_fc(ln_2(y))));
   }
 };
 
 struct Gpt2 : nn::Graph<Ids> {
-  nn::Embedding<words, width> wte{"wte"};
-  nn::Positions<steps, width> wpe{"wpe"};
-  std::array<Block, blocks> h;
+  nn::Embedding<num_words, width_of_all> wte{"wte"};
+  nn::Positions<num_steps, width_of_all> wpe{"wpe"};
+  std::array<Block, num_blocks> h;
   nn::LayerNorm ln_f{"ln_f"};
 
   constexpr auto operator()(auto ids) const {
@@ -71,14 +71,14 @@ int main(int argc, char** argv) {
       for (std::size_t i = 0; auto& number : trainer.variables().values) number += 0.01F * static_cast<float>(i++ % 7);
       trainer.save(argv[2], of_transformers());
     } else if (what == "outputs") {
-      auto ids = std::vector<std::vector<int>>(rows, std::vector<int>(steps)), next = ids;
-      for (int i = 0; i < rows * steps; ++i)
-        ids[static_cast<std::size_t>(i / steps)][static_cast<std::size_t>(i % steps)] = i * 37 % 101 % words;
+      auto ids = std::vector<std::vector<int>>(num_rows, std::vector<int>(num_steps)), next = ids;
+      for (int i = 0; i < num_rows * num_steps; ++i)
+        ids[static_cast<std::size_t>(i / num_steps)][static_cast<std::size_t>(i % num_steps)] = i * 37 % 101 % num_words;
       trainer.load(argv[2], of_transformers());
-      auto const all = trainer.predict(data::from_fields<Ids, Next>(ids, next).batch(rows));
+      auto const all = trainer.predict(data::from_fields<Ids, Next>(ids, next).batch(num_rows));
       for (std::size_t row = 0; row < all.rows(); ++row)
         for (std::size_t i = 0; i < all[row].size(); ++i)
-          std::printf("%.9g%c", static_cast<double>(all[row][i]), (i + 1) % words == 0 ? '\n' : ' ');
+          std::printf("%.9g%c", static_cast<double>(all[row][i]), (i + 1) % num_words == 0 ? '\n' : ' ');
     } else {
       throw BadArgument{"gpt_weights does not know what to do.", "gpt_weights save FILE, or gpt_weights outputs FILE"};
     }
