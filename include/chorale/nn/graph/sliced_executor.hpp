@@ -175,6 +175,7 @@ class SlicedExecutor {
   void forward(Pass const& pass) {
     if (threads_ == nullptr) return slices_[0]->forward(pass);
     each_slice([&](Part& part) {
+      if (!is_list && pass.training) threads_->clear(part.slice);          // forward may write what statistics move to
       slice(part).forward(pass_of(part, pass));
       for (std::size_t o = 0; o < num_outputs; ++o) copy(part, width(o), slice(part).output(o), output_[o]);
     });
@@ -204,7 +205,6 @@ class SlicedExecutor {
     auto const all = Range{final_end, plan.elements - plan::trailer};
     threads_->begin();
     each_slice([&](Part& part) {
-      if constexpr (!is_list) threads_->clear(part.slice);
       for (std::size_t o = 0; o < num_outputs; ++o)
         std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o),
                     slice(part).d_output(o));
