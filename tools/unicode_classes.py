@@ -49,9 +49,9 @@ struct CodeRange {{
   std::uint32_t first, last;
 }};
 
-{table("letters", "Letters: categories Lu, Ll, Lt, Lm and Lo, in ascending order.", "L")}
+{table("unicode_letters", "Letters: categories Lu, Ll, Lt, Lm and Lo, in ascending order.", "L")}
 
-{table("numbers", "Numbers: categories Nd, Nl and No, in ascending order.", "N")}
+{table("unicode_numbers", "Numbers: categories Nd, Nl and No, in ascending order.", "N")}
 
 template <class Table>
 constexpr bool contains(Table const& table, std::uint32_t c) {{

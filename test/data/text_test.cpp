@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Texts as tokens, and windows of tokens as rows.
-#include "test/nn/graph_nets.hpp"
+#include "test/support/graph_nets.hpp"
 #include "test/support/folder.hpp"
 #include "test/support/shakespeare.hpp"
 

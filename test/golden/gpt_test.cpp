@@ -3,7 +3,7 @@
 // A small GPT with the weights of a PyTorch module, whose names and layouts differ. README.md beside this file has the
 // tolerances and where the numbers come from.
 #include "test/golden/formula.hpp"
-#include "test/nn/graph_nets.hpp"
+#include "test/support/graph_nets.hpp"
 #include "test/support/folder.hpp"
 
 #include <catch2/catch.hpp>

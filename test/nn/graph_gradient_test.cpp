@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of networks derived from nn::Graph, and of each layer, against central differences.
-#include "test/nn/graph_nets.hpp"
+#include "test/support/graph_nets.hpp"
 #include "test/support/tiny.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the compiler computes from a network's call operator: layers, variables, plans, schedules.
-#include "test/nn/graph_nets.hpp"
+#include "test/support/graph_nets.hpp"
 
 #include <chorale/nn/graph/schedule.hpp>
 #include <chorale/nn/models/resnet.hpp>

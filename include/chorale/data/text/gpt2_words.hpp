@@ -23,8 +23,8 @@ constexpr CharacterKind kind_of(std::uint32_t c) {
   if (c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
       c == 0x202F || c == 0x205F || c == 0x3000)
     return CharacterKind::space;
-  if (contains(letters, c)) return CharacterKind::letter;
-  return contains(numbers, c) ? CharacterKind::number : CharacterKind::other;
+  if (contains(unicode_letters, c)) return CharacterKind::letter;
+  return contains(unicode_numbers, c) ? CharacterKind::number : CharacterKind::other;
 }
 
 /// Calls f(begin, end) for each word of a text, as GPT-2 cuts it: all bytes of the text are in one word.
