@@ -20,7 +20,6 @@
 
 #include <cstddef>
 #include <string_view>
-#include <tuple>
 
 namespace chorale::nn::detail {
 
@@ -40,11 +39,6 @@ template <class... Done, int N, class... L, class... Rest>
 struct Flat<List<Done...>, Repeat<N, L...>, Rest...> : Flat<List<Done...>, L..., Repeat<N - 1, L...>, Rest...> {};
 template <class... Done, class... L, class... Rest>
 struct Flat<List<Done...>, Repeat<0, L...>, Rest...> : Flat<List<Done...>, Rest...> {};
-
-template <class Layers>
-struct FlatList;
-template <class... L>
-struct FlatList<List<L...>> : Flat<List<>, L...> {};
 
 /// A list in which a rule has replaced pairs of neighbours, from the front: Rule<A, B>::type is the list that takes
 /// their place. A pair without it stays, and a layer that a rule has placed is not a part of another pair.
@@ -145,11 +139,6 @@ struct Node {
   using out   = typename apply::type;
   static constexpr std::size_t variables = apply::variables.size();
 };
-
-template <std::size_t I, class Nodes>
-struct At;
-template <std::size_t I, class... N>
-struct At<I, List<N...>> : std::tuple_element<I, std::tuple<N...>> {};
 
 /// A layer that adds up over all replicas in the middle of a step.
 template <class L>

@@ -32,7 +32,7 @@ struct Add : Layer<Add> {
   template <int... D>
   static constexpr auto output(Of<float, D...> a, Of<float, D...>) { return a; }
 
-  // Of ragged values. All others are summed by a kernel, in the layout of a.
+  // Ragged values are summed here; a kernel sums all others, in the layout of a.
   static void forward(auto& at) {
     auto const [a, b] = at.in;
     for (std::size_t i = 0; i < a.size(); ++i) at.y()[i] = a[i] + b[i];

@@ -77,7 +77,7 @@ struct Compared {
 
   static constexpr std::size_t of_position = O::size;
 
-  // Of a ragged output: true if the loss takes all positions of a row as one group, as a sum of squares may.
+  // True if the loss takes all positions of a ragged row as one group, as a sum of squares may.
   static constexpr bool whole_rows = !over_last_dimension && !std::is_same_v<typename F::element_type, int>;
 
   /// Groups of a row with n positions.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class, in one piece: its stages, its schedule and the memory of both know each other's places.
 #pragma once
 
 #include <chorale/core/error.hpp>
@@ -66,8 +68,7 @@ class GraphExecutor {
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
                 D const& device = {}, Rooms const& rooms = {})
       : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
-        variables_{variables},
-        gradients_{gradients}, tables_{tables} {
+        variables_{variables}, gradients_{gradients}, tables_{tables} {
     auto total      = std::size_t{0};
     auto const take = [&](std::size_t bytes) {
       auto const begin = total;
