@@ -121,16 +121,14 @@ double gan_ms(int threads, int steps) {
         auto result = replica.value_and_gradient(model, of_model);
         live.update(replica, model, result.gradients);
       };
-      auto const made  = generator.predict(rows);
-      auto const fakes = std::vector<float>(made.begin(), made.end());
+      auto const fakes = generator.outputs(rows);
       auto pictures    = std::vector<float>(rows[Picture{}].begin(), rows[Picture{}].end());
       pictures.insert(pictures.end(), fakes.begin(), fakes.end());
       auto is_real = std::vector<float>(rows.rows, 1.0F);
       is_real.resize(2 * rows.rows, 0.0F);
       learn(critic, Rows<Picture, IsReal>{pictures, is_real});
       auto const ones = std::vector<float>(rows.rows, 1.0F);
-      critic.value_and_gradient(Rows<Picture, IsReal>{fakes, ones}, rows.first_row, LooksAtEnd{});
-      learn(generator, Rows<Noise, Picture>{rows[Noise{}], critic.gradient_by(Picture{})});
+      learn(generator, Rows<Picture>{critic.gradient_by(Picture{}, Rows<Picture, IsReal>{fakes, ones})});
     }, generators, critics, all);
   });
 }

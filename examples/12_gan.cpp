@@ -27,7 +27,7 @@ struct Generator : nn::Graph<Noise> {
   nn::Block<nn::Dense<16>, nn::Tanh, nn::Dense<16>, nn::Tanh, nn::Dense<2>> layers;
   constexpr auto operator()(auto noise) const { return nn::outputs<Point>(layers(noise)); }
 };
-struct Discriminator : nn::Graph<nn::Differentiable<Point>> {              // with the gradient by its input
+struct Discriminator : nn::Graph<nn::Differentiable<Point, nn::OnRequest>> {
   nn::Block<nn::Dense<24>, nn::Tanh, nn::Dense<24>, nn::Tanh, nn::Dense<1>> layers;
   constexpr auto operator()(auto point) const { return nn::outputs<IsReal>(layers(point)); }
 };
@@ -54,21 +54,19 @@ int main() try {
       strategy.update(replica, model, gradients);
       return loss;
     };
-    auto const made  = generator.predict(batch);                           // (B, 2), until the generator computes again
-    auto const fakes = std::vector<float>(made.begin(), made.end());
+    auto const fakes = generator.outputs(batch);                           // (B, 2), until the generator computes again
     auto points      = std::vector<float>(batch[Point{}].begin(), batch[Point{}].end());       // (2 B, 2): real, made
     auto is_real     = std::vector<float>(batch.rows, 1.0F);                                   // (2 B, 1)
     points.insert(points.end(), fakes.begin(), fakes.end());
     is_real.resize(2 * batch.rows, 0.0F);
     auto const loss = learn(critic, Rows<Point, IsReal>{points, is_real});
 
-    auto const ones = std::vector<float>(batch.rows, 1.0F);                // as if they were real; not applied
-    critic.value_and_gradient(Rows<Point, IsReal>{fakes, ones}, batch.first_row, LooksAtEnd{});
-    learn(generator, Rows<Noise, Point>{batch[Noise{}], critic.gradient_by(Point{})});
-
     radius = 0;
     for (std::size_t i = 0; i < batch.rows; ++i)
       radius += std::hypot(fakes[2 * i], fakes[2 * i + 1]) / static_cast<float>(batch.rows);
+
+    auto const ones = std::vector<float>(batch.rows, 1.0F);                // as if they were real
+    learn(generator, Rows<Point>{critic.gradient_by(Point{}, Rows<Point, IsReal>{fakes, ones})});
     return loss;
   };
 

@@ -171,7 +171,7 @@ struct Generator : nn::Graph<Noise> {
   nn::Block<nn::Dense<256>, nn::LeakyReLU<20>, nn::Dense<512>, nn::LeakyReLU<20>, nn::Dense<784>, nn::Tanh> layers;
   constexpr auto operator()(auto noise) const { return nn::outputs<Picture>(layers(noise)); }
 };
-struct Critic : nn::Graph<nn::Differentiable<Picture>> {
+struct Critic : nn::Graph<nn::Differentiable<Picture, nn::OnRequest>> {
   nn::Block<nn::Dense<512>, nn::LeakyReLU<20>, nn::Dense<256>, nn::LeakyReLU<20>, nn::Dense<1>> layers;
   constexpr auto operator()(auto picture) const { return nn::outputs<IsReal>(layers(picture)); }
 };

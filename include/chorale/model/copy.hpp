@@ -96,8 +96,7 @@ class Copy : public StepReports {
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
     auto const g = gradients();
     rows_        = batch.rows;
-    std::ranges::fill(g.values, 0.0F);
-    for (auto& table : *tables_) table.clear();
+    if constexpr (!continues<Batch>) clear();
     report(g, optimizer.now.step, net.variables().values);
     auto loss = 0.0F;
     if (batch.rows != 0) {
@@ -132,8 +131,7 @@ class Copy : public StepReports {
       learner_.evaluate(net.variables(), batch, header);
     } else {
       auto const g = gradients();                                          // memory that is free between steps
-      std::ranges::fill(g.values, 0.0F);
-      for (auto& table : *tables_) table.clear();
+      clear();
       auto nothing = LooksAtEnd{};
       learn(batch, g, {.now = {.seed = seed_}}, nothing);
       std::ranges::copy(g.header().all(), sums.begin());
@@ -156,6 +154,29 @@ class Copy : public StepReports {
     requires requires(L const& learner) { learner.gradient_by(field); }
   {
     return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field);
+  }
+
+  /// The gradient by input F of the loss of a batch, computed as in a step, but without gradients of variables: (B, F).
+  /// Of learners that compute it. Changes gradients(): apply those of a step before. Valid until the next step.
+  template <class F, class Batch>
+  Span<float const> gradient_by(F field, Batch const& batch)
+    requires requires(L& learner, Pass const& pass) { learner.gradient_by(field, pass, batch); }
+  {
+    clear();
+    rows_ = batch.rows;
+    return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field, pass_alone(batch), batch);
+  }
+
+  /// The outputs of a step that begins, as predict() gives them: (B, output_width), valid until the copy computes again.
+  /// A batch without the inputs, such as one of the gradients by these outputs, then continues the step.
+  ///
+  /// keeps     the inputs live until then
+  template <class Batch>
+  Span<float const> outputs(Batch const& batch)
+    requires requires(L& learner, Pass const& pass) { learner.outputs(pass, batch); }
+  {
+    clear();
+    return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
@@ -208,6 +229,23 @@ class Copy : public StepReports {
    private:
     Variables variables_;
   };
+
+  template <class Batch>
+  static constexpr bool continues = requires { requires L::template continues<Batch>; };
+
+  void clear() {
+    std::ranges::fill(gradients_.first(plan_.elements), 0.0F);
+    for (auto& table : *tables_) table.clear();
+  }
+
+  /// The pass of a training step that this copy computes by itself.
+  template <class Batch>
+  Pass pass_alone(Batch const& batch) const {
+    static_assert(!joins, "chorale: outputs(batch) and gradient_by(F, batch) compute on one replica alone, and "
+                          "nn::SyncBatchNorm adds up over all. Use nn::BatchNorm");
+    return {.training = true, .now = {.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
+                                      .first_row = batch.first_row}};
+  }
 
   template <class Batch, class Ready>
   void learn(Batch const& batch, Gradients const& g, Pass const& pass, Ready& ready) {

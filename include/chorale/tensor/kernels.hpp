@@ -94,6 +94,8 @@ struct Pass {
   std::size_t first_of_share = 0;                                          // first row of this slice within its share
   StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
   float loss_scale  = 1;                                                   // by which gradients are multiplied
+  bool by_variables = true, by_input = true;                               // what backward is for; a layer that ignores
+                                                                           // this computes both
 };
 
 /// Destination of a sum over rows.

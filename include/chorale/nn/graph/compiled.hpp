@@ -138,10 +138,6 @@ constexpr auto term_of(T const& what) {
   }
 }
 
-template <class Batch, class... F>
-constexpr bool has_fields(detail::List<F...>) {
-  return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
-}
 template <class Batch, class... Term>
 constexpr bool has_targets(std::type_identity<std::tuple<Term...>>) {
   return ((has_field<Batch, typename Term::field> &&

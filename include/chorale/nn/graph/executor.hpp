@@ -158,22 +158,14 @@ class GraphExecutor {
     for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
   }
 
-  /// Computes gradients of variables and requested inputs. d_output() was written before.
+  /// Computes gradients of variables, and of inputs that ask for it in each step. d_output() was written before.
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
-    for (auto const& step : s_.steps) {
-      switch (step.what) {
-        case graph::Do::backward: backward_of(graph::at(step.call), pass); break;
-        case graph::Do::add: add(step); break;
-        case graph::Do::zero:                                              // never of a single input and output
-          if constexpr (!QueuesWork<D>) {
-            auto const& zeroed = s_.registers[graph::at(step.c)];
-            std::memset(registers_[graph::at(step.c)], 0, bytes_[graph::at(zeroed.value)]);
-          }
-          break;
-        case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
-      }
-    }
+    backward<graph::For::step>(pass, ready);
+  }
+  /// Computes gradients of inputs alone. Those of variables have any value then.
+  void backward_to_inputs(Pass const& pass) {
+    backward<graph::For::inputs>(pass, [](std::size_t) {});
   }
 
   /// Takes part in the sums over all replicas of one step, with zeros: called by a replica without rows.
@@ -384,10 +376,62 @@ class GraphExecutor {
                       "a RowGradients for each variable that is by_rows."};
   }
 
+  template <graph::For what, class Ready>
+  void backward(Pass const& pass, Ready&& ready) {
+    for (auto const& step : s_.steps) {
+      if (!needs_all<what> && !is_needed(step, what)) continue;
+      switch (step.what) {
+        case graph::Do::backward: backward_of<what>(graph::at(step.call), pass); break;
+        case graph::Do::add: add(step); break;
+        case graph::Do::zero:                                              // never of a single input and output
+          if constexpr (!QueuesWork<D>) {
+            auto const& zeroed = s_.registers[graph::at(step.c)];
+            std::memset(registers_[graph::at(step.c)], 0, bytes_[graph::at(zeroed.value)]);
+          }
+          break;
+        case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
+      }
+    }
+  }
+
+  /// True if each step of the schedule is needed for `what`.
+  template <graph::For what>
+  static constexpr bool needs_all = what == graph::For::step && Low::step == Low::trains;
+
+  static constexpr auto const& values_for(graph::For what) {
+    return what == graph::For::step ? Low::step : Low::inputs;
+  }
+  static constexpr bool wants_dx_for(graph::CallRecord const& call, graph::For what) {
+    auto wants = false;
+    for (int i = 0; i < call.ins; ++i)
+      wants = wants || values_for(what)[graph::at(g.ins[graph::at(call.first_in + i)])];
+    return wants;
+  }
+  bool is_needed(graph::Instruction const& step, graph::For what) const {
+    switch (step.what) {
+      case graph::Do::backward: {
+        auto const& call = g.calls[graph::at(step.call)];
+        return (what == graph::For::step && call.uses > 0) || wants_dx_for(call, what);
+      }
+      case graph::Do::add:
+      case graph::Do::zero: return values_for(what)[graph::at(s_.registers[graph::at(step.c)].value)];
+      case graph::Do::ready: break;
+    }
+    return what == graph::For::step;
+  }
+
+  template <graph::For what>
   void backward_of(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
-    call.ops->backward(stages_[c], pass);
-    if (!needs_scratch(call)) return;
+    if constexpr (needs_all<what>) {
+      call.ops->backward(stages_[c], pass);
+    } else {
+      auto part         = pass;
+      part.by_variables = what == graph::For::step;
+      part.by_input     = wants_dx_for(call, what);
+      call.ops->backward(stages_[c], part);
+    }
+    if (what == graph::For::inputs || !needs_scratch(call)) return;
     auto const* own = scratch_;
     for (int i = 0; i < call.uses; ++i) {
       auto const& v = variable(call, i);

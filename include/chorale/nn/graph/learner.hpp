@@ -5,6 +5,7 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/field.hpp>
+#include <chorale/data/typed_rows.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +32,12 @@
 #include <vector>
 
 namespace chorale::nn::graph {
+
+/// True if a batch has all fields that a network takes.
+template <class Batch, class... F>
+constexpr bool has_fields(List<F...>) {
+  return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
+}
 
 /// The states of metrics of outputs.
 template <class Metrics>
@@ -58,6 +66,10 @@ class GraphLearner {
   using All       = OutputsIn<Net>;
   template <class Term>
   static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
+  template <class F, class When>
+  static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
+  template <class F>
+  static constexpr bool is_on_request = input_of<F, OnRequest> < Executing::num_inputs;
   template <class Term>
   using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
 
@@ -102,22 +114,30 @@ class GraphLearner {
     gradients_ = gradients.values;
     tables_    = gradients.tables;
     executors_.clear();
+    last_  = nullptr;
+    begun_ = {};
     slice_threads_.reset();
   }
 
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 
+  /// True if learning from such a batch continues what outputs() has begun, as it has no inputs.
+  template <class Batch>
+  static constexpr bool continues = !has_fields<Batch>(typename Net::inputs{});
+
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
-    auto& executor = forward(batch, step.pass);
-    auto scores    = scores_of(batch, executor, step.pass.training ? metric::Over::step : metric::Over::evaluation);
+    auto pass = step.pass;
+    if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
+    auto& executor = begun_or_forward(batch, pass);
+    auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
     auto const is_final = [&](std::size_t end) { step.done_below(end); };
-    if constexpr (in_slices) executor.backward(step.pass, is_final, Step::looks_at_end);
-    else executor.backward(step.pass, is_final);
+    if constexpr (in_slices) executor.backward(pass, is_final, Step::looks_at_end);
+    else executor.backward(pass, is_final);
   }
 
   template <class Batch>
@@ -131,21 +151,16 @@ class GraphLearner {
   /// without padding. Valid until the next call.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
-    auto& executor = forward(batch, {});
-    if constexpr (Executing::num_outputs == 1) {
-      return {executor.output(0), executor.size(0)};
-    } else {
-      auto size = std::size_t{0};
-      for (std::size_t o = 0; o < Executing::num_outputs; ++o) size += executor.size(o);
-      predicted_.resize(size);
-      auto* to = predicted_.data();
-      for (std::size_t r = 0; r < batch.rows; ++r)
-        for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
-          auto const row = row_of(executor, o, r);
-          to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
-        }
-      return predicted_;
-    }
+    return outputs_of(forward(batch, {}), batch.rows);
+  }
+
+  /// All outputs of each row, as predict() gives them, computed as in a training step, which learn() of a batch without
+  /// inputs then continues. The inputs live until then.
+  template <class Batch>
+  Span<float const> outputs(Pass const& pass, Batch const& batch) {
+    auto& executor = forward(batch, pass);
+    begun_         = {batch.rows, pass.now.first_row, pass.now.step};
+    return outputs_of(executor, batch.rows);
   }
 
   /// True if an output has as many positions in each row as one of the inputs.
@@ -174,12 +189,18 @@ class GraphLearner {
   /// step.
   template <class F>
   Span<float const> gradient_by(F) const {
-    constexpr auto i = index_of<Differentiable<F>, typename Net::inputs>;
-    static_assert(i < Executing::num_inputs, "chorale: gradient_by asks for an input that the network does not take as "
-                                             "nn::Differentiable. Write nn::Graph<nn::Differentiable<F>>");
-    if (last_ == nullptr || last_->d_input(i) == nullptr) return {};
-    auto const rows = F::is_ragged ? last_->ragged(i).positions : static_cast<std::size_t>(last_->rows());
-    return {last_->d_input(i), rows * targets_in<F>};
+    static_assert(!is_on_request<F>,
+                  "chorale: no step computes the gradient by an input that is nn::Differentiable<F, nn::OnRequest>. Ask "
+                  "with gradient_by(F{}, batch), or remove nn::OnRequest");
+    return last_ == nullptr ? Span<float const>{} : gradient_of<F>(*last_);
+  }
+  /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
+  template <class F, class Batch>
+  Span<float const> gradient_by(F, Pass const& pass, Batch const& batch) {
+    auto& executor = begun_or_forward(batch, pass);
+    losses_of(batch, executor);
+    executor.backward_to_inputs(pass);
+    return gradient_of<F>(executor);
   }
 
   /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
@@ -195,6 +216,23 @@ class GraphLearner {
     std::array<float, metric_names.size()> metrics{};
   };
 
+  Span<float const> outputs_of(Executing const& executor, std::size_t rows) {
+    if constexpr (Executing::num_outputs == 1) {
+      return {executor.output(0), executor.size(0)};
+    } else {
+      auto size = std::size_t{0};
+      for (std::size_t o = 0; o < Executing::num_outputs; ++o) size += executor.size(o);
+      predicted_.resize(size);
+      auto* to = predicted_.data();
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
+          auto const row = row_of(executor, o, r);
+          to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
+        }
+      return predicted_;
+    }
+  }
+
   /// Calls f.operator()<F>(i) for the field F of each input i.
   static void each_input(auto&& f) {
     [&]<class... F>(List<F...>) {
@@ -209,8 +247,35 @@ class GraphLearner {
     else return {};
   }
 
+  template <class F>
+  static Span<float const> gradient_of(Executing const& executor) {
+    constexpr auto i = is_on_request<F> ? input_of<F, OnRequest> : input_of<F, InEachStep>;
+    static_assert(i < Executing::num_inputs, "chorale: gradient_by asks for an input that the network does not take as "
+                                             "nn::Differentiable. Write nn::Graph<nn::Differentiable<F>>");
+    if (executor.d_input(i) == nullptr) return {};
+    auto const rows = F::is_ragged ? executor.ragged(i).positions : static_cast<std::size_t>(executor.rows());
+    return {executor.d_input(i), rows * targets_in<F>};
+  }
+
+  /// The executor of a batch after forward, which outputs() has done for a batch without inputs.
+  ///
+  /// throws  BadArgument when it has not
+  template <class Batch>
+  Executing& begun_or_forward(Batch const& batch, Pass const& pass) {
+    if constexpr (!continues<Batch>) {
+      return forward(batch, pass);
+    } else {
+      auto const [rows, first_row, step] = std::exchange(begun_, {});
+      CHORALE_EXPECTS(rows == batch.rows && step == pass.now.step,
+                      "a batch of " + std::to_string(batch.rows) + " rows without the inputs of the network follows "
+                          "outputs() of as many rows in the same step, but outputs() was called with " +
+                          std::to_string(rows));
+      return *last_;
+    }
+  }
   template <class Batch>
   Executing& forward(Batch const& batch, Pass const& pass) {
+    begun_         = {};
     auto positions = typename Executing::Rooms{};
     each_input([&]<class F>(std::size_t i) { positions[i] = positions_in<F>(batch); });
     auto& executor = executor_for(static_cast<int>(batch.rows), positions);
@@ -266,6 +331,16 @@ class GraphLearner {
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
   Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
+    auto scores = losses_of(batch, executor);
+    auto at     = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+      scores.metrics[at++] = measure<I>(term, batch, executor, over);
+    });
+    return scores;
+  }
+  /// The losses alone.
+  template <class Batch>
+  Scores losses_of(Batch const& batch, Executing& executor) {
     auto scores  = Scores{};
     auto has     = std::array<bool, Executing::num_outputs>{};
     auto at      = std::size_t{0};
@@ -284,9 +359,6 @@ class GraphLearner {
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
     for (std::size_t o = 0; o < has.size(); ++o)
       if (!has[o]) std::fill_n(executor.d_output(o), executor.size(o), 0.0F);
-    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
-      scores.metrics[at++] = measure<I>(term, batch, executor, over);
-    });
     return scores;
   }
 
@@ -391,6 +463,10 @@ class GraphLearner {
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
+  struct Begun {
+    std::size_t rows = 0, first_row = 0;
+    std::uint64_t step = 0;
+  } begun_;                                                                // by outputs()
   std::vector<float> predicted_, second_;
   std::vector<double> zeros_;                                              // what a share without rows adds
 };

@@ -88,6 +88,7 @@ struct ValueRecord {
   int ragged        = -1;                                                  // input that has its lengths; -1: none
   bool number       = false;                                               // true if it is float, and has a gradient
   bool asked        = false;                                               // an input whose gradient is asked for
+  bool on_request   = false;                                               // and no step computes it
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
 };
 

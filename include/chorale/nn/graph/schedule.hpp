@@ -45,17 +45,29 @@ struct Schedule {
   std::size_t slots = 0;
 };
 
+/// What backward is for: a step, or gradients by inputs alone.
+enum class For { step, inputs };
+
+/// For each value, true if a backward for `what` needs the gradient by it.
+template <Counts N>
+constexpr std::array<bool, N.values> needed_values(Fixed<N> const& g, For what) {
+  auto needs = std::array<bool, N.values>{};
+  for (std::size_t v = 0; v < N.values; ++v)
+    needs[v] = g.values[v].asked && (what == For::inputs || !g.values[v].on_request);
+  for (auto const& call : g.calls) {
+    auto any = what == For::step && call.uses > 0;
+    for (int i = 0; i < call.ins; ++i) any = any || needs[at(g.ins[at(call.first_in + i)])];
+    for (int i = 0; i < call.outs; ++i) needs[at(call.first_out + i)] = any && g.values[at(call.first_out + i)].number;
+  }
+  return needs;
+}
+
 /// For each value, true if its gradient reaches a variable or an input whose gradient is asked for.
 template <Counts N>
 constexpr std::array<bool, N.values> trained_values(Fixed<N> const& g) {
-  auto trains = std::array<bool, N.values>{};
-  for (std::size_t v = 0; v < N.values; ++v) trains[v] = g.values[v].asked;
-  for (auto const& call : g.calls) {
-    auto any = call.uses > 0;
-    for (int i = 0; i < call.ins; ++i) any = any || trains[at(g.ins[at(call.first_in + i)])];
-    for (int i = 0; i < call.outs; ++i)
-      trains[at(call.first_out + i)] = any && g.values[at(call.first_out + i)].number;
-  }
+  auto trains       = needed_values(g, For::step);
+  auto const inputs = needed_values(g, For::inputs);
+  for (std::size_t v = 0; v < N.values; ++v) trains[v] = trains[v] || inputs[v];
   return trains;
 }
 
@@ -269,6 +281,8 @@ struct Lowered : Traced<Net, D> {
   using Traced<Net, D>::calls;
 
   static constexpr auto trains = trained_values(calls);
+  static constexpr auto step   = needed_values(calls, For::step);
+  static constexpr auto inputs = needed_values(calls, For::inputs);
   static constexpr auto plain  = plain_values(calls);
 
   /// Slots for gradients, where all layouts are equal.

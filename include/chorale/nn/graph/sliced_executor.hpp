@@ -205,9 +205,7 @@ class SlicedExecutor {
     auto const all = Range{final_end, plan.elements - plan::trailer};
     threads_->begin();
     each_slice([&](Part& part) {
-      for (std::size_t o = 0; o < num_outputs; ++o)
-        std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o),
-                    slice(part).d_output(o));
+      copy_d_outputs(part);
       slice(part).backward(pass_of(part, pass), [&](std::size_t end) {
         if (at_end) return;
         if (part.slice > 0) return threads_->report(part.slice, end);
@@ -215,9 +213,7 @@ class SlicedExecutor {
         threads_->add_up({std::exchange(final_end, end), end});
         ready(end);
       });
-      for (std::size_t i = 0; i < num_inputs; ++i)
-        if (One::asks(i) && slice(part).d_input(i) != nullptr)
-          copy(part, One::width_in(i), slice(part).d_input(i), d_input_[i]);
+      copy_d_inputs(part);
       if (!at_end) return;
       threads_->threads().barrier();
       auto const own = share(all.size(), part.slice, static_cast<int>(parts_.size()));
@@ -225,6 +221,16 @@ class SlicedExecutor {
     });
     threads_->add_up_tables();
     if (at_end) ready(all.end);
+  }
+
+  /// Computes gradients of inputs alone: see GraphExecutor.
+  void backward_to_inputs(Pass const& pass) {
+    if (threads_ == nullptr) return slices_[0]->backward_to_inputs(pass);
+    each_slice([&](Part& part) {
+      copy_d_outputs(part);
+      slice(part).backward_to_inputs(pass_of(part, pass));
+      copy_d_inputs(part);
+    });
   }
 
  private:
@@ -246,6 +252,16 @@ class SlicedExecutor {
   /// Copies the rows of a slice to their place among all rows.
   static void copy(Part const& part, std::size_t width, float const* from, std::vector<float>& to) {
     std::copy_n(from, part.rows.size() * width, to.data() + part.rows.begin * width);
+  }
+
+  void copy_d_outputs(Part const& part) {
+    for (std::size_t o = 0; o < num_outputs; ++o)
+      std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o), slice(part).d_output(o));
+  }
+  void copy_d_inputs(Part const& part) {
+    for (std::size_t i = 0; i < num_inputs; ++i)
+      if (One::asks(i) && slice(part).d_input(i) != nullptr)
+        copy(part, One::width_in(i), slice(part).d_input(i), d_input_[i]);
   }
 
   template <class F>

@@ -18,9 +18,18 @@
 
 namespace chorale::nn {
 
-/// An input of a Graph whose gradient somebody asks for: nn::Graph<nn::Differentiable<Image>>.
-template <class F>
-struct Differentiable : F {};
+/// The gradient by an input is computed by each step, and read by copy.gradient_by(F{}).
+struct InEachStep {};
+/// The gradient by an input is computed by copy.gradient_by(F{}, batch) alone: steps do not pay for it.
+struct OnRequest {};
+
+/// An input of a Graph whose gradient somebody asks for: nn::Graph<nn::Differentiable<Image>>. Options: InEachStep,
+/// OnRequest.
+template <class F, class When = InEachStep>
+struct Differentiable : F {
+  static_assert(std::is_same_v<When, InEachStep> || std::is_same_v<When, OnRequest>,
+                "chorale: the option of nn::Differentiable is nn::InEachStep or nn::OnRequest");
+};
 
 /// What a network's call operator returns: see nn::outputs.
 ///
@@ -90,8 +99,12 @@ struct ReturnedBy<Net, std::tuple<A...>> : std::invoke_result<Net&, A...> {};
 
 template <class F>
 inline constexpr bool is_asked = false;
+template <class F, class When>
+inline constexpr bool is_asked<Differentiable<F, When>> = true;
 template <class F>
-inline constexpr bool is_asked<Differentiable<F>> = true;
+inline constexpr bool is_on_request = false;
+template <class F>
+inline constexpr bool is_on_request<Differentiable<F, OnRequest>> = true;
 
 /// The field of an input, without the request for its gradient.
 template <class F>
@@ -99,8 +112,8 @@ struct WithoutRequest {
   using type = F;
 };
 // An input whose gradient is asked for.
-template <class F>
-struct WithoutRequest<Differentiable<F>> {
+template <class F, class When>
+struct WithoutRequest<Differentiable<F, When>> {
   using type = F;
 };
 
@@ -135,7 +148,8 @@ constexpr void add_input(Trace& trace, Tensor<D, O>& x) {
   x = {&trace, static_cast<int>(trace.values.size())};
   if constexpr (!std::is_same_v<O, Refused>) {
     auto value  = ValueRecord{.size = O::size, .bytes = O::size * sizeof(typename O::type), .ragged = O::ragged_field,
-                              .number = std::is_same_v<typename O::type, float>, .asked = is_asked<F>};
+                              .number = std::is_same_v<typename O::type, float>, .asked = is_asked<F>,
+                              .on_request = is_on_request<F>};
     value.field = &type_name<typename WithoutRequest<F>::type>;
     trace.values.push_back(value);
     trace.inputs.push_back(x.value);

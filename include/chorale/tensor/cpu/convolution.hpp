@@ -105,12 +105,15 @@ class Kernels<Cpu>::Conv2D {
     kernel_to_own_();
     run_forward_();
   }
-  void backward(Pass const&) const {
+  void backward(Pass const& pass) const {
     if (dy_to_own_) dy_to_own_();
-    run_weights_();
-    own_to_kernel_();
+    if (pass.by_variables) {
+      run_weights_();
+      own_to_kernel_();
+    }
+    if (!run_data_ || !pass.by_input) return;
     if (kernel_to_data_) kernel_to_data_();
-    if (run_data_) run_data_();
+    run_data_();
     if (own_to_dx_) own_to_dx_();
   }
 

@@ -72,11 +72,13 @@ class Kernels<Cpu>::Conv2DTranspose {
     kernel_to_own_();
     run_forward_();
   }
-  void backward(Pass const&) const {
+  void backward(Pass const& pass) const {
     if (dy_to_own_) dy_to_own_();
-    run_weights_();
-    own_to_kernel_();
-    if (!run_data_) return;
+    if (pass.by_variables) {
+      run_weights_();
+      own_to_kernel_();
+    }
+    if (!run_data_ || !pass.by_input) return;
     kernel_to_data_();
     run_data_();
     if (own_to_dx_) own_to_dx_();
