@@ -167,6 +167,33 @@ TEST_CASE("BackupWorkers divides by the rows that came, and drops and counts wha
   }
 }
 
+TEST_CASE("a worker that is many rounds late ends its epoch without the others", "[strategy][ps]") {
+  constexpr int steps = 8;
+  auto const servers  = GENERATE(1, 2);
+  auto const initial  = initial_values(n);
+  auto done           = std::atomic<int>{0};
+  auto late           = std::atomic<int>{0};
+  auto const run = run_parameters(LocalTransport{}, shards_of(3, servers, n), BackupWorkers<1>{}, optim::SGD{}, initial,
+                                  [&](auto& client, int worker) {
+    auto values = initial, gradients = std::vector<float>(flat_size(n));
+    auto const sums = std::vector<double>{1};
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      if (worker == 2) await(done, 2 * steps * (epoch + 1));               // the others have no step left
+      for (int step = 0; step < steps; ++step) {
+        fill_gradient(gradients, worker, step, 1);
+        late += client.push_and_pull(gradients_in(gradients), variables_in(values), epoch);
+        if (worker != 2) ++done;
+      }
+      client.report(epoch, sums);
+      client.total(epoch);
+      client.pull(variables_in(values));
+    }
+  });
+  CHECK(all_errors(run) == "");
+  CHECK(late == 2 * servers);                                              // the first of each epoch
+  for (auto const& ledger : run.ledgers) CHECK((ledger.late == 2 && ledger.applied == 2 * 3 * steps - 2));
+}
+
 TEST_CASE("more spares than a round can miss are refused", "[strategy][ps]") {
   auto const run = run_parameters(LocalTransport{}, shards_of(2, 1, n), BackupWorkers<2>{}, optim::SGD{},
                                   initial_values(n), [](auto&, int) {});

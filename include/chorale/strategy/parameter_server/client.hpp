@@ -98,7 +98,8 @@ class Calls {
     exchange([&](Link& link) { link.next(Call::assign_step).version = step; });
   }
 
-  /// Sends this worker's part of an epoch's sums; once for each epoch.
+  /// Sends this worker's part of an epoch's sums; once for each epoch, and to all servers: none waits for a push of this
+  /// worker until every other one has reported as well.
   void report(int epoch, Span<double const> sums) {
     CHORALE_EXPECTS(sums.size() <= parameter_sums, "a report has at most " + std::to_string(parameter_sums) +
                                                        " sums, got " + std::to_string(sums.size()));
@@ -106,7 +107,7 @@ class Calls {
       auto& request = link.next(Call::report);
       request.epoch = epoch;
       std::ranges::copy(sums, request.sums.begin());
-    }, 1);
+    });
   }
 
   /// Returns the reports of an epoch, when every other worker has reported it, has left, or is lost.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct Contribution {
 template <Consistency C>
 class Rounds {
  public:
-  explicit Rounds(int workers) : next_(size_of(workers)), serves_(size_of(workers), true) {}
+  explicit Rounds(int workers)
+      : next_(size_of(workers)), serves_(size_of(workers), true), reported_(size_of(workers), -1) {}
 
   std::uint64_t now() const { return now_; }                               // number of closed rounds
 
@@ -66,6 +68,9 @@ class Rounds {
     round.insert(place, std::move(contribution));
   }
 
+  /// Records that this worker has reported `epoch`: it pushes nothing before all others have reported it, too.
+  void report(Rank worker, int epoch) { reported_[size_of(worker)] = epoch; }
+
   /// Records that this worker pushes nothing more.
   void end(Rank worker) { serves_[size_of(worker)] = false; }
 
@@ -74,8 +79,11 @@ class Rounds {
     auto const came = open_.empty() ? std::size_t{0} : open_.front().size();
     auto missing    = std::size_t{0};                                      // workers that may still push for it
     auto ahead      = false;                                               // a worker waits for the next round
+    auto least      = std::numeric_limits<int>::max();                     // epoch that each worker has reported
+    for (std::size_t w = 0; w < next_.size(); ++w)
+      if (serves_[w]) least = std::min(least, reported_[w]);
     for (std::size_t w = 0; w < next_.size(); ++w) {
-      missing += serves_[w] && next_[w] <= now_ ? 1 : 0;
+      missing += serves_[w] && next_[w] <= now_ && reported_[w] != least + 1 ? 1 : 0;
       ahead |= serves_[w] && next_[w] > now_;
     }
     if (open_.empty()) {
@@ -96,6 +104,7 @@ class Rounds {
   std::uint64_t now_ = 0;
   std::vector<std::uint64_t> next_;                                        // [worker], clock of its next push
   std::vector<bool> serves_;                                               // [worker]
+  std::vector<int> reported_;                                              // [worker], the last epoch; -1: none
   std::deque<std::vector<Contribution>> open_;                             // rounds now(), now() + 1, ..
 };
 

@@ -217,7 +217,11 @@ class Server {
     s.last = std::max(s.last, r.sequence);
     if (pushes(r.call) && duplicate) ++ledger_.duplicates;
     else if (pushes(r.call)) take_push(w, s);
-    if (r.call == Call::report && !duplicate) reports_.add(r);
+    if (r.call == Call::report && !duplicate) {
+      reports_.add(r);
+      rounds_.report(w, r.epoch);
+      close_rounds();
+    }
     if (r.call == Call::assign && !duplicate)
       shard_.update([&](Span<float> values, Span<float>) {
         std::ranges::copy(s.incoming.values.floats(values.size()), values.begin());
