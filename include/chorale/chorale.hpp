@@ -107,6 +107,7 @@
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/prelu.hpp>
+#include <chorale/nn/recompute.hpp>
 #include <chorale/nn/recurrent.hpp>
 #include <chorale/nn/reshape.hpp>
 #include <chorale/nn/resize.hpp>

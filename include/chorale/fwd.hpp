@@ -23,6 +23,7 @@ template <class... Layers> struct Block;                                        
 template <class... Layers> struct Residual;
 template <class... Layers> struct Shortcut;                                           // nn/residual.hpp
 template <int N, class... Layers> struct Repeat;
+template <class B> struct Recompute;                                                  // nn/recompute.hpp
 template <class Net, class Loss, class Optimizer, class... Metrics> struct Compiled;  // nn/compile.hpp
 template <int... D> struct Input;                                                     // nn/layer.hpp
 template <int Units, class... Options> struct Dense;                                  // nn/dense.hpp

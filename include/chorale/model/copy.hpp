@@ -179,6 +179,15 @@ class Copy : public StepReports {
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
+  /// Bytes for batches of so many rows, beside variables, gradients and slots: values between layers with what is kept
+  /// of them for backward, gradients by values and, where threads share the rows, the gradients of each. Called where
+  /// steps run, which find this memory.
+  std::size_t planned_bytes(std::size_t rows)
+    requires requires(L& learner) { learner.planned_bytes(rows); }
+  {
+    return learner_.planned_bytes(rows);
+  }
+
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
 
   /// Moves the gradients to memory that other ranks may read. Called before the first step.

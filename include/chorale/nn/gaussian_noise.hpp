@@ -38,6 +38,7 @@ struct GaussianNoise : Layer<GaussianNoise<Percent>> {
 
     auto        out() const { return in_; }
     std::size_t workspace() const { return 0; }
+    bool reads_workspace() const { return false; }
     void bind(Ports const& p) { at_ = p; }
     void read_from(float const* x) { at_.x = const_cast<float*>(x); }      // only read: y is another buffer then
 

@@ -226,6 +226,11 @@ class Instance : public StepReports {
     return {executor.output(0), batch.rows * Net::output::size};
   }
 
+  /// Bytes for batches of so many rows, beside variables, gradients and slots: values between layers with what is kept
+  /// of them for backward, gradients by values and, where threads share the rows, the gradients of each. Called where
+  /// steps run, which find this memory.
+  std::size_t planned_bytes(std::size_t rows) { return executor_for_rows(static_cast<int>(rows)).bytes(); }
+
   Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
 
   /// Moves the gradients to memory that other ranks may read. Called before the first step.
@@ -327,13 +332,16 @@ class Instance : public StepReports {
                     "the loss takes " + std::to_string(each) + " targets a row, " +
                         std::to_string(batch.rows * each) + " for " +
                         std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
+    return executor_for_rows(static_cast<int>(batch.rows));
+  }
+  Executing& executor_for_rows(int rows) {
     for (auto const& executor : executors_)
-      if (executor->rows() == static_cast<int>(batch.rows)) return *executor;
+      if (executor->rows() == rows) return *executor;
     auto const v = net.variables().values;
     if constexpr (in_slices)
-      executors_.push_back(std::make_unique<Executing>(device_, static_cast<int>(batch.rows), v, gradients_,
-                                                       Span<RowGradients>{}, slice_threads_));
-    else executors_.push_back(std::make_unique<Executing>(static_cast<int>(batch.rows), v, gradients_, device_));
+      executors_.push_back(
+          std::make_unique<Executing>(device_, rows, v, gradients_, Span<RowGradients>{}, slice_threads_));
+    else executors_.push_back(std::make_unique<Executing>(rows, v, gradients_, device_));
     return *executors_.back();
   }
 

@@ -89,6 +89,7 @@ struct Site {
 ///   | L::picks            | y are some of the numbers of x: a max pool                    | y are other numbers  |
 ///   | apply::products     | multiplications of one row in forward                         | none are counted     |
 ///   | stage::renames      | y is x and dx is dy, wherever it is not the first layer       | y has its own memory |
+///   | reads_workspace()   | of a stage, false: backward reads nothing that forward left   | it has memory alone  |
 template <class L, class In>
 concept SequentialLayer = requires {
   { L::name }                                -> std::convertible_to<std::string_view>;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <vector>
 
@@ -45,6 +46,11 @@ class BlocksStage {
   }
 
   std::size_t workspace() const { return inner_.size() * work() + gradients_size() * sizeof(float); }
+  Finds       finds() const {
+    if constexpr (requires(Inner const& inner) { { inner.reads_workspace() } -> std::same_as<bool>; })
+      return inner_.empty() || inner_.front().reads_workspace() ? Finds::always : Finds::nothing;
+    else return Finds::always;
+  }
 
   void bind(Ports const& p) {
     in_ = p.in[0], out_ = p.out[0];

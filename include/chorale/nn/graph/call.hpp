@@ -187,6 +187,8 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   else if (trace.mistake == Mistake::none && !trace.has_variables(id, variables))
     trace.mistake = Mistake::two_shapes_of_one_layer;
   else if (trace.mistake == Mistake::none && trace.is_moving(id)) trace.mistake = Mistake::two_calls_of_moving_layer;
+  if (trace.mistake == Mistake::none && trace.recompute >= 0 && trace.is_moving(id))
+    trace.mistake = Mistake::moving_layer_in_recompute;
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .ragged = Out::ragged_field,
                                             .number = std::is_same_v<typename Out::type, float>}...};

@@ -7,6 +7,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/overlay.hpp>
 #include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -44,8 +45,8 @@ constexpr auto const& plan_for() {
 ///   layouts     a kernel chooses that of its output, and the calls that read it take it as it is. Only outputs, and
 ///               what layers read that take no other, are converted to rows of plain numbers
 ///
-/// keeps   one buffer per value (none where a layer may overwrite its input), and as many buffers of gradients as are
-///         alive at once
+/// keeps   one block of memory, in which values, workspaces and gradients lie over one another if they are never in use
+///         together: what backward does not read is overwritten, as soon as forward has read it
 /// cost    forward and backward allocate nothing
 /// order   forward and backward only enqueue work if the device QueuesWork: settle() before the host reads results
 template <class Net, Device D>
@@ -54,6 +55,8 @@ class GraphExecutor {
   using Low                      = graph::Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
   static constexpr auto N        = Low::counts;
+  static_assert(!QueuesWork<D> || !graph::has_recompute(g),
+                "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together");
 
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();
@@ -69,45 +72,39 @@ class GraphExecutor {
                 D const& device = {}, Rooms const& rooms = {})
       : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
         variables_{variables}, gradients_{gradients}, tables_{tables} {
-    auto total      = std::size_t{0};
-    auto const take = [&](std::size_t bytes) {
-      auto const begin = total;
-      total += (bytes + 63) / 64 * 64;
-      return begin;
-    };
-    auto y_at = std::array<std::size_t, N.values>{}, most = y_at;          // most: bytes of all values of a buffer
+    auto const finds = finds_of_stages();
+    auto const used  = graph::Lifetimes{g, s_, finds, QueuesWork<D>};
+    auto pieces      = std::vector<graph::Piece>(N.values + N.calls + s_.registers.size() + 1);
+    auto* const of_value    = pieces.data();
+    auto* const of_call     = of_value + N.values;
+    auto* const of_register = of_call + N.calls;
+    auto& of_scratch        = pieces.back();
     for (std::size_t v = 0; v < N.values; ++v) {
-      auto& size = most[graph::at(s_.buffer[v])];
-      bytes_[v]  = bytes_of(v);
-      size       = std::max(size, bytes_[v]);
+      auto& piece = of_value[graph::at(s_.buffer[v])];                     // of all values of a buffer
+      bytes_[v]   = bytes_of(v);
+      if (is_own(g.values[v])) piece.bytes = std::max(piece.bytes, bytes_[v]);
+      of_value[v].used = used.of_value(v);
     }
-    for (std::size_t v = 0; v < N.values; ++v) {
-      auto const buffer = graph::at(s_.buffer[v]);
-      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(most[v]) : y_at[buffer];
+    for (std::size_t c = 0; c < N.calls; ++c)
+      of_call[c] = {g.calls[c].ops->workspace(stages_[c]), used.of_workspace(c)};
+    for (std::size_t r = 0; r < s_.registers.size(); ++r) {
+      of_register[r].used = used.of_register(r);
+      if (used.home(r) < 0) continue;
+      auto& bytes = of_register[used.home(r)].bytes;
+      bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
     }
-    auto work_at = std::array<std::size_t, N.calls>{};
-    for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
-    auto scratch = std::size_t{0};
-    for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
-    auto const scratch_at = take(scratch * sizeof(float));
-    auto widest           = std::vector<std::size_t>(s_.slots);
-    for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (s_.registers[r].slot >= 0) {
-        auto& bytes = widest[graph::at(s_.registers[r].slot)];
-        bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
-      }
-    auto slot_at = std::vector<std::size_t>(s_.slots);
-    for (std::size_t k = 0; k < s_.slots; ++k) slot_at[k] = take(widest[k]);
+    for (auto const& call : g.calls) of_scratch.bytes = std::max(of_scratch.bytes, scratch_of(call) * sizeof(float));
+    of_scratch.used = used.of_backward([](graph::CallRecord const& call) { return needs_scratch(call); });
 
-    memory_          = device.allocate(total);
+    memory_          = device.allocate(graph::overlay(pieces));
     auto* const base = memory_.data();
-    scratch_         = reinterpret_cast<float*>(base + scratch_at);
+    scratch_         = reinterpret_cast<float*>(base + of_scratch.offset);
     registers_.resize(s_.registers.size());
-    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + y_at[v] : nullptr;
+    for (std::size_t v = 0; v < N.values; ++v)
+      values_[v] = is_own(g.values[v]) ? base + of_value[s_.buffer[v]].offset : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (s_.registers[r].slot >= 0)
-        registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
-    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: see Runtime::take_relu
+      if (used.home(r) >= 0) registers_[r] = reinterpret_cast<float*>(base + of_register[used.home(r)].offset);
+    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + of_call[c].offset);    // readers first: see Runtime::take_relu
   }
 
   GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
@@ -270,7 +267,12 @@ class GraphExecutor {
     auto copies = std::vector<char>(N.calls);
     for (std::size_t c = 0; c < N.calls; ++c)
       copies[c] = g.calls[c].ops->passes_all != nullptr && !g.calls[c].ops->passes_all(stages_[c]);
-    return graph::Scheduler{g, Low::trains, copies}.schedule();
+    return graph::Scheduler{g, Low::trains, copies, finds_of_stages()}.schedule();
+  }
+  std::vector<graph::Finds> finds_of_stages() const {
+    auto finds = std::vector<graph::Finds>(N.calls);
+    for (std::size_t c = 0; c < N.calls; ++c) finds[c] = g.calls[c].ops->finds(stages_[c]);
+    return finds;
   }
 
   /// True if a call computes the gradient by an input.
@@ -381,6 +383,9 @@ class GraphExecutor {
     for (auto const& step : s_.steps) {
       if (!needs_all<what> && !is_needed(step, what)) continue;
       switch (step.what) {
+        case graph::Do::again:
+          g.calls[graph::at(step.call)].ops->forward(stages_[graph::at(step.call)], pass);
+          break;
         case graph::Do::backward: backward_of<what>(graph::at(step.call), pass); break;
         case graph::Do::add: add(step); break;
         case graph::Do::zero:                                              // never of a single input and output
@@ -415,6 +420,7 @@ class GraphExecutor {
       }
       case graph::Do::add:
       case graph::Do::zero: return values_for(what)[graph::at(s_.registers[graph::at(step.c)].value)];
+      case graph::Do::again: return true;
       case graph::Do::ready: break;
     }
     return what == graph::For::step;

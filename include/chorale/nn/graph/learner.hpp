@@ -119,6 +119,13 @@ class GraphLearner {
     slice_threads_.reset();
   }
 
+  /// See Copy::planned_bytes. Not of ragged values, whose memory grows with the positions of a batch.
+  std::size_t planned_bytes(std::size_t rows)
+    requires(!has_ragged(Traced<Net, NoDevice>::calls))
+  {
+    return executor_for(static_cast<int>(rows), {}).bytes();
+  }
+
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 

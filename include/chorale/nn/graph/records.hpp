@@ -57,6 +57,13 @@ struct StageSite {
   RaggedRows const* ragged = nullptr;                                      // of each input of the network
 };
 
+/// What a stage finds in its workspace again.
+///
+///   always         what it left there at any time; zeros before: memory that nothing else uses
+///   in_backward    what the last forward left there
+///   nothing        it writes before it reads
+enum class Finds { always, in_backward, nothing };
+
 /// The functions and constants of one layer on one device, for inputs of given shapes: everything that the executor
 /// knows about it. One constant for all calls of this kind.
 struct Ops {
@@ -70,6 +77,7 @@ struct Ops {
   void (*backward)(void* stage, Pass const&)                  = nullptr;
   void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
   bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
+  Finds (*finds)(void const* stage)        = nullptr;
   bool overwrites = false;                                                 // y may be x, and dx may be dy
   bool renames    = false;                                                 // y is x, except where x is an input
   bool keeps_x = true, keeps_y = false;                                    // backward reads them
@@ -101,6 +109,7 @@ struct CallRecord {
   std::string (*text)() = nullptr;                                         // the layer and its options, in one word
   int number = 0;                                                          // position among the layers: names its stream
                                                                            // of random numbers
+  int recompute = -1;                                                      // the Recompute that called it; -1: none
 };
 
 /// A variable of the network.
@@ -118,7 +127,9 @@ struct LayerRecord {
 };
 
 /// Mistakes that only values show, found while the network is traced.
-enum class Mistake { none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, output_is_input };
+enum class Mistake {
+  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input
+};
 
 /// Numbers of records of a trace.
 struct Counts {
@@ -135,6 +146,7 @@ struct Trace {
   std::vector<LayerRecord> layers;
   std::vector<int> inputs, outputs;                                        // values
   int number      = 0;                                                     // of the next call
+  int recompute = -1, recomputes = 0;                                      // that calls now, see nn::Recompute; of all
   Mistake mistake = Mistake::none;
 
   constexpr Counts counts() const {
@@ -174,7 +186,7 @@ struct Trace {
     auto const call = static_cast<int>(calls.size());
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
                                  static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, text, number++};
+                                 static_cast<int>(uses.size()), l.variables, products, text, number++, recompute};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
     for (auto value : out) {

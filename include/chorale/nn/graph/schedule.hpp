@@ -3,6 +3,7 @@
 // From calls to what runs: which buffers, in which order, and when gradients are final.
 #pragma once
 
+#include <chorale/nn/graph/again.hpp>
 #include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/graph/trace.hpp>
 
@@ -15,11 +16,12 @@ namespace chorale::nn::graph {
 
 /// One step of backward.
 ///
+///   again       forward of call `call`, within nn::Recompute
 ///   backward    of call `call`
 ///   add         gradient c = a + b
 ///   zero        gradient c = 0, of an output that nobody reads
 ///   ready       gradients of all variables whose first user is `call` or a later call are final
-enum class Do { backward, add, zero, ready };
+enum class Do { again, backward, add, zero, ready };
 
 /// A step with its operands, which are indices of registers.
 struct Instruction {
@@ -31,7 +33,8 @@ struct Instruction {
 /// A gradient by a value, or a part of it. It lies in a slot of memory from the step that writes it to the last step
 /// that reads it.
 struct Register {
-  int value = -1, last = 0, slot = -1;
+  int value = -1, first = 0, last = 0, slot = -1;
+  int in_place = -1;                                                       // the register that it overwrites; -1: none
 };
 
 /// The buffers of forward, the steps of backward, and where gradients lie.
@@ -88,27 +91,20 @@ constexpr std::array<bool, N.values> plain_values(Fixed<N> const& g) {
   return plain;
 }
 
-/// The records of a network of any size.
-struct Records {
-  Span<ValueRecord const> values;
-  Span<CallRecord const> calls;
-  Span<int const> ins, outputs;
-
-  template <Counts N>
-  constexpr Records(Fixed<N> const& g) : values{g.values}, calls{g.calls}, ins{g.ins}, outputs{g.outputs} {}
-};
-
 /// Computes the Schedule of one network. Not a template: compilers spend seconds on one for each network.
 class Scheduler {
  public:
   /// trains    for each value, see trained_values
   /// copies    of each call that passes its gradient: true if that holds for its first input alone, because the others
   ///           have another layout. Empty: of none
-  constexpr explicit Scheduler(Records const& g, Span<bool const> trains, Span<char const> copies = {})
-      : g_{g}, trains_{trains}, copies_{copies}, last_part_(g.values.size(), -1) {
+  /// finds     of each call. Empty: of all in_backward
+  constexpr explicit Scheduler(Records const& g, Span<bool const> trains, Span<char const> copies = {},
+                               Span<Finds const> finds = {})
+      : g_{g}, trains_{trains}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
     s_.d_in.resize(g.ins.size(), -1);
     s_.d_value.resize(g.values.size(), -1);
     share_buffers();
+    again_ = calls_again(of_, finds, s_.buffer);
     write_steps();
     assign_slots();
   }
@@ -120,17 +116,17 @@ class Scheduler {
     int r = -1, older = -1;
   };
 
-  /// Forward: y lies where x lay if only this call reads x, and backward does not read x.
+  /// Forward: y lies where x lay if only this call reads x, and neither backward nor nn::Recompute reads x.
   constexpr void share_buffers() {
     auto readers  = std::vector<int>(g_.values.size());
     auto is_final = std::vector<char>(g_.values.size());
     for (auto const v : g_.ins) ++readers[at(v)];
     for (auto const v : g_.outputs) is_final[at(v)] = 1;
     for (std::size_t v = 0; v < g_.values.size(); ++v) s_.buffer.push_back(static_cast<int>(v));
-    auto const kept = [&](std::size_t x) {                                 // read again after its only reader
+    auto const kept = [&](std::size_t x, int recompute) {                  // read again after its only reader
       for (;;) {
         auto const& by = g_.calls[at(g_.values[x].call)];
-        if (readers[x] != 1 || is_final[x] != 0 || by.ops->keeps_y) return true;
+        if (readers[x] != 1 || is_final[x] != 0 || by.ops->keeps_y || by.recompute != recompute) return true;
         auto const before = at(in(by, 0));
         if (!by.ops->renames || g_.values[before].call < 0) return false;
         x = before;
@@ -141,8 +137,16 @@ class Scheduler {
       if (call.outs != 1 || g_.values[x].call < 0) continue;
       auto const fits = call.ops->overwrites && !call.ops->keeps_x &&
                         g_.values[x].bytes == g_.values[at(call.first_out)].bytes;
-      if (call.ops->renames || (fits && !kept(x))) s_.buffer[at(call.first_out)] = s_.buffer[x];
+      if (call.ops->renames || (fits && !kept(x, call.recompute))) s_.buffer[at(call.first_out)] = s_.buffer[x];
     }
+  }
+
+  /// Computes the calls of an nn::Recompute again, of which c is the last one.
+  constexpr void write_again(int c) {
+    auto first = c;
+    while (first > 0 && g_.calls[at(first - 1)].recompute == g_.calls[at(c)].recompute) --first;
+    for (; first <= c; ++first)
+      if (again_[at(first)] != 0) s_.steps.push_back({Do::again, first});
   }
 
   /// Backward: calls in reverse. The gradients by all readers of a value are added up before its writer runs.
@@ -154,13 +158,13 @@ class Scheduler {
     for (int c = static_cast<int>(g_.calls.size()); c-- > 0;) {
       auto const& call = g_.calls[at(c)];
       auto reached     = false;
+      if (call.recompute >= 0 && (at(c) + 1 == g_.calls.size() || g_.calls[at(c) + 1].recompute != call.recompute))
+        write_again(c);
       for (int i = 0; i < call.outs; ++i) {
         add_up(call.first_out + i);
         reached = reached || s_.d_value[at(call.first_out + i)] >= 0;
       }
-      auto wanted = call.uses > 0;
-      for (int i = 0; i < call.ins; ++i) wanted = wanted || trains_[at(in(call, i))];
-      if (reached && wanted) write_call(c);
+      if (reached && of_.is_wanted(call)) write_call(c);
       if (call.uses > 0) s_.steps.push_back({Do::ready, c});
     }
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
@@ -181,14 +185,10 @@ class Scheduler {
     }
     for (int i = 0; i < call.outs; ++i)
       if (s_.d_value[at(call.first_out + i)] >= 0) read(s_.d_value[at(call.first_out + i)]);
-    auto computes = !call.ops->passes;
-    for (int i = 0; i < call.ins; ++i) {
-      if (!trains_[at(in(call, i))]) continue;
-      auto const passes = call.ops->passes && (i == 0 || copies_.empty() || copies_[at(c)] == 0);
-      s_.d_in[at(call.first_in + i)] = passes ? s_.d_value[at(call.first_out)] : make(in(call, i));
-      computes                       = computes || !passes;
-    }
-    if (computes) s_.steps.push_back({Do::backward, c});
+    for (int i = 0; i < call.ins; ++i)
+      if (trains_[at(in(call, i))])
+        s_.d_in[at(call.first_in + i)] = of_.passes(at(c), i) ? s_.d_value[at(call.first_out)] : make(in(call, i));
+    if (of_.computes(at(c))) s_.steps.push_back({Do::backward, c});
     for (int i = 0; i < call.ins; ++i)
       if (s_.d_in[at(call.first_in + i)] >= 0) collect(in(call, i), s_.d_in[at(call.first_in + i)]);
   }
@@ -214,7 +214,8 @@ class Scheduler {
   }
 
   constexpr int make(int value) {
-    s_.registers.push_back({value, static_cast<int>(s_.steps.size()), -1});
+    auto const now = static_cast<int>(s_.steps.size());
+    s_.registers.push_back({value, now, now});
     return static_cast<int>(s_.registers.size()) - 1;
   }
   constexpr void read(int r) { s_.registers[at(r)].last = static_cast<int>(s_.steps.size()); }
@@ -229,7 +230,7 @@ class Scheduler {
       if (step.what == Do::add) {
         auto const near = s_.registers[at(step.a)].last == now ? step.a : step.b;
         drop(step.a, now), drop(step.b, now);
-        take(step.c, s_.registers[at(near)].slot);
+        take_over(step.c, near);
       } else if (step.what == Do::zero) {
         take(step.c);
       } else if (step.what == Do::backward) {
@@ -239,7 +240,7 @@ class Scheduler {
         for (int i = 0; i < call.ins; ++i) {
           auto const d = s_.d_in[at(call.first_in + i)];
           if (d < 0 || d == s_.d_value[at(call.first_out)]) continue;
-          if (reuses) take(d, s_.registers[at(s_.d_value[at(call.first_out)])].slot);
+          if (reuses) take_over(d, s_.d_value[at(call.first_out)]);
           else take(d);
         }
         drop_outputs(call, now);
@@ -258,17 +259,25 @@ class Scheduler {
     s_.registers[at(r)].slot = static_cast<int>(k);
     s_.slots                 = std::max(s_.slots, k + 1);
   }
+  /// Gives a register the slot of another one, if that is not read any more.
+  constexpr void take_over(int r, int from) {
+    auto const slot = s_.registers[at(from)].slot;
+    take(r, slot);
+    if (s_.registers[at(r)].slot == slot && s_.registers[at(from)].last == s_.registers[at(r)].first)
+      s_.registers[at(r)].in_place = from;
+  }
   constexpr void drop(int r, int now) {
     if (r < 0 || s_.registers[at(r)].last > now) return;
     auto& slot = busy_[at(s_.registers[at(r)].slot)];
     if (slot == r) slot = -1;
   }
 
-  constexpr int in(CallRecord const& call, int i) const { return g_.ins[at(call.first_in + i)]; }
+  constexpr int in(CallRecord const& call, int i) const { return g_.in(call, i); }
 
   Records g_;
   Span<bool const> trains_;
-  Span<char const> copies_;
+  Backward of_;
+  std::vector<char> again_;                                                // calls that are computed again
   Schedule s_;
   std::vector<Part> parts_;
   std::vector<int> last_part_;                                             // of the gradient by each value; -1: none

@@ -163,6 +163,16 @@ class SlicedExecutor {
   int         rows() const { return rows_; }
   std::size_t size(std::size_t o) const { return static_cast<std::size_t>(rows_) * width(o); }
   bool        has_room(Rooms const&) const { return true; }
+
+  /// Bytes of values, workspaces and gradients, with the gradients of variables of all slices but the first.
+  std::size_t bytes() const {
+    auto sum = std::size_t{0};
+    for (auto const& slice : slices_) sum += slice->bytes();
+    for (std::size_t o = 0; o < num_outputs; ++o) sum += (output_[o].size() + d_output_[o].size()) * sizeof(float);
+    for (auto const& d : d_input_) sum += d.size() * sizeof(float);
+    if (threads_ != nullptr) sum += (parts_.size() - 1) * plan.elements * sizeof(float);
+    return sum;
+  }
   auto const& ragged(std::size_t i) const { return slices_[0]->ragged(i); }
 
   /// Sets input i of the next pass: (rows, field). Read again by backward, so it must live until then.

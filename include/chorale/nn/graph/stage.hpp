@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <new>
 #include <optional>
@@ -54,7 +55,11 @@ constexpr Ops functions_of() {
           .bind      = [](void* at, Ports const& ports) { static_cast<S*>(at)->bind(ports); },
           .read_from = [](void* at, std::size_t in, void const* x) { static_cast<S*>(at)->read_from(in, x); },
           .forward   = [](void* at, Pass const& pass) { static_cast<S*>(at)->forward(pass); },
-          .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); }};
+          .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); },
+          .finds     = [](void const* at) {
+            if constexpr (requires(S const& stage) { stage.finds(); }) return static_cast<S const*>(at)->finds();
+            else return Finds::always;
+          }};
 }
 
 /// A layer that computes on the host: two functions over a Place. A ragged value lies at the same place in each batch,
@@ -80,6 +85,10 @@ class HostStage<L, List<In...>, List<Out...>> {
   }
 
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
+  Finds       finds() const {
+    constexpr bool own = requires(Where const& at) { L::kept_for(at); };
+    return own || workspace() > 0 ? Finds::in_backward : Finds::nothing;
+  }
 
   void bind(Ports const& p) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -206,6 +215,11 @@ class KernelStage {
 
   void const* layout() const { return is_plain_ ? nullptr : &out_; }
   std::size_t workspace() const { return inner_.workspace() + (to_plain_ ? 2 * bytes_ + 64 : 0); }
+  Finds       finds() const {
+    if constexpr (requires { { inner_.reads_workspace() } -> std::same_as<bool>; })
+      return to_plain_ || inner_.reads_workspace() ? Finds::always : Finds::nothing;
+    else return Finds::always;
+  }
 
   void bind(Ports const& p) {
     auto at = chorale::Ports{.x = number(p.in[0].data), .y = number(p.out[0].data), .dx = p.in[0].gradient,
@@ -260,6 +274,7 @@ class AddStage {
   void const* layout() const { return is_plain_ ? nullptr : &a_; }
   bool        passes_all() const { return inner_.one_gradient(); }
   std::size_t workspace() const { return inner_.workspace(); }
+  Finds       finds() const { return Finds::nothing; }                     // a copy of b for the sum
 
   void bind(Ports const& p) {
     inner_.bind({.x = number(p.in[0].data), .y = number(p.out[0].data), .dx = p.in[0].gradient,

@@ -205,6 +205,9 @@ constexpr bool report() {
                 "layers");
   static_assert(M != Mistake::two_calls_of_moving_layer,
                 "chorale: an nn::BatchNorm is called twice, which would move its statistics twice. Use two layers");
+  static_assert(M != Mistake::moving_layer_in_recompute,
+                "chorale: an nn::BatchNorm is in an nn::Recompute, which would move its statistics twice. Use "
+                "nn::LayerNorm or nn::GroupNorm there, or leave nn::Recompute out");
   static_assert(is_unique, "chorale: two layers of this network have the same name, so their variables could not be told "
                            "apart in a checkpoint. Give them different names");
   static_assert(M != Mistake::output_is_input,

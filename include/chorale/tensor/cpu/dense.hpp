@@ -38,6 +38,8 @@ class Kernels<Cpu>::Dense {
     place(cut);
     return cut.used();
   }
+  /// True if backward reads copies that forward has made.
+  bool reads_workspace() const { return in_ != forward_.src_desc() || kernel_ != forward_.weights_desc(); }
 
   void bind(Ports const& p) {
     auto cut      = onednn::Cutter{p.workspace};
@@ -132,6 +134,7 @@ class Kernels<Cpu>::Activate {
 
   layout out() const { return in_; }
   std::size_t workspace() const { return 0; }
+  bool reads_workspace() const { return false; }
 
   void bind(Ports const& p) {
     run_forward_ = {*rt_, dnnl::eltwise_forward{forward_}, {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, in_, p.y}}};
@@ -190,6 +193,7 @@ class Kernels<Cpu>::Softmax {
   std::size_t workspace() const {
     return std::max(forward_.scratchpad_desc().get_size(), backward_.scratchpad_desc().get_size());
   }
+  bool reads_workspace() const { return false; }
 
   void bind(Ports const& p) {
     run_forward_ = {*rt_, dnnl::softmax_forward{forward_},
