@@ -79,6 +79,7 @@
 #include <chorale/nn/binary_losses.hpp>
 #include <chorale/nn/block.hpp>
 #include <chorale/nn/class_metrics.hpp>
+#include <chorale/nn/class_token.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/conv1d.hpp>
 #include <chorale/nn/conv2d.hpp>
@@ -116,6 +117,7 @@
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/simple_rnn.hpp>
 #include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 
 #include <chorale/renamed.hpp>

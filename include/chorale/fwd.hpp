@@ -48,6 +48,9 @@ template <class... Options> struct BatchNorm;                                   
 template <class... Options> struct SyncBatchNorm;
 template <int Groups, class... Options> struct GroupNorm;                             // nn/group_norm.hpp
 template <class... Options> struct RMSNorm;                                           // nn/rms_norm.hpp
+struct LayerNorm;                                                                     // nn/layer_norm.hpp
+template <class... Options> struct LayerNormWith;
+struct UnitNorm;                                                                      // nn/unit_norm.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
@@ -64,7 +67,10 @@ template <int Units, class... Options> struct LSTM;                             
 template <int Units, class... Options> struct GRU;                                    // nn/gru.hpp
 template <int Units, class... Options> struct SimpleRNN;                              // nn/simple_rnn.hpp
 template <class L> struct Bidirectional;                                              // nn/bidirectional.hpp
+template <int Number> struct Heads;                                                   // nn/attention.hpp
+template <int Number> struct CausalHeads;
 template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;         // nn/multi_head_attention.hpp
+struct ClassToken;                                                                    // nn/class_token.hpp
 struct Add;                                                                           // nn/merge.hpp
 struct Subtract;
 struct Multiply;

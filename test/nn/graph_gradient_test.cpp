@@ -165,6 +165,10 @@ TEST_CASE("every layer's gradients agree with central differences", "[nn][graph]
   CHECK(nn::gradient_error<nn::Embedding<4, 3>, Of<int, 6>>() < rounding);
   CHECK(nn::gradient_error<nn::Positions<6, 3>, Of<float, 4, 3>>() < rounding);
   CHECK(nn::gradient_error<nn::CausalHeads<2>, Of<float, 4, 12>>() < rounding);
+  CHECK(nn::gradient_error<nn::Heads<2>, Of<float, 4, 12>>() < rounding);
+  CHECK(nn::gradient_error<nn::ClassToken, Of<float, 4, 3>>() < rounding);
+  CHECK(nn::gradient_error<nn::UnitNorm, Of<float, 4, 3>>() < rounding);
+  CHECK(nn::gradient_error<nn::LayerNormWith<nn::EpsilonPower<12>>, Of<float, 4, 6>>() < rounding);
   CHECK(nn::gradient_error<nn::LSTM<3>, Of<float, 4, 2>>() < rounding);
   CHECK(nn::gradient_error<nn::LSTM<3>, Of<float, 1, 5>>() < rounding);
   CHECK(nn::gradient_error<nn::LSTM<2, nn::Sequences>, Of<float, 5, 3>>() < rounding);

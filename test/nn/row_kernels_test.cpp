@@ -6,6 +6,7 @@
 #include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/interaction.hpp>
 #include <chorale/nn/layer_norm.hpp>
+#include <chorale/nn/unit_norm.hpp>
 #include <chorale/tensor/cpu/math.hpp>
 
 #include <catch2/catch.hpp>
@@ -53,7 +54,7 @@ struct Alone {
 
 /// Attention by its definition, in double: y and dx of one row.
 struct Attention {
-  Attention(std::size_t steps, std::size_t heads, std::size_t width, float const* x, float const* dy)
+  Attention(bool causal, std::size_t steps, std::size_t heads, std::size_t width, float const* x, float const* dy)
       : y(steps * heads * width), dx(3 * y.size()) {
     auto const c = heads * width;
     auto const at = [&](std::size_t part, std::size_t t, std::size_t h) { return t * 3 * c + part * c + h * width; };
@@ -65,12 +66,13 @@ struct Attention {
     auto const scale = 1 / std::sqrt(static_cast<double>(width));
     for (std::size_t h = 0; h < heads; ++h)
       for (std::size_t t = 0; t < steps; ++t) {
-        auto p = std::vector<double>(t + 1), dp = p;
+        auto const seen = causal ? t + 1 : steps;
+        auto p = std::vector<double>(seen), dp = p;
         auto z = 0.0, mean = 0.0;
         auto const* const d = dy + t * c + h * width;
-        for (std::size_t u = 0; u <= t; ++u) z += p[u] = std::exp(scale * dot(x + at(0, t, h), x + at(1, u, h)));
-        for (std::size_t u = 0; u <= t; ++u) p[u] /= z, dp[u] = dot(d, x + at(2, u, h)), mean += p[u] * dp[u];
-        for (std::size_t u = 0; u <= t; ++u)
+        for (std::size_t u = 0; u < seen; ++u) z += p[u] = std::exp(scale * dot(x + at(0, t, h), x + at(1, u, h)));
+        for (std::size_t u = 0; u < seen; ++u) p[u] /= z, dp[u] = dot(d, x + at(2, u, h)), mean += p[u] * dp[u];
+        for (std::size_t u = 0; u < seen; ++u)
           for (std::size_t i = 0; i < width; ++i) {
             auto const ds = scale * p[u] * (dp[u] - mean);
             y[t * c + h * width + i] += p[u] * static_cast<double>(x[at(2, u, h) + i]);
@@ -91,12 +93,12 @@ double largest_difference(std::vector<float> const& a, std::vector<double> const
   return most;
 }
 
-template <int Steps>
+template <class L, int Steps>
 void compare_attention() {
   auto const x = numbers(Steps * 24, 1), dy = numbers(Steps * 8, 2);
-  auto ours = Alone<nn::CausalHeads<2>, Of<float, Steps, 24>>{.rows = 1};
+  auto ours = Alone<L, Of<float, Steps, 24>>{.rows = 1};
   ours.run(x, dy, {});
-  auto const exact = Attention{Steps, 2, 4, x.data(), dy.data()};
+  auto const exact = Attention{L::name == "causal_heads", Steps, 2, 4, x.data(), dy.data()};
   CHECK(largest_difference(ours.y, exact.y) < 1e-6);
   CHECK(largest_difference(ours.dx, exact.dx) < 4e-6);
 }
@@ -147,14 +149,25 @@ TEST_CASE("softmax, sums and the largest of rows of any length are those of thei
 }
 
 TEST_CASE("attention is what its definition says, for sequences of one block and of several", "[nn][kernels]") {
-  compare_attention<7>();
-  compare_attention<100>();
-  compare_attention<200>();                                                // probabilities are computed again
+  compare_attention<nn::CausalHeads<2>, 7>();
+  compare_attention<nn::CausalHeads<2>, 100>();
+  compare_attention<nn::CausalHeads<2>, 200>();                            // probabilities are computed again
+  compare_attention<nn::Heads<2>, 7>();
+  compare_attention<nn::Heads<2>, 100>();
+  compare_attention<nn::Heads<2>, 200>();
 }
 
 TEST_CASE("a row's numbers do not depend on the rows beside it", "[nn][kernels]") {
   compare_rows<nn::CausalHeads<2>, Of<float, 40, 24>>();
+  compare_rows<nn::Heads<2>, Of<float, 40, 24>>();
   compare_rows<nn::LayerNorm, Of<float, 5, 37>>();
+}
+
+TEST_CASE("vectors become of length 1, and one of zeros stays so, without a gradient", "[nn][kernels]") {
+  auto alone = Alone<nn::UnitNorm, Of<float, 2, 2>>{.rows = 1};
+  alone.run({3, 4, 0, 0}, {1, 0, 1, 1}, {});
+  CHECK(largest_difference(alone.y, {0.6, 0.8, 0, 0}) < 1e-7);
+  CHECK(largest_difference(alone.dx, {0.64 / 5, -0.48 / 5, 0, 0}) < 1e-7);
 }
 
 TEST_CASE("interaction gives the products of pairs in their order, and their gradients", "[nn][kernels]") {

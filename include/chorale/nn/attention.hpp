@@ -16,34 +16,17 @@
 
 namespace chorale::nn {
 
-/// Causal self-attention: for each head y = softmax(q kᵀ / sqrt(W)) v, where a step attends to itself and to the steps
-/// before it. It has no variables: put nn::Dense<3 * C> before it, and nn::Dense<C> after it.
-///
-///              keys, up to the last query of the block
-///   queries  | p p p . . . . . |
-///   in       | p p p p . . . . |    products leave out what no query of a block sees
-///   blocks   | p p p p p p . . |
-///
-/// x         (B, T, 3 C): q, k and v side by side, each with the vectors of its heads, of W = C / Heads numbers; T may
-///           be ragged
-/// y         (B, T, C)
-/// cost      up to 128 steps, T · T numbers for each head and row are kept for backward; of longer sequences T numbers,
-///           and backward computes the probabilities of a block again
-/// source    Vaswani et al., "Attention Is All You Need", NeurIPS 2017; for long ones Dao et al., "FlashAttention",
-///           NeurIPS 2022
-template <int Heads>
-struct CausalHeads : Layer<CausalHeads<Heads>> {
-  static constexpr std::string_view name = "causal_heads";
-  static constexpr bool reads_lengths    = true;
+namespace detail {
+
+/// What both kinds of heads compute: a query sees all keys of its row or, if Causal, those up to its own step.
+template <class L, int Heads, bool Causal>
+struct SelfAttention : Layer<L> {
+  static constexpr bool reads_lengths = true;
 
   template <class X>
   static constexpr bool fits =
       std::is_same_v<typename X::type, float> && X::rank == 2 && Heads > 0 && X::back % (3 * Heads) == 0;
 
-  template <class X>
-  static constexpr void check() {
-    static_assert(fits<X>, "chorale: CausalHeads<heads> takes sequences (B, T, 3 C), with C a multiple of the heads");
-  }
   template <int T, int C3>
     requires fits<Of<float, T, C3>>
   static constexpr auto output(Of<float, T, C3>) { return Of<float, T, C3 / 3>{}; }
@@ -65,11 +48,11 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
     each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, auto y, float* kept, float* own) {
       auto const* const x = at.x().data() + q;
       for (std::size_t first = 0; first < T; first += block) {
-        auto const n = std::min(block, T - first), keys = first + n;
+        auto const n = std::min(block, T - first), keys = keys_of(first + n, T);
         auto* const p = keeps_all(T) ? kept + first * T : own;
         scores<C, W>(T, x, first, n, keys, p);
         for (std::size_t t = 0; t < n; ++t) {
-          auto const log_z = softmax(p + t * T, first + t + 1, keys);
+          auto const log_z = softmax(p + t * T, keys_of(first + t + 1, T), keys);
           if (!keeps_all(T)) kept[first + t] = log_z;
         }
         cpu::matmul(n, W, keys, {p, T}, {x + 2 * C, 3 * C}, {at.y().data() + y + first * C, C});
@@ -84,13 +67,13 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
       auto* const ds      = keeps_all(T) ? own : own + block * T;
       auto const scale    = 1 / std::sqrt(static_cast<float>(W));
       for (std::size_t first = 0; first < T; first += block) {
-        auto const n = std::min(block, T - first), keys = first + n;
+        auto const n = std::min(block, T - first), keys = keys_of(first + n, T);
         auto const* const dy = at.dy().data() + y + first * C;
         auto* const p        = keeps_all(T) ? kept + first * T : own;
         if (!keeps_all(T)) {
           scores<C, W>(T, x, first, n, keys, p);
           for (std::size_t t = 0; t < n; ++t) {
-            auto const seen = first + t + 1;
+            auto const seen = keys_of(first + t + 1, T);
             for (std::size_t u = 0; u < seen; ++u) p[t * T + u] = cpu::exp(p[t * T + u] - kept[first + t]);
             std::fill(p + t * T + seen, p + t * T + keys, 0.0F);
           }
@@ -112,13 +95,15 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
  private:
   static constexpr std::size_t block = 64;                                 // queries
 
+  /// Keys that the queries before step `end` see, of T.
+  static constexpr std::size_t keys_of(std::size_t end, std::size_t T) { return Causal ? end : T; }
   static constexpr bool keeps_all(std::size_t T) { return T <= 128; }
   static constexpr std::size_t kept_of_head(std::size_t T) { return keeps_all(T) ? T * T : T; }
   static constexpr std::size_t scratch(std::size_t T) { return (keeps_all(T) ? 1 : 2) * block * T; }
 
   /// Calls f.operator()<C, W>(T, first of q in x, first in y, what is kept of the head, scratch) for each row and head.
-  template <class L, int T, int C3, class Out, class F>
-  static void each_head(Place<L, detail::List<Of<float, T, C3>>, Out>& at, F&& f) {
+  template <int T, int C3, class Out, class F>
+  static void each_head(Place<L, List<Of<float, T, C3>>, Out>& at, F&& f) {
     constexpr std::size_t c = C3 / 3, w = c / Heads;
     auto* kept              = at.kept.data();
     auto* const own         = kept + behind_kept(at);
@@ -145,6 +130,48 @@ struct CausalHeads : Layer<CausalHeads<Heads>> {
     std::fill(p + n, p + whole, -std::numeric_limits<float>::infinity());
     std::fill(p + whole, p + all, 0.0F);
     return cpu::softmax(whole, p, p);
+  }
+};
+
+}  // namespace detail
+
+/// Self-attention: for each head y = softmax(q kᵀ / sqrt(W)) v, where a step attends to all steps of its row. It has no
+/// variables: put nn::Dense<3 * C> before it, and nn::Dense<C> after it.
+///
+/// x         (B, T, 3 C): q, k and v side by side, each with the vectors of its heads, of W = C / Number numbers; T may
+///           be ragged, and then needs no mask
+/// y         (B, T, C)
+/// cost      up to 128 steps, T · T numbers for each head and row are kept for backward; of longer sequences T numbers,
+///           and backward computes the probabilities of a block of 64 queries again
+/// source    Vaswani et al., "Attention Is All You Need", NeurIPS 2017; for long ones Dao et al., "FlashAttention",
+///           NeurIPS 2022. Devlin et al., "BERT", NAACL 2019, has encoders of such heads
+template <int Number>
+struct Heads : detail::SelfAttention<Heads<Number>, Number, false> {
+  static constexpr std::string_view name = "heads";
+
+  template <class X>
+  static constexpr void check() {
+    static_assert(Heads::template fits<X>,
+                  "chorale: Heads<heads> takes sequences (B, T, 3 C), with C a multiple of the heads");
+  }
+};
+
+/// Causal self-attention: nn::Heads in which a step attends to itself and to the steps before it.
+///
+///              keys, up to the last query of the block
+///   queries  | p p p . . . . . |
+///   in       | p p p p . . . . |    products leave out what no query of a block sees
+///   blocks   | p p p p p p . . |
+///
+/// x, y      (B, T, 3 C), (B, T, C); T may be ragged
+template <int Number>
+struct CausalHeads : detail::SelfAttention<CausalHeads<Number>, Number, true> {
+  static constexpr std::string_view name = "causal_heads";
+
+  template <class X>
+  static constexpr void check() {
+    static_assert(CausalHeads::template fits<X>,
+                  "chorale: CausalHeads<heads> takes sequences (B, T, 3 C), with C a multiple of the heads");
   }
 };
 

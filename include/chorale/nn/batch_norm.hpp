@@ -25,6 +25,17 @@ struct Epsilon {
   static constexpr float epsilon = static_cast<float>(Millionths) / 1e6F;
 };
 
+/// Constant that is added to a variance, as a power of ten: EpsilonPower<12> is 1e-12.
+template <int Power>
+struct EpsilonPower {
+  static_assert(Power > 0 && Power < 38, "chorale: EpsilonPower<Power> is 10 to the power -Power, from 1 to 37");
+  static constexpr float epsilon = [] {
+    auto power = 1.0;
+    for (int i = 0; i < Power; ++i) power *= 10;
+    return static_cast<float>(1 / power);
+  }();
+};
+
 namespace detail {
 
 template <class T> concept momentum_option = requires { T::momentum; };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
@@ -14,18 +15,20 @@
 
 namespace chorale::nn {
 
-/// y = gamma (x - mean) / sqrt(variance + 1e-5) + beta, with mean and variance of each vector of the last dimension.
-///
-/// x, y          (B, .., C)
-/// gamma, beta   (C): ones, zeros
-/// source        Ba et al., "Layer Normalization", 2016; torch.nn.LayerNorm, whose epsilon it has
-struct LayerNorm : Layer<LayerNorm> {
-  using Layer<LayerNorm>::Layer;
+namespace detail {
+
+/// What every layer normalization computes, with options of its own.
+template <class L, class... Options>
+struct LayerNormOf : Layer<L> {
+  using Layer<L>::Layer;
   static constexpr std::string_view name = "layer_normalization";
   static constexpr bool each_position    = true;
+  static constexpr float epsilon         = epsilon_or<Options...>(1e-5F);
 
   template <class X>
   static constexpr void check() {
+    static_assert((epsilon_option<Options> && ...),
+                  "chorale: LayerNormWith takes one option, Epsilon<millionths> or EpsilonPower<power>");
     static_assert(std::is_same_v<typename X::type, float> && X::rank > 0,
                   "chorale: LayerNorm takes vectors of numbers (B, .., C); put nn::Embedding<rows, width> after ids");
   }
@@ -35,8 +38,8 @@ struct LayerNorm : Layer<LayerNorm> {
   static constexpr auto variables(auto x) { return std::array{ones("gamma", x.back), zeros("beta", x.back)}; }
   static constexpr std::size_t kept(auto x) { return 2 * x.vectors; }
 
-  template <class L, int... D, class Out>
-  static void forward(Place<L, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out>
+  static void forward(Place<L, List<Of<float, D...>>, Out>& at) {
     constexpr std::size_t c = Of<float, D...>::back;
     auto const* const gamma = at.v[0].data();
     auto const* const beta  = at.v[1].data();
@@ -45,14 +48,14 @@ struct LayerNorm : Layer<LayerNorm> {
       auto* const y       = at.y().data() + r * c;
       auto const mean     = cpu::sum_of(c, [=](std::size_t i) { return x[i]; }) / static_cast<float>(c);
       auto const square   = cpu::sum_of(c, [=](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
-      auto const scale    = 1 / std::sqrt(square / static_cast<float>(c) + 1e-5F);
+      auto const scale    = 1 / std::sqrt(square / static_cast<float>(c) + epsilon);
       at.kept[2 * r]      = mean;
       at.kept[2 * r + 1]  = scale;
       for (std::size_t i = 0; i < c; ++i) y[i] = gamma[i] * (x[i] - mean) * scale + beta[i];
     }
   }
-  template <class L, int... D, class Out>
-  static void backward(Place<L, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out>
+  static void backward(Place<L, List<Of<float, D...>>, Out>& at) {
     constexpr std::size_t c = Of<float, D...>::back;
     auto const* const gamma = at.v[0].data();
     auto* const d_gamma     = at.dv[0].data();
@@ -74,6 +77,24 @@ struct LayerNorm : Layer<LayerNorm> {
       for (std::size_t i = 0; i < c; ++i) dx[i] += scale * (g[i] - (sum + z[i] * dot));
     }
   }
+};
+
+}  // namespace detail
+
+/// y = gamma (x - mean) / sqrt(variance + 1e-5) + beta, with mean and variance of each vector of the last dimension.
+///
+/// x, y          (B, .., C)
+/// gamma, beta   (C): ones, zeros
+/// source        Ba et al., "Layer Normalization", 2016; torch.nn.LayerNorm, whose epsilon it has
+struct LayerNorm : detail::LayerNormOf<LayerNorm> {
+  using detail::LayerNormOf<LayerNorm>::LayerNormOf;
+};
+
+/// LayerNorm with another epsilon: LayerNormWith<EpsilonPower<12>> is that of BERT, LayerNormWith<Epsilon<1000>> that
+/// of tf.keras.layers.LayerNormalization.
+template <class... Options>
+struct LayerNormWith : detail::LayerNormOf<LayerNormWith<Options...>, Options...> {
+  using detail::LayerNormOf<LayerNormWith, Options...>::LayerNormOf;
 };
 
 }  // namespace chorale::nn

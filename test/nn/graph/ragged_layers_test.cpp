@@ -46,6 +46,8 @@ TEST_CASE("gradients of layers over ragged rows are those of differences", "[nn]
   CHECK(nn::gradient_error<nn::LayerNorm, X>() < 4e-3);
   CHECK(nn::gradient_error<nn::Dropout<40>, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::CausalHeads<2>, X>() < 2e-3);
+  CHECK(nn::gradient_error<nn::Heads<2>, X>() < 2e-3);
+  CHECK(nn::gradient_error<nn::UnitNorm, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::LSTM<3>, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::LSTM<3, nn::Sequences>, X>() < 2e-3);
   CHECK(nn::gradient_error<nn::Positions<5, 6>, X>() < 2e-3);

@@ -31,7 +31,8 @@ struct Body {
   nn::Dense<18> qkv;
 
   constexpr auto operator()(auto x) const {
-    auto const y = places(reader(x)) * x + nn::CausalHeads<2>{}(qkv(norm(x)));
+    auto const z = qkv(norm(x));
+    auto const y = places(reader(x)) * x + nn::CausalHeads<2>{}(z) + nn::UnitNorm{}(nn::Heads<2>{}(z));
     return nn::Dropout<20>{}(nn::concatenate(nn::slice<1, 4>(y), nn::gelu(y) - nn::reshape<6>(x)));
   }
 };

@@ -1,0 +1,17 @@
+// sequences_into_class_token.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Tags : Field<float, 12> {};
+struct Priority : Field<float, 1> {};
+
+struct Net : nn::Graph<Tags> {
+  nn::ClassToken token;
+  nn::Dense<1> priority;
+  constexpr auto operator()(auto tags) const {
+    return nn::outputs<Priority>(priority(nn::Flatten{}(token(nn::reshape<2, 6>(tags)))));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
