@@ -67,51 +67,26 @@ class GraphExecutor {
   /// rooms       of each ragged input: the most positions of a batch, rounded up
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
                 D const& device = {}, Rooms const& rooms = {})
-      : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
-        variables_{variables}, gradients_{gradients}, tables_{tables} {
-    auto total      = std::size_t{0};
-    auto const take = [&](std::size_t bytes) {
-      auto const begin = total;
-      total += (bytes + 63) / 64 * 64;
-      return begin;
-    };
-    auto y_at = std::array<std::size_t, N.values>{}, most = y_at;          // most: bytes of all values of a buffer
-    for (std::size_t v = 0; v < N.values; ++v) {
-      auto& size = most[graph::at(s_.buffer[v])];
-      bytes_[v]  = bytes_of(v);
-      size       = std::max(size, bytes_[v]);
-    }
-    for (std::size_t v = 0; v < N.values; ++v) {
-      auto const buffer = graph::at(s_.buffer[v]);
-      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(most[v]) : y_at[buffer];
-    }
-    auto work_at = std::array<std::size_t, N.calls>{};
-    for (std::size_t c = 0; c < N.calls; ++c) work_at[c] = take(g.calls[c].ops->workspace(stages_[c]));
-    auto scratch = std::size_t{0};
-    for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
-    auto const scratch_at = take(scratch * sizeof(float));
-    auto widest           = std::vector<std::size_t>(s_.slots);
-    for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (s_.registers[r].slot >= 0) {
-        auto& bytes = widest[graph::at(s_.registers[r].slot)];
-        bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
-      }
-    auto slot_at = std::vector<std::size_t>(s_.slots);
-    for (std::size_t k = 0; k < s_.slots; ++k) slot_at[k] = take(widest[k]);
-
-    memory_          = device.allocate(total);
+      : GraphExecutor{LaidOut{}, rows, rooms, variables, gradients, tables} {
+    memory_          = device.allocate(places_.total);
     auto* const base = memory_.data();
-    scratch_         = reinterpret_cast<float*>(base + scratch_at);
+    scratch_         = reinterpret_cast<float*>(base + places_.scratch);
     registers_.resize(s_.registers.size());
-    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + y_at[v] : nullptr;
+    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (s_.registers[r].slot >= 0)
-        registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
-    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: see Runtime::take_relu
+        registers_[r] = reinterpret_cast<float*>(base + places_.slots[graph::at(s_.registers[r].slot)]);
+    for (std::size_t c = N.calls; c-- > 0;)                                // readers first: see Runtime::take_relu
+      bind(c, base + places_.workspaces[c]);
   }
 
   GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
   GraphExecutor& operator=(GraphExecutor const&) = delete;
+
+  /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
+  static std::size_t planned_bytes(int rows, Rooms const& rooms = {}) {
+    return GraphExecutor{LaidOut{}, rows, rooms, {}, {}, {}}.places_.total;
+  }
 
   int rows() const { return rows_; }
 
@@ -220,6 +195,50 @@ class GraphExecutor {
   static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
 
  private:
+  /// Where everything lies in the memory, in bytes from its start.
+  struct Places {
+    std::array<std::size_t, N.values> values{};
+    std::array<std::size_t, N.calls> workspaces{};
+    std::vector<std::size_t> slots;
+    std::size_t scratch = 0, total = 0;
+  };
+  struct LaidOut {};
+
+  /// Lays out the memory, and allocates none.
+  GraphExecutor(LaidOut, int rows, Rooms const& rooms, Span<float> variables, Span<float> gradients,
+                Span<RowGradients> tables)
+      : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
+        variables_{variables}, gradients_{gradients}, tables_{tables} {
+    auto const take = [&](std::size_t bytes) {
+      auto const begin = places_.total;
+      places_.total += (bytes + 63) / 64 * 64;
+      return begin;
+    };
+    auto& y_at = places_.values;
+    auto most  = std::array<std::size_t, N.values>{};                      // bytes of all values of a buffer
+    for (std::size_t v = 0; v < N.values; ++v) {
+      auto& size = most[graph::at(s_.buffer[v])];
+      bytes_[v]  = bytes_of(v);
+      size       = std::max(size, bytes_[v]);
+    }
+    for (std::size_t v = 0; v < N.values; ++v) {
+      auto const buffer = graph::at(s_.buffer[v]);
+      if (is_own(g.values[v])) y_at[v] = buffer == v ? take(most[v]) : y_at[buffer];
+    }
+    for (std::size_t c = 0; c < N.calls; ++c)
+      places_.workspaces[c] = take(g.calls[c].ops->workspace(stages_[c]));
+    auto scratch = std::size_t{0};
+    for (auto const& call : g.calls) scratch = std::max(scratch, scratch_of(call));
+    places_.scratch = take(scratch * sizeof(float));
+    auto widest     = std::vector<std::size_t>(s_.slots);
+    for (std::size_t r = 0; r < s_.registers.size(); ++r)
+      if (s_.registers[r].slot >= 0) {
+        auto& bytes = widest[graph::at(s_.registers[r].slot)];
+        bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
+      }
+    for (std::size_t k = 0; k < s_.slots; ++k) places_.slots.push_back(take(widest[k]));
+  }
+
   /// The stages of all calls, one after another in one block of memory.
   class Stages {
    public:
@@ -405,6 +424,7 @@ class GraphExecutor {
   graph::Schedule s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  Places places_;
   typename D::block memory_;
   float* scratch_ = nullptr;
   std::array<std::size_t, N.values> bytes_{};                              // of each value
