@@ -71,6 +71,7 @@
 
 #include <chorale/model/averages.hpp>
 #include <chorale/model/custom.hpp>
+#include <chorale/model/memory.hpp>
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/attention.hpp>

@@ -217,6 +217,9 @@ class BpeTokenizer;                                                             
 // What is reported and kept of a run.
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
+class StepFloor;                                                                      // trainer/step_floor.hpp
+struct ReplicaMemory;                                                                 // model/memory.hpp
+struct NetworkWork;                                                                   // model/work.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

@@ -233,4 +233,14 @@ TEST_CASE("a stream gets the line as it is", "[observe][unit]") {
   line.update(1, {});
   line.end_epoch({});
   CHECK(stream.str() == "Epoch 1/2\n1/1 - 0s - 0s/epoch - 0s/step\n");
+  stream.str("");
+  line.begin_epoch(2, 2, 1);
+  line.note("two\nlines\n");
+  line.update(1, {});
+  line.end_epoch({}, " - 7 images/s");
+  CHECK(stream.str() == "Epoch 2/2\ntwo\nlines\n1/1 - 0s - 0s/epoch - 0s/step - 7 images/s\n");
+  auto screen = Screen{};
+  screen.line.begin_epoch(1, 1, 2);
+  screen.line.end_epoch({}, " - 7 images/s");
+  CHECK(screen.seen.ends_with(" - 7 images/s\n"));
 }

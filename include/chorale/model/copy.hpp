@@ -5,9 +5,11 @@
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step.hpp>
 #include <chorale/model/step_reports.hpp>
+#include <chorale/model/work.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
@@ -53,6 +55,21 @@ class Copy : public StepReports {
     else return std::size_t{0};
   }();
   static constexpr bool joins = joins_below != 0;
+
+  /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
+  static constexpr NetworkWork work = [] {
+    if constexpr (requires { L::work; }) return L::work;
+    else return NetworkWork{};
+  }();
+
+  /// Bytes that computing with so many rows takes, beside the arena.
+  ///
+  /// positions   of each ragged input, in all rows
+  static ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0)
+    requires requires { L::planned(device, rows, positions); }
+  {
+    return L::planned(device, rows, positions);
+  }
 
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
@@ -177,15 +194,6 @@ class Copy : public StepReports {
   {
     clear();
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
-  }
-
-  /// Bytes for batches of so many rows, beside variables, gradients and slots: values between layers with what is kept
-  /// of them for backward, gradients by values and, where threads share the rows, the gradients of each. Called where
-  /// steps run, which find this memory.
-  std::size_t planned_bytes(std::size_t rows)
-    requires requires(L& learner) { learner.planned_bytes(rows); }
-  {
-    return learner_.planned_bytes(rows);
   }
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }

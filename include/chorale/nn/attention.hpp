@@ -42,7 +42,7 @@ struct SelfAttention : Layer<L> {
     return sum + most;
   }
   template <class X>
-  static constexpr std::size_t products(X x) { return 2 * x.vectors * x.size / 3; }
+  static constexpr std::size_t products(X x) { return (x.vectors + 1) * (x.size / 3); }    // T (T + 1) / 2 pairs, twice
 
   static void forward(auto& at) {
     each_head(at, [&]<std::size_t C, std::size_t W>(std::size_t T, auto q, auto y, float* kept, float* own) {

@@ -71,6 +71,7 @@ struct Compiled {
 
   static constexpr auto const& plan = Net::plan;
   static constexpr std::size_t output_width = output::size;
+  static constexpr CountedAs counted        = counted_as(input::dims, false);
   static constexpr std::array<std::string_view, sizeof...(Metrics)> metric_names{metric::name_of<Metrics>()...};
 
   Loss loss;

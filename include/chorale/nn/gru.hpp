@@ -48,6 +48,7 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
   }
   static constexpr std::size_t kept(auto x) { return x.vectors * (2 * gates + units) + units; }
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * gates; }
+  static constexpr std::size_t inner_products(auto x) { return x.vectors * units * gates; }
 
   template <class L, int T, int C, class Out>
   static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {

@@ -66,6 +66,7 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///   check<O...>()       a function whose static_asserts refuse inputs
 ///   kept(O...)          floats of a row that forward leaves for backward, in `kept`
 ///   products(O...)      multiplications of one row in forward
+///   inner_products(O...)    of these, those whose factors the layer itself computes, as a state times a variable
 ///   overwrites          true if y may be x, and backward sets dx, which may be dy, in place of adding to it
 ///   keeps_x, keeps_y    whether backward reads x, by default true, and y, by default false
 ///   gives_rows          true if backward can give the gradients of its variables as rows: see RowGradients. They are

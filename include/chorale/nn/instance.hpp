@@ -5,11 +5,14 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step_reports.hpp>
+#include <chorale/model/work.hpp>
 #include <chorale/nn/graph/queued_step.hpp>
 #include <chorale/nn/graph/sequential_executor.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
+#include <chorale/nn/graph/work.hpp>
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/metric_state.hpp>
@@ -64,6 +67,16 @@ class Instance : public StepReports {
   /// n + 1 does not depend on a value read back from step n.
   static constexpr bool runs_ahead = QueuesWork<D> && optim::QueuesUpdates<Optimizer> &&
                                      !optim::scales_loss<Optimizer> && detail::queues_metrics<D, target, Metrics...>;
+
+  /// What a step of this network must compute for each row.
+  static constexpr NetworkWork work = graph::work_of(graph::Traced<detail::SequentialTrace<Net>, D>::calls);
+
+  /// Bytes that computing with so many rows takes, beside the arena.
+  static ShareMemory planned(D const& device, std::size_t rows) {
+    if (rows == 0) return {};
+    if constexpr (in_slices) return Executing::planned(device, static_cast<int>(rows));
+    else return {.activations = Executing::planned_bytes(static_cast<int>(rows))};
+  }
 
   Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
@@ -225,11 +238,6 @@ class Instance : public StepReports {
     executor.settle();
     return {executor.output(0), batch.rows * Net::output::size};
   }
-
-  /// Bytes for batches of so many rows, beside variables, gradients and slots: values between layers with what is kept
-  /// of them for backward, gradients by values and, where threads share the rows, the gradients of each. Called where
-  /// steps run, which find this memory.
-  std::size_t planned_bytes(std::size_t rows) { return executor_for_rows(static_cast<int>(rows)).bytes(); }
 
   Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
 

@@ -56,6 +56,7 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
   static constexpr std::size_t kept(auto x) { return x.vectors * (gates + 2 * units) + 2 * units; }
   static std::size_t kept_for(auto const& at) { return detail::RaggedLstm<units>::kept(at.x().size(), *at.ragged[0]); }
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * gates; }
+  static constexpr std::size_t inner_products(auto x) { return x.vectors * units * gates; }
 
   template <class L, int T, int C, class Out>
     requires(T < 0)

@@ -75,7 +75,13 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   template <class Query, class... Value>
   static constexpr std::size_t products(Query, Value...) {
     using Size = Sizes<Query, Value...>;
-    return inner * (2 * Size::t * Size::c + 2 * Size::s * Size::d + 2 * Size::t * Size::s);
+    return inner * (Size::t * Size::c + 2 * Size::s * Size::d) + inner_products(Query{}, Value{}...);
+  }
+  template <class Query, class... Value>
+  static constexpr std::size_t inner_products(Query, Value...) {          // of probabilities, and of Wo
+    using Size           = Sizes<Query, Value...>;
+    constexpr auto pairs = causal ? Size::t * (Size::t + 1) / 2 : Size::t * Size::s;
+    return inner * (Size::t * Size::c + 2 * pairs);
   }
 
   template <class L, class Query, class... Value, class Out>

@@ -44,6 +44,7 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
   }
   static constexpr std::size_t kept(auto x) { return (2 * x.vectors + 1) * units; }
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * units; }
+  static constexpr std::size_t inner_products(auto x) { return x.vectors * units * units; }
 
   template <class L, int T, int C, class Out>
   static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {

@@ -97,6 +97,9 @@ class ProgressLine {
     line_.reserve(4096);
   }
 
+  /// Writes whole lines, each with its end. Between begin_epoch() and the first update().
+  void note(std::string_view lines) { write_(lines); }
+
   void update(std::size_t step, Span<MetricValue const> metrics) {
     done_ = step;
     if (terminal_.kind == Terminal::Kind::plain) return;
@@ -107,10 +110,12 @@ class ProgressLine {
   }
 
   /// Shows the last state, whatever the time since the last update, and ends the line.
-  void end_epoch(Span<MetricValue const> metrics) {
+  ///
+  /// more    text behind the metrics
+  void end_epoch(Span<MetricValue const> metrics, std::string_view more = {}) {
     auto const now = clock_();
     if (!steps_) steps_ = std::max<std::size_t>(done_, 1);
-    if (terminal_.kind == Terminal::Kind::moving) return show(now, metrics, Last::yes);
+    if (terminal_.kind == Terminal::Kind::moving) return show(now, metrics, Last::yes, more);
     auto const elapsed = seconds(now - begun_);
     line_.clear();
     add("%*zu/%zu - %.0fs", digits(*steps_), done_, *steps_, elapsed);
@@ -119,7 +124,7 @@ class ProgressLine {
     add_time(elapsed, "epoch");
     line_ += " -";
     add_time(elapsed / static_cast<double>(*steps_), "step");
-    line_ += '\n';
+    line_.append(more) += '\n';
     write_(line_);
   }
 
@@ -129,7 +134,8 @@ class ProgressLine {
   static double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
   static int digits(std::size_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
 
-  void show(std::chrono::steady_clock::time_point now, Span<MetricValue const> metrics, Last last) {
+  void show(std::chrono::steady_clock::time_point now, Span<MetricValue const> metrics, Last last,
+            std::string_view more = {}) {
     line_.assign(width_, '\b');
     line_ += '\r';
     auto const start = line_.size();
@@ -143,6 +149,7 @@ class ProgressLine {
       add_time(per_step, "step");
     }
     add_metrics(metrics);
+    line_ += more;
     if (last != Last::yes && terminal_.columns > 0)        // the first part of a line that wraps would remain
       line_.resize(start + std::min(line_.size() - start, std::max<std::size_t>(terminal_.columns, 2) - 1));
     auto const width = line_.size() - start;

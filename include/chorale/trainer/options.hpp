@@ -36,7 +36,9 @@ struct FitOptions {
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: saves, throws Preempted: EndOnSignal
   std::size_t summary_every   = 0;                                         // updates between Scalars; 0: once per epoch
   std::size_t steps_per_epoch = 0;                                         // 0: a pass; else an epoch begins where the
-};                                                                         // last one stopped, pass after pass
+                                                                           // last one stopped, pass after pass
+  bool floor = false;                                                      // measures this machine for some ms, and tells
+};                                                                         // speed in percent of it: see StepFloor
 
 /// Refuses negative numbers, and an initial_epoch after the last epoch.
 ///

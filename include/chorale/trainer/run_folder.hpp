@@ -13,7 +13,9 @@
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -79,21 +81,35 @@ class RunFolder {
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
+    page_.gauge("chorale_" + std::string{done.counted.scalar}, "Speed of the last epoch, over all replicas.", done.speed());
+    if (auto const percent = done.percent_of_floor())
+      page_.gauge("chorale_percent_of_floor", "Least time of the last epoch over its time.", *percent);
     page_.counters(tally_);
     page_.write(folder_ / "metrics.prom");
   }
 
-  void on_fit_end(auto& trainer, History const&) const {
+  void on_fit_end(auto& trainer, History const& history) const {
     if (!options_.report || !trainer.is_chief() || tally_.spent(rank_).steps == 0) return;
     auto const paces = tally_.paces();
     auto predicted   = std::optional<double>{};
     if (expected_) predicted = expected_->seconds(std::ranges::max(paces, {}, &Pace::p50).p50);
-    std::cout << why_slow(tally_.spent(rank_), predicted) << straggler_line(paces);
+    std::cout << why_slow(tally_.spent(rank_), predicted) << straggler_line(paces) << floor_line(history);
   }
 
   Tally const& tally() const { return tally_; }                            // of the ranks of this process
 
  private:
+  /// floor: the last epoch took 1.92 s, and at least 1.30 s by this machine's arithmetic or memory: 68 %
+  static std::string floor_line(History const& history) {
+    if (history.empty() || !history.back().floor_seconds) return {};
+    auto const& last = history.back();
+    auto text        = std::array<char, 200>{};
+    std::snprintf(text.data(), text.size(),
+                  "floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: %.0f %%\n",
+                  last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
+    return text.data();
+  }
+
   /// Opens a new trace file. An existing one is never overwritten: a resumed run has one more.
   void open_trace(ClockOffset clock) {
     auto const name = "trace-" + std::to_string(rank_);

@@ -10,6 +10,7 @@
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/checkpointing.hpp>
 #include <chorale/trainer/compare_lines.hpp>
+#include <chorale/trainer/epoch_meter.hpp>
 #include <chorale/trainer/evaluation.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
@@ -86,6 +87,7 @@ class Trainer<M, S, R, T> {
     auto line        = ProgressLine{};
     bool const shown = options.show == Show::progress && is_chief();
     stopped_         = false;
+    measures_        = options.floor;
     audience.fit_begins();
     auto at = checkpoints.resume(audience.states());
     if (at.found != 0) {
@@ -108,7 +110,7 @@ class Trainer<M, S, R, T> {
       audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = scalars.all()});
-      if (shown) line.end_epoch(scalars.scores());
+      if (shown) line.end_epoch(scalars.scores(), detail::text_of_speed(history.back()));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
       if (options.checkpoint_every == 0 || is_last)
@@ -242,8 +244,13 @@ class Trainer<M, S, R, T> {
   /// returns   the shortest of five; empty if a step has no all-reduce, or one that is not of plain sums in host memory
   std::optional<StepPrediction> expected_step() { return replicas_.expected_step(); }
 
-  /// Names of the scalars that sinks get: loss, metrics, both of validation too, the learning rate.
-  static std::vector<std::string> const& scalar_names() { return Replicas::scalar_names(); }
+  /// Names of the scalars that sinks get: loss, metrics, both of validation too, the learning rate; with
+  /// FitOptions::floor, in the fit under way or the last one, also the speed and percent_of_floor.
+  std::vector<std::string> scalar_names() const {
+    auto names = Replicas::scalar_names();
+    if (measures_) names.insert(names.end(), {std::string{Replicas::counted().scalar}, "percent_of_floor"});
+    return names;
+  }
 
   PerReplica<instance>& copies() { return replicas_.copies(); }
   Live<S, R, T>&       live() { return replicas_.live(); }
@@ -251,7 +258,7 @@ class Trainer<M, S, R, T> {
 
  private:
   Replicas replicas_;
-  bool stopped_ = false;
+  bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
 };
 
 /// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. The

@@ -10,6 +10,7 @@
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/checkpointing.hpp>
 #include <chorale/trainer/compare_lines.hpp>
+#include <chorale/trainer/epoch_meter.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
@@ -183,6 +184,7 @@ class TrainingLoop {
     auto speeds       = PerReplica<Throughput>(copies_.size());
     auto begin        = time_for<Sink>();
     auto fetched      = begin;
+    meter_.begin_epoch(at.found == 0 ? 0 : Scores{M::metric_names, replicas_.totals_of_all()}.rows());
     auto const update = [&](auto& replica, instance& copy, Batch& batch, GradientAccumulator& before, Totals& totals,
                             Throughput& speed) {
       auto parts = StepTrace<Sink>{audience, replica.id(), static_cast<std::uint64_t>(copy.optimizer.now.step), begin};
@@ -195,6 +197,7 @@ class TrainingLoop {
     while (auto* share = batches.next()) {
       auto const is_last = (done.steps + 1) % accumulate == 0;
       fetched            = time_for<Sink>();
+      if (line != nullptr || options_.floor) meter_.look_at(*share, line, options_.floor);
       if (is_last) live_.run(update, copies_, *share, held, replicas_.totals(), speeds);
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
@@ -220,6 +223,7 @@ class TrainingLoop {
     done.skipped       = copies_[0].optimizer.skipped - skipped_before;
     done.learning_rate = copies_[0].optimizer.rate();
     done.seconds       = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    meter_.end_epoch(done);
     return done;
   }
 
@@ -287,6 +291,7 @@ class TrainingLoop {
   FitOptions const& options_;
   Live<S, R, T>& live_          = replicas_.live();
   PerReplica<instance>& copies_ = replicas_.copies();
+  EpochMeter<Replicas> meter_{replicas_};
 };
 
 }  // namespace chorale::detail

@@ -85,7 +85,8 @@ std::vector<std::uint64_t> trained(auto strategy) {
 /// Bytes beside variables, gradients and slots.
 template <class Net>
 std::size_t planned(std::size_t rows, Cpu const& device = Cpu::logical(1)[0]) {
-  return model<Net>().instantiate(device, 1).planned_bytes(rows);
+  auto const bytes = decltype(model<Net>())::template instance<Cpu>::planned(device, rows);
+  return bytes.activations + bytes.gradients;
 }
 
 /// Calls that are computed again, where all stages find this in their workspaces.

@@ -62,6 +62,10 @@ struct Described {
     if constexpr (requires { L::products(O{}...); }) return L::products(O{}...);
     else return 0;
   }
+  static constexpr std::size_t inner() {
+    if constexpr (requires { L::inner_products(O{}...); }) return L::inner_products(O{}...);
+    else return 0;
+  }
   static constexpr bool check() {
     if constexpr (requires { L::template check<O...>(); }) L::template check<O...>();
     else
@@ -101,6 +105,7 @@ struct Described<L, Of<T, D...>> {
       return L::template apply<shape>::products * repeats;
     else return 0;
   }
+  static constexpr std::size_t inner() { return 0; }
   static constexpr bool check() {
     static_assert(std::is_same_v<T, float>, "chorale: this layer takes numbers, but what comes in are ids; put "
                                             "nn::Embedding<rows, width> before it");
@@ -136,6 +141,7 @@ struct EachPosition {
   static constexpr auto output() { return typename detail::AtEachPosition<field, decltype(One::output())>::type{}; }
   static constexpr auto variables() { return One::variables(); }
   static constexpr std::size_t products() { return One::products(); }
+  static constexpr std::size_t inner() { return One::inner(); }
   static constexpr bool check() {
     static_assert(each_position<L>,
                   "chorale: this layer does not take a ragged dimension, as rows of different lengths would be of "
@@ -193,7 +199,8 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
                                             .ragged = Out::ragged_field,
                                             .number = std::is_same_v<typename Out::type, float>}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
-                                    DescribedCall<L, O...>::products(), &text_of<L>, gives_rows<L>);
+                                    DescribedCall<L, O...>::products(), DescribedCall<L, O...>::inner(), &text_of<L>,
+                                    gives_rows<L>);
   if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -138,6 +138,13 @@ constexpr auto term_of(T const& what) {
   }
 }
 
+/// What the speed of a network is counted in.
+template <class First, class... F>
+constexpr CountedAs counted_by(detail::List<First, F...>) {
+  using Field = typename WithoutRequest<First>::type;
+  return counted_as(Field::dims, std::is_integral_v<typename Field::element_type>);
+}
+
 template <class Batch, class... Term>
 constexpr bool has_targets(std::type_identity<std::tuple<Term...>>) {
   return ((has_field<Batch, typename Term::field> &&
@@ -170,6 +177,7 @@ struct CompiledGraph {
   static constexpr std::size_t output_width = learner<Cpu>::output_width;       // of ragged outputs, one position
   static constexpr bool has_ragged_outputs  = learner<Cpu>::has_ragged_outputs;
   static constexpr auto metric_names        = learner<Cpu>::metric_names;
+  static constexpr CountedAs counted        = graph::counted_by(typename Net::inputs{});
 
   /// Numbers that predict() gives for row r of a batch.
   static std::size_t outputs_of_row(auto const& batch, std::size_t r) { return learner<Cpu>::outputs_of_row(batch, r); }

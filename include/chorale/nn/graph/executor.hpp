@@ -70,45 +70,25 @@ class GraphExecutor {
   /// rooms       of each ragged input: the most positions of a batch, rounded up
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
                 D const& device = {}, Rooms const& rooms = {})
-      : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
-        variables_{variables}, gradients_{gradients}, tables_{tables} {
-    auto const finds = finds_of_stages();
-    auto const used  = graph::Lifetimes{g, s_, finds, QueuesWork<D>};
-    auto pieces      = std::vector<graph::Piece>(N.values + N.calls + s_.registers.size() + 1);
-    auto* const of_value    = pieces.data();
-    auto* const of_call     = of_value + N.values;
-    auto* const of_register = of_call + N.calls;
-    auto& of_scratch        = pieces.back();
-    for (std::size_t v = 0; v < N.values; ++v) {
-      auto& piece = of_value[graph::at(s_.buffer[v])];                     // of all values of a buffer
-      bytes_[v]   = bytes_of(v);
-      if (is_own(g.values[v])) piece.bytes = std::max(piece.bytes, bytes_[v]);
-      of_value[v].used = used.of_value(v);
-    }
-    for (std::size_t c = 0; c < N.calls; ++c)
-      of_call[c] = {g.calls[c].ops->workspace(stages_[c]), used.of_workspace(c)};
-    for (std::size_t r = 0; r < s_.registers.size(); ++r) {
-      of_register[r].used = used.of_register(r);
-      if (used.home(r) < 0) continue;
-      auto& bytes = of_register[used.home(r)].bytes;
-      bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
-    }
-    for (auto const& call : g.calls) of_scratch.bytes = std::max(of_scratch.bytes, scratch_of(call) * sizeof(float));
-    of_scratch.used = used.of_backward([](graph::CallRecord const& call) { return needs_scratch(call); });
-
-    memory_          = device.allocate(graph::overlay(pieces));
+      : GraphExecutor{LaidOut{}, rows, rooms, variables, gradients, tables} {
+    memory_          = device.allocate(places_.total);
     auto* const base = memory_.data();
-    scratch_         = reinterpret_cast<float*>(base + of_scratch.offset);
+    scratch_         = reinterpret_cast<float*>(base + places_.scratch);
     registers_.resize(s_.registers.size());
-    for (std::size_t v = 0; v < N.values; ++v)
-      values_[v] = is_own(g.values[v]) ? base + of_value[s_.buffer[v]].offset : nullptr;
+    for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (used.home(r) >= 0) registers_[r] = reinterpret_cast<float*>(base + of_register[used.home(r)].offset);
-    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + of_call[c].offset);    // readers first: see Runtime::take_relu
+      if (s_.registers[r].slot >= 0) registers_[r] = reinterpret_cast<float*>(base + places_.registers[r]);
+    for (std::size_t c = N.calls; c-- > 0;)                                // readers first: see Runtime::take_relu
+      bind(c, base + places_.workspaces[c]);
   }
 
   GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
   GraphExecutor& operator=(GraphExecutor const&) = delete;
+
+  /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
+  static std::size_t planned_bytes(int rows, Rooms const& rooms = {}) {
+    return GraphExecutor{LaidOut{}, rows, rooms, {}, {}, {}}.places_.total;
+  }
 
   int rows() const { return rows_; }
 
@@ -209,6 +189,53 @@ class GraphExecutor {
   static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
 
  private:
+  /// Where everything lies in the memory, in bytes from its start.
+  struct Places {
+    std::array<std::size_t, N.values> values{};
+    std::array<std::size_t, N.calls> workspaces{};
+    std::vector<std::size_t> registers;
+    std::size_t scratch = 0, total = 0;
+  };
+  struct LaidOut {};
+
+  /// Makes the stages, and decides where in memory everything lies.
+  GraphExecutor(LaidOut, int rows, Rooms const& rooms, Span<float> variables, Span<float> gradients,
+                Span<RowGradients> tables)
+      : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
+        variables_{variables}, gradients_{gradients}, tables_{tables} {
+    auto const finds = finds_of_stages();
+    auto const used  = graph::Lifetimes{g, s_, finds, QueuesWork<D>};
+    auto pieces      = std::vector<graph::Piece>(N.values + N.calls + s_.registers.size() + 1);
+    auto* const of_value    = pieces.data();
+    auto* const of_call     = of_value + N.values;
+    auto* const of_register = of_call + N.calls;
+    auto& of_scratch        = pieces.back();
+    for (std::size_t v = 0; v < N.values; ++v) {
+      auto& piece = of_value[graph::at(s_.buffer[v])];                     // of all values of a buffer
+      bytes_[v]   = bytes_of(v);
+      if (is_own(g.values[v])) piece.bytes = std::max(piece.bytes, bytes_[v]);
+      of_value[v].used = used.of_value(v);
+    }
+    for (std::size_t c = 0; c < N.calls; ++c)
+      of_call[c] = {g.calls[c].ops->workspace(stages_[c]), used.of_workspace(c)};
+    for (std::size_t r = 0; r < s_.registers.size(); ++r) {
+      of_register[r].used = used.of_register(r);
+      if (used.home(r) < 0) continue;
+      auto& bytes = of_register[used.home(r)].bytes;
+      bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
+    }
+    for (auto const& call : g.calls) of_scratch.bytes = std::max(of_scratch.bytes, scratch_of(call) * sizeof(float));
+    of_scratch.used = used.of_backward([](graph::CallRecord const& call) { return needs_scratch(call); });
+
+    places_.total   = graph::overlay(pieces);
+    places_.scratch = of_scratch.offset;
+    places_.registers.resize(s_.registers.size());
+    for (std::size_t v = 0; v < N.values; ++v) places_.values[v] = of_value[s_.buffer[v]].offset;
+    for (std::size_t c = 0; c < N.calls; ++c) places_.workspaces[c] = of_call[c].offset;
+    for (std::size_t r = 0; r < s_.registers.size(); ++r)
+      if (used.home(r) >= 0) places_.registers[r] = of_register[used.home(r)].offset;
+  }
+
   /// The stages of all calls, one after another in one block of memory.
   class Stages {
    public:
@@ -455,6 +482,7 @@ class GraphExecutor {
   graph::Schedule s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  Places places_;
   typename D::block memory_;
   float* scratch_ = nullptr;
   std::array<std::size_t, N.values> bytes_{};                              // of each value

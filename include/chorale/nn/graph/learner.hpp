@@ -6,10 +6,13 @@
 #include <chorale/core/types.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/data/typed_rows.hpp>
+#include <chorale/model/memory.hpp>
+#include <chorale/model/work.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
+#include <chorale/nn/graph/work.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
@@ -87,6 +90,34 @@ class GraphLearner {
     return std::size_t{0};
   }();
 
+  /// What a step of this network must compute for each row, and for each ragged position.
+  static constexpr NetworkWork work = work_of(Traced<Net, D>::calls);
+
+  /// Bytes that computing with so many rows takes, beside the arena.
+  ///
+  /// positions   of each ragged input, in all rows of the first batch
+  static ShareMemory planned(D const& device, std::size_t rows, std::size_t positions) {
+    if (rows == 0) return {};
+    if constexpr (in_slices) {
+      return Executing::planned(device, static_cast<int>(rows));
+    } else {
+      auto rooms = typename Executing::Rooms{};
+      each_input([&]<class F>(std::size_t i) { rooms[i] = F::is_ragged ? with_reserve(positions) : 0; });
+      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms)};
+    }
+  }
+
+  /// Positions of the first ragged field in a batch; 0 if no input is ragged.
+  template <class Batch>
+  static std::size_t ragged_positions(Batch const& batch) {
+    auto positions = std::size_t{0};
+    each_input([&]<class F>(std::size_t) {
+      if (F::is_ragged && positions == 0)
+        for (auto const length : lengths_of<F>(batch)) positions += static_cast<std::size_t>(length);
+    });
+    return positions;
+  }
+
   /// Names of the losses of all outputs, if there are several, and of all metrics.
   static constexpr auto metric_names = [] {
     constexpr auto losses = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
@@ -117,13 +148,6 @@ class GraphLearner {
     last_  = nullptr;
     begun_ = {};
     slice_threads_.reset();
-  }
-
-  /// See Copy::planned_bytes. Not of ragged values, whose memory grows with the positions of a batch.
-  std::size_t planned_bytes(std::size_t rows)
-    requires(!has_ragged(Traced<Net, NoDevice>::calls))
-  {
-    return executor_for(static_cast<int>(rows), {}).bytes();
   }
 
   /// Takes part in the sums over all replicas of one step, without rows.
@@ -240,6 +264,9 @@ class GraphLearner {
     }
   }
 
+  /// Positions that the buffers of a ragged input have room for after a batch with so many.
+  static std::size_t with_reserve(std::size_t positions) { return positions + positions / 4; }
+
   /// Calls f.operator()<F>(i) for the field F of each input i.
   static void each_input(auto&& f) {
     [&]<class... F>(List<F...>) {
@@ -304,7 +331,7 @@ class GraphLearner {
       *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_);
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
-        positions[i] += positions[i] / 4;
+        positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory

@@ -106,6 +106,7 @@ struct CallRecord {
   int layer      = -1;
   int first_in = 0, ins = 0, first_out = 0, outs = 0, first_use = 0, uses = 0;
   std::size_t products = 0;                                                // multiplications of one row
+  std::size_t inner    = 0;                                                // of these, with both factors from the layer
   std::string (*text)() = nullptr;                                         // the layer and its options, in one word
   int number = 0;                                                          // position among the layers: names its stream
                                                                            // of random numbers
@@ -181,12 +182,13 @@ struct Trace {
 
   /// Appends a call of `layer` and its outputs. Returns the index of the first output.
   constexpr int add_call(Ops const* ops, int layer, Span<int const> in, Span<ValueRecord const> out,
-                         std::size_t products, std::string (*text)(), bool gives_rows) {
+                         std::size_t products, std::size_t inner, std::string (*text)(),
+                         bool gives_rows) {
     auto const& l   = layers[at(layer)];
     auto const call = static_cast<int>(calls.size());
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
                                  static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, text, number++, recompute};
+                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
     for (auto value : out) {

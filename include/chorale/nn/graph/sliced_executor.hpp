@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/device/cpu_threads.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -137,8 +138,8 @@ class SlicedExecutor {
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
                  std::unique_ptr<SliceThreads>& threads)
       : rows_{rows} {
-    auto const n = std::clamp(rows / least, 1, device.threads());
-    if (device.threads() == 1 || !suits(rows) || (n == 1 && !is_list)) {
+    auto const n = slices_of(device, rows);
+    if (n == 0) {
       slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device));
       return;
     }
@@ -151,28 +152,32 @@ class SlicedExecutor {
                                               threads_->gradients(i), threads_->tables(i), device));
     }
     for (std::size_t o = 0; o < num_outputs; ++o) {
-      output_[o].resize(static_cast<std::size_t>(rows) * width(o));
-      d_output_[o].resize(output_[o].size());
+      output_[o]   = device.allocate(bytes_of(rows, width(o)));
+      d_output_[o] = device.allocate(bytes_of(rows, width(o)));
     }
     for (std::size_t i = 0; i < num_inputs; ++i)
-      if (One::asks(i)) d_input_[i].resize(static_cast<std::size_t>(rows) * One::width_in(i));
+      if (One::asks(i)) d_input_[i] = device.allocate(bytes_of(rows, One::width_in(i)));
   }
   SlicedExecutor(SlicedExecutor const&)            = delete;               // passes hold the addresses of its parts
   SlicedExecutor& operator=(SlicedExecutor const&) = delete;
 
+  /// Bytes that an executor of so many rows allocates, with the gradients of the device's other threads.
+  static ShareMemory planned(Cpu const& device, int rows) {
+    auto const n = slices_of(device, rows);
+    if (n == 0) return {.activations = One::planned_bytes(rows)};
+    auto const alone = Cpu::OneThread{};
+    auto sum         = ShareMemory{.gradients = static_cast<std::size_t>(device.threads() - 1) * plan.bytes_per_step()};
+    for (int i = 0; i < n; ++i)
+      sum.activations += One::planned_bytes(static_cast<int>(share(static_cast<std::size_t>(rows), i, n).size()));
+    for (std::size_t o = 0; o < num_outputs; ++o) sum.activations += 2 * bytes_of(rows, width(o));
+    for (std::size_t i = 0; i < num_inputs; ++i)
+      if (One::asks(i)) sum.activations += bytes_of(rows, One::width_in(i));
+    return sum;
+  }
+
   int         rows() const { return rows_; }
   std::size_t size(std::size_t o) const { return static_cast<std::size_t>(rows_) * width(o); }
   bool        has_room(Rooms const&) const { return true; }
-
-  /// Bytes of values, workspaces and gradients, with the gradients of variables of all slices but the first.
-  std::size_t bytes() const {
-    auto sum = std::size_t{0};
-    for (auto const& slice : slices_) sum += slice->bytes();
-    for (std::size_t o = 0; o < num_outputs; ++o) sum += (output_[o].size() + d_output_[o].size()) * sizeof(float);
-    for (auto const& d : d_input_) sum += d.size() * sizeof(float);
-    if (threads_ != nullptr) sum += (parts_.size() - 1) * plan.elements * sizeof(float);
-    return sum;
-  }
   auto const& ragged(std::size_t i) const { return slices_[0]->ragged(i); }
 
   /// Sets input i of the next pass: (rows, field). Read again by backward, so it must live until then.
@@ -194,14 +199,14 @@ class SlicedExecutor {
   void settle() {}
 
   /// Output o: (rows, width(o)).
-  float const* output(std::size_t o) const { return threads_ == nullptr ? slices_[0]->output(o) : output_[o].data(); }
+  float const* output(std::size_t o) const { return threads_ == nullptr ? slices_[0]->output(o) : numbers(output_[o]); }
   /// Gradient of the loss by output o: (rows, width(o)). To be written before backward.
-  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : d_output_[o].data(); }
+  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : numbers(d_output_[o]); }
   /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
   /// on it.
   float const* d_input(std::size_t i) const {
     auto const* const d = slices_[0]->d_input(i);
-    return threads_ == nullptr || d == nullptr ? d : d_input_[i].data();
+    return threads_ == nullptr || d == nullptr ? d : numbers(d_input_[i]);
   }
 
   static void take_part(Together const& together, std::vector<double>& zeros) { One::take_part(together, zeros); }
@@ -257,16 +262,29 @@ class SlicedExecutor {
            plan.products_per_row * static_cast<std::size_t>(rows) >= enough * plan.elements;
   }
 
+  /// Slices of a batch: one for each thread, if each gets rows enough; 0: none, and one executor takes all rows.
+  static int slices_of(Cpu const& device, int rows) {
+    auto const n = std::clamp(rows / least, 1, device.threads());
+    return device.threads() == 1 || !suits(rows) || (n == 1 && !is_list) ? 0 : n;
+  }
+
+  static float* numbers(Cpu::block const& of) { return reinterpret_cast<float*>(of.data()); }
+  /// Bytes of numbers for each row, in whole cache lines.
+  static std::size_t bytes_of(int rows, std::size_t of_a_row) {
+    return (static_cast<std::size_t>(rows) * of_a_row * sizeof(float) + 63) / 64 * 64;
+  }
+
   One& slice(Part const& part) const { return *slices_[static_cast<std::size_t>(part.slice)]; }
 
   /// Copies the rows of a slice to their place among all rows.
-  static void copy(Part const& part, std::size_t width, float const* from, std::vector<float>& to) {
-    std::copy_n(from, part.rows.size() * width, to.data() + part.rows.begin * width);
+  static void copy(Part const& part, std::size_t width, float const* from, Cpu::block& to) {
+    std::copy_n(from, part.rows.size() * width, numbers(to) + part.rows.begin * width);
   }
 
   void copy_d_outputs(Part const& part) {
     for (std::size_t o = 0; o < num_outputs; ++o)
-      std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o), slice(part).d_output(o));
+      std::copy_n(numbers(d_output_[o]) + part.rows.begin * width(o), part.rows.size() * width(o),
+                  slice(part).d_output(o));
   }
   void copy_d_inputs(Part const& part) {
     for (std::size_t i = 0; i < num_inputs; ++i)
@@ -299,8 +317,8 @@ class SlicedExecutor {
   SliceThreads* threads_ = nullptr;                                        // null: one executor, of all rows
   std::vector<Part> parts_;
   std::vector<std::unique_ptr<One>> slices_;
-  std::array<std::vector<float>, num_outputs> output_, d_output_;
-  std::array<std::vector<float>, num_inputs> d_input_;                     // of inputs whose gradient is asked for
+  std::array<Cpu::block, num_outputs> output_, d_output_;
+  std::array<Cpu::block, num_inputs> d_input_;                     // of inputs whose gradient is asked for
 };
 
 }  // namespace chorale::nn

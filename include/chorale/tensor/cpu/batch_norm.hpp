@@ -29,6 +29,7 @@ class Kernels<Cpu>::BatchNorm {
     auto const known = order_of(in, channels_);
     own_   = known ? in : plain;
     order_ = known ? *known : *order_of(plain, channels_);
+    rows_  = static_cast<float>(own_.dims()[0]);
   }
 
   layout out() const { return own_; }
@@ -160,13 +161,12 @@ class Kernels<Cpu>::BatchNorm {
     sums.back()     = static_cast<double>(order_.rows * order_.pixels);
     join(pass, sums);
     at_.count[0]    = sums.back();
-    auto const rows = static_cast<float>(own_.dims()[0]);
     for (std::size_t c = 0; c < channels_; ++c) {
       auto const mean     = sums[c] / sums.back();
       auto const variance = std::max(0.0, sums[channels_ + c] / sums.back() - mean * mean);
       use(c, static_cast<float>(mean), variance);
-      p_.d_mean[c]     = static_cast<float>(mean) * rows;
-      p_.d_variance[c] = static_cast<float>(variance) * rows;
+      p_.d_mean[c]     = static_cast<float>(mean) * rows_;
+      p_.d_variance[c] = static_cast<float>(variance) * rows_;
     }
   }
 
@@ -216,6 +216,7 @@ class Kernels<Cpu>::BatchNorm {
   double epsilon_;
   Normalize over_;
   Order order_{};
+  float rows_ = 0;                                                         // of the share
   Places at_{};
   Ports p_{};
   onednn::Call x_to_own_, own_to_dx_;

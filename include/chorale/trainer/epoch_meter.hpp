@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/model/memory.hpp>
+#include <chorale/model/work.hpp>
+#include <chorale/observe/progress.hpp>
+#include <chorale/tensor/cpu/machine_speed.hpp>
+#include <chorale/tensor/per_replica.hpp>
+#include <chorale/trainer/history.hpp>
+#include <chorale/trainer/step_floor.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace chorale::detail {
+
+template <class... Values>
+std::string printed(char const* format, Values... values) {
+  auto text = std::array<char, 200>{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+/// A number with 3 digits, or all digits before the point, and commas: "0.52", "41,203".
+inline std::string rounded(double value) {
+  return value >= 100 ? with_commas(static_cast<std::size_t>(value + 0.5)) : printed("%.3g", value);
+}
+
+/// What stands behind the metrics of an epoch: " - 41,203 images/s - 62% of floor".
+inline std::string text_of_speed(Epoch const& done) {
+  auto text = std::string{};
+  if (done.amount > 0 && done.seconds > 0)
+    text += " - " + rounded(done.speed()) + " " + std::string{done.counted.name} + "/s";
+  if (auto const percent = done.percent_of_floor()) text += printed(" - %.0f%% of floor", *percent);
+  return text;
+}
+
+/// What fit has measured, as a line.
+///
+///   floor: 0.749 ms a step, of 125 G multiplications/s and 38.2 GB/s on 2 replicas here
+inline std::string text_of(MachineSpeed const& machine, double seconds, std::size_t replicas) {
+  return printed("floor: %.3g ms a step, of %.3g G multiplications/s and %.3g GB/s on %zu replica%s here\n",
+                 seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
+}
+
+/// The lines for models and devices of which no floor is known.
+inline constexpr std::string_view no_floor_of_model =
+    "floor: none, as the multiplications of a model with a learner of its own are not known\n";
+inline constexpr std::string_view no_floor_of_device = "floor: none, as only devices of type Cpu are measured\n";
+
+/// Counts what the replicas of this process compute in an epoch, for its speed.
+template <class Replicas>
+class EpochMeter {
+ public:
+  explicit EpochMeter(Replicas& replicas) : replicas_{replicas} {}
+
+  /// rows_before   of all replicas, that the epoch had before a checkpoint
+  void begin_epoch(std::size_t rows_before) {
+    rows_before_ = rows_before;
+    rows_ = positions_ = floor_seconds_ = 0;
+  }
+
+  /// Counts a batch. Before the first one of a trainer, tells what memory its step takes; before the first one of a fit
+  /// that asks for it, measures the machine.
+  ///
+  /// line    null: tells nothing
+  template <class Batch>
+  void look_at(PerReplica<Batch>& shares, ProgressLine* line, bool measures) {
+    auto rows = std::size_t{0}, positions = rows;
+    for (auto const& share : shares) {
+      rows += share.rows;
+      positions += replicas_.ragged_positions(share);
+    }
+    if (line != nullptr && replicas_.is_first_telling())
+      line->note(text_of(replicas_.memory_for(shares), replicas_.live().num_replicas()));
+    if (measures && !std::exchange(measured_, true)) measure(static_cast<double>(rows), static_cast<double>(positions), line);
+    rows_ += static_cast<double>(rows);
+    positions_ += static_cast<double>(positions);
+    if (machine_) floor_seconds_ += seconds(static_cast<double>(rows), static_cast<double>(positions));
+  }
+
+  /// Writes the speed of an epoch to it. Its scores and seconds are known.
+  void end_epoch(Epoch& done) const {
+    auto const rows = static_cast<double>(done.scores.rows() - rows_before_);
+    done.counted    = Replicas::counted();
+    done.amount     = rows * static_cast<double>(done.counted.per_row);
+    if (done.counted.per_row == 0) done.amount = rows_ > 0 ? positions_ * rows / rows_ : 0;
+    if (machine_) done.floor_seconds = floor_seconds_;
+  }
+
+ private:
+  double seconds(double rows, double positions) const {
+    return floor_.seconds(*machine_, static_cast<int>(replicas_.copies().size()), rows, positions);
+  }
+  void measure(double rows, double positions, ProgressLine* line) {
+    auto const n        = static_cast<double>(replicas_.copies().size());
+    auto const is_known = !(floor_.work() == NetworkWork{});
+    if (is_known) machine_ = replicas_.measure_machine(static_cast<std::size_t>(floor_.bytes(rows / n, positions / n)));
+    if (line == nullptr) return;
+    if (machine_) line->note(text_of(*machine_, seconds(rows, positions), replicas_.copies().size()));
+    else line->note(is_known ? no_floor_of_device : no_floor_of_model);
+  }
+
+  Replicas& replicas_;
+  StepFloor floor_{Replicas::work(), replicas_.plan(), Replicas::optimizer_slots};
+  std::optional<MachineSpeed> machine_;                                    // measured before the first step
+  bool measured_           = false;
+  std::size_t rows_before_ = 0;
+  double rows_ = 0, positions_ = 0, floor_seconds_ = 0;
+};
+
+}  // namespace chorale::detail
