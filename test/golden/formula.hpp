@@ -17,6 +17,15 @@ constexpr float value(std::uint32_t i, std::uint32_t salt) {
   return static_cast<float>((i * std::uint32_t{2654435761} + salt) >> 8) * 0x1p-24F;
 }
 
+/// In [0, 1), a multiple of 2^-24: MurmurHash3's last step, of each index. For large matrices, in which `value` has a
+/// pattern.
+constexpr float mixed(std::uint32_t i, std::uint32_t salt) {
+  i = i * std::uint32_t{0x9E3779B9} + salt;
+  i = (i ^ (i >> 16)) * std::uint32_t{0x85EBCA6B};
+  i = (i ^ (i >> 13)) * std::uint32_t{0xC2B2AE35};
+  return static_cast<float>((i ^ (i >> 16)) >> 8) * 0x1p-24F;
+}
+
 struct Variable {
   std::string_view name;
   std::size_t size;                                        // elements

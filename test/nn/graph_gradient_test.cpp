@@ -159,6 +159,7 @@ TEST_CASE("every layer's gradients agree with central differences", "[nn][graph]
   CHECK(nn::gradient_error<nn::Tanh, Of<float, 9>>() < rounding);
   CHECK(nn::gradient_error<nn::Sigmoid, Of<float, 4, 2>>() < rounding);
   CHECK(nn::gradient_error<nn::GELU, Of<float, 9>>() < rounding);
+  CHECK(nn::gradient_error<nn::GELUTanh, Of<float, 9>>() < rounding);
   CHECK(nn::gradient_error<nn::Softmax, Of<float, 3, 4>>() < rounding);
   CHECK(nn::gradient_error<nn::LayerNorm, Of<float, 4, 6>>() < rounding);
   CHECK(nn::gradient_error<nn::BatchNorm<>, Of<float, 3, 3, 2>>() < rounding);

@@ -75,6 +75,13 @@ struct GELU : detail::Elementwise<Activation::gelu>, Layer<GELU> {
   static constexpr std::string_view name = "gelu";
 };
 
+/// GELU with tanh in place of Φ, as GPT-2 has it: x / (1 + exp(-√(8 / π) (x + 0.044715 x³))).
+///
+/// source    tf.keras.activations.gelu(approximate=True); torch.nn.GELU(approximate="tanh")
+struct GELUTanh : detail::Elementwise<Activation::gelu_tanh>, Layer<GELUTanh> {
+  static constexpr std::string_view name = "gelu_tanh";
+};
+
 /// x / (1 + exp(-x)), also called swish
 struct SiLU : detail::Elementwise<Activation::silu>, Layer<SiLU> {
   static constexpr std::string_view name = "silu";
@@ -121,6 +128,9 @@ constexpr auto sigmoid(Tensor<D, O> x) { return Sigmoid{}(x); }
 /// x · Φ(x), element by element
 template <class D, class O>
 constexpr auto gelu(Tensor<D, O> x) { return GELU{}(x); }
+/// GELU with tanh in place of Φ, element by element
+template <class D, class O>
+constexpr auto gelu_tanh(Tensor<D, O> x) { return GELUTanh{}(x); }
 /// x / (1 + exp(-x)), element by element
 template <class D, class O>
 constexpr auto silu(Tensor<D, O> x) { return SiLU{}(x); }

@@ -29,7 +29,7 @@ struct Window {
 };
 
 enum class Pool { max, average };
-enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu };
+enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, silu, gelu_tanh };
 
 /// Type to which products of matrices and convolutions may round their factors; they accumulate in float. Activations,
 /// variables and gradients are float with each of them. A device without a faster way is more exact.
@@ -59,7 +59,7 @@ enum class Normalize { over_share, over_batch };
 
 /// True if f'(x) follows from f(x), so that x itself need not be kept.
 constexpr bool differentiates_from_y(Activation f) {
-  return f != Activation::softplus && f != Activation::gelu && f != Activation::silu;
+  return f != Activation::softplus && f != Activation::gelu && f != Activation::silu && f != Activation::gelu_tanh;
 }
 
 /// Sums a layer's numbers in the middle of a step: over all replicas, set by the replica, or over the slices of a share

@@ -165,6 +165,7 @@ class Kernels<Cpu>::Activate {
       case Activation::softplus:   return a::eltwise_soft_relu;
       case Activation::gelu:       return a::eltwise_gelu_erf;
       case Activation::silu:       return a::eltwise_swish;
+      case Activation::gelu_tanh:  return a::eltwise_gelu_tanh;
     }
     return a::undef;
   }

@@ -29,6 +29,7 @@ __device__ inline float value_of(Activation f, float alpha, float x) {
     case Activation::softplus:   return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
     case Activation::gelu:       return x * normcdff(x);
     case Activation::silu:       return x / (1 + expf(-x));
+    case Activation::gelu_tanh:  return x / (1 + expf(-1.5957691F * x * (1 + 0.044715F * x * x)));  // sqrt(8 / pi)
   }
   return 0;
 }
@@ -44,6 +45,10 @@ __device__ inline float slope_of(Activation f, float alpha, float of) {
     case Activation::softplus:   return 1 / (1 + expf(-of));
     case Activation::gelu:       return normcdff(of) + of * expf(-of * of / 2) * 0.39894228F;      // 1 / sqrt(2 pi)
     case Activation::silu:       { auto const s = 1 / (1 + expf(-of)); return s * (1 + of * (1 - s)); }
+    case Activation::gelu_tanh: {
+      auto const square = of * of, s = 1 / (1 + expf(-1.5957691F * of * (1 + 0.044715F * square)));
+      return s * (1 + of * (1 - s) * 1.5957691F * (1 + 0.134145F * square));
+    }
   }
   return 0;
 }
