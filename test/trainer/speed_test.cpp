@@ -125,7 +125,8 @@ TEST_CASE("an epoch has its speed, in what the first input is counted in", "[tra
   auto const epoch   = images.fit(tiny::uneven(), tiny::quietly).back();
   CHECK(epoch.speed.counted == CountedAs{"images", "images_per_second", 1});
   CHECK(epoch.speed.amount == static_cast<double>(epoch.scores.rows()));
-  CHECK(epoch["images_per_second"] == epoch.speed.amount / epoch.seconds);
+  CHECK(epoch["images_per_second"] == epoch.speed.amount / epoch.speed.seconds);
+  CHECK(epoch.speed.seconds <= epoch.seconds);
   CHECK_FALSE(epoch.speed.floor_seconds);
   CHECK_THROWS_WITH(epoch["percent_of_floor"], Contains("fit does not measure it. Try: FitOptions::floor.") ||
                                                    Contains("fit does not measure it.\n         Try: FitOptions::floor."));

@@ -12,6 +12,7 @@
 #include <chorale/trainer/step_floor.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <optional>
@@ -79,7 +80,7 @@ class EpochMeter {
   /// rows_before   of all replicas, that the epoch had before a checkpoint
   void begin_epoch(std::size_t rows_before) {
     rows_before_ = rows_before;
-    rows_ = positions_ = floor_seconds_ = 0;
+    rows_ = positions_ = floor_seconds_ = spent_ = 0;
   }
 
   /// Counts a batch. Before the first one of a trainer, tells what memory its step takes; before the first one of a fit
@@ -93,10 +94,12 @@ class EpochMeter {
       rows += share.rows;
       positions += ragged_positions(share);
     }
+    auto const start = std::chrono::steady_clock::now();
     if (line != nullptr && replicas_.is_first_telling())
       line->note(text_of(memory_for(shares), replicas_.live().num_replicas()));
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);
+    spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     rows_ += static_cast<double>(rows);
     positions_ += static_cast<double>(positions);
     if (machine_) floor_seconds_ += seconds(static_cast<double>(rows), static_cast<double>(positions));
@@ -107,7 +110,7 @@ class EpochMeter {
     auto const rows    = static_cast<double>(done.scores.rows() - rows_before_);
     auto& speed        = done.speed;
     speed.counted      = counted_of<M>();
-    speed.seconds      = done.seconds;
+    speed.seconds      = done.seconds - spent_;
     speed.amount       = rows * static_cast<double>(speed.counted.per_row);
     if (speed.counted.per_row == 0) speed.amount = rows_ > 0 ? positions_ * rows / rows_ : 0;
     if (machine_) speed.floor_seconds = floor_seconds_;
@@ -173,7 +176,7 @@ class EpochMeter {
   std::optional<MachineSpeed> machine_;                                    // measured before the first step
   bool measured_           = false;
   std::size_t rows_before_ = 0;
-  double rows_ = 0, positions_ = 0, floor_seconds_ = 0;
+  double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring
 };
 
 }  // namespace chorale::detail
