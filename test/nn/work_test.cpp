@@ -86,7 +86,7 @@ TEST_CASE("multiplications of a CNN: its first layer has no gradient by the pict
   STATIC_REQUIRE(lenet.of_position == RowWork{});
 }
 
-TEST_CASE("multiplications of a GPT: attention has pairs of a step and those before it, a tied head all words", "[nn][work]") {
+TEST_CASE("multiplications of a GPT: pairs of a step and those before it, and a tied head of all words", "[nn][work]") {
   using Net             = test::graph_nets::Gpt2<Tokens, Next, 2, 8, 2, 30, 5>;
   constexpr auto gpt    = work_of<Net>;
   constexpr auto dense  = 5 * (8 * 24 + 8 * 8 + 8 * 32 + 32 * 8);          // of a block, 5 steps

@@ -178,6 +178,18 @@ TEST_CASE("an option of an optimizer that is out of range is one sentence", "[op
   CHECK_THROWS_WITH(check_options(Nadam{.beta_1 = nan}), Contains("beta_1 of optim::Nadam is from 0 to below 1, got nan"));
   CHECK_THROWS_WITH(check_options(Lion{.weight_decay = -1}), Contains("weight_decay of optim::Lion is a number of 0 or"));
   CHECK_THROWS_WITH(Lamb{.learning_rate = nan}, Contains("a learning rate is 0 or more, got nan"));
+  auto const inf = std::numeric_limits<float>::infinity();
+  for (auto const bad : {nan, inf, -0.1F}) {
+    CHECK_THROWS_WITH(SGD{.learning_rate = bad}, Contains("a learning rate is 0 or more, got " + std::to_string(bad)));
+    CHECK_THROWS_WITH(SGD{.learning_rate = warm_up(10, bad)},
+                      Contains("a learning rate is 0 or more, but LinearWarmup has the number " + std::to_string(bad)));
+    CHECK_THROWS_WITH((SGD{.learning_rate = ExponentialDecay{bad, 10, 0.5F}}),
+                      Contains("but ExponentialDecay has the number"));
+    CHECK_THROWS_WITH((SGD{.learning_rate = CosineDecay{0.1F, 10, bad}}), Contains("but CosineDecay has the number"));
+    CHECK_THROWS_WITH((SGD{.learning_rate = PiecewiseEpochs{{0, 0.1F}, {3, bad}}}),
+                      Contains("but PiecewiseEpochs has the number"));
+  }
+  CHECK_NOTHROW(SGD{.learning_rate = cosine(10, 0.1F, 0.01F)});
   CHECK_NOTHROW(check_options(Lamb{}));
   CHECK_NOTHROW(check_options(Averaged{Nadam{}, 0.5F}));
 }

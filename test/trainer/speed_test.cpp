@@ -4,14 +4,16 @@
 #include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
+#include <chorale/strategy/central_storage.hpp>
+#include <chorale/strategy/parameter_server.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/run_folder.hpp>
-#include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>
 
-#include <cmath>
+#include <array>
 #include <cstddef>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -121,10 +123,11 @@ TEST_CASE("the texts of memory", "[model][memory]") {
 TEST_CASE("an epoch has its speed, in what the first input is counted in", "[trainer][speed]") {
   auto images        = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
   auto const epoch   = images.fit(tiny::uneven(), tiny::quietly).back();
-  CHECK(epoch.counted == CountedAs{"images", "images_per_second", 1});
-  CHECK(epoch.amount == static_cast<double>(epoch.scores.rows()));
-  CHECK(epoch["images_per_second"] == epoch.amount / epoch.seconds);
-  CHECK_FALSE(epoch.floor_seconds);
+  CHECK(epoch.speed.counted == CountedAs{"images", "images_per_second", 1});
+  CHECK(epoch.speed.amount == static_cast<double>(epoch.scores.rows()));
+  CHECK(epoch["images_per_second"] == epoch.speed.amount / epoch.speed.seconds);
+  CHECK(epoch.speed.seconds <= epoch.seconds);
+  CHECK_FALSE(epoch.speed.floor_seconds);
   CHECK_THROWS_WITH(epoch["percent_of_floor"], Contains("fit does not measure it. Try: FitOptions::floor.") ||
                                                    Contains("fit does not measure it.\n         Try: FitOptions::floor."));
   auto const tokens = nn::compile<Reader>(loss::MeanSquaredError{}, optim::SGD{});
@@ -134,7 +137,7 @@ TEST_CASE("an epoch has its speed, in what the first input is counted in", "[tra
   STATIC_REQUIRE(counted_as(std::array{13}, false).name == "rows");
   auto of_ragged = Trainer{nn::compile<RaggedReader>(loss::MeanSquaredError{}, optim::SGD{}),
                            MirroredStrategy{Cpu::logical(2)}};
-  auto const last = of_ragged.fit(ragged_rows(), {.show = Show::nothing, .floor = true}).back();
+  auto const last = of_ragged.fit(ragged_rows(), {.show = Show::nothing, .floor = true}).back().speed;
   CHECK(last.counted.name == "tokens");
   CHECK(last.amount == 1 + 2 + 3 + 4 + 1 + 2 + 3 + 4 + 1 + 2);
   CHECK(last.percent_of_floor() > 0.0);
@@ -172,8 +175,8 @@ TEST_CASE("percent of floor is shown, and reaches sinks with the speed, where fi
   REQUIRE(curves.names == std::vector<std::string>{"step", "wall_time", "loss", "accuracy", "val_loss", "val_accuracy",
                                                    "learning_rate", "images_per_second", "percent_of_floor"});
   for (std::size_t i = 0; i < 2; ++i) {
-    CHECK(curves.columns[7][i] == history[i].speed());
-    CHECK(curves.columns[8][i] == history[i].percent_of_floor());
+    CHECK(curves.columns[7][i] == history[i].speed.per_second());
+    CHECK(curves.columns[8][i] == history[i].speed.percent_of_floor());
     CHECK(curves.columns[8][i] > 0);
   }
   CHECK_THAT(read_file(folder.path / "metrics.prom"), Contains("chorale_images_per_second ") &&
@@ -185,7 +188,20 @@ TEST_CASE("percent of floor is shown, and reaches sinks with the speed, where fi
   CHECK(found == 1);
 }
 
-TEST_CASE("of a learner of a program's own neither activations nor a floor are known, and a run says so", "[trainer][speed]") {
+TEST_CASE("workers of servers, and replicas of shared variables, tell the same", "[trainer][speed]") {
+  auto const tells = [](auto strategy) {
+    auto trainer    = tiny::learner_under(std::move(strategy), DirectAllReduce{});
+    auto const text = said([&] { trainer.fit(tiny::some(), {.floor = true}); });
+    CAPTURE(text);
+    CHECK(times(text, text_of(memory_of(tiny::learner(), 6, Cpu::logical(1)[0]), 2)) == 1);
+    CHECK(times(text, "floor: ") == 1);
+    CHECK(times(text, "% of floor\n") == 1);
+  };
+  tells(ParameterServerStrategy{Cluster::local(2, 1), Synchronous{}});
+  tells(CentralStorageStrategy{Cpu::logical(2), Cpu::logical(1)[0]});
+}
+
+TEST_CASE("neither activations nor a floor of a custom model are known, and a run says so", "[trainer][speed]") {
   using Line       = BasicBatch<float, float>;
   auto const model = custom_model<Line>({{"slope", {1}}}, [](auto& step, auto const& batch) {
     auto loss = 0.0F;
@@ -198,10 +214,11 @@ TEST_CASE("of a learner of a program's own neither activations nor a floor are k
   }, optim::SGD{.learning_rate = 0.01F});
   auto trainer    = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}};
   auto history    = History{};
-  auto const text = said([&] { history = trainer.fit(tiny::Batches<float>{tiny::batch<float>(8, 1, 1), {8}}, {.floor = true}); });
+  auto const data = tiny::Batches<float>{tiny::batch<float>(8, 1, 1), {8}};
+  auto const text = said([&] { history = trainer.fit(data, {.floor = true}); });
   CAPTURE(text);
   CHECK_THAT(text, Contains("1 parameter: "));
   CHECK_THAT(text, Contains("activations are not known before a step") && Contains(detail::no_floor_of_model.data()));
-  CHECK_FALSE(history.back().percent_of_floor());
-  CHECK(history.back().counted.name == "rows");
+  CHECK_FALSE(history.back().speed.percent_of_floor());
+  CHECK(history.back().speed.counted.name == "rows");
 }

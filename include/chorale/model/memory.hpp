@@ -27,8 +27,8 @@ struct ReplicaMemory {
   std::size_t slots      = 0;                                              // what the optimizer remembers
   std::size_t rows       = 0;                                              // of a share, for which activations are
   std::optional<std::size_t> activations{};                                // none: known to the model's learner alone
-  bool has_tables = false;                                                 // gradients by rows, as many as come, come on
-                                                                           // top, and 4 bytes for each row of a table
+  bool has_tables = false;                                                 // on top come gradients by rows, as many as
+                                                                           // a step has, and 4 bytes a row of a table
   /// Bytes of everything that is known, which lives at once during backward.
   constexpr std::size_t peak() const { return variables + gradients + slots + activations.value_or(0); }
   friend bool operator==(ReplicaMemory const&, ReplicaMemory const&) = default;
@@ -69,7 +69,7 @@ ReplicaMemory memory_of(M const& model, std::size_t rows, D const& device, std::
     memory.activations = share.activations;
     memory.gradients += share.gradients;
   };
-  [[maybe_unused]] auto const scope = detail::DeviceScope<D>{device};              // kernels ask for the threads of this thread
+  [[maybe_unused]] auto const scope = detail::DeviceScope<D>{device};      // kernels ask for the threads of this one
   if constexpr (requires { Instance::planned(device, rows, positions); })
     add(Instance::planned(device, rows, positions));
   else if constexpr (requires { Instance::planned(device, rows); }) add(Instance::planned(device, rows));
@@ -98,10 +98,10 @@ inline std::string with_commas(std::size_t n) {
 /// Two lines: what a run tells before its first step.
 ///
 ///   347,146 parameters: variables 1.32 MiB, gradients 1.32 MiB, optimizer slots 2.65 MiB
-///   2 replicas of 32 rows: activations 6.94 MiB each, peak 12.2 MiB each
+///   2 replicas of 32 rows: activations 3.48 MiB each, peak 8.78 MiB each
 inline std::string text_of(ReplicaMemory const& memory, int replicas) {
-  auto text = with_commas(memory.parameters) + (memory.parameters == 1 ? " parameter" : " parameters") + ": variables " + text_of_bytes(memory.variables) +
-              ", gradients " + text_of_bytes(memory.gradients) + (memory.has_tables ? " and rows of tables" : "") +
+  auto text = with_commas(memory.parameters) + (memory.parameters == 1 ? " parameter" : " parameters") +
+              ": variables " + text_of_bytes(memory.variables) + ", gradients " + text_of_bytes(memory.gradients) + (memory.has_tables ? " and rows of tables" : "") +
               ", optimizer slots " + text_of_bytes(memory.slots) + "\n";
   auto const each = std::string{replicas == 1 ? "" : " each"};
   text += std::to_string(replicas) + (replicas == 1 ? " replica" : " replicas") + " of " + std::to_string(memory.rows) +

@@ -72,10 +72,10 @@ class Instance : public StepReports {
   static constexpr NetworkWork work = graph::work_of(graph::Traced<detail::SequentialTrace<Net>, D>::calls);
 
   /// Bytes that computing with so many rows takes, beside the arena.
-  static ShareMemory planned(D const& device, std::size_t rows) {
-    if (rows == 0) return {};
-    if constexpr (in_slices) return Executing::planned(device, static_cast<int>(rows));
-    else return {.activations = Executing::planned_bytes(static_cast<int>(rows))};
+  static ShareMemory planned(D const& device, std::size_t rows)
+    requires in_slices
+  {
+    return rows == 0 ? ShareMemory{} : Executing::planned(device, static_cast<int>(rows));
   }
 
   Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed)

@@ -115,9 +115,14 @@ class PiecewiseEpochs {
     for (auto const& stretch : stretches) stretches_[count_++] = stretch;
   }
 
+  /// The first epoch of each stretch, and its rate.
+  Span<std::pair<int, float> const> stretches() const {
+    return Span<std::pair<int, float> const>{stretches_}.first(count_);
+  }
+
   std::string text() const {
     auto all = std::string{};
-    for (auto const& [epoch, rate] : Span<std::pair<int, float> const>{stretches_}.first(count_))
+    for (auto const& [epoch, rate] : stretches())
       all += (all.empty() ? "PiecewiseEpochs(" : ",") + std::to_string(epoch) + ":" + word_of(rate);
     return all + ")";
   }
@@ -163,10 +168,22 @@ class Rate {
     CHORALE_EXPECTS(constant >= 0 && std::isfinite(constant),
                     "a learning rate is 0 or more, got " + std::to_string(constant));
   }
-  Rate(LinearWarmup warmup) : rule_{warmup} { check_steps("LinearWarmup", warmup.steps, 0); }
-  Rate(ExponentialDecay decay) : rule_{decay} { check_steps("ExponentialDecay", decay.decay_steps, 1); }
-  Rate(CosineDecay decay) : rule_{decay} { check_steps("CosineDecay", decay.decay_steps, 1); }
-  Rate(PiecewiseEpochs decay) : rule_{decay} {}
+  /// throws    BadArgument when steps are too few, or a number is negative or not finite; so do the next ones
+  Rate(LinearWarmup warmup) : rule_{warmup} {
+    check_steps("LinearWarmup", warmup.steps, 0);
+    check_numbers("LinearWarmup", {warmup.initial, warmup.target});
+  }
+  Rate(ExponentialDecay decay) : rule_{decay} {
+    check_steps("ExponentialDecay", decay.decay_steps, 1);
+    check_numbers("ExponentialDecay", {decay.initial, decay.decay_rate});
+  }
+  Rate(CosineDecay decay) : rule_{decay} {
+    check_steps("CosineDecay", decay.decay_steps, 1);
+    check_numbers("CosineDecay", {decay.initial, decay.alpha});
+  }
+  Rate(PiecewiseEpochs decay) : rule_{decay} {
+    for (auto const& [epoch, rate] : decay.stretches()) check_numbers("PiecewiseEpochs", {rate});
+  }
 
   /// throws    BadArgument from each call in which the function gives a rate that is negative or not finite
   template <class F>
@@ -212,6 +229,12 @@ class Rate {
   static void check_steps(std::string const& schedule, std::int64_t steps, std::int64_t least) {
     CHORALE_EXPECTS(steps >= least, schedule + " takes " + std::to_string(least) + " steps or more, got " +
                                         std::to_string(steps));
+  }
+
+  static void check_numbers(std::string const& schedule, std::initializer_list<float> numbers) {
+    for (auto const number : numbers)
+      CHORALE_EXPECTS(number >= 0 && std::isfinite(number), "a learning rate is 0 or more, but " + schedule +
+                                                                " has the number " + std::to_string(number));
   }
 
   std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs, Shared> rule_;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/tensor/cpu/machine_speed.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/speed.hpp>
 #include <chorale/trainer/step_floor.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <optional>
@@ -33,17 +36,17 @@ inline std::string rounded(double value) {
 }
 
 /// What stands behind the metrics of an epoch: " - 41,203 images/s - 62% of floor".
-inline std::string text_of_speed(Epoch const& done) {
+inline std::string text_of(Speed const& done) {
   auto text = std::string{};
   if (done.amount > 0 && done.seconds > 0)
-    text += " - " + rounded(done.speed()) + " " + std::string{done.counted.name} + "/s";
+    text += " - " + rounded(done.per_second()) + " " + std::string{done.counted.name} + "/s";
   if (auto const percent = done.percent_of_floor()) text += printed(" - %.0f%% of floor", *percent);
   return text;
 }
 
 /// What fit has measured, as a line.
 ///
-///   floor: 0.749 ms a step, of 125 G multiplications/s and 38.2 GB/s on 2 replicas here
+///   floor: 0.814 ms a step, of 112 G multiplications/s and 57.8 GB/s on 2 replicas here
 inline std::string text_of(MachineSpeed const& machine, double seconds, std::size_t replicas) {
   return printed("floor: %.3g ms a step, of %.3g G multiplications/s and %.3g GB/s on %zu replica%s here\n",
                  seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
@@ -54,16 +57,30 @@ inline constexpr std::string_view no_floor_of_model =
     "floor: none, as the multiplications of a model with a learner of its own are not known\n";
 inline constexpr std::string_view no_floor_of_device = "floor: none, as only devices of type Cpu are measured\n";
 
-/// Counts what the replicas of this process compute in an epoch, for its speed.
-template <class Replicas>
+/// What the speed of model M is counted in.
+template <class M>
+constexpr CountedAs counted_of() {
+  if constexpr (requires { M::counted; }) return M::counted;
+  else return {};
+}
+
+/// Counts what the replicas of this process compute in an epoch, for its speed; before the first step, tells the memory
+/// that it takes, and measures the machine.
+///
+/// D         device of its replicas, which are Replicas: ModelReplicas
+template <class M, class D, class Replicas>
 class EpochMeter {
+  using instance = typename Replicas::instance;
+
+  static constexpr int slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
+
  public:
   explicit EpochMeter(Replicas& replicas) : replicas_{replicas} {}
 
   /// rows_before   of all replicas, that the epoch had before a checkpoint
   void begin_epoch(std::size_t rows_before) {
     rows_before_ = rows_before;
-    rows_ = positions_ = floor_seconds_ = 0;
+    rows_ = positions_ = floor_seconds_ = spent_ = 0;
   }
 
   /// Counts a batch. Before the first one of a trainer, tells what memory its step takes; before the first one of a fit
@@ -75,11 +92,14 @@ class EpochMeter {
     auto rows = std::size_t{0}, positions = rows;
     for (auto const& share : shares) {
       rows += share.rows;
-      positions += replicas_.ragged_positions(share);
+      positions += ragged_positions(share);
     }
+    auto const start = std::chrono::steady_clock::now();
     if (line != nullptr && replicas_.is_first_telling())
-      line->note(text_of(replicas_.memory_for(shares), replicas_.live().num_replicas()));
-    if (measures && !std::exchange(measured_, true)) measure(static_cast<double>(rows), static_cast<double>(positions), line);
+      line->note(text_of(memory_for(shares), replicas_.live().num_replicas()));
+    if (measures && !std::exchange(measured_, true))
+      measure(static_cast<double>(rows), static_cast<double>(positions), line);
+    spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     rows_ += static_cast<double>(rows);
     positions_ += static_cast<double>(positions);
     if (machine_) floor_seconds_ += seconds(static_cast<double>(rows), static_cast<double>(positions));
@@ -87,32 +107,76 @@ class EpochMeter {
 
   /// Writes the speed of an epoch to it. Its scores and seconds are known.
   void end_epoch(Epoch& done) const {
-    auto const rows = static_cast<double>(done.scores.rows() - rows_before_);
-    done.counted    = Replicas::counted();
-    done.amount     = rows * static_cast<double>(done.counted.per_row);
-    if (done.counted.per_row == 0) done.amount = rows_ > 0 ? positions_ * rows / rows_ : 0;
-    if (machine_) done.floor_seconds = floor_seconds_;
+    auto const rows    = static_cast<double>(done.scores.rows() - rows_before_);
+    auto& speed        = done.speed;
+    speed.counted      = counted_of<M>();
+    speed.seconds      = done.seconds - spent_;
+    speed.amount       = rows * static_cast<double>(speed.counted.per_row);
+    if (speed.counted.per_row == 0) speed.amount = rows_ > 0 ? positions_ * rows / rows_ : 0;
+    if (machine_) speed.floor_seconds = floor_seconds_;
   }
 
  private:
-  double seconds(double rows, double positions) const {
-    return floor_.seconds(*machine_, static_cast<int>(replicas_.copies().size()), rows, positions);
+  /// What a step computes for each row; all zeros if the model does not know.
+  static constexpr NetworkWork work() {
+    if constexpr (requires { instance::work; }) return instance::work;
+    else return {};
+  }
+  /// Positions of the first ragged field in a batch; 0 if the model has none.
+  template <class Batch>
+  std::size_t ragged_positions(Batch const& batch) const {
+    if constexpr (requires(instance const& copy) { copy.learner().ragged_positions(batch); })
+      return batch.rows == 0 ? 0 : replicas_.copies()[0].learner().ragged_positions(batch);
+    else return 0;
+  }
+
+  /// Plans the memory of this process's first replica, in the thread that will compute.
+  ///
+  /// shares   of the next batch
+  template <class Batch>
+  ReplicaMemory memory_for(PerReplica<Batch>& shares) {
+    auto& live        = replicas_.live();
+    auto memory       = PerReplica<ReplicaMemory>(shares.size());
+    auto const first  = live.local_replica(0).id();
+    auto const device = live.strategy().local_devices()[0];
+    live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
+      if (replica.id() == first) to = memory_of(replicas_.model(), share.rows, device, ragged_positions(share));
+    }, shares, memory);
+    return memory[0];
+  }
+
+  /// Measures what the replicas of this process can do together, all at the same time; nothing if they are on no Cpu.
+  ///
+  /// moved   bytes that a replica moves in a step
+  std::optional<MachineSpeed> measured(std::size_t moved) {
+    if constexpr (std::is_same_v<D, Cpu>) {
+      auto speeds       = PerReplica<MachineSpeed>(replicas_.copies().size());
+      auto const device = replicas_.live().strategy().local_devices()[0];
+      replicas_.live().run([&](auto&, MachineSpeed& speed) { speed = cpu::measure_speed(device, moved); }, speeds);
+      auto sum = MachineSpeed{};
+      for (auto const& speed : speeds) sum += speed;
+      return sum;
+    }
+    return {};
   }
   void measure(double rows, double positions, ProgressLine* line) {
     auto const n        = static_cast<double>(replicas_.copies().size());
-    auto const is_known = !(floor_.work() == NetworkWork{});
-    if (is_known) machine_ = replicas_.measure_machine(static_cast<std::size_t>(floor_.bytes(rows / n, positions / n)));
+    auto const is_known = !(work() == NetworkWork{});
+    if (is_known) machine_ = measured(static_cast<std::size_t>(floor_.bytes(rows / n, positions / n)));
     if (line == nullptr) return;
     if (machine_) line->note(text_of(*machine_, seconds(rows, positions), replicas_.copies().size()));
     else line->note(is_known ? no_floor_of_device : no_floor_of_model);
   }
+  double seconds(double rows, double positions) const {
+    return floor_.seconds(*machine_, static_cast<int>(replicas_.copies().size()), rows, positions);
+  }
 
   Replicas& replicas_;
-  StepFloor floor_{Replicas::work(), replicas_.plan(), Replicas::optimizer_slots};
+  StepFloor floor_{work(), replicas_.plan(), slots};
   std::optional<MachineSpeed> machine_;                                    // measured before the first step
   bool measured_           = false;
   std::size_t rows_before_ = 0;
-  double rows_ = 0, positions_ = 0, floor_seconds_ = 0;
+  double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring
 };
 
 }  // namespace chorale::detail

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
-#include <chorale/model/work.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
+#include <chorale/trainer/speed.hpp>
 
 #include <array>
 #include <cstddef>
@@ -126,17 +126,7 @@ struct Epoch {
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
-  CountedAs counted{};                                                     // what speed() counts
-  double amount = 0;                                                       // of images, tokens or rows in `seconds`
-  std::optional<double> floor_seconds{};                                   // least time on this machine: StepFloor
-
-  /// Images, tokens or rows in a second, of all replicas: see CountedAs.
-  double speed() const { return seconds > 0 ? amount / seconds : 0; }
-  /// The least time over the time, in percent: 100 is a machine that only multiplies, or only moves bytes.
-  std::optional<double> percent_of_floor() const {
-    if (!floor_seconds || seconds <= 0) return {};
-    return 100 * *floor_seconds / seconds;
-  }
+  Speed speed{};
 
   /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, "learning_rate", the speed by its
   /// name, such as "images_per_second", or "percent_of_floor".
@@ -144,11 +134,7 @@ struct Epoch {
   /// throws  BadArgument when there is no value of that name
   double operator[](std::string_view name) const {
     if (name == "learning_rate") return static_cast<double>(learning_rate);
-    if (name == counted.scalar) return speed();
-    if (name == "percent_of_floor") {
-      if (auto const percent = percent_of_floor()) return *percent;
-      throw BadArgument{"percent_of_floor is asked for, but fit does not measure it.", "FitOptions::floor."};
-    }
+    if (auto const of_speed = speed.find(name)) return *of_speed;
     bool const of_validation = name.starts_with("val_");
     if (of_validation && !validation)
       throw BadArgument{std::string{name} + " is asked for, but fit does not validate.",

@@ -4,20 +4,16 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/device/cpu.hpp>
-#include <chorale/model/memory.hpp>
-#include <chorale/model/work.hpp>
 #include <chorale/observe/clock_offset.hpp>
-#include <chorale/observe/progress.hpp>
 #include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/replica.hpp>
-#include <chorale/tensor/cpu/machine_speed.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/metric_states.hpp>
+#include <chorale/trainer/shown_scalars.hpp>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +26,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -103,8 +98,7 @@ template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
   using instance = typename M::template instance<typename S::device>;
-
-  static constexpr int optimizer_slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
+  using Shown    = ShownScalars<M>;
 
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
       : model_{std::move(model)},
@@ -116,6 +110,7 @@ class ModelReplicas {
       if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
   }
 
+  M const& model() const { return model_; }
   PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
@@ -174,69 +169,8 @@ class ModelReplicas {
     return {};
   }
 
-  /// Names of the scalars that sinks receive: loss and metrics, these again with "val_", and the learning rate.
-  static std::vector<std::string> const& scalar_names() {
-    static auto const names = [] {
-      auto all = std::vector<std::string>{};
-      for (auto const* before : {"", "val_"}) {
-        all.push_back(before + std::string{"loss"});
-        for (auto const name : M::metric_names) all.push_back(before + std::string{name});
-      }
-      all.push_back("learning_rate");
-      return all;
-    }();
-    return names;
-  }
-
-  /// What the speed of this model is counted in.
-  static constexpr CountedAs counted() {
-    if constexpr (requires { M::counted; }) return M::counted;
-    else return {};
-  }
-  /// What a step computes for each row; all zeros if the model does not know.
-  static constexpr NetworkWork work() {
-    if constexpr (requires { instance::work; }) return instance::work;
-    else return {};
-  }
-  /// Positions of the first ragged field in a batch; 0 if the model has none.
-  template <class Batch>
-  std::size_t ragged_positions(Batch const& batch) const {
-    if constexpr (requires { copies_[0].learner().ragged_positions(batch); })
-      return batch.rows == 0 ? 0 : copies_[0].learner().ragged_positions(batch);
-    else return 0;
-  }
-
   /// True at its first call alone.
   bool is_first_telling() { return !std::exchange(told_, true); }
-
-  /// Plans the memory of this process's first replica, in the thread that will compute.
-  ///
-  /// shares   of the next batch
-  template <class Batch>
-  ReplicaMemory memory_for(PerReplica<Batch>& shares) {
-    auto memory = PerReplica<ReplicaMemory>(copies_.size());
-    auto const first = live_.local_replica(0).id();
-    auto const device = live_.strategy().local_devices()[0];
-    live_.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
-      if (replica.id() == first) to = memory_of(model_, share.rows, device, ragged_positions(share));
-    }, shares, memory);
-    return memory[0];
-  }
-
-  /// Measures what the replicas of this process can do together, all at the same time; nothing if they are not on a Cpu.
-  ///
-  /// moved   bytes that a replica moves in a step
-  std::optional<MachineSpeed> measure_machine(std::size_t moved) {
-    if constexpr (std::is_same_v<typename S::device, Cpu>) {
-      auto speeds        = PerReplica<MachineSpeed>(copies_.size());
-      auto const devices = live_.strategy().local_devices();
-      live_.run([&](auto&, MachineSpeed& speed) { speed = cpu::measure_speed(devices[0], moved); }, speeds);
-      auto sum = MachineSpeed{};
-      for (auto const& speed : speeds) sum += speed;
-      return sum;
-    }
-    return {};
-  }
 
   /// Waits for the steps that replicas have enqueued, and adds them to the totals.
   void catch_up() {
@@ -346,39 +280,6 @@ class ModelReplicas {
 
   /// The states of metrics.
   MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_}; }
-
-  /// The scalars of an epoch, with their scalar_names(); then, if fit measures the machine, speed and percent_of_floor.
-  struct Shown {
-    std::array<MetricValue, 2 * plan::header + 3> values{};
-    std::size_t size = 0, size_of_scores = 0;
-
-    /// Training scores of an epoch under way, whose learning rate is left at 0.
-    explicit Shown(Scores const& so_far) {
-      auto const& names = scalar_names();
-      add(so_far, names, 0);
-      size_of_scores = size;
-      values[size++] = {names.back(), 0};
-    }
-    explicit Shown(Epoch const& epoch) {
-      auto const& names = scalar_names();
-      add(epoch.scores, names, 0);
-      if (epoch.validation) add(*epoch.validation, names, names.size() / 2);
-      size_of_scores = size;
-      values[size++] = {names.back(), epoch.learning_rate};
-      if (auto const percent = epoch.percent_of_floor()) {
-        values[size++] = {epoch.counted.scalar, epoch.speed()};
-        values[size++] = {"percent_of_floor", *percent};
-      }
-    }
-    Span<MetricValue const> all() const { return Span<MetricValue const>{values}.first(size); }
-    Span<MetricValue const> scores() const { return all().first(size_of_scores); }
-
-   private:
-    void add(Scores const& scores, std::vector<std::string> const& names, std::size_t at) {
-      values[size++] = {names[at++], scores.loss()};
-      for (std::size_t i = 0; i < scores.metrics(); ++i) values[size++] = {names[at++], scores.metric(i)};
-    }
-  };
 
  private:
   M model_;

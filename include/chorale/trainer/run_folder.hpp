@@ -81,8 +81,9 @@ class RunFolder {
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
-    page_.gauge("chorale_" + std::string{done.counted.scalar}, "Speed of the last epoch, over all replicas.", done.speed());
-    if (auto const percent = done.percent_of_floor())
+    page_.gauge("chorale_" + std::string{done.speed.counted.scalar}, "Speed of the last epoch, over all replicas.",
+                done.speed.per_second());
+    if (auto const percent = done.speed.percent_of_floor())
       page_.gauge("chorale_percent_of_floor", "Least time of the last epoch over its time.", *percent);
     page_.counters(tally_);
     page_.write(folder_ / "metrics.prom");
@@ -101,12 +102,12 @@ class RunFolder {
  private:
   /// floor: the last epoch took 1.92 s, and at least 1.30 s by this machine's arithmetic or memory: 68 %
   static std::string floor_line(History const& history) {
-    if (history.empty() || !history.back().floor_seconds) return {};
-    auto const& last = history.back();
+    if (history.empty() || !history.back().speed.floor_seconds) return {};
+    auto const& last = history.back().speed;
     auto text        = std::array<char, 200>{};
     std::snprintf(text.data(), text.size(),
-                  "floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: %.0f %%\n",
-                  last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
+                  "floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: "
+                  "%.0f %%\n", last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
     return text.data();
   }
 

@@ -19,6 +19,7 @@
 #include <chorale/transport/local.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -110,7 +111,7 @@ class Trainer<M, S, R, T> {
       audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = scalars.all()});
-      if (shown) line.end_epoch(scalars.scores(), detail::text_of_speed(history.back()));
+      if (shown) line.end_epoch(scalars.scores(), detail::text_of(history.back().speed));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
       if (options.checkpoint_every == 0 || is_last)
@@ -216,7 +217,7 @@ class Trainer<M, S, R, T> {
   void set_learning_rate(float rate) {
     static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker "
                                   "cannot set its learning rate. A schedule of the optimizer works there");
-    CHORALE_EXPECTS(rate >= 0, "a learning rate is 0 or more, got " + std::to_string(rate));
+    CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + std::to_string(rate));
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 
@@ -247,8 +248,8 @@ class Trainer<M, S, R, T> {
   /// Names of the scalars that sinks get: loss, metrics, both of validation too, the learning rate; with
   /// FitOptions::floor, in the fit under way or the last one, also the speed and percent_of_floor.
   std::vector<std::string> scalar_names() const {
-    auto names = Replicas::scalar_names();
-    if (measures_) names.insert(names.end(), {std::string{Replicas::counted().scalar}, "percent_of_floor"});
+    auto names = Replicas::Shown::names();
+    if (measures_) names.insert(names.end(), {std::string{detail::counted_of<M>().scalar}, "percent_of_floor"});
     return names;
   }
 

@@ -291,7 +291,7 @@ class TrainingLoop {
   FitOptions const& options_;
   Live<S, R, T>& live_          = replicas_.live();
   PerReplica<instance>& copies_ = replicas_.copies();
-  EpochMeter<Replicas> meter_{replicas_};
+  EpochMeter<M, typename S::device, Replicas> meter_{replicas_};
 };
 
 }  // namespace chorale::detail

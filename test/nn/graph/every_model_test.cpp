@@ -105,7 +105,7 @@ TEST_CASE("networks of pictures learn what one replica learns, under each strate
   check_close<Residual<nn::SyncBatchNorm>>("residual");
 }
 
-TEST_CASE("networks of texts and of tables learn what one replica learns, under each strategy", "[nn][graph][strategy]") {
+TEST_CASE("networks of texts and tables learn what one replica learns, under each strategy", "[nn][graph][strategy]") {
   check_close<CharacterGpt>("character GPT");
   check_close<Encoder>("encoder");
   check_close<Tickets>("tickets");

@@ -82,7 +82,7 @@ TEST_CASE("planned bytes are allocated bytes, and a step allocates nothing, for 
   check<Tickets>("tickets");
 }
 
-TEST_CASE("planned bytes are allocated bytes, and a step allocates nothing, for recommendations and rivals", "[nn][memory]") {
+TEST_CASE("planned bytes are allocated bytes, and a step allocates nothing, for tables and rivals", "[nn][memory]") {
   check<Dlrm>("DLRM");
   check<Critic>("critic");
   check("generator", model_of<Generator>(optim::Adam{}), [] {

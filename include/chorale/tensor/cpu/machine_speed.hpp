@@ -31,7 +31,8 @@ namespace cpu {
 ///
 /// moved     bytes over which the triad runs: those of a step, so that a step which fits a cache is compared with it.
 ///           Between 96 KiB and 96 MiB
-/// returns   the best of several rounds, at most some 20 ms of them
+/// returns   the best of six rounds
+/// cost      about 50 ms, and 200 ms with 96 MiB, most of them to get the memory
 inline MachineSpeed measure_speed(Cpu const& device, std::size_t moved) {
   constexpr std::size_t n = 512;
   auto const numbers      = std::clamp(moved / 12, std::size_t{8} << 10, std::size_t{8} << 20) / 16 * 16;
