@@ -46,6 +46,7 @@
 #include <chorale/optim/rmsprop.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/placement/placement.hpp>
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>

@@ -9,6 +9,7 @@
 #include <chorale/model/step.hpp>
 #include <chorale/model/step_reports.hpp>
 #include <chorale/optim/loss_scaled.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -58,12 +59,20 @@ class Copy : public StepReports {
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
         gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
-        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots()} {
-    if constexpr (requires { learner_.initialize(net.variables(), seed); }) learner_.initialize(net.variables(), seed);
-    else
-      for (std::size_t i = 0; i < plan_.variables.size(); ++i)
-        initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed, i});
-    place();
+        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots(plan_.values())} {
+    begin();
+  }
+
+  /// Makes a copy whose optimizer has the slots of one shard of all variables.
+  Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed, placement::Shard shard)
+      : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
+        arena_{device_.allocate(sizeof(float) * (plan_.values() + plan_.elements +
+                                                 static_cast<std::size_t>(Optimizer::slots) *
+                                                     shard.of(plan_.body().size()).size()))},
+        gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
+        net{part(0, plan_.values()), plan_},
+        optimizer{rule, plan_, slots(shard.of(plan_.body().size()).size()), shard} {
+    begin();
   }
 
   /// Makes a reader of another copy's variables, with its own gradients and learner: its optimizer can only follow().
@@ -224,6 +233,14 @@ class Copy : public StepReports {
     step.end();
   }
 
+  void begin() {
+    if constexpr (requires { learner_.initialize(net.variables(), seed_); }) learner_.initialize(net.variables(), seed_);
+    else
+      for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+        initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed_, i});
+    place();
+  }
+
   void place() {
     if constexpr (requires { learner_.place(net.variables(), gradients()); })
       learner_.place(net.variables(), gradients());
@@ -232,8 +249,9 @@ class Copy : public StepReports {
   Span<float> part(std::size_t first, std::size_t elements) const {
     return {reinterpret_cast<float*>(arena_.data()) + first, elements};
   }
-  Span<float> slots() const {
-    return part(plan_.values() + plan_.elements, plan_.values() * static_cast<std::size_t>(Optimizer::slots));
+  /// each   elements of a slot
+  Span<float> slots(std::size_t each) const {
+    return part(plan_.values() + plan_.elements, each * static_cast<std::size_t>(Optimizer::slots));
   }
 
   D device_;
