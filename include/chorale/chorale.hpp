@@ -56,6 +56,7 @@
 #include <chorale/reduce/compressed.hpp>
 #include <chorale/reduce/copied.hpp>
 #include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/native.hpp>
@@ -127,6 +128,7 @@
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <chorale/trainer/callbacks.hpp>

@@ -47,6 +47,8 @@ class Copy : public StepReports {
   }();
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  static constexpr int optimizer_slots = Optimizer::slots;
+
   /// The smallest end with which `ready` reports that the learner does not add up over all replicas any more in this
   /// step. 0 if it never does.
   static constexpr std::size_t joins_below = [] {

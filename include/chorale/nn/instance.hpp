@@ -52,6 +52,8 @@ class Instance : public StepReports {
   static constexpr std::size_t metrics = sizeof...(Metrics);
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  static constexpr int optimizer_slots = Optimizer::slots;
+
   /// The smallest end with which `ready` reports that no layer adds up over all replicas any more in this step. 0 if no
   /// layer does.
   static constexpr std::size_t joins_below = [] {
