@@ -61,6 +61,7 @@ TEST_CASE("shards of any shapes over any world learn the bits of one replica, cl
     CHECK(learned(plain, sharded(world), Reproducible<8>{}, LocalTransport{}) == one);
     CHECK(learned(clipped, sharded(world), Reproducible<8>{}, LocalTransport{}) == one_clipped);
     CHECK(apart(learned(clipped, sharded(world), RingAllReduce{}, LocalTransport{}), one_clipped) < 1e-5);
+    CHECK(apart(learned(clipped, sharded(world), DirectAllReduce{}, LocalTransport{}), one_clipped) < 1e-5);
   }
 }
 

@@ -20,6 +20,7 @@ TEST_CASE("over messages shards learn the bits of one replica", "[strategy][shar
     auto const strategy = ShardedStrategy<Zero::one>{Cluster::local(world), Cpu::logical(1)};
     CHECK(learned(model, strategy, Reproducible<8>{}, SharedMemoryTransport{}) == one);
     CHECK(learned(model, strategy, Reproducible<8>{}, TcpTransport{}) == one);
+    CHECK(apart(learned(model, strategy, DirectAllReduce{}, SharedMemoryTransport{}), one) < 1e-5);
   }
   auto const two_each = ShardedStrategy<Zero::one>{Cluster::local(2), Cpu::logical(2)};
   REQUIRE(two_each.num_replicas() == 4);

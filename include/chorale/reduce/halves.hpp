@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/reproducible.hpp>
@@ -22,10 +23,10 @@ namespace chorale {
 
 /// An all-reduce in two halves: a reduce-scatter, which leaves each rank with one chunk, and an all-gather of chunks.
 ///
-///   R::scatter, R::gather   schedules with a chunk for each rank, one in a message: RingReduceScatter, RingAllGather
+///   R::scatter   a schedule with a chunk for each rank, one in a message, as RingReduceScatter; or DirectReduceScatter
+///   R::gather    such a schedule, as RingAllGather
 template <class R>
-concept HasHalves = Schedule<typename R::scatter> && Schedule<typename R::gather> &&
-                    R::scatter::collective == Collective::reduce_scatter &&
+concept HasHalves = R::scatter::collective == Collective::reduce_scatter && Schedule<typename R::gather> &&
                     R::gather::collective == Collective::all_gather;
 
 /// Where the shards of ranks lie in one buffer: rank r has the elements from ends[r - 1] to ends[r].
@@ -41,6 +42,15 @@ inline void clip_ends(ShardEnds const& shards, Range part, std::vector<std::size
   to.clear();
   for (auto const end : shards.ends) to.push_back(std::clamp(end, part.begin, part.end) - part.begin);
 }
+
+template <class S, class E>
+struct ScatterOperation {
+  using type = ScheduleExecution<S, E, float>;
+};
+template <class E>
+struct ScatterOperation<DirectReduceScatter, E> {
+  using type = DirectOperation<E, float>;
+};
 
 template <class R>
 struct KeepsThread {};
@@ -90,7 +100,7 @@ struct ReduceScatterOf : detail::KeepsThread<R> {
    private:
     std::shared_ptr<ShardEnds const> shards_;
     std::vector<std::size_t> ends_;
-    ScheduleExecution<typename R::scatter, E, float> under_way_;
+    typename detail::ScatterOperation<typename R::scatter, E>::type under_way_;
   };
 
   template <Endpoint E>
