@@ -46,6 +46,7 @@
 #include <chorale/optim/rmsprop.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/optim/sgd.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/placement/placement.hpp>
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
@@ -55,6 +56,7 @@
 #include <chorale/reduce/compressed.hpp>
 #include <chorale/reduce/copied.hpp>
 #include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/halving_doubling.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/reduce/native.hpp>
@@ -130,6 +132,7 @@
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <chorale/trainer/callbacks.hpp>

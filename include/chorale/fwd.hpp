@@ -126,6 +126,14 @@ struct Perplexity;
 
 }  // namespace metric
 
+namespace placement {
+
+template <int along> struct Sharded;                                                  // placement/placed.hpp
+template <auto operation> struct Partial;
+struct Shard;
+
+}  // namespace placement
+
 namespace libtorch {
 
 template <class Make, class Loss> class Learner;                                      // libtorch/model.hpp

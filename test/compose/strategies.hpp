@@ -14,9 +14,9 @@ using namespace chorale;
 enum class Promise { equal, learns };          // what one replica with the whole batch has; or only a smaller loss
 
 /// How many of the reduces that matrix_test.cpp tries over threads the front door lets through: all but the
-/// hierarchical one, which needs layers; those that give plain sums; and those, and the one of shards. refused_test.py
-/// asks the compiler what it says to the others.
-constexpr int all_but_layered = 10, sums_only = 6, sums_and_shards = 7;
+/// hierarchical one, which needs layers; those that give plain sums; those, and the one of shards; and those that have
+/// halves. refused_test.py asks the compiler what it says to the others.
+constexpr int all_but_layered = 10, sums_only = 6, sums_and_shards = 7, halves = 3;
 
 struct one_device {
   static constexpr auto promise = Promise::equal;
@@ -37,6 +37,11 @@ struct multi_worker_mirrored {
   static constexpr auto promise = Promise::equal;
   static constexpr int over_threads = all_but_layered;
   static auto make() { return MultiWorkerMirroredStrategy{Cluster::local(2), Cpu::logical(2)}; }
+};
+struct sharded {
+  static constexpr auto promise = Promise::equal;
+  static constexpr int over_threads = halves;
+  static auto make() { return ShardedStrategy<Zero::one>{Cpu::logical(3)}; }
 };
 struct local_sgd {
   static constexpr auto promise = Promise::equal;

@@ -31,9 +31,9 @@ MAY_INCLUDE = {
     "tensor": BASE, "transport": BASE,
     "optim": COMPUTED, "data": COMPUTED, "placement": COMPUTED, "checkpoint": COMPUTED,
     "reduce": TRAVELS, "cluster": TRAVELS,
-    "model": COMPUTED | {"optim", "data"},
-    "nn": COMPUTED | {"optim", "data", "model"},
-    "libtorch": COMPUTED | {"optim", "data", "model"},
+    "model": COMPUTED | {"optim", "data", "placement"},
+    "nn": COMPUTED | {"optim", "data", "placement", "model"},
+    "libtorch": COMPUTED | {"optim", "data", "placement", "model"},
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
 }

@@ -15,9 +15,13 @@ static_assert(Placement<Partitioned<FixedShards<3>>> && Sharding<Partitioned<Max
 static_assert(Partitioner<FixedShards<3>> && Partitioner<MinSize<9, 2>> && !Partitioner<GreedyByBytes>);
 
 // Seven rows in three pieces: the first gets one more. No row number overflows where there are 2^64 - 1 of them.
-static_assert(div_share(7, 0, 3) == Range{0, 3} && div_share(7, 1, 3) == Range{3, 5});
-static_assert(div_share(7, 2, 3) == Range{5, 7});
-static_assert(div_share(std::numeric_limits<std::size_t>::max(), 6, 7).end == std::numeric_limits<std::size_t>::max());
+constexpr auto seven = VariableShape{"seven", {7, 4}};
+static_assert(layout(seven, 0, 3).along == Range{0, 3} && layout(seven, 1, 3).along == Range{3, 5});
+static_assert(layout(seven, 2, 3) == Piece{0, {5, 7}, 0, 2} && layout(seven, 1, 3, 1) == Piece{0, {2, 3}, 1, 1});
+static_assert(layout(seven, 8, 9).along == Range{7, 7});                   // fewer rows than ranks: the last have none
+static_assert(layout(seven, 0, 3, 2).along == Range{0, 1} && layout(seven, 2, 3, 2).along.size() == 0);
+constexpr auto most = std::numeric_limits<std::size_t>::max();
+static_assert(layout({"most", {most}, 1}, 6, 7).along.end == most);
 
 namespace {
 
@@ -40,8 +44,8 @@ static_assert(runs(Piece{0, {0, 10}, 1}, huge).size() == 1);              // but
 // At most 1 GiB: 26,843,545 rows of 40 bytes fit. Any piece of the 37 million is computed by itself.
 static_assert(MaxSize<gibi>::shards(huge) == 37'252'904);
 static_assert(MaxSize<gibi, 1>::shards(huge) == 10);                       // one column alone is 4 PB
-static_assert(div_share(huge.dims[0], 37'252'903, 37'252'904).end == huge.dims[0]);
-static_assert(div_share(huge.dims[0], 0, 37'252'904).size() * 40 <= gibi);
+static_assert(layout(huge, 37'252'903, 37'252'904).along.end == huge.dims[0]);
+static_assert(layout(huge, 0, 37'252'904).along.size() * 40 <= gibi);
 static_assert(MinSize<gibi, std::size_t{1} << 60>::shards(huge) == 37'252'902);
 static_assert(MinSize<gibi, 16>::shards(huge) == 16);
 

@@ -10,6 +10,7 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/parameter_server.hpp>
+#include <chorale/strategy/sharded.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -45,6 +46,7 @@ std::vector<Run> in_step() {
   for (int n = 1; n <= 4; ++n) {
     all.push_back(run<R>("mirrored " + std::to_string(n), MirroredStrategy{Cpu::logical(n)}));
     all.push_back(run<R>("central " + std::to_string(n), CentralStorageStrategy{Cpu::logical(n)}));
+    if (n == 2 || n == 3) all.push_back(run<R>("sharded " + std::to_string(n), ShardedStrategy<Zero::one>{Cpu::logical(n)}));
   }
   return all;
 }

@@ -11,6 +11,7 @@
 #include <chorale/model/step_reports.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/optim/loss_scaled.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -48,6 +49,8 @@ class Copy : public StepReports {
   }();
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  static constexpr int optimizer_slots = Optimizer::slots;
+
   /// The smallest end with which `ready` reports that the learner does not add up over all replicas any more in this
   /// step. 0 if it never does.
   static constexpr std::size_t joins_below = [] {
@@ -75,12 +78,20 @@ class Copy : public StepReports {
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
         gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
-        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots()} {
-    if constexpr (requires { learner_.initialize(net.variables(), seed); }) learner_.initialize(net.variables(), seed);
-    else
-      for (std::size_t i = 0; i < plan_.variables.size(); ++i)
-        initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed, i});
-    place();
+        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots(plan_.values())} {
+    begin();
+  }
+
+  /// Makes a copy whose optimizer has the slots of one shard of all variables.
+  Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed, placement::Shard shard)
+      : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
+        arena_{device_.allocate(sizeof(float) * (plan_.values() + plan_.elements +
+                                                 static_cast<std::size_t>(Optimizer::slots) *
+                                                     shard.of(plan_.body().size()).size()))},
+        gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
+        net{part(0, plan_.values()), plan_},
+        optimizer{rule, plan_, slots(shard.of(plan_.body().size()).size()), shard} {
+    begin();
   }
 
   /// Makes a reader of another copy's variables, with its own gradients and learner: its optimizer can only follow().
@@ -279,6 +290,14 @@ class Copy : public StepReports {
     step.end();
   }
 
+  void begin() {
+    if constexpr (requires { learner_.initialize(net.variables(), seed_); }) learner_.initialize(net.variables(), seed_);
+    else
+      for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+        initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed_, i});
+    place();
+  }
+
   void place() {
     if constexpr (requires { learner_.place(net.variables(), gradients()); })
       learner_.place(net.variables(), gradients());
@@ -287,8 +306,9 @@ class Copy : public StepReports {
   Span<float> part(std::size_t first, std::size_t elements) const {
     return {reinterpret_cast<float*>(arena_.data()) + first, elements};
   }
-  Span<float> slots() const {
-    return part(plan_.values() + plan_.elements, plan_.values() * static_cast<std::size_t>(Optimizer::slots));
+  /// each   elements of a slot
+  Span<float> slots(std::size_t each) const {
+    return part(plan_.values() + plan_.elements, each * static_cast<std::size_t>(Optimizer::slots));
   }
 
   D device_;

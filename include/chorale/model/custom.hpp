@@ -6,6 +6,7 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/model/model.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/model/step.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
@@ -75,6 +76,12 @@ struct Model : Outputs<L> {
   template <class D>
   instance<D> instantiate(D const& device, Seed seed) const {
     return {device, learner, plan, optimizer, seed};
+  }
+
+  /// Creates a copy whose optimizer has the state of one shard of all variables.
+  template <class D>
+  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+    return {device, learner, plan, optimizer, seed, shard};
   }
 };
 

@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <concepts>
@@ -63,6 +64,8 @@ using BatchOf = typename detail::BatchTaken<M, B>::type;
 ///   lines()             optional: what ranks compare before they train together. Without it, the plan's lines
 ///   instantiate_reader(device, owner)   optional: a copy that reads the variables of another one in place, for
 ///                       strategies that share variables
+///   instantiate_shard(device, seed, shard)   optional: a copy whose optimizer has the state of one shard of all
+///                       variables, for strategies that shard it
 ///   M::output_width     optional: numbers that predict() gives for each row
 template <class M, class D>
 concept ModelOn = requires(M const& model, D const& device, Seed seed) {
@@ -77,6 +80,12 @@ concept ModelOn = requires(M const& model, D const& device, Seed seed) {
 template <class M, class D>
 concept HasReaders = requires(M const& model, D const& device, typename M::template instance<D> const& owner) {
   model.instantiate_reader(device, owner);
+};
+
+/// Models whose copies can have the optimizer's state of one shard of all variables.
+template <class M, class D>
+concept HasShards = requires(M const& model, D const& device, Seed seed, placement::Shard shard) {
+  { model.instantiate_shard(device, seed, shard) } -> std::same_as<typename M::template instance<D>>;
 };
 
 /// True if optim::LossScaled multiplies the loss of this model.

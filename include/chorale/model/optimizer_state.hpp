@@ -4,11 +4,13 @@
 #include <chorale/core/error.hpp>
 #include <chorale/model/parameter_groups.hpp>
 #include <chorale/model/row_update.hpp>
+#include <chorale/model/shard_report.hpp>
 #include <chorale/optim/averaged.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/grouped.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -16,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,11 +36,31 @@ class OptimizerState {
   /// throws    BadArgument when an option is out of range, the groups of optim::Grouped do not fit the plan, or the plan
   ///           has gradients that are rows of a table and the rule takes whole variables
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
-      : rule_{rule}, plan_{plan}, slots_{slots}, groups_{rule, plan} {
+      : rule_{rule}, plan_{plan}, slots_{slots}, mine_{0, plan.body().size()}, stride_{plan.slot_stride()}, groups_{rule, plan} {
     optim::check_options(rule);
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
-    if constexpr (optim::UpdatesByVariable<Optimizer>) refuse_rows();
+    if constexpr (optim::UpdatesByVariable<Optimizer>)
+      refuse_rows("takes the norm of each whole variable", "optim::AdamW");
     for (auto const& v : plan.variables) padded_moving_ += v.spec.trained() ? 0 : plan::aligned(v.size);
+  }
+
+  /// Makes the state of one shard of all variables, which apply_shard() updates.
+  ///
+  /// slots     memory for Optimizer::slots times the elements of the shard
+  /// throws    BadArgument as above, or when a gradient is rows of a table
+  OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots, placement::Shard shard)
+      : OptimizerState{rule, plan, slots} {
+    static_assert(!optim::UpdatesByVariable<Optimizer>,
+                  "chorale: optim::Lamb takes the norm of each whole variable, but under ShardedStrategy a replica "
+                  "updates a shard of them. Use MultiWorkerMirroredStrategy, or optim::AdamW");
+    static_assert(!optim::keeps_averages<Optimizer>,
+                  "chorale: optim::Averaged keeps averages of all variables beside them, but under ShardedStrategy a "
+                  "replica keeps a shard of its state. Use MultiWorkerMirroredStrategy");
+    refuse_rows("updates a shard of all variables", "MultiWorkerMirroredStrategy");
+    mine_    = shard.of(plan.body().size());
+    stride_  = mine_.size();
+    sharded_ = true;
+    report_.resize(plan.body().size(), shard);
   }
 
   float rate() const { return rule_.rate(now); }
@@ -48,11 +71,15 @@ class OptimizerState {
     reads_ = true;
   }
 
-  /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader.
+  /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader. Of a
+  /// shard, each has the elements of mine().
   Span<float> slots() const {
     constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
-    return slots_.first(std::min(slots_.size(), n * plan_.slot_stride()));
+    return slots_.first(std::min(slots_.size(), n * stride_));
   }
+
+  /// The elements whose slots these are, from the header on: all dense variables, or the shard.
+  Range mine() const { return mine_; }
 
   /// True if steps have to check that gradients are finite.
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
@@ -95,6 +122,25 @@ class OptimizerState {
       if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
+  }
+
+  /// Applies the mean of gradients of which this replica has the sums of its shard: updates the shard, and no other
+  /// variable. Every replica calls it, with the same header and trailer.
+  ///
+  /// add_up    called as add_up(numbers) if a norm or a check needs all shards: adds up doubles over all replicas
+  /// throws    as apply() does, on every replica
+  template <class AddUp>
+  void apply_shard(Variables const& variables, Gradients const& gradients, AddUp&& add_up) {
+    if (gradients.rows() == 0) return;
+    auto const scaled_by = loss_scale.value;
+    auto const clips     = rule_.global_clipnorm > 0;
+    report_.begin(clips);
+    if (checks()) report_.bad(first_bad_of_shard(gradients));
+    take_moving(variables, gradients, gradients.rows());
+    if (clips) report_.squares(gradients.body(), groups_.frozen());
+    if (checks() || clips) add_up(report_.numbers());
+    if (accepts(gradients)) update_taken(variables, gradients, [&] { return scale(gradients, scaled_by); });
+    ++now.step;
   }
 
   /// Counts a step after which others have been enqueued already: `now` is that of the newest of them.
@@ -165,6 +211,11 @@ class OptimizerState {
              std::to_string(static_cast<long>(g.trailer().rank()));
     if (faults > 1)
       return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
+    if (sharded_) {
+      if (g.trailer().summed() == 1 || !report_.first_bad()) return {};
+      return "the gradient of " + name_of(g, static_cast<float>(*report_.first_bad())) + step +
+             " is finite on every replica, but their sum is not";
+    }
     auto const rows_finite = [](RowGradients const& table) { return Kernels<D>::finite(table.values()); };
     if (g.trailer().summed() == 1 || (Kernels<D>::finite(g.body()) && std::ranges::all_of(g.tables, rows_finite)))
       return {};
@@ -178,6 +229,13 @@ class OptimizerState {
                " is finite on every replica, but their sum is not";
     return "a gradient" + step + " is not finite";
   }
+  std::optional<std::size_t> first_bad_of_shard(Gradients const& g) const {
+    for (std::size_t i = 0; i < plan_.variables.size(); ++i) {
+      auto const part = within(plan_.variables[i], mine_);
+      if (!Kernels<D>::finite(g.values.subspan(part.begin, part.size()))) return i;
+    }
+    return {};
+  }
   static std::string name_of(Gradients const& g, float index) {
     return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
   }
@@ -186,9 +244,15 @@ class OptimizerState {
   template <class Scale>
   void update(Variables const& variables, Gradients const& gradients, float rows, Scale&& scale) {
     take_moving(variables, gradients, rows);
+    update_taken(variables, gradients, scale);
+  }
+
+  template <class Scale>
+  void update_taken(Variables const& variables, Gradients const& gradients, Scale&& scale) {
     auto const by  = scale();
-    auto const all = optim::Update{variables.body(), gradients.body(), slots_, by, now, plan_.slot_stride()};
-    if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all);
+    auto const all = optim::Update{variables.body().subspan(mine_.begin, mine_.size()),
+                                   gradients.body().subspan(mine_.begin, mine_.size()), slots_, by, now, stride_};
+    if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all, mine_);
     else if constexpr (optim::UpdatesByVariable<Optimizer>) update_each(all);
     else rule_.template update<D>(all);
     if constexpr (D::memory == Memory::host && !optim::UpdatesByVariable<Optimizer>)
@@ -208,12 +272,19 @@ class OptimizerState {
                                          u.now, u.stride});
     }
   }
-  void refuse_rows() const {
+  void refuse_rows(std::string const& why, std::string const& instead) const {
     for (auto const& v : plan_.variables)
-      CHORALE_EXPECTS(!v.spec.by_rows, "optim::" + type_name<Optimizer>() + " takes the norm of each whole variable, but "
-                                           "the gradient of " + std::string{std::string_view{v.name}} +
-                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or optim::AdamW");
+      CHORALE_EXPECTS(!v.spec.by_rows, "optim::" + type_name<Optimizer>() + " " + why + ", but the gradient of " +
+                                           std::string{std::string_view{v.name}} +
+                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or " + instead);
   }
+
+  /// The elements of a variable that lie in a range of the body, as elements of the plan.
+  static Range within(Range elements, Range of) {
+    auto const begin = std::max(elements.begin, of.begin + plan::header);
+    return {begin, std::max(begin, std::min(elements.end, of.end + plan::header))};
+  }
+  static Range within(PlannedVariable const& v, Range of) { return within(Range{v.offset, v.end()}, of); }
 
   /// Computes the next moving averages and tracked variables in separate memory: the update rule may shrink what has no
   /// gradient.
@@ -244,8 +315,9 @@ class OptimizerState {
           break;
         range.end = next.end();
       }
-      f(range, first.spec.movement(), at);
-      at += range.size();
+      auto const part = within(range, mine_);
+      if (part.size() != 0) f(part, first.spec.movement(), at);
+      at += part.size();
     }
   }
 
@@ -253,7 +325,8 @@ class OptimizerState {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
-    if constexpr (optim::HasGroups<Optimizer>) norm = groups_.template squared_norm<D>(gradients.body());
+    if (sharded_) norm = report_.squared_norm_of_all();
+    else if constexpr (optim::HasGroups<Optimizer>) norm = groups_.template squared_norm<D>(gradients.body());
     else norm = Kernels<D>::squared_norm(gradients.body());
     for (auto const& table : gradients.tables)
       for (std::size_t i = 0; i < table.size() && !groups_.is_frozen(table.variable()); ++i)
@@ -264,6 +337,10 @@ class OptimizerState {
   Optimizer rule_;
   PlanView plan_;
   Span<float> slots_;
+  Range mine_;                                                             // of the body
+  std::size_t stride_;                                                     // from one slot to the next
+  bool sharded_ = false;
+  ShardReport report_;                                                     // if sharded
   std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
   bool reads_  = false;                                                    // the variables are another instance's
   bool queued_ = false;                                                    // the update of the next apply() is enqueued

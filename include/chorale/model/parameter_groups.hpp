@@ -3,10 +3,12 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/device/device.hpp>
 #include <chorale/optim/grouped.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/square_tree.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -46,13 +48,14 @@ class ParameterGroups {
 
   bool is_frozen(std::size_t variable) const { return rules_[group_of_[variable]].frozen; }
 
-  /// Updates all dense variables that are not frozen, each as its group says.
+  /// Updates the dense variables that are not frozen, each as its group says.
   ///
-  /// u         of the body of all dense variables
+  /// u         of a range of the body of all dense variables
   template <class D>
-  void update(optim::Update const& u) const {
+  void update(optim::Update const& u, Range of) const {
     for (auto const& part : parts_) {
-      auto const [begin, end] = part.range;
+      if (part.range.end <= of.begin || part.range.begin >= of.end) continue;
+      auto const begin = std::max(part.range.begin, of.begin) - of.begin, end = std::min(part.range.end, of.end) - of.begin;
       auto const& own         = rules_[part.group];
       auto const here = optim::Update{u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
                                       u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),
@@ -69,14 +72,21 @@ class ParameterGroups {
     if (!own.frozen) f(own.rule, moment(own, now));
   }
 
+  /// The ranges of frozen variables, ascending, from the header on.
+  Span<Range const> frozen() const { return frozen_; }
+
   /// Sum of the squares of all gradients of dense variables that are not frozen.
   ///
   /// body      gradients between header and trailer
   template <class D>
   double squared_norm(Span<float const> body) const {
-    auto sum = 0.0;
-    for (auto const& part : parts_) sum += Kernels<D>::squared_norm(body.subspan(part.range.begin, part.range.size()));
-    return sum;
+    if constexpr (D::memory == Memory::host) {
+      return SquareTree::sum(body, frozen_);
+    } else {
+      auto sum = 0.0;
+      for (auto const& part : parts_) sum += Kernels<D>::squared_norm(body.subspan(part.range.begin, part.range.size()));
+      return sum;
+    }
   }
 
  private:
@@ -112,6 +122,7 @@ class ParameterGroups {
       auto const& v    = plan.variables[i];
       auto const range = Range{v.slot_offset(), v.slot_offset() + plan::aligned(v.size)};
       auto const joins = group_of_[i] == last && !optim::UpdatesByVariable<O>;
+      if (is_frozen(i)) frozen_.push_back(range);
       if (!is_frozen(i) && joins) parts_.back().range.end = range.end;
       else if (!is_frozen(i)) parts_.push_back({range, group_of_[i]});
       last = is_frozen(i) ? rules_.size() : group_of_[i];
@@ -128,6 +139,7 @@ class ParameterGroups {
   std::vector<std::size_t> group_of_;                                      // of each variable, an index of rules_
   std::vector<Own> rules_;                                                 // of each group, then that of no group
   std::vector<Part> parts_;
+  std::vector<Range> frozen_;
 };
 
 namespace detail {
@@ -137,6 +149,7 @@ struct NoGroups {
   template <class O>
   constexpr NoGroups(O const&, PlanView const&) {}
   static constexpr bool is_frozen(std::size_t) { return false; }
+  static constexpr Span<Range const> frozen() { return {}; }
   template <class O, class F>
   static void update_alike(O const& rule, std::size_t, optim::Moment const& now, F&& f) {
     f(rule, now);

@@ -10,6 +10,7 @@
 #include <chorale/nn/instance.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
+#include <chorale/placement/placed.hpp>
 
 #include <array>
 #include <cstddef>
@@ -94,6 +95,12 @@ struct Compiled {
   template <class D>
   instance<D> instantiate(D const& device, Seed seed) const {
     return {device, loss, optimizer, metrics, seed};
+  }
+
+  /// Creates a copy whose optimizer has the state of one shard of all variables.
+  template <class D>
+  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+    return {device, loss, optimizer, metrics, seed, shard};
   }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.

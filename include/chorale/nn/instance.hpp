@@ -16,6 +16,7 @@
 #include <chorale/nn/loss.hpp>
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/metric_state.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -54,6 +55,8 @@ class Instance : public StepReports {
   static constexpr std::size_t metrics = sizeof...(Metrics);
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  static constexpr int optimizer_slots = Optimizer::slots;
+
   /// The smallest end with which `ready` reports that no layer adds up over all replicas any more in this step. 0 if no
   /// layer does.
   static constexpr std::size_t joins_below = [] {
@@ -83,6 +86,22 @@ class Instance : public StepReports {
         seed_{seed}, arena_{device_.allocate(plan.arena_bytes(Optimizer::slots))}, gradients_{part(1, 1)},
         net{part(0, 1)}, optimizer{rule, plan, part(2, Optimizer::slots)} {
     keep_ends_near_host();
+    for (std::size_t i = 0; i < plan.variables.size(); ++i)
+      initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
+  }
+
+  /// Makes a copy whose optimizer has the slots of one shard of all variables.
+  Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed, placement::Shard shard)
+      : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
+        seed_{seed},
+        arena_{device_.allocate((2 * plan.elements + static_cast<std::size_t>(Optimizer::slots) * shard.of(plan.body().size()).size()) *
+                                sizeof(float))},
+        gradients_{part(1, 1)}, net{part(0, 1)},
+        optimizer{rule, plan,
+                  Span<float>{reinterpret_cast<float*>(arena_.data()) + 2 * plan.elements,
+                              static_cast<std::size_t>(Optimizer::slots) * shard.of(plan.body().size()).size()},
+                  shard} {
+    static_assert(D::memory == Memory::host, "chorale: ShardedStrategy computes on host memory. Use it over Cpu");
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }

@@ -120,7 +120,7 @@ struct Partitioned : Central {
     for (std::size_t v = 0; v < variables.size(); ++v) {
       auto const axis = has_axis(variables[v]) ? P::axis : 0;
       auto const n    = shards(variables[v]);
-      for (std::size_t i = 0; i < n; ++i) pieces.push_back({v, div_share(variables[v].extent(axis), i, n), axis});
+      for (std::size_t i = 0; i < n; ++i) pieces.push_back({v, layout(variables[v], i, n, axis).along, axis});
     }
     return pieces;
   }

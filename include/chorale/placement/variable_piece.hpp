@@ -76,15 +76,6 @@ struct VariableShape {
   }
 };
 
-/// Part i of n when `total` rows are dealt out in order and the first parts get one more.
-///
-/// keeps   the parts are disjoint, in order, cover [0, total), and differ in size by at most one
-/// source  the layout "div" of tf.distribute's partitioners
-constexpr Range div_share(std::size_t total, std::size_t i, std::size_t n) {
-  auto const begin = [&](std::size_t k) { return total / n * k + std::min(k, total % n); };
-  return {begin(i), begin(i + 1)};
-}
-
 /// The rows `along` of one axis of a variable, and the server that holds them. Along axis 0 that is one contiguous run
 /// of the variable's memory; along another axis it is a box, one run for each index before the axis.
 ///
@@ -98,6 +89,24 @@ struct Piece {
 
   friend constexpr bool operator==(Piece const&, Piece const&) = default;
 };
+
+/// The piece of a variable that rank `rank` of `world` holds when the variable is cut along an axis: the one rule by which
+/// variables are cut. Pieces of parameter servers, and shards of optimizer state, are made by it.
+///
+///   layout({"table", {7, 4}}, 0, 3)       rows 0, 1, 2         layout({"table", {7, 4}}, 1, 3, 1)       column 2
+///   layout({"table", {7, 4}}, 2, 3)       rows 5, 6
+///
+/// keeps   the pieces of all ranks are disjoint, in order, and cover the variable; they differ by at most one row, and the
+///         first are the larger ones. Some are empty if there are fewer rows than ranks; along an axis that the variable
+///         does not have, rank 0 gets all of it
+/// throws  BadArgument when there is no such rank
+/// source  the layout "div" of tf.distribute's partitioners
+constexpr Piece layout(VariableShape const& shape, std::size_t rank, std::size_t world, int axis = 0) {
+  CHORALE_EXPECTS(rank < world, "rank " + std::to_string(rank) + " of " + std::to_string(world) + " ranks has no piece");
+  auto const rows  = shape.extent(axis);
+  auto const begin = [&](std::size_t k) { return rows / world * k + std::min(k, rows % world); };
+  return {0, {begin(rank), begin(rank + 1)}, axis, static_cast<int>(rank)};
+}
 
 constexpr Piece whole(std::size_t variable, VariableShape const& shape) { return {variable, {0, shape.extent(0)}}; }
 

@@ -109,10 +109,46 @@ struct Reproducible {
   template <Endpoint E>
   void all_reduce(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Span<float> x,
                   Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto const bucket  = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
-    for (std::size_t begin = 0; begin < x.size(); begin += bucket) {
-      announce(at, {Collective::all_reduce, Op::sum, Element::f32, x.size() - begin, tag, where});
-      reduce_bucket(at, traffic, mine, {begin, std::min(x.size(), begin + bucket)}, x, tag);
+    all_reduce_part(at, traffic, mine, {0, x.size()}, x, tag, where);
+  }
+
+  /// Stores the sum of the shards of all ranks in the elements `part` of x.
+  ///
+  /// mine      as above, each of x's size
+  template <Endpoint E>
+  void all_reduce_part(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
+                       Span<float> x, Tag tag = {}, CallSite where = CallSite::here()) const {
+    auto const bucket = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
+    auto const chunks = R::chunks(at.size());
+    for (std::size_t begin = part.begin; begin < part.end; begin += bucket) {
+      auto const here = Range{begin, std::min(part.end, begin + bucket)};
+      announce(at, {Collective::all_reduce, Op::sum, Element::f32, part.end - begin, tag, where});
+      reduce_bucket<R>(at, traffic, mine, x, tag, {0, chunks}, [&](int c) {
+        auto const chunk = share(here.size(), c, chunks);
+        return Range{here.begin + chunk.begin, here.begin + chunk.end};
+      });
+    }
+  }
+
+  /// Stores the sum of the shards of all ranks in this rank's chunk of x, and leaves all others as they are.
+  ///
+  /// traffic   Reproducible<L, S>::traffic_of(P) of a reduce-scatter S, such as RingReduceScatter
+  /// first     element of x at which chunk 0 begins
+  /// ends      where the chunk of each rank ends, from there on
+  template <Schedule S, Endpoint E>
+  void reduce_scatter(E& at, detail::ShardTraffic<S> const& traffic, shard_tree::Sums const& mine, std::size_t first,
+                      Span<std::size_t const> ends, Span<float> x, Tag tag = {},
+                      CallSite where = CallSite::here()) const {
+    auto const bucket = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
+    auto const last   = ends.back();
+    for (std::size_t begin = 0; begin < last; begin += bucket) {
+      auto const end = std::min(last, begin + bucket);
+      announce(at, {Collective::reduce_scatter, Op::sum, Element::f32, last - begin, tag, where, no_root,
+                    fingerprint_of(ends)});
+      reduce_bucket<S>(at, traffic, mine, x, tag, Chunks::one(at.rank()), [&](int c) {
+        auto const i = static_cast<std::size_t>(c);
+        return Range{first + std::clamp(i == 0 ? 0 : ends[i - 1], begin, end), first + std::clamp(ends[i], begin, end)};
+      });
     }
   }
 
@@ -151,16 +187,15 @@ struct Reproducible {
       }
   }
 
-  /// Reduces one bucket: elements `part` of x.
-  template <Endpoint E>
-  static void reduce_bucket(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
-                            Span<float> x, Tag tag) {
+  /// Reduces one bucket by the messages of a schedule.
+  ///
+  /// wanted   chunks whose sums are stored in x
+  /// range    called as range(chunk): its elements of x
+  template <Schedule S, Endpoint E, class Elements>
+  static void reduce_bucket(E& at, detail::ShardTraffic<S> const& traffic, shard_tree::Sums const& mine, Span<float> x,
+                            Tag tag, Chunks wanted, Elements&& range) {
     auto const P      = at.size();
-    auto const chunks = R::chunks(P);
-    auto const range  = [&](int c) {
-      auto const chunk = share(part.size(), c, chunks);
-      return Range{part.begin + chunk.begin, part.begin + chunk.end};
-    };
+    auto const chunks = S::chunks(P);
 
     auto sums = std::vector<shard_tree::Sums>(static_cast<std::size_t>(chunks));
     auto const of = [&](int c) -> shard_tree::Sums& { return sums[static_cast<std::size_t>(c)]; };
@@ -174,8 +209,8 @@ struct Reproducible {
     }
 
     auto out = std::vector<float>{}, in = std::vector<float>{};
-    for (int s = 0; s < R::steps(P); ++s) {
-      auto const step = R::step(at.rank(), P, s);
+    for (int s = 0; s < S::steps(P); ++s) {
+      auto const step = S::step(at.rank(), P, s);
       out.clear(), in.clear();
       if (step.to != nobody)
         for (int c = step.send.begin; c < step.send.end; ++c)
@@ -201,7 +236,7 @@ struct Reproducible {
       }
       sent.wait();
     }
-    for (int c = 0; c < chunks; ++c)
+    for (int c = wanted.begin; c < wanted.end; ++c)
       std::copy_n(of(c).at(1), of(c).size(), x.begin() + static_cast<std::ptrdiff_t>(range(c).begin));
   }
 };

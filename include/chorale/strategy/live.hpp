@@ -115,12 +115,17 @@ class Live<S, R, T> {
     static_assert(!shares_variables<S> || HasReaders<Model, device>,
         "chorale: under CentralStorageStrategy replicas read the variables of the first one in place, and this model "
         "has no instantiate_reader(device, owner) for it. Use MirroredStrategy");
+    static_assert(!shards_optimizer<S> || HasShards<Model, device>,
+        "chorale: under ShardedStrategy a copy has the optimizer's state of one shard, and this model has no "
+        "instantiate_shard(device, seed, shard) for it. Use MirroredStrategy or MultiWorkerMirroredStrategy");
     auto copies = std::vector<typename Model::template instance<device>>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
       if constexpr (shares_variables<S> && HasReaders<Model, device>)
         copies.push_back(i > 0 ? model.instantiate_reader(team_.device(i), copies[0])
                                : model.instantiate(team_.device(i), seed));
+      else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
+        copies.push_back(model.instantiate_shard(team_.device(i), seed, {replicas_[i].id(), num_replicas()}));
       else copies.push_back(model.instantiate(team_.device(i), seed));
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
       place_gradients(copies.back(), endpoints_[i]);
@@ -374,7 +379,7 @@ class Live {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
       "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
   static_assert(!Strategy<S> || detail::choices_are_constants<S>, "chorale: a choice of this Strategy is not a static "
-      "constexpr bool: reduces_every_step, applies_sums or shares_variables. See StrategyTraits");
+      "constexpr bool: reduces_every_step, applies_sums, shares_variables or shards_optimizer. See StrategyTraits");
   static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
       "connect(Group), and an endpoint with rank(), size(), send(), recv(). See docs/30-compose.md");
   static_assert(!Transport<T> || detail::optional_calls_fit<T>, "chorale: an optional member of this Transport's "
@@ -385,7 +390,8 @@ class Live {
       "See docs/30-compose.md");
   static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out "
       "or orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
-      "gradient passes through it. RingAllReduce goes with all. See docs/30-compose.md");
+      "gradient passes through it; or which has no halves, of which ShardedStrategy uses one before the update and one "
+      "after it. RingAllReduce goes with all. See docs/30-compose.md");
   static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, "
       "but under ParameterServerStrategy a lost worker is only missed. Use TcpTransport or "
       "SharedMemoryTransport, or LocalTransport for threads. See docs/30-compose.md");

@@ -212,8 +212,11 @@ class Replica {
     RowsApart changed{};
   } apart;
 
- private:
+ protected:
   static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
+  E& endpoint() { return *at_; }
+
+ private:
 
   template <class V>
   float average_dense(V const& variables, Gradients const& scratch, float weight) {

@@ -25,6 +25,7 @@ class Replica;
 ///   | reduces_every_step    | static constexpr bool reduces_every_step     | replicas learn apart for some steps     |
 ///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
+///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
@@ -34,6 +35,7 @@ class Replica;
 /// applies_sums         update() is all_reduce() of the gradients, then apply() of the model's optimizer: a GPU that is
 ///                      alone may then enqueue the update after backward
 /// shares_variables     all replicas read the variables of the first one in place
+/// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
@@ -42,6 +44,7 @@ struct StrategyTraits {
   static constexpr bool reduces_every_step = requires { requires S::reduces_every_step; };
   static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
+  static constexpr bool shards_optimizer   = requires { requires S::shards_optimizer; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
 
   template <class R>
@@ -77,6 +80,10 @@ concept HasServers = StrategyTraits<S>::has_servers;
 template <class S>
 inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 
+/// True if each replica of S has the optimizer's state of one shard of all variables.
+template <class S>
+inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
+
 /// Strategies that work with what R gives.
 template <class S, class R>
 concept Takes = StrategyTraits<S>::template takes<R>;
@@ -88,6 +95,7 @@ template <class S>
 concept choices_are_constants =
     (!requires { &S::reduces_every_step; } || requires { typename std::bool_constant<S::reduces_every_step>; }) &&
     (!requires { &S::applies_sums; } || requires { typename std::bool_constant<S::applies_sums>; }) &&
+    (!requires { &S::shards_optimizer; } || requires { typename std::bool_constant<S::shards_optimizer>; }) &&
     (!requires { &S::shares_variables; } || requires { typename std::bool_constant<S::shares_variables>; });
 
 }  // namespace detail

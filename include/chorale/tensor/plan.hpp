@@ -254,6 +254,7 @@ struct PlanView {
   constexpr std::size_t values() const { return elements + table_elements; }
   /// Elements of one slot of an optimizer: all variables without header and trailer.
   constexpr std::size_t slot_stride() const { return values() - plan::header - plan::trailer; }
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // of the dense variables
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
   constexpr std::size_t arena_bytes(int slots) const {

@@ -150,7 +150,7 @@ class ModelReplicas {
   ///
   /// returns   the shortest of five; empty if a step has no all-reduce, or one that is not of plain sums in host memory
   std::optional<StepPrediction> expected_step() {
-    if constexpr (ReducesEveryStep<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
+    if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
                   !RunsItsRanks<typename T::endpoint>) {
       auto shortest = PerReplica<double>(copies_.size());
       live_.run([](auto& replica, instance& copy, double& seconds) {
@@ -250,6 +250,21 @@ class ModelReplicas {
       if (replica.id() == 0) step = replica.pull_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients());
     }, copies_, steps);
     return static_cast<std::int64_t>(steps[0]);
+  }
+
+  /// Slots of all variables, on the chief: its first replica's own, or those of all shards, which are brought together in
+  /// `whole`. Every process calls it.
+  Span<float> whole_slots(std::vector<float>& whole) {
+    if constexpr (shards_optimizer<S>) {
+      if (live_.is_chief()) whole.resize(static_cast<std::size_t>(instance::optimizer_slots) * plan().slot_stride());
+      live_.run([&](auto& replica, instance& copy) {
+        replica.gather_slots(copy.optimizer.slots(), replica.id() == 0 ? Span<float>{whole} : Span<float>{},
+                             static_cast<std::size_t>(instance::optimizer_slots));
+      }, copies_);
+      return whole;
+    } else {
+      return copies_[0].optimizer.slots();
+    }
   }
 
   /// Totals of all replicas in the epoch so far. Every process calls it, unless each step reduces its gradients.

@@ -87,6 +87,15 @@ class TracedReplica : public Apart<R> {
   void all_reduce(Gradients& gradients) {
     told("all-reduce", [&] { replica_.all_reduce(gradients); });
   }
+  void reduce_scatter(Gradients& gradients) {
+    told("reduce-scatter", [&] { replica_.reduce_scatter(gradients); });
+  }
+  void add_up(auto&&... with) {
+    told("check", [&] { replica_.add_up(with...); });
+  }
+  void gather_variables(auto&&... with) {
+    told("all-gather", [&] { replica_.gather_variables(with...); });
+  }
   void average(auto&&... with) {
     told("average", [&] { replica_.average(with...); });
   }

@@ -13,6 +13,7 @@
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
 
@@ -226,6 +227,12 @@ struct CompiledGraph {
   template <class D>
   instance<D> instantiate(D const& device, Seed seed) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed};
+  }
+
+  /// Creates a copy whose optimizer has the state of one shard of all variables.
+  template <class D>
+  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+    return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed, shard};
   }
 
   /// Creates a copy on another device that reads the variables of `owner` in place.

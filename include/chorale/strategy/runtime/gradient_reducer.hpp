@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
+#include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -84,6 +86,29 @@ class TableSums {
   RowGather<E> gather_;
 };
 
+/// Returns the algorithm with the places of the shards in these gradients, if it needs them. See ReduceScatterOf.
+template <class R>
+R placed_in(R reduce, int ranks, Gradients const& gradients) {
+  if constexpr (requires { reduce.place(ShardEnds{}); }) {
+    auto where = ShardEnds{gradients.body(), {}};
+    for (Rank rank = 0; rank < ranks; ++rank)
+      where.ends.push_back(placement::Shard{rank, ranks}.of(where.buffer.size()).end);
+    reduce.place(std::move(where));
+  }
+  return reduce;
+}
+
+/// The all-reduce of what a lossy algorithm must not round: an operation that keeps its memory, if there is one.
+template <class R, class E>
+struct ExactOperation {
+  struct type {};
+};
+template <LossyReduce R, class E>
+  requires ResumableReduce<typename R::exact, E>
+struct ExactOperation<R, E> {
+  using type = typename operation_of<typename R::exact, E>::type;
+};
+
 /// Reduction of one model's gradients, in buckets that are sent during backward. Under a lossy algorithm header and
 /// trailer, which count rows and name faults, are a separate message.
 template <class R, class E>
@@ -93,7 +118,8 @@ class BucketedGradients {
  public:
   BucketedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
       : at_{&at}, tag_{first}, end_{gradients.values.size() - left},
-        reducer_{reduce, at, ends(gradients), gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
+        reducer_{placed_in(reduce, at.size(), gradients), at, ends(gradients),
+                 gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {
@@ -147,7 +173,12 @@ class BucketedGradients {
     auto const trailer = gradients.trailer().all();
     auto both = std::array<float, plan::header + plan::trailer>{};
     std::copy(trailer.begin(), trailer.end(), std::copy(header.begin(), header.end(), both.begin()));
-    typename R::exact{}.all_reduce(*at_, Span<float>{both}, Op::sum, tag_);
+    if constexpr (requires { exact_.finish(); }) {
+      exact_.restart(*at_, Span<float>{both}, Op::sum, tag_);
+      exact_.finish();
+    } else {
+      typename R::exact{}.all_reduce(*at_, Span<float>{both}, Op::sum, tag_);
+    }
     std::copy_n(both.begin(), plan::header, header.begin());
     std::copy_n(both.begin() + plan::header, plan::trailer, trailer.begin());
   }
@@ -158,6 +189,7 @@ class BucketedGradients {
   std::size_t end_;                                                        // of the gradients that the reducer gets
   bool begun_ = false;
   typename ReducerOf<R, E>::type reducer_;
+  typename ExactOperation<R, E>::type exact_;                              // of header and trailer, where R is lossy
 };
 
 /// Sums of a replica's logical shards of a batch: each is computed by itself, then added up along the tree as far as
@@ -210,8 +242,8 @@ class ShardSums {
 template <class R, class E>
 class ShardedGradients {
  public:
-  ShardedGradients(R const& reduce, E& at, Gradients const&, Tag first)
-      : reduce_{reduce}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {}
+  ShardedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
+      : reduce_{placed_in(reduce, at.size(), gradients)}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {}
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {

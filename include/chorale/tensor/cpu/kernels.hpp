@@ -11,6 +11,7 @@
 #include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/square_tree.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -148,17 +149,8 @@ struct Loops {
     return bad == 0;
   }
 
-  /// Sum of squares, added up in double in 16 lanes: the same bits for the same values.
-  static double squared_norm(Span<float const> g) {
-    double lanes[16] = {};
-    std::size_t i = 0;
-    for (; i + 16 <= g.size(); i += 16)
-      for (std::size_t k = 0; k < 16; ++k) lanes[k] += static_cast<double>(g[i + k]) * static_cast<double>(g[i + k]);
-    double sum = 0;
-    for (double const lane : lanes) sum += lane;
-    for (; i < g.size(); ++i) sum += static_cast<double>(g[i]) * static_cast<double>(g[i]);
-    return sum;
-  }
+  /// Sum of squares, added up in double along a fixed tree. See SquareTree.
+  static double squared_norm(Span<float const> g) { return SquareTree::sum(g); }
 
   struct SgdStep {
     float rate, scale, momentum;                                           // the gradient is g · scale

@@ -1,0 +1,12 @@
+// lamb_in_shards.cpp   expect: chorale: optim::Lamb takes the norm of each whole variable, but under ShardedStrategy a replica updates a shard of them. Use MultiWorkerMirroredStrategy, or optim::AdamW
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
+
+auto create() {
+  auto live = Live{ShardedStrategy<Zero::one>{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
+  return live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Lamb{}));
+}
