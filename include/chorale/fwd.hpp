@@ -47,6 +47,7 @@ template <class... Options> struct BatchNorm;                                   
 template <class... Options> struct SyncBatchNorm;
 template <int Groups, class... Options> struct GroupNorm;                             // nn/group_norm.hpp
 template <class... Options> struct RMSNorm;                                           // nn/rms_norm.hpp
+template <int... I> struct By;                                                        // nn/derivatives.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
