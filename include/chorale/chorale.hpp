@@ -89,6 +89,7 @@
 #include <chorale/nn/conv2d_transpose.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/depthwise_conv2d.hpp>
+#include <chorale/nn/derivatives.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
 #include <chorale/nn/flatten.hpp>

@@ -51,6 +51,7 @@ template <class... Options> struct RMSNorm;                                     
 struct LayerNorm;                                                                     // nn/layer_norm.hpp
 template <class... Options> struct LayerNormWith;
 struct UnitNorm;                                                                      // nn/unit_norm.hpp
+template <int... I> struct By;                                                        // nn/derivatives.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp

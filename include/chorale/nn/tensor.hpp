@@ -78,6 +78,20 @@ struct Refused {
   static constexpr bool is_ragged = false;
 };
 
+/// The type of a value that is carried with derivatives by an input: see nn::derivatives.
+///
+/// O         Of<float, N>
+/// S         its parts: the value, and each derivative
+template <class O, class S>
+struct WithParts;
+// Its one specialisation.
+template <int N, class S>
+struct WithParts<Of<float, N>, S> {
+  using parts  = S;
+  using packed = Of<float, static_cast<int>(S::size), N>;                  // as it lies in memory
+  static constexpr bool is_ragged = false;
+};
+
 /// A value in a network whose call operator is being traced: what layers take and return.
 ///
 /// D       the device for which the network is traced

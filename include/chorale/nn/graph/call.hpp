@@ -208,12 +208,21 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
     }(std::index_sequence_for<Out...>{});
 }
 
+/// A call of layer L with values that have derivatives; defined in derivatives.hpp.
+template <class D, class L, class... O>
+struct CallWithDerivatives;
+
+template <class O>
+inline constexpr bool has_derivatives = requires { typename O::parts; };
+
 /// Checks one call of layer L, and records it. A call with a wrong input gives a Refused value.
 template <class D, class L, class... O>
 constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
   auto& trace = *std::get<0>(std::tuple{x.trace...});
   if constexpr ((std::is_same_v<O, Refused> || ...)) {
     return Tensor<D, Refused>{&trace, 0};
+  } else if constexpr ((has_derivatives<O> || ...)) {
+    return CallWithDerivatives<D, L, O...>::run(id, name, x...);
   } else {
     DescribedCall<L, O...>::check();
     if constexpr (DescribedCall<L, O...>::takes) {

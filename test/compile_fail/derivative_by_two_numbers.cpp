@@ -1,0 +1,17 @@
+// derivative_by_two_numbers.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Place : Field<float, 2> {};
+struct Residual : Field<float, 1> {};
+
+struct Net : nn::Graph<Place> {
+  nn::Block<nn::Dense<8>, nn::Tanh, nn::Dense<1>> layers;
+  constexpr auto operator()(auto place) const {
+    auto const [u, u_t, u_xx] = nn::derivatives<nn::By<0, 1>, nn::By<0, 0>>(layers, place);
+    return nn::outputs<Residual>(u_t - u_xx);
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
