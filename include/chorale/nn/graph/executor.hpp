@@ -107,7 +107,7 @@ class GraphExecutor {
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (s_.registers[r].slot >= 0)
         registers_[r] = reinterpret_cast<float*>(base + slot_at[graph::at(s_.registers[r].slot)]);
-    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: see Runtime::take_relu
+    for (std::size_t c = N.calls; c-- > 0;) bind(c, base + work_at[c]);    // readers first: they ask writers
   }
 
   GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
@@ -372,7 +372,13 @@ class GraphExecutor {
       if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
       variables.push_back({data, d});
     }
-    call.ops->bind(stages_[c], {in, out, variables, workspace});
+    if constexpr (requires { runtime_.relus; }) {                          // see onednn::Relus
+      auto const asked = runtime_.relus.asked();
+      call.ops->bind(stages_[c], {in, out, variables, workspace});
+      if (in[0].data == out[0].data) runtime_.relus.withdraw(static_cast<float const*>(out[0].data), asked);
+    } else {
+      call.ops->bind(stages_[c], {in, out, variables, workspace});
+    }
   }
 
   /// The gradient of a table.

@@ -28,6 +28,13 @@ struct Loops {
   static void sum(std::size_t n, float const* a, float const* b, float* y) {
     for (std::size_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
   }
+  /// y = max(a + b, 0), n numbers; y may be a or b. NaN stays
+  static void sum_relu(std::size_t n, float const* a, float const* b, float* y) {
+    for (std::size_t i = 0; i < n; ++i) {
+      auto const both = a[i] + b[i];
+      y[i]            = both < 0 ? 0 : both;
+    }
+  }
   /// y = x, n numbers
   static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
   /// next = how.keep · x + how.take · towards / rows, and towards = 0; n numbers
