@@ -75,6 +75,10 @@ TEST_CASE("update rules on a GPU are the CPU's", "[tensor][cuda]") {
   using Momentum = optim::SGD::Momentum;
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{},
                     optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = Momentum::nesterov});
+  check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F, .weight_decay = 0.1F});
+  check_same<Plain>(*gpu, loss::SparseCrossEntropy{},
+                    optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.1F,
+                               .decay = optim::SGD::Decay::in_gradient});
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::Adam{.epsilon = 1e-3F});
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::AdamW{.epsilon = 1e-3F});
 }

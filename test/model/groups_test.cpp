@@ -306,6 +306,8 @@ TEST_CASE("ranks compare groups and averages", "[model][groups]") {
                      "optimizer Grouped<Averaged<SGD>>", "optimizer Grouped<Averaged<SGD>> learning_rate 0.01",
                      "optimizer Grouped<Averaged<SGD>> momentum 0", "optimizer Grouped<Averaged<SGD>> kind classic",
                      "optimizer Grouped<Averaged<SGD>> global_clipnorm 0",
+                     "optimizer Grouped<Averaged<SGD>> weight_decay 0",
+                     "optimizer Grouped<Averaged<SGD>> decay decoupled",
                      "optimizer Grouped<Averaged<SGD>> average_momentum 0.99",
                      "optimizer Grouped<Averaged<SGD>> group embedding*:frozen",
                      "optimizer Grouped<Averaged<SGD>> group */bias:0.5,1"});

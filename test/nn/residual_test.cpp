@@ -79,6 +79,7 @@ TEST_CASE("blocks and repetitions are the layers that they stand for", "[nn][pla
 }
 
 TEST_CASE("ResNet-50 has the numbers of its paper", "[nn][plan]") {
+  STATIC_REQUIRE(resnet::ResNet20<>::plan.parameters == 272'474);          // 0.27 M in the paper
   constexpr auto const& plan = resnet::ResNet50<>::plan;
   STATIC_REQUIRE(plan.parameters == 25'557'032);                           // torchvision.models.resnet50
   STATIC_REQUIRE(plan.products_per_row == 4'089'184'256);                  // of 224 by 224 pixels

@@ -74,6 +74,29 @@ TEST_CASE("SGD follows its formula, with and without momentum", "[optim]") {
         });
 }
 
+TEST_CASE("SGD with weight decay follows its formulas, decoupled and in the gradient", "[optim]") {
+  auto rule = SGD{.learning_rate = 0.1F, .weight_decay = 0.25F};
+  check(ten_steps(rule), [](double& w, double g, double*, int) { w = w * (1 - 0.1 * 0.25) - 0.1 * g; });
+  rule.decay = SGD::Decay::in_gradient;
+  check(ten_steps(rule), [](double& w, double g, double*, int) { w -= 0.1 * (g + 0.25 * w); });
+  rule.momentum = 0.9F;
+  check(ten_steps(rule), [](double& w, double g, double* v, int) {
+    v[0] = 0.9 * v[0] - 0.1 * (g + 0.25 * w);
+    w += v[0];
+  });
+  rule.kind = SGD::Momentum::nesterov;
+  check(ten_steps(rule), [](double& w, double g, double* v, int) {
+    auto const step = 0.1 * (g + 0.25 * w);
+    v[0] = 0.9 * v[0] - step;
+    w += 0.9 * v[0] - step;
+  });
+  rule.decay = SGD::Decay::decoupled;
+  check(ten_steps(rule), [](double& w, double g, double* v, int) {
+    v[0] = 0.9 * v[0] - 0.1 * g;
+    w = w * (1 - 0.1 * 0.25) + 0.9 * v[0] - 0.1 * g;
+  });
+}
+
 TEST_CASE("Adam and AdamW follow their formulas", "[optim]") {
   auto const adam = [](double decay) {
     return [decay](double& w, double g, double* s, int t) {
@@ -115,6 +138,7 @@ TEST_CASE("padding stays zero under every rule", "[optim]") {
     return w == std::vector<float>(16) && slots == std::vector<float>(48);
   };
   CHECK(still_zero(SGD{.momentum = 0.9F}));
+  CHECK(still_zero(SGD{.momentum = 0.9F, .weight_decay = 0.1F, .decay = SGD::Decay::in_gradient}));
   CHECK(still_zero(Adam{}));
   CHECK(still_zero(AdamW{.weight_decay = 0.1F}));
   CHECK(still_zero(RMSprop{.momentum = 0.9F, .centered = true}));

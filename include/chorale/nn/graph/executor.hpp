@@ -78,7 +78,7 @@ class GraphExecutor {
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (s_.registers[r].slot >= 0) registers_[r] = reinterpret_cast<float*>(base + places_.registers[r]);
-    for (std::size_t c = N.calls; c-- > 0;)                                // readers first: see Runtime::take_relu
+    for (std::size_t c = N.calls; c-- > 0;)                                // readers first: they ask writers
       bind(c, base + places_.workspaces[c]);
   }
 
@@ -393,7 +393,13 @@ class GraphExecutor {
       if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
       variables.push_back({data, d});
     }
-    call.ops->bind(stages_[c], {in, out, variables, workspace});
+    if constexpr (requires { runtime_.relus; }) {                          // see onednn::Relus
+      auto const asked = runtime_.relus.asked();
+      call.ops->bind(stages_[c], {in, out, variables, workspace});
+      for (auto const& y : out) runtime_.relus.withdraw(static_cast<float const*>(y.data), asked);
+    } else {
+      call.ops->bind(stages_[c], {in, out, variables, workspace});
+    }
   }
 
   /// The gradient of a table.

@@ -17,8 +17,30 @@ namespace chorale::nn::resnet {
 using Norm = BatchNorm<Momentum<90>, Epsilon<10>>;
 
 /// A convolution of `Size` by `Size` pixels and its normalization. Height and width are divided by `Step`.
-template <int Filters, int Size, int Step = 1>
-using Conv = Block<Conv2D<Filters, Size, Stride<Step>, Pad<Size / 2>, NoBias, HeNormal>, Norm>;
+template <int Filters, int Size, int Step = 1, class Normalization = Norm>
+using Conv = Block<Conv2D<Filters, Size, Stride<Step>, Pad<Size / 2>, NoBias, HeNormal>, Normalization>;
+
+/// Two convolutions with a residual connection. x (B, H, W, C), y (B, H / Step, W / Step, Width); without a Shortcut,
+/// C = Width and Step = 1.
+template <class Normalization, int Width, int Step = 1, class... Around>
+using Basic = Block<Residual<Conv<Width, 3, Step, Normalization>, ReLU, Conv<Width, 3, 1, Normalization>, Around...>,
+                    ReLU>;
+
+/// Three basic blocks, of which the first one halves height and width.
+template <class Normalization, int Width>
+using BasicStage = Block<Basic<Normalization, Width, 2, Shortcut<Conv<Width, 1, 2, Normalization>>>,
+                         Repeat<2, Basic<Normalization, Width>>>;
+
+/// ResNet-20, from normalized pictures of 32 by 32 pixels to logits: 272 474 parameters for 10 classes.
+///
+/// source  He et al., CVPR 2016, section 4.2, with projections (option B) where shapes change
+template <int Classes = 10, int Width = 16, class Normalization = Norm>
+struct ResNet20 : Sequential<Input<32, 32, 3>,                             // (B, 32, 32, 3)
+                             Conv<Width, 3, 1, Normalization>, ReLU,       // (B, 32, 32, 16)
+                             Repeat<3, Basic<Normalization, Width>>,
+                             BasicStage<Normalization, 2 * Width>,         // (B, 16, 16, 32)
+                             BasicStage<Normalization, 4 * Width>,         // (B, 8, 8, 64)
+                             AveragePool2D<8>, Flatten, Dense<Classes>> {};
 
 /// Three convolutions with a residual connection. x (B, H, W, C), y (B, H / Step, W / Step, 4 Width); without a
 /// Shortcut, C = 4 Width and Step = 1.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 namespace chorale {
 
@@ -122,11 +123,12 @@ class Kernels<Cpu>::Dense {
 
 /// y = f(x), element by element, in any layout; x and y may be one buffer where f' follows from y.
 ///
+/// cost      none of a ReLU in place that the kernel of x takes
 /// source    tf.keras.activations; oneDNN eltwise
 class Kernels<Cpu>::Activate {
  public:
   Activate(runtime& rt, layout const& in, Activation f, float alpha)
-      : rt_{&rt}, in_{in}, from_y_{differentiates_from_y(f)} {
+      : rt_{&rt}, in_{in}, from_y_{differentiates_from_y(f)}, is_relu_{f == Activation::relu} {
     auto const attributes = onednn::user_scratchpad();
     forward_  = {{dnnl::prop_kind::forward_training, onto(f), in, alpha, 0.0F}, attributes, rt.engine};
     backward_ = {{onto(f), in, in, alpha, 0.0F}, attributes, rt.engine, forward_};
@@ -137,6 +139,8 @@ class Kernels<Cpu>::Activate {
   bool reads_workspace() const { return false; }
 
   void bind(Ports const& p) {
+    p_ = p;
+    if (is_relu_ && p.x == p.y) question_ = rt_->relus.ask(p.y);
     run_forward_ = {*rt_, dnnl::eltwise_forward{forward_}, {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, in_, p.y}}};
     if (p.dx == nullptr) return;
     run_backward_ = {*rt_, dnnl::eltwise_backward{backward_},
@@ -148,12 +152,21 @@ class Kernels<Cpu>::Activate {
     run_forward_.point(DNNL_ARG_SRC, x);
     if (!from_y_) run_backward_.point(DNNL_ARG_SRC, x);
   }
-  void forward(Pass const&) const { run_forward_(); }
+  void forward(Pass const&) const {
+    if (taken() == onednn::Relus::Taken::nothing) run_forward_();
+  }
   void backward(Pass const&) const {
-    if (run_backward_) run_backward_();
+    if (taken() != onednn::Relus::Taken::both) {
+      if (run_backward_) run_backward_();
+    } else if (p_.dx != nullptr && p_.dx != p_.dy) {
+      copy(in_, p_.dy, p_.dx);
+    }
   }
 
  private:
+  onednn::Relus::Taken taken() const {
+    return question_ ? rt_->relus.taken(*question_) : onednn::Relus::Taken::nothing;
+  }
   static dnnl::algorithm onto(Activation f) {
     using a = dnnl::algorithm;
     switch (f) {
@@ -172,7 +185,9 @@ class Kernels<Cpu>::Activate {
 
   runtime* rt_;
   layout in_;
-  bool from_y_;
+  bool from_y_, is_relu_;
+  Ports p_{};
+  std::optional<std::size_t> question_;                                    // to the kernel that writes x
   dnnl::eltwise_forward::primitive_desc forward_;
   dnnl::eltwise_backward::primitive_desc backward_;
   onednn::Call run_forward_, run_backward_;
@@ -220,7 +235,7 @@ class Kernels<Cpu>::Softmax {
   onednn::Call run_forward_, run_backward_;
 };
 
-/// y = x + other, in the layout of x; x and y may be one buffer.
+/// y = x + other, in the layout of x, and max(y, 0) at once where a ReLU follows in place; x and y may be one buffer.
 ///
 /// x, other  of one shape
 /// cost      where the layouts of the two differ, a pass over other, and over its gradient
@@ -234,7 +249,8 @@ class Kernels<Cpu>::Sum {
   bool one_gradient() const { return in_ == other_; }
 
   void bind(Ports const& p) {
-    p_ = p;
+    p_    = p;
+    relu_ = rt_->relus.take(p.y, onednn::Relus::Taken::forward);
     if (one_gradient()) return;
     p_.other = reinterpret_cast<float*>(p.workspace);
     there_   = onednn::reorder(*rt_, other_, p.other, in_, p_.other);
@@ -250,7 +266,9 @@ class Kernels<Cpu>::Sum {
   }
   void forward(Pass const&) const {
     if (there_) there_();
-    sum(bytes(in_) / sizeof(float), p_.x, p_.other, p_.y);
+    auto const n = bytes(in_) / sizeof(float);
+    if (relu_) sum_relu(n, p_.x, p_.other, p_.y);
+    else sum(n, p_.x, p_.other, p_.y);
   }
   void backward(Pass const&) const {                                       // dx is dy
     if (back_) back_();
@@ -259,6 +277,7 @@ class Kernels<Cpu>::Sum {
  private:
   runtime* rt_;
   layout in_, other_;
+  bool relu_ = false;
   Ports p_{};
   onednn::Call there_, back_;
 };

@@ -29,6 +29,13 @@ struct Loops {
   static void sum(std::size_t n, float const* a, float const* b, float* y) {
     for (std::size_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
   }
+  /// y = max(a + b, 0), n numbers; y may be a or b. NaN stays
+  static void sum_relu(std::size_t n, float const* a, float const* b, float* y) {
+    for (std::size_t i = 0; i < n; ++i) {
+      auto const both = a[i] + b[i];
+      y[i]            = both < 0 ? 0 : both;
+    }
+  }
   /// y = x, n numbers
   static void copy(std::size_t n, float const* x, float* y) { std::copy_n(x, n, y); }
   /// next = how.keep · x + how.take · towards / rows, and towards = 0; n numbers
@@ -153,28 +160,33 @@ struct Loops {
   static double squared_norm(Span<float const> g) { return SquareTree::sum(g); }
 
   struct SgdStep {
-    float rate, scale, momentum;                                           // the gradient is g · scale
+    float rate, scale, momentum;                                           // the gradient is g · scale + decay · w;
+    float decay = 0, shrink = 0;                                           // before the step, w shrinks by shrink · w
   };
 
   static void sgd(Span<float> w, float const* g, SgdStep s) {
     float* const value = w.data();
-    for (std::size_t i = 0; i < w.size(); ++i) value[i] -= s.rate * (g[i] * s.scale);
+    auto const keep    = 1.0F - s.shrink;
+    for (std::size_t i = 0; i < w.size(); ++i)
+      value[i] = keep * value[i] - s.rate * (g[i] * s.scale + s.decay * value[i]);
   }
 
   /// v = momentum · v - rate · g; w += v, or, in sgd_nesterov, w += momentum · v - rate · g
   static void sgd_momentum(Span<float> w, float const* g, float* velocity, SgdStep s) {
     float* const value = w.data();
+    auto const keep    = 1.0F - s.shrink;
     for (std::size_t i = 0; i < w.size(); ++i) {
-      velocity[i] = normal(s.momentum * velocity[i] - s.rate * (g[i] * s.scale));
-      value[i] += velocity[i];
+      velocity[i] = normal(s.momentum * velocity[i] - s.rate * (g[i] * s.scale + s.decay * value[i]));
+      value[i]    = keep * value[i] + velocity[i];
     }
   }
   static void sgd_nesterov(Span<float> w, float const* g, float* velocity, SgdStep s) {
     float* const value = w.data();
+    auto const keep    = 1.0F - s.shrink;
     for (std::size_t i = 0; i < w.size(); ++i) {
-      auto const step = s.rate * (g[i] * s.scale);
+      auto const step = s.rate * (g[i] * s.scale + s.decay * value[i]);
       velocity[i]     = normal(s.momentum * velocity[i] - step);
-      value[i] += s.momentum * velocity[i] - step;
+      value[i]        = keep * value[i] + (s.momentum * velocity[i] - step);
     }
   }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace chorale::onednn {
 
@@ -23,11 +24,49 @@ inline constexpr auto f32 = dnnl::memory::data_type::f32;
 
 inline std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/// ReLUs that other kernels apply as they write their y, which saves a pass over it, and another in backward. A ReLU
+/// that writes over its x asks; stages are bound from the last one, so the kernel that writes x hears of it in time.
+class Relus {
+ public:
+  /// Passes of a ReLU that a kernel takes: forward alone, or both, if it knows in backward where y is 0.
+  enum class Taken { nothing, forward, both };
+
+  /// Asks the kernel that writes y to apply a ReLU in place. Returns the number of the question.
+  std::size_t ask(float const* y) {
+    all_.push_back({y, Taken::nothing, true});
+    return all_.size() - 1;
+  }
+  /// Takes the ReLU that was asked of the kernel that writes y. Returns false if there is none.
+  bool take(float const* y, Taken what) {
+    for (auto& one : all_)
+      if (one.y == y && one.open) return (one.taken = what, one.open = false, true);
+    return false;
+  }
+  Taken taken(std::size_t question) const { return all_[question].taken; }
+
+  std::size_t asked() const { return all_.size(); }
+  /// Withdraws the questions about y below a number, as its writer is bound: what kernels before it write there is
+  /// another value.
+  void withdraw(float const* y, std::size_t below) {
+    for (std::size_t i = 0; i < below; ++i)
+      if (all_[i].y == y) all_[i].open = false;
+  }
+
+ private:
+  struct One {
+    float const* y;
+    Taken taken;
+    bool open;
+  };
+  std::vector<One> all_;
+};
+
 /// What the kernels of one replica share: oneDNN's engine and queue.
 struct Runtime {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   Products rounds_to = Products::f32;                                      // set before kernels are made
+  Relus relus{};
 
   /// Type of the factors of products. Without AMX oneDNN has nothing faster than float.
   dnnl::memory::data_type factors() const {

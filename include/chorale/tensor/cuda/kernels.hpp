@@ -97,7 +97,8 @@ struct Loops {
   }
 
   struct SgdStep {
-    float rate, scale, momentum;                                           // the gradient is g · scale
+    float rate, scale, momentum;                                           // the gradient is g · scale + decay · w;
+    float decay = 0, shrink = 0;                                           // before the step, w shrinks by shrink · w
   };
   static void sgd(Span<float> w, float const* g, SgdStep s) { sgd(launch::Momentum::none, w, g, nullptr, s); }
   static void sgd_momentum(Span<float> w, float const* g, float* velocity, SgdStep s) {
@@ -148,8 +149,8 @@ struct Loops {
   }
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {
-    expect(launch::sgd(kind, w.size(), w.data(), g, velocity, s.rate, s.scale, s.momentum, bad(), queue()),
-           "sgd");
+    expect(launch::sgd(kind, w.size(), w.data(), g, velocity, {.rate = s.rate, .scale = s.scale, .momentum = s.momentum,
+                       .decay = s.decay, .shrink = s.shrink}, bad(), queue()), "sgd");
   }
 };
 

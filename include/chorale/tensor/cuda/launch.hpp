@@ -186,8 +186,12 @@ cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double*
 ///
 /// bad       memory of the device: nothing changes if it has found anything. Null: not checked
 enum class Momentum { none, classic, nesterov };
-cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
-                float momentum, FirstBad const* bad, cudaStream_t queue);
+/// Numbers of one update by SGD: the gradient is g · scale + decay · w, and w shrinks by shrink · w before the step.
+struct Sgd {
+  float rate, scale, momentum, decay, shrink;
+};
+cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, Sgd s, FirstBad const* bad,
+                cudaStream_t queue);
 /// Numbers of one update by Adam or AdamW.
 struct Adam {
   float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is already corrected

@@ -103,19 +103,19 @@ cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStrea
   });
 }
 
-cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, float rate, float scale,
-                float momentum, FirstBad const* bad, cudaStream_t queue) {
+cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* velocity, Sgd s, FirstBad const* bad,
+                cudaStream_t queue) {
   using detail::map, detail::changed, detail::read;
   if (kind == Momentum::none)
     return map(n, queue, [=] __device__(float& weight, float grad) {
       if (bad != nullptr && !bad->none()) return;
-      weight -= rate * (grad * scale);
+      weight = (1 - s.shrink) * weight - s.rate * (grad * s.scale + s.decay * weight);
     }, changed(w), read(g));
   return map(n, queue, [=] __device__(float& weight, float& moves, float grad) {
     if (bad != nullptr && !bad->none()) return;
-    auto const step = rate * (grad * scale);
-    moves = momentum * moves - step;
-    weight += kind == Momentum::classic ? moves : momentum * moves - step;
+    auto const step = s.rate * (grad * s.scale + s.decay * weight);
+    moves  = s.momentum * moves - step;
+    weight = (1 - s.shrink) * weight + (kind == Momentum::classic ? moves : s.momentum * moves - step);
   }, changed(w), changed(velocity), read(g));
 }
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
