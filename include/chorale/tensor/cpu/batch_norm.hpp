@@ -125,7 +125,7 @@ class Kernels<Cpu>::BatchNorm {
 
   static std::optional<Order> order_of(layout const& l, std::size_t channels) {
     using onednn::tag;
-    auto const dims = l.dims();
+    auto const dims = onednn::dims_of(l);
     auto const is   = [&](tag t) { return l == layout{dims, onednn::f32, t}; };
     auto const rows = static_cast<std::size_t>(dims[0]);
     if (dims.size() == 2) return is(tag::ab) ? std::optional{Order{1, 1, rows, channels}} : std::nullopt;
@@ -160,7 +160,7 @@ class Kernels<Cpu>::BatchNorm {
     sums.back()     = static_cast<double>(order_.rows * order_.pixels);
     join(pass, sums);
     at_.count[0]    = sums.back();
-    auto const rows = static_cast<float>(own_.dims()[0]);
+    auto const rows = static_cast<float>(onednn::dims_of(own_)[0]);
     for (std::size_t c = 0; c < channels_; ++c) {
       auto const mean     = sums[c] / sums.back();
       auto const variance = std::max(0.0, sums[channels_ + c] / sums.back() - mean * mean);
