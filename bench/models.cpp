@@ -212,7 +212,7 @@ void report(Case const& one, int threads, Machine const& machine, Options const&
   auto row         = [&] {
     return bench::Row{(o.quick ? "models_quick/" : "models/") + one.name}.add("model", one.name)
         .add("batch", static_cast<double>(one.batch), "%.0f").add("threads", threads, "%.0f").add("ms", ours)
-        .add("percent_of_floor", 100 * floor / ours, "%.1f");
+        .add("percent_of_floor", 100 * floor / ours, "%.1f").add_to_json("onednn", onednn::version());
   };
   if (peers == nullptr || peers->ms().empty()) return row().print(o.json);
   for (auto const& [name, theirs] : peers->ms())
@@ -250,7 +250,8 @@ int main(int argc, char** argv) try {
   auto chosen = std::vector<Case>{};
   for (auto const& name : o.models) chosen.push_back(called(name));
   if (chosen.empty()) chosen = all;
-  if (!o.json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), o.rounds);
+  if (!o.json)
+    std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(), onednn::version().c_str(), o.rounds);
   for (auto const threads : o.threads) {
     auto const machine = measure_machine(threads, o.quick);
     for (auto const& one : chosen) report(one, threads, machine, o);

@@ -66,7 +66,7 @@ double fastest_product(onednn::Runtime const& runtime) {
   constexpr auto n = 2048;
   auto const type  = runtime.factors();
   auto const wish  = onednn::desc{{n, n}, type, onednn::tag::any};
-  auto const made  = dnnl::matmul::primitive_desc{{wish, wish, onednn::matrix(n, n)}, runtime.engine};
+  auto const made  = onednn::describe<dnnl::matmul>(runtime.engine, {}, wish, wish, onednn::matrix(n, n));
   auto a = dnnl::memory{made.src_desc(), runtime.engine}, b = dnnl::memory{made.weights_desc(), runtime.engine},
        c = dnnl::memory{made.dst_desc(), runtime.engine};
   auto stream = runtime.stream;
@@ -113,7 +113,7 @@ void report(Options const& options, bool peer) {
       auto const theirs = bench::median(ms["torch " + name]);
       row.add("torch_ms_per_step", theirs).add("speedup", theirs / ours, "%.2f");
     }
-    row.print(options.json);
+    row.add_to_json("onednn", onednn::version()).print(options.json);
   }
 }
 
@@ -133,7 +133,9 @@ int main(int argc, char** argv) try {
   flags.add_option("--products", products, "for --only")->check(CLI::IsMember({"f32", "bf16"}));
   CLI11_PARSE(flags, argc, argv);
   if (only.empty()) {
-    if (!options.json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), options.rounds);
+    if (!options.json)
+      std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(), onednn::version().c_str(),
+                  options.rounds);
     auto const peer = bench::has_torch();
     report<Mlp>(options, peer);
     report<Convolutions>(options, peer);

@@ -137,7 +137,8 @@ void report(bool json, int rounds) {
                "Try: apt-get install libtorch-dev libopenblas0-pthread libtcmalloc-minimal4\n");
 #endif
   if (!json)
-    std::printf("%s; CNN, batch %zu, Adam; %d rounds in turn, medians\n", bench::machine().c_str(), rows, rounds);
+    std::printf("%s; %s; CNN, batch %zu, Adam; %d rounds in turn, medians\n", bench::machine().c_str(),
+                onednn::version().c_str(), rows, rounds);
   for (int threads = 1; threads <= std::min(2, static_cast<int>(Cpu{}.cores().size())); ++threads) {
     auto ms = std::map<std::string, std::vector<double>>{};
     for (int round = 0; round < rounds; ++round)
@@ -153,7 +154,7 @@ void report(bool json, int rounds) {
       if (who != "chorale") row.add("chorale_is_faster_by", theirs / ours, "%.2f");
       if (who == "by_hand") row.add("to_reach", 0.9, "%.1f");
       if (who == "libtorch_tuned") row.add("to_reach", 5.0, "%.1f");
-      row.print(json);
+      row.add_to_json("onednn", onednn::version()).print(json);
     }
   }
 }

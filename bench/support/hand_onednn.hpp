@@ -2,8 +2,10 @@
 //
 // The CNN written by hand on oneDNN, as someone would who wants no library: blocked layouts chosen once, ReLU fused
 // where oneDNN can, primitives and memory made once, Adam as a parallel loop. The limit that bench/training holds
-// Trainer against.
+// Trainer against. Of the library it has only the header that hides which version of oneDNN is called.
 #pragma once
+
+#include <chorale/tensor/cpu/onednn_api.hpp>
 
 #include <dnnl.hpp>
 
@@ -27,11 +29,10 @@ class HandOneDnn {
  public:
   /// threads    of OpenMP, for the loops; oneDNN takes the runtime's own setting
   HandOneDnn(int rows, int threads) : rows_{rows}, threads_{threads} {
+    namespace api = chorale::onednn;
     auto const relu = [] {
-      auto ops = dnnl::post_ops{};
-      ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
       auto attributes = dnnl::primitive_attr{};
-      attributes.set_post_ops(ops);
+      attributes.set_post_ops(api::followed_by(dnnl::algorithm::eltwise_relu));
       return attributes;
     }();
     auto const any = [](memory::dims d) { return desc{std::move(d), memory::data_type::f32, tag::any}; };
@@ -47,11 +48,9 @@ class HandOneDnn {
     auto const k2 = make(plain({10, 64}, tag::ba), 0.28F), b2 = make(plain({10}, tag::x), 0);
     x_ = memory{{{B, 1, 28, 28}, memory::data_type::f32, tag::nchw}, engine_};
 
-    auto const conv =
-        dnnl::convolution_forward::primitive_desc{{train, direct, any({B, 1, 28, 28}), any({32, 1, 3, 3}),
-                                                   conv_b.get_desc(), any({B, 32, 26, 26}), one, zero, zero},
-                                                  relu,
-                                                  engine_};
+    auto const conv = api::describe<dnnl::convolution_forward>(engine_, relu, train, direct, any({B, 1, 28, 28}),
+                                                               any({32, 1, 3, 3}), conv_b.get_desc(),
+                                                               any({B, 32, 26, 26}), one, zero, zero);
     auto const k_own = memory{conv.weights_desc(), engine_}, y0 = memory{conv.dst_desc(), engine_};
     auto x_own = x_;
     if (conv.src_desc() != x_.get_desc()) x_own = memory{conv.src_desc(), engine_};
@@ -60,8 +59,9 @@ class HandOneDnn {
     add(dnnl::convolution_forward{conv},
         {{DNNL_ARG_SRC, x_own}, {DNNL_ARG_WEIGHTS, k_own}, {DNNL_ARG_BIAS, conv_b}, {DNNL_ARG_DST, y0}});
 
-    auto const pool = dnnl::pooling_forward::primitive_desc{
-        {train, dnnl::algorithm::pooling_max, conv.dst_desc(), any({B, 32, 13, 13}), two, two, zero, zero}, engine_};
+    constexpr auto max = dnnl::algorithm::pooling_max;
+    auto const windows = api::Windows{.strides = two, .kernel = two, .before = zero, .after = zero};
+    auto const pool    = api::describe_pool(engine_, none_, max, conv.dst_desc(), any({B, 32, 13, 13}), windows);
     auto const y1 = memory{pool.dst_desc(), engine_}, winners = memory{pool.workspace_desc(), engine_};
     add(dnnl::pooling_forward{pool}, {{DNNL_ARG_SRC, y0}, {DNNL_ARG_DST, y1}, {DNNL_ARG_WORKSPACE, winners}});
 
@@ -70,13 +70,13 @@ class HandOneDnn {
     add(dnnl::reorder{y1, flat}, {{DNNL_ARG_FROM, y1}, {DNNL_ARG_TO, flat}});
     auto const flat_rows = memory{plain({B, 5408}, tag::ab), engine_, flat.get_data_handle()};
 
-    auto const ip1 = dnnl::inner_product_forward::primitive_desc{
-        {train, flat_rows.get_desc(), k1.get_desc(), b1.get_desc(), plain({B, 64}, tag::ab)}, relu, engine_};
+    auto const ip1 = api::describe<dnnl::inner_product_forward>(engine_, relu, train, flat_rows.get_desc(),
+                                                                k1.get_desc(), b1.get_desc(), plain({B, 64}, tag::ab));
     auto const y2 = memory{ip1.dst_desc(), engine_};
     add(dnnl::inner_product_forward{ip1},
         {{DNNL_ARG_SRC, flat_rows}, {DNNL_ARG_WEIGHTS, k1}, {DNNL_ARG_BIAS, b1}, {DNNL_ARG_DST, y2}});
-    auto const ip2 = dnnl::inner_product_forward::primitive_desc{
-        {train, y2.get_desc(), k2.get_desc(), b2.get_desc(), plain({B, 10}, tag::ab)}, engine_};
+    auto const ip2 = api::describe<dnnl::inner_product_forward>(engine_, none_, train, y2.get_desc(), k2.get_desc(),
+                                                                b2.get_desc(), plain({B, 10}, tag::ab));
     logits_ = memory{ip2.dst_desc(), engine_};
     add(dnnl::inner_product_forward{ip2},
         {{DNNL_ARG_SRC, y2}, {DNNL_ARG_WEIGHTS, k2}, {DNNL_ARG_BIAS, b2}, {DNNL_ARG_DST, logits_}});
@@ -92,16 +92,14 @@ class HandOneDnn {
     auto const dflat_image = memory{nhwc, engine_, dflat.get_data_handle()}, dy1 = memory{y1.get_desc(), engine_};
     add(dnnl::reorder{dflat_image, dy1}, {{DNNL_ARG_FROM, dflat_image}, {DNNL_ARG_TO, dy1}});
     auto const dy0    = memory{y0.get_desc(), engine_};
-    auto const pool_b = dnnl::pooling_backward::primitive_desc{
-        {dnnl::algorithm::pooling_max, y0.get_desc(), y1.get_desc(), two, two, zero, zero}, engine_, pool};
+    auto const pool_b = api::describe_pool_backward(engine_, none_, pool, max, y0.get_desc(), y1.get_desc(), windows);
     add(dnnl::pooling_backward{pool_b},
         {{DNNL_ARG_DIFF_DST, dy1}, {DNNL_ARG_DIFF_SRC, dy0}, {DNNL_ARG_WORKSPACE, winners}});
     relu_backward(y0, dy0);
     auto const weights_from = [&](memory const& x, memory const& dy) {
-      return dnnl::convolution_backward_weights::primitive_desc{
-          {direct, x.get_desc(), any({32, 1, 3, 3}), conv_b.get_desc(), dy.get_desc(), one, zero, zero},
-          engine_,
-          conv};
+      return api::describe_backward<dnnl::convolution_backward_weights>(
+          engine_, none_, conv, direct, x.get_desc(), any({32, 1, 3, 3}), conv_b.get_desc(), dy.get_desc(), one, zero,
+          zero);
     };
     // On AVX2, oneDNN has only reference loops for one channel and the layout of y0; for channels last it has code.
     auto conv_w = weights_from(x_own, dy0);
@@ -161,20 +159,20 @@ class HandOneDnn {
 
   void dense_backward(dnnl::inner_product_forward::primitive_desc const& hint, memory const& x, memory const& k,
                       memory const& dy, memory const& dk, memory const& db, memory const& dx) {
-    auto const w = dnnl::inner_product_backward_weights::primitive_desc{
-        {x.get_desc(), k.get_desc(), db.get_desc(), dy.get_desc()}, engine_, hint};
+    using chorale::onednn::describe_backward;
+    auto const w = describe_backward<dnnl::inner_product_backward_weights>(engine_, none_, hint, x.get_desc(),
+                                                                           k.get_desc(), db.get_desc(), dy.get_desc());
     add(dnnl::inner_product_backward_weights{w},
         {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, dk}, {DNNL_ARG_DIFF_BIAS, db}});
-    auto const d = dnnl::inner_product_backward_data::primitive_desc{
-        {x.get_desc(), k.get_desc(), dy.get_desc()}, engine_, hint};
+    auto const d = describe_backward<dnnl::inner_product_backward_data>(engine_, none_, hint, x.get_desc(),
+                                                                        k.get_desc(), dy.get_desc());
     add(dnnl::inner_product_backward_data{d},
         {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, k}, {DNNL_ARG_DIFF_SRC, dx}});
   }
   void relu_backward(memory const& y, memory const& dy) {
     constexpr auto relu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
-    auto const f = dnnl::eltwise_forward::primitive_desc{
-        {dnnl::prop_kind::forward_training, relu, y.get_desc(), 0.0F, 0.0F}, engine_};
-    auto const b = dnnl::eltwise_backward::primitive_desc{{relu, y.get_desc(), y.get_desc(), 0.0F, 0.0F}, engine_, f};
+    auto const f = chorale::onednn::describe_eltwise(engine_, none_, relu, y.get_desc(), 0.0F);
+    auto const b = chorale::onednn::describe_eltwise_backward(engine_, none_, f, relu, y.get_desc(), 0.0F);
     add(dnnl::eltwise_backward{b}, {{DNNL_ARG_DST, y}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dy}});
   }
 
@@ -213,6 +211,7 @@ class HandOneDnn {
 
   int rows_, threads_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::primitive_attr none_;
   dnnl::stream stream_{engine_};
   memory x_, logits_, d_logits_;
   std::vector<std::pair<dnnl::primitive, Args>> calls_;

@@ -121,6 +121,11 @@ class Row {
     text_ += "  " + key + " " + text.data();
     return *this;
   }
+  /// Adds what the first line of a report for a person says once.
+  Row& add_to_json(std::string const& key, std::string const& value) {
+    json_ += ", \"" + key + "\": \"" + value + "\"";
+    return *this;
+  }
   void print(bool as_json) const {
     if (as_json) std::printf("{\"bench\": \"%s\"%s}\n", name_.c_str(), json_.c_str());
     else std::printf("%-34s%s\n", name_.c_str(), text_.c_str());

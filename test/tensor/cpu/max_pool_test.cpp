@@ -62,8 +62,8 @@ struct Images {
     auto rt              = K::runtime{};
     auto const plain     = K::image(rows, window.height, window.width, window.channels);
     auto const plain_out = K::image(rows, window.out_height(), window.out_width(), window.channels);
-    auto const in  = onednn::desc{plain.dims(), onednn::f32, tag};
-    auto const out = onednn::desc{plain_out.dims(), onednn::f32, tag};
+    auto const in  = onednn::desc{onednn::dims_of(plain), onednn::f32, tag};
+    auto const out = onednn::desc{onednn::dims_of(plain_out), onednn::f32, tag};
     auto const loops = cpu::MaxPool::of(in, out, window).value();
     auto memory      = Cpu{}.allocate(2 * (K::bytes(in) + K::bytes(out)) + 256 + loops.winners());
     auto cut         = onednn::Cutter{memory.data()};
@@ -98,6 +98,15 @@ TEST_CASE("max pools have the values and gradients of one pixel at a time", "[ma
       CHECK(got.y == expected.y);
       CHECK(got.dx == expected.dx);
     }
+}
+
+TEST_CASE("a layout for another number of rows is the one that oneDNN makes for them", "[onednn]") {
+  using onednn::tag;
+  auto const image = [](int rows, int channels, tag t) { return onednn::desc{{rows, channels, 6, 5}, onednn::f32, t}; };
+  for (auto const t : {tag::nchw, tag::nhwc, tag::nChw8c, tag::nChw16c})
+    for (int const channels : {1, 8, 20})
+      for (int const rows : {1, 3, 12}) CHECK(onednn::with_rows(image(4, channels, t), rows) == image(rows, channels, t));
+  CHECK(onednn::with_rows(onednn::matrix(4, 7), 9) == onednn::matrix(9, 7));
 }
 
 TEST_CASE("max pools whose channels are not side by side in eights are left to oneDNN", "[max_pool]") {

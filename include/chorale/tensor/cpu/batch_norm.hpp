@@ -118,7 +118,7 @@ class Kernels<Cpu>::BatchNorm {
 
   static std::optional<Order> order_of(layout const& l, std::size_t channels) {
     using onednn::tag;
-    auto const dims = l.dims();
+    auto const dims = onednn::dims_of(l);
     auto const is   = [&](tag t) { return l == layout{dims, onednn::f32, t}; };
     auto const rows = static_cast<std::size_t>(dims[0]);
     if (dims.size() == 2) return is(tag::ab) ? std::optional{Order{1, 1, rows, channels}} : std::nullopt;

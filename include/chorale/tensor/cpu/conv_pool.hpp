@@ -37,7 +37,7 @@ class Kernels<Cpu>::ConvPool {
     slices_.assign(static_cast<std::size_t>(count), Slice{std::move(of_slice), std::move(pooled)});
   }
 
-  layout out() const { return onednn::with_rows(slices_[0].pool.out(), static_cast<int>(own_.dims()[0])); }
+  layout out() const { return onednn::with_rows(slices_[0].pool.out(), static_cast<int>(onednn::dims_of(own_)[0])); }
   std::size_t workspace() const {
     auto cut = onednn::Cutter{};
     place(cut);

@@ -142,14 +142,17 @@ class Kernels<Cpu>::Conv2D {
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-    forward_ = {{dnnl::prop_kind::forward_training, direct, src, ker, bias_, {result, onednn::f32, images}, strides,
-                 dilations, before, after}, attributes, rt_->engine};
+    forward_ = onednn::describe<dnnl::convolution_forward>(
+        rt_->engine, attributes, dnnl::prop_kind::forward_training, direct, src, ker, bias_,
+        layout{result, onednn::f32, images}, strides, dilations, before, after);
     auto const d_dst = rounds() ? layout{result, factors_, images} : forward_.dst_desc();
     auto const d_src = rounds() ? layout{image, onednn::f32, images} : forward_.src_desc();
-    weights_ = {{direct, forward_.src_desc(), {kernel, onednn::f32, onednn::tag::any}, bias_, d_dst, strides,
-                 dilations, before, after}, attributes, rt_->engine, forward_};
-    data_    = {{direct, d_src, ker, weights_.diff_dst_desc(), strides, dilations, before, after}, attributes,
-                rt_->engine, forward_};
+    weights_ = onednn::describe_backward<dnnl::convolution_backward_weights>(
+        rt_->engine, attributes, forward_, direct, forward_.src_desc(), layout{kernel, onednn::f32, onednn::tag::any},
+        bias_, d_dst, strides, dilations, before, after);
+    data_ = onednn::describe_backward<dnnl::convolution_backward_data>(
+        rt_->engine, attributes, forward_, direct, d_src, ker, weights_.diff_dst_desc(), strides, dilations, before,
+        after);
   }
 
   Places place(onednn::Cutter& cut) const {
@@ -185,11 +188,11 @@ class Kernels<Cpu>::Pool2D {
                                               : dnnl::algorithm::pooling_avg_exclude_padding;
     auto const attributes = onednn::user_scratchpad();
     auto const dst     = layout{{rows, w.channels, w.out_height(), w.out_width()}, onednn::f32, onednn::tag::any};
-    auto const strides = onednn::dims{w.stride, w.stride}, kernel = onednn::dims{w.kernel, w.kernel};
-    auto const before  = onednn::dims{w.pad_before, w.pad_left}, after = onednn::dims{w.pad_after, w.pad_right};
-    forward_  = {{dnnl::prop_kind::forward_training, algorithm, in, dst, strides, kernel, before, after},
-                 attributes, rt.engine};
-    backward_ = {{algorithm, in, forward_.dst_desc(), strides, kernel, before, after}, attributes, rt.engine, forward_};
+    auto const windows = onednn::Windows{.strides = {w.stride, w.stride}, .kernel = {w.kernel, w.kernel},
+                                         .before = {w.pad_before, w.pad_left}, .after = {w.pad_after, w.pad_right}};
+    forward_  = onednn::describe_pool(rt.engine, attributes, algorithm, in, dst, windows);
+    backward_ = onednn::describe_pool_backward(rt.engine, attributes, forward_, algorithm, in, forward_.dst_desc(),
+                                               windows);
     if (pool == Pool::max && std::string_view{forward_.impl_info_str()}.find("avx512") == std::string_view::npos)
       loops_ = cpu::MaxPool::of(in, forward_.dst_desc(), w);
   }

@@ -101,18 +101,21 @@ class Kernels<Cpu>::Conv2DTranspose {
     auto const any        = [](onednn::dims const& dims) { return layout{dims, onednn::f32, onednn::tag::any}; };
     auto const src        = any({rows, channels, w.out_height(), w.out_width()});
     auto const dst        = any({rows, w.channels, w.height, w.width});
-    auto const kernel     = any(plain_kernel_.dims());
+    auto const kernel     = any(onednn::dims_of(plain_kernel_));
     auto const strides    = onednn::dims{w.stride, w.stride};
     auto const before     = onednn::dims{w.pad_before, w.pad_left};
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::deconvolution_direct;
 
-    forward_ = {{dnnl::prop_kind::forward_training, direct, src, kernel, bias_, dst, strides, before, after}, attributes,
-                rt_->engine};
-    weights_ = {{direct, forward_.src_desc(), kernel, bias_, forward_.dst_desc(), strides, before, after}, attributes,
-                rt_->engine, forward_};
-    data_    = {{direct, forward_.src_desc(), kernel, weights_.diff_dst_desc(), strides, before, after}, attributes,
-                rt_->engine, forward_};
+    forward_ = onednn::describe<dnnl::deconvolution_forward>(
+        rt_->engine, attributes, dnnl::prop_kind::forward_training, direct, src, kernel, bias_, dst, strides, before,
+        after);
+    weights_ = onednn::describe_backward<dnnl::deconvolution_backward_weights>(
+        rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, bias_, forward_.dst_desc(), strides,
+        before, after);
+    data_ = onednn::describe_backward<dnnl::deconvolution_backward_data>(
+        rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, weights_.diff_dst_desc(), strides,
+        before, after);
   }
 
   Places place(onednn::Cutter& cut) const {

@@ -24,13 +24,16 @@ class Kernels<Cpu>::Dense {
     auto const attributes = onednn::user_scratchpad();
     auto const factors    = rt.factors();
     auto const plain      = factors == onednn::f32;                        // all operands in place
-    auto const x          = plain ? in_ : layout{in_.dims(), factors, onednn::tag::ab};
-    auto const dy         = plain ? out_ : layout{out_.dims(), factors, onednn::tag::ab};
-    auto const kernel     = plain ? kernel_ : layout{kernel_.dims(), factors, onednn::tag::any};
-    auto const d_kernel   = plain ? kernel_ : layout{kernel_.dims(), onednn::f32, onednn::tag::any};
-    forward_ = {{dnnl::prop_kind::forward_training, x, kernel, bias_, out_}, attributes, rt.engine};
-    weights_ = {{x, d_kernel, bias_, dy}, attributes, rt.engine, forward_};
-    data_    = {{in_, kernel, dy}, attributes, rt.engine, forward_};
+    auto const x          = plain ? in_ : layout{onednn::dims_of(in_), factors, onednn::tag::ab};
+    auto const dy         = plain ? out_ : layout{onednn::dims_of(out_), factors, onednn::tag::ab};
+    auto const kernel     = plain ? kernel_ : layout{onednn::dims_of(kernel_), factors, onednn::tag::any};
+    auto const d_kernel   = plain ? kernel_ : layout{onednn::dims_of(kernel_), onednn::f32, onednn::tag::any};
+    using onednn::describe_backward;
+    forward_ = onednn::describe<dnnl::inner_product_forward>(
+        rt.engine, attributes, dnnl::prop_kind::forward_training, x, kernel, bias_, out_);
+    weights_ = describe_backward<dnnl::inner_product_backward_weights>(rt.engine, attributes, forward_, x, d_kernel,
+                                                                       bias_, dy);
+    data_ = describe_backward<dnnl::inner_product_backward_data>(rt.engine, attributes, forward_, in_, kernel, dy);
   }
 
   layout out() const { return out_; }
@@ -130,8 +133,9 @@ class Kernels<Cpu>::Activate {
   Activate(runtime& rt, layout const& in, Activation f, float alpha)
       : rt_{&rt}, in_{in}, from_y_{differentiates_from_y(f)}, is_relu_{f == Activation::relu} {
     auto const attributes = onednn::user_scratchpad();
-    forward_  = {{dnnl::prop_kind::forward_training, onto(f), in, alpha, 0.0F}, attributes, rt.engine};
-    backward_ = {{onto(f), in, in, alpha, 0.0F}, attributes, rt.engine, forward_};
+    if (f == Activation::softplus) alpha = 1.0F;                           // oneDNN 3 divides by it
+    forward_  = onednn::describe_eltwise(rt.engine, attributes, onto(f), in, alpha);
+    backward_ = onednn::describe_eltwise_backward(rt.engine, attributes, forward_, onto(f), in, alpha);
   }
 
   layout out() const { return in_; }
@@ -201,8 +205,8 @@ class Kernels<Cpu>::Softmax {
  public:
   Softmax(runtime& rt, layout const& in) : rt_{&rt}, in_{in} {
     auto const attributes = onednn::user_scratchpad();
-    forward_  = {{dnnl::prop_kind::forward_training, in, 1}, attributes, rt.engine};
-    backward_ = {{in, in, 1}, attributes, rt.engine, forward_};
+    forward_  = onednn::describe_softmax(rt.engine, attributes, in, 1);
+    backward_ = onednn::describe_softmax_backward(rt.engine, attributes, forward_, in, 1);
   }
 
   layout out() const { return in_; }

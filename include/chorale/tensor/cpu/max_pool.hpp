@@ -95,12 +95,10 @@ class MaxPool {
       : in_{in}, out_{out}, window_{window}, winners_{winners} {}
 
   static Order order_of(onednn::desc const& layout) {
-    auto const& d       = layout.data;
-    auto const& strides = d.format_desc.blocking.strides;                  // of image, block of channels, row, column
-    auto const blocked  = d.format_desc.blocking.inner_nblks == 1 && d.format_desc.blocking.inner_idxs[0] == 1;
-    auto const plain    = d.format_desc.blocking.inner_nblks == 0 && strides[1] == 1;
-    auto const lanes    = blocked ? d.format_desc.blocking.inner_blks[0] : plain ? d.dims[1] : 1;
-    return {d.dims[0], d.padded_dims[1] / lanes, lanes, strides[0], strides[1], strides[2], strides[3]};
+    auto const of       = onednn::blocking_of(layout);
+    auto const& strides = of.strides;                                      // of image, block of channels, row, column
+    auto const lanes    = of.plain && strides[1] == 1 ? of.sizes[1] : of.channels;
+    return {of.sizes[0], of.padded[1] / lanes, lanes, strides[0], strides[1], strides[2], strides[3]};
   }
 
   /// True if every pixel of x is in exactly one window.

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/tensor/cpu/onednn_api.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <dnnl.hpp>
@@ -15,10 +16,6 @@
 #include <vector>
 
 namespace chorale::onednn {
-
-using desc = dnnl::memory::desc;
-using tag  = dnnl::memory::format_tag;
-using dims = dnnl::memory::dims;
 
 inline constexpr auto f32 = dnnl::memory::data_type::f32;
 
@@ -80,13 +77,6 @@ struct Runtime {
 inline desc image(int rows, int height, int width, int channels) {
   return {
       {rows, channels, height, width}, f32, channels == 1 ? tag::nchw : tag::nhwc};  // the same bytes for one channel
-}
-
-/// Layout like the given one, for another number of rows.
-inline desc with_rows(desc const& layout, int rows) {
-  auto smaller    = layout;
-  smaller.data.dims[0] = smaller.data.padded_dims[0] = rows;
-  return smaller;
 }
 
 /// Layout of rows of numbers: (B, N).
