@@ -33,7 +33,7 @@ class Kernels<Cpu>::BatchNorm {
     auto const known = order_of(in, channels_);
     own_   = known ? in : plain;
     order_ = known ? *known : *order_of(plain, channels_);
-    rows_  = static_cast<float>(own_.dims()[0]);
+    rows_  = static_cast<float>(onednn::dims_of(own_)[0]);
   }
 
   layout out() const { return own_; }
