@@ -18,6 +18,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,8 +75,7 @@ class GraphExecutor {
     registers_.resize(s_.registers.size());
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (s_.registers[r].slot >= 0)
-        registers_[r] = reinterpret_cast<float*>(base + places_.slots[graph::at(s_.registers[r].slot)]);
+      if (auto const at = places_.registers[r]) registers_[r] = reinterpret_cast<float*>(base + *at);
     for (std::size_t c = N.calls; c-- > 0;)                                // readers first: see Runtime::take_relu
       bind(c, base + places_.workspaces[c]);
   }
@@ -199,7 +199,7 @@ class GraphExecutor {
   struct Places {
     std::array<std::size_t, N.values> values{};
     std::array<std::size_t, N.calls> workspaces{};
-    std::vector<std::size_t> slots;
+    std::vector<std::optional<std::size_t>> registers;                     // none: it has no memory
     std::size_t scratch = 0, total = 0;
   };
   struct LaidOut {};
@@ -236,7 +236,11 @@ class GraphExecutor {
         auto& bytes = widest[graph::at(s_.registers[r].slot)];
         bytes       = std::max(bytes, bytes_[graph::at(s_.registers[r].value)]);
       }
-    for (std::size_t k = 0; k < s_.slots; ++k) places_.slots.push_back(take(widest[k]));
+    auto slot_at = std::vector<std::size_t>(s_.slots);
+    for (std::size_t k = 0; k < s_.slots; ++k) slot_at[k] = take(widest[k]);
+    places_.registers.resize(s_.registers.size());
+    for (std::size_t r = 0; r < s_.registers.size(); ++r)
+      if (s_.registers[r].slot >= 0) places_.registers[r] = slot_at[graph::at(s_.registers[r].slot)];
   }
 
   /// The stages of all calls, one after another in one block of memory.
