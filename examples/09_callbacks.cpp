@@ -9,7 +9,7 @@
 //
 // Expect a line for each epoch such as
 //   Learning rate for epoch 1 is 0.001
-// then what was slow, and a line such as
+// then what was slow, how far from the machine's limit the last epoch was, and a line such as
 //   test: loss 0.0279 accuracy 0.9926 (5000 images)
 #include "support/options.hpp"
 
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
       auto model   = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
       auto trainer = Trainer{model, MirroredStrategy{Cpu::split(o.replicas)}, DirectAllReduce{}, LocalTransport{}, o.seed};
 
-      trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}, .summary_every = 50},
+      trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}, .summary_every = 50,
+                          .floor = true},                              // speed in percent of what this machine allows
                   validate_on(test),
                   LearningRateScheduler{decay},
                   EarlyStopping{{.monitor = "val_loss", .patience = 3, .restore_best = true}},

@@ -18,6 +18,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,7 +62,7 @@ class Copy : public StepReports {
 
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
-    if constexpr (requires { L::work; }) return L::work;
+    if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;
     else return NetworkWork{};
   }();
 

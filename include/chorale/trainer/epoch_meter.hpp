@@ -13,6 +13,7 @@
 
 #include <array>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdio>
 #include <optional>
@@ -60,7 +61,7 @@ inline constexpr std::string_view no_floor_of_device = "floor: none, as only dev
 /// What the speed of model M is counted in.
 template <class M>
 constexpr CountedAs counted_of() {
-  if constexpr (requires { M::counted; }) return M::counted;
+  if constexpr (requires { { M::counted } -> std::convertible_to<CountedAs>; }) return M::counted;
   else return {};
 }
 
@@ -119,7 +120,7 @@ class EpochMeter {
  private:
   /// What a step computes for each row; all zeros if the model does not know.
   static constexpr NetworkWork work() {
-    if constexpr (requires { instance::work; }) return instance::work;
+    if constexpr (requires { { instance::work } -> std::convertible_to<NetworkWork>; }) return instance::work;
     else return {};
   }
   /// Positions of the first ragged field in a batch; 0 if the model has none.

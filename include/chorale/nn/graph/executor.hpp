@@ -19,6 +19,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,7 +78,7 @@ class GraphExecutor {
     registers_.resize(s_.registers.size());
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (s_.registers[r].slot >= 0) registers_[r] = reinterpret_cast<float*>(base + places_.registers[r]);
+      if (auto const at = places_.registers[r]) registers_[r] = reinterpret_cast<float*>(base + *at);
     for (std::size_t c = N.calls; c-- > 0;)                                // readers first: they ask writers
       bind(c, base + places_.workspaces[c]);
   }
@@ -193,7 +194,7 @@ class GraphExecutor {
   struct Places {
     std::array<std::size_t, N.values> values{};
     std::array<std::size_t, N.calls> workspaces{};
-    std::vector<std::size_t> registers;
+    std::vector<std::optional<std::size_t>> registers;                     // none: it has no memory
     std::size_t scratch = 0, total = 0;
   };
   struct LaidOut {};
