@@ -34,6 +34,9 @@ def _chosen_impl(ctx):
     if value["strategy"] in ["local_sgd", "gossip"] and value["precision"] != "float32":
         fail("chorale: %s averages variables, which precision %s would round. Try: --//examples:precision=float32." %
              (value["strategy"], value["precision"]))
+    if value["strategy"] == "sharded" and (value["reduce"] not in ["ring", "direct"] or value["precision"] != "float32"):
+        fail("chorale: sharded uses a reduce in two halves, and reduce %s with precision %s has none. " %
+             (value["reduce"], value["precision"]) + "Try: --//examples:reduce=ring --//examples:precision=float32.")
     if value["strategy"] == "multi_worker_mirrored" and value["transport"] == "local":
         fail("chorale: workers of multi_worker_mirrored are processes, and transport local connects threads. " +
              "Try: --//examples:transport=tcp.")

@@ -164,6 +164,8 @@ template <Device D> struct OneDeviceStrategy;                                   
 template <Device D> class MirroredStrategy;                                           // strategy/mirrored.hpp
 template <Device D> class CentralStorageStrategy;                                     // strategy/central_storage.hpp
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
+enum class Zero;                                                                      // strategy/sharded.hpp
+template <Zero zero, Device D> class ShardedStrategy;
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;

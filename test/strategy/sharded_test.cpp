@@ -68,7 +68,9 @@ TEST_CASE("shards of any shapes over any world learn the bits of one replica, cl
 TEST_CASE("moving averages, dropout and frozen variables are those of one replica", "[strategy][sharded]") {
   auto const rule   = optim::AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F, .global_clipnorm = 0.2F};
   auto const all    = normed(rule);
-  auto const frozen = normed(optim::Grouped{rule, {optim::frozen("dense/kernel"), {.names = "dense_1*", .learning_rate = 2}}});
+  auto const groups = std::vector<optim::ParameterGroup>{optim::frozen("dense/kernel"),
+                                                         {.names = "dense_1*", .learning_rate = 2}};
+  auto const frozen = normed(optim::Grouped{rule, groups});
   auto const one = on_one(all, Reproducible<8>{}), one_frozen = on_one(frozen, Reproducible<8>{});
   REQUIRE(one != one_frozen);
   for (int const world : {2, 3, 7}) {

@@ -36,7 +36,8 @@ class OptimizerState {
   /// throws    BadArgument when an option is out of range, the groups of optim::Grouped do not fit the plan, or the plan
   ///           has gradients that are rows of a table and the rule takes whole variables
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
-      : rule_{rule}, plan_{plan}, slots_{slots}, mine_{0, plan.body().size()}, stride_{plan.slot_stride()}, groups_{rule, plan} {
+      : rule_{rule}, plan_{plan}, slots_{slots}, mine_{0, plan.body().size()}, stride_{plan.slot_stride()},
+        groups_{rule, plan} {
     optim::check_options(rule);
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
     if constexpr (optim::UpdatesByVariable<Optimizer>)

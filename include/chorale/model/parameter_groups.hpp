@@ -55,7 +55,8 @@ class ParameterGroups {
   void update(optim::Update const& u, Range of) const {
     for (auto const& part : parts_) {
       if (part.range.end <= of.begin || part.range.begin >= of.end) continue;
-      auto const begin = std::max(part.range.begin, of.begin) - of.begin, end = std::min(part.range.end, of.end) - of.begin;
+      auto const begin = std::max(part.range.begin, of.begin) - of.begin;
+      auto const end   = std::min(part.range.end, of.end) - of.begin;
       auto const& own         = rules_[part.group];
       auto const here = optim::Update{u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
                                       u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),

@@ -91,16 +91,12 @@ class Instance : public StepReports {
   }
 
   /// Makes a copy whose optimizer has the slots of one shard of all variables.
-  Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed, placement::Shard shard)
+  Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed,
+           placement::Shard shard)
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
-        seed_{seed},
-        arena_{device_.allocate((2 * plan.elements + static_cast<std::size_t>(Optimizer::slots) * shard.of(plan.body().size()).size()) *
-                                sizeof(float))},
+        seed_{seed}, arena_{device_.allocate((2 * plan.elements + slots_of(shard)) * sizeof(float))},
         gradients_{part(1, 1)}, net{part(0, 1)},
-        optimizer{rule, plan,
-                  Span<float>{reinterpret_cast<float*>(arena_.data()) + 2 * plan.elements,
-                              static_cast<std::size_t>(Optimizer::slots) * shard.of(plan.body().size()).size()},
-                  shard} {
+        optimizer{rule, plan, {part(2, 0).data(), slots_of(shard)}, shard} {
     static_assert(D::memory == Memory::host, "chorale: ShardedStrategy computes on host memory. Use it over Cpu");
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
@@ -341,6 +337,10 @@ class Instance : public StepReports {
   }
 
   enum class Targets { needed, ignored };
+
+  static std::size_t slots_of(placement::Shard shard) {
+    return static_cast<std::size_t>(Optimizer::slots) * shard.of(plan.body().size()).size();
+  }
 
   Span<float> part(std::size_t first, int parts) const {
     return {reinterpret_cast<float*>(arena_.data()) + first * plan.elements,

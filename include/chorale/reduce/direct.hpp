@@ -55,7 +55,8 @@ class DirectOperation {
   void restart(E& at, CollectiveCall<T> const& job) {
     auto const i = static_cast<std::size_t>(at.rank());
     everywhere_  = false;
-    announce(at, {job.collective, job.op, element_of<T>, job.x.size(), job.tag, job.where, no_root, fingerprint_of(job.ends)});
+    announce(at, {job.collective, job.op, element_of<T>, job.x.size(), job.tag, job.where, no_root,
+                  fingerprint_of(job.ends)});
     restart(at, job.x, {i == 0 ? 0 : job.ends[i - 1], job.ends[i]}, job.op, job.tag);
   }
 

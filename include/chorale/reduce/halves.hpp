@@ -9,10 +9,9 @@
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/schedule.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
+#include <chorale/reduce/shard_ends.hpp>
 #include <chorale/transport/transport.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -29,19 +28,7 @@ template <class R>
 concept HasHalves = R::scatter::collective == Collective::reduce_scatter && Schedule<typename R::gather> &&
                     R::gather::collective == Collective::all_gather;
 
-/// Where the shards of ranks lie in one buffer: rank r has the elements from ends[r - 1] to ends[r].
-struct ShardEnds {
-  Span<float> buffer;
-  std::vector<std::size_t> ends;
-};
-
 namespace detail {
-
-/// Writes where the shards end within a part of their buffer: empty ones where they begin.
-inline void clip_ends(ShardEnds const& shards, Range part, std::vector<std::size_t>& to) {
-  to.clear();
-  for (auto const end : shards.ends) to.push_back(std::clamp(end, part.begin, part.end) - part.begin);
-}
 
 template <class S, class E>
 struct ScatterOperation {
@@ -62,8 +49,8 @@ struct KeepsThread<R> {
 
 }  // namespace detail
 
-/// The first half of R: of each bucket, the ranks whose shards are in it get its sums. The other elements of a buffer are
-/// scratch afterwards. What every rank needs, such as the header of gradients, is a message of its own.
+/// The first half of R: of each bucket, the ranks whose shards are in it get its sums. The other elements of a buffer
+/// are scratch afterwards. What every rank needs, such as the header of gradients, is a message of its own.
 ///
 /// keeps   shards are where place() says
 /// cost    of all buckets together, a rank sends the buffer without its own shard: (P-1)/P of the bytes
@@ -88,9 +75,10 @@ struct ReduceScatterOf : detail::KeepsThread<R> {
     explicit Operation(std::shared_ptr<ShardEnds const> shards) : shards_{std::move(shards)} {}
 
     void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = {}) {
-      CHORALE_EXPECTS(shards_ != nullptr, "a bucket of " + std::to_string(x.size()) + " elements is not in a buffer of shards");
+      CHORALE_EXPECTS(shards_ != nullptr, "a bucket of " + std::to_string(x.size()) +
+                                              " elements is in no buffer of shards: place() comes before it");
       auto const begin = static_cast<std::size_t>(x.data() - shards_->buffer.data());
-      detail::clip_ends(*shards_, {begin, begin + x.size()}, ends_);
+      shards_->clip({begin, begin + x.size()}, ends_);
       under_way_.restart(at, {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag, .where = where,
                               .ends = ends_});
     }
@@ -151,6 +139,7 @@ template <class R>
 struct GatherOf {
   using type = typename R::gather;
 };
+/// The second half of Reproducible is that of R: nothing is added up in it.
 template <int L, class R>
 struct GatherOf<Reproducible<L, R>> {
   using type = typename R::gather;

@@ -54,7 +54,8 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
     if (this->num_replicas() == 1) return;
     auto const body = variables.body();
     set_ends(body.size());
-    gather_.restart(this->endpoint(), {.collective = Collective::all_gather, .x = body, .tag = Base::alone, .ends = ends_});
+    gather_.restart(this->endpoint(),
+                    {.collective = Collective::all_gather, .x = body, .tag = Base::alone, .ends = ends_});
     gather_.finish();
   }
 

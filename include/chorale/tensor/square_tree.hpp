@@ -81,7 +81,9 @@ class SquareTree {
   }
 
   /// Sum of the squares of all numbers.
-  static double sum(Span<float const> x, Span<Range const> left_out = {}) { return sum(x, root(lines(x.size())), left_out); }
+  static double sum(Span<float const> x, Span<Range const> left_out = {}) {
+    return sum(x, root(lines(x.size())), left_out);
+  }
 
   /// The sum at a node from those of nodes that are below it, or are the node.
   ///

@@ -148,10 +148,10 @@ class ModelReplicas {
 
   /// Measures an all-reduce of the gradients while no rank computes. Every process calls it, between fits.
   ///
-  /// returns   the shortest of five; empty if a step has no all-reduce, or one that is not of plain sums in host memory
+  /// returns   the shortest of five; empty if a step has no all-reduce, as that of shards has none, or one that is not of plain sums in host memory
   std::optional<StepPrediction> expected_step() {
-    if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> && S::device::memory == Memory::host &&
-                  !RunsItsRanks<typename T::endpoint>) {
+    if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> &&
+                  S::device::memory == Memory::host && !RunsItsRanks<typename T::endpoint>) {
       auto shortest = PerReplica<double>(copies_.size());
       live_.run([](auto& replica, instance& copy, double& seconds) {
         seconds = std::numeric_limits<double>::infinity();

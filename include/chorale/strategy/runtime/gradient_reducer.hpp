@@ -5,8 +5,8 @@
 #include <chorale/placement/placed.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
-#include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/own_thread.hpp>
+#include <chorale/reduce/shard_ends.hpp>
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/sum.hpp>
