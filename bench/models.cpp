@@ -8,13 +8,14 @@
 //   character_gpt   4 blocks, 4 heads, 128 wide, 64 characters, batch 12, AdamW, gradients clipped
 //   tickets         LSTM 128 over 40 words, LSTM 32 over 200, two outputs, batch 64, Adam
 //   dlrm            six tables of up to 1,000,000 x 64, 10 ids each, two MLPs, pairs, batch 2,048, SGD
+//   resnet          ResNet-50 over 224 x 224 pixels, batch 8, SGD with momentum
 //   gan             two MLPs over 784 pixels, batch 64, Adam: a step of each
 //
 // Ours is one replica for each thread, which share a batch, DirectAllReduce. The peers are PyTorch, eager and compiled,
-// and for tickets TensorFlow as well, without and with XLA; each in a process of its own with as many threads, asked in
-// turn, several rounds; medians. A peer that the interpreter does not have is left out. `percent_of_floor` is the time
-// that a step must take over what it takes: its products at the speed of a large product of oneDNN's on as many
-// threads, and what it reads and writes of variables, gradients and slots at the speed of copies.
+// and for tickets and resnet TensorFlow as well, without and with XLA; each in a process of its own with as many
+// threads, asked in turn, several rounds; medians. A peer that the interpreter does not have is left out.
+// `percent_of_floor` is the time that a step must take over what it takes: its products at the speed of a large product
+// of oneDNN's on as many threads, and what it reads and writes of variables, gradients and slots at the speed of copies.
 #include "support/models_nets.hpp"
 #include "support/models_peers.hpp"
 #include "support/report.hpp"
@@ -133,6 +134,12 @@ double gan_ms(int threads, int steps) {
   });
 }
 
+template <bool Small>
+double resnet_ms(int threads, int steps) {
+  using Net = bench::models::ResNet<Small>;
+  return step_ms(Net::model(), threads, steps, [net = Net{}](int i, int n) { return net.part(i, n); });
+}
+
 /// A model that this program measures.
 struct Case {
   std::string name;
@@ -150,7 +157,9 @@ std::vector<Case> cases(bool quick) {
             return step_ms(LeNet::model(), threads, steps, [net = LeNet{}](int i, int n) { return net.part(i, n); });
           }),
           of("character_gpt", CharacterGpt{}, character_gpt_ms), of("tickets", Tickets{}, tickets_ms),
-          quick ? of("dlrm", Dlrm<10>{}, dlrm_ms<10>) : of("dlrm", Dlrm<1>{}, dlrm_ms<1>), of("gan", Gan{}, gan_ms)};
+          quick ? of("dlrm", Dlrm<10>{}, dlrm_ms<10>) : of("dlrm", Dlrm<1>{}, dlrm_ms<1>),
+          quick ? of("resnet", ResNet<true>{}, resnet_ms<true>) : of("resnet", ResNet<false>{}, resnet_ms<false>),
+          of("gan", Gan{}, gan_ms)};
 }
 
 /// What threads of this machine can do in a second: multiplications of a large product, and bytes that copies of memory
@@ -241,7 +250,7 @@ int main(int argc, char** argv) try {
   auto const called = [&](std::string const& name) {
     auto const it = std::ranges::find(all, name, &Case::name);
     if (it != all.end()) return *it;
-    throw BadArgument{"there is no model " + name + ".", "lenet, character_gpt, tickets, dlrm or gan."};
+    throw BadArgument{"there is no model " + name + ".", "lenet, character_gpt, tickets, dlrm, resnet or gan."};
   };
   if (!only.empty()) {
     std::printf("ms_per_step %.4f\n", called(only).ms(o.threads[0], o.steps));

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
+#include <chorale/nn/models/resnet.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace bench::models {
@@ -46,6 +48,24 @@ struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU,
 
   std::vector<float> x = uniform(batch * 784, 0);
   std::vector<int> y   = ids(batch, 10, 1);
+  Batch part(int i, int n) const { return Batch{.x = x, .y = y, .rows = batch}.part(i, n); }
+};
+
+/// ResNet-50 with SGD and momentum; Small: ResNet-20, to see that the program runs.
+template <bool Small>
+struct ResNet : std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>> {
+  using Net = std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>>;
+  static constexpr int side = Small ? 32 : 224, first_kernel = Small ? 3 : 7, first_filters = Small ? 16 : 64;
+  static constexpr int first_side = Small ? 32 : 112;
+  static constexpr std::size_t batch = 8;
+  // No gradient by the pictures; SGD reads a variable, its gradient and a slot, and writes two of them.
+  static constexpr double no_gradient = first_side * first_side * 3. * first_kernel * first_kernel * first_filters;
+  static constexpr Work work{batch * (3. * Net::plan.products_per_row - no_gradient), Net::plan.parameters * 24.};
+
+  static auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{.momentum = 0.9F}); }
+
+  std::vector<float> x = uniform(batch * side * side * 3, 0);
+  std::vector<int> y   = ids(batch, Small ? 10 : 1000, 1);
   Batch part(int i, int n) const { return Batch{.x = x, .y = y, .rows = batch}.part(i, n); }
 };
 

@@ -31,7 +31,7 @@ class ModelPeers {
       start("torch eager", "models_torch_peer.py", "");
       start("torch compiled", "models_torch_peer.py", " --compiled");
     }
-    if (model == "tickets" && has("tensorflow")) {
+    if ((model == "tickets" || model == "resnet") && has("tensorflow")) {
       start("tensorflow", "models_keras_peer.py", "");
       start("tensorflow xla", "models_keras_peer.py", " --compiled");
     }

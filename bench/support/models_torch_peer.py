@@ -3,7 +3,7 @@
 """The models of bench/models in PyTorch: for each line with a number of steps, prints "ms_per_step N", the median.
 
 A fused optimizer, subnormal numbers flushed, gradients set to None; with --compiled the network and its loss go through
-torch.compile. Tables have sparse gradients where the optimizer takes them."""
+torch.compile. Images are channels last. Tables have sparse gradients where the optimizer takes them."""
 import argparse
 import sys
 import time
@@ -92,6 +92,37 @@ class Dlrm(nn.Module):
         return F.binary_cross_entropy_with_logits(self.click(self.top(torch.cat([x, products], 1))), clicked)
 
 
+def conv(before, filters, size, step=1):
+    return [nn.Conv2d(before, filters, size, step, size // 2, bias=False), nn.BatchNorm2d(filters)]
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, before, width, step):
+        super().__init__()
+        self.main = nn.Sequential(*conv(before, width, 1), nn.ReLU(inplace=True), *conv(width, width, 3, step),
+                                  nn.ReLU(inplace=True), *conv(width, 4 * width, 1))
+        self.shortcut = nn.Sequential(*conv(before, 4 * width, 1, step)) if before != 4 * width else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.main(x).add_(self.shortcut(x)), inplace=True)
+
+
+class ResNet50(nn.Module):
+    """torchvision.models.resnet50."""
+
+    def __init__(self):
+        super().__init__()
+        layers, before = [*conv(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)], 64
+        for width, blocks, step in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+            for i in range(blocks):
+                layers.append(Bottleneck(before, width, step if i == 0 else 1))
+                before = 4 * width
+        self.layers, self.last = nn.Sequential(*layers), nn.Linear(2048, 1000)
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.last(self.layers(x).mean((2, 3))), y)
+
+
 def leaky(*widths):
     return [layer for before, after in zip(widths, widths[1:])
             for layer in (nn.Linear(before, after), nn.LeakyReLU(0.2))]
@@ -126,6 +157,9 @@ def gan(batch, compiled):
 def data_of(model, n):
     if model == "lenet":
         return LeNet(), [torch.rand(n, 1, 28, 28), torch.randint(0, 10, (n,))]
+    if model == "resnet":
+        images = torch.rand(n, 3, 224, 224).contiguous(memory_format=torch.channels_last)
+        return ResNet50().to(memory_format=torch.channels_last), [images, torch.randint(0, 1000, (n,))]
     if model == "character_gpt":
         return CharacterGpt(), [torch.randint(0, 65, (n, 64)), torch.randint(0, 65, (n, 64))]
     if model == "tickets":
@@ -138,6 +172,8 @@ def data_of(model, n):
 def rule_of(model, net):
     if model == "dlrm":
         return torch.optim.SGD(net.parameters(), lr=0.1)
+    if model == "resnet":
+        return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
     if model != "character_gpt":
         return torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
     matrices = [p for name, p in net.named_parameters() if p.ndim == 2]
@@ -164,7 +200,7 @@ def step_of(model, batch, compiled):
 
 def main():
     flags = argparse.ArgumentParser()
-    flags.add_argument("model", choices=("lenet", "character_gpt", "tickets", "dlrm", "gan"))
+    flags.add_argument("model", choices=("lenet", "character_gpt", "tickets", "dlrm", "resnet", "gan"))
     flags.add_argument("--batch", type=int, required=True)
     flags.add_argument("--threads", type=int, default=1)
     flags.add_argument("--compiled", action="store_true")

@@ -33,6 +33,7 @@
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
 #include <chorale/data/formats/idx.hpp>
+#include <chorale/data/shapes.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>

@@ -218,6 +218,7 @@ template <class D> class Pipe;                                                  
 struct Buckets;
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
+class Shapes;                                                                         // data/shapes.hpp
 template <class Now, class Next> class Windows;                                       // data/windows.hpp
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;

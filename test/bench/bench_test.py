@@ -27,7 +27,8 @@ RUNS = {
                "input/batch": 1, "input/chain": 2, "input/prefetch": 1}),
     "libtorch": ([[]], {}),                                 # without libtorch, as all of them: see test/bench/BUILD
     "models": ([["--quick", "--rounds", "1", "--steps", "2", "--threads", "1"]],
-               {f"models_quick/{model}": 1 for model in ("lenet", "character_gpt", "tickets", "dlrm", "gan")}),
+               {f"models_quick/{model}": 1
+                for model in ("lenet", "character_gpt", "tickets", "dlrm", "resnet", "gan")}),
     "one_process": ([["--runs", "1", "--busy-runs", "1", "--epochs", "1"]],
                     {"one_process/threads": 3, "one_process/replicas": 3}),
     "overlap": ([["--quick", "--rounds", "1"]], {"overlap/cnn": 4, "overlap/mlp": 4}),
