@@ -7,6 +7,7 @@
 #include <chorale/data/field.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/metric.hpp>
@@ -52,9 +53,16 @@ struct StatesOfTerms<std::tuple<Term...>> {
 ///           positions. Without a copy constructor: see another()
 template <class Net, class D, class Losses, class Metrics>
 class GraphLearner {
+  static_assert(D::memory == Memory::host || !has_ragged(Traced<Net, NoDevice>::calls),
+                "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
+                "a strategy over Cpu");
+  static_assert(D::memory == Memory::host || !has_tables<Net>(),
+                "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
+                "nn::DenseGradient>, or use a strategy over Cpu");
+
   // Rows of different lengths are computed by one executor.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls);
-  using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, GraphExecutor<Net, D>>;
+  using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   using All       = OutputsIn<Net>;
   template <class Term>
   static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
@@ -62,6 +70,8 @@ class GraphLearner {
   using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
 
  public:
+  static constexpr Memory memory = D::memory;                              // in which it computes
+
   static constexpr std::size_t output_width = [] {
     auto sum = std::size_t{0};
     for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += Executing::width(o);
@@ -116,8 +126,17 @@ class GraphLearner {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
     auto const is_final = [&](std::size_t end) { step.done_below(end); };
-    if constexpr (in_slices) executor.backward(step.pass, is_final, Step::looks_at_end);
-    else executor.backward(step.pass, is_final);
+    if constexpr (in_slices) {
+      executor.backward(step.pass, is_final, Step::looks_at_end);
+    } else if constexpr (QueuesWork<D>) {
+      executor.backward(executor.step().tell(step.pass), [&](std::size_t end) {
+        if constexpr (!Step::looks_at_end) executor.settle();              // the host may send the gradients
+        is_final(end);
+      });
+      executor.settle();
+    } else {
+      executor.backward(step.pass, is_final);
+    }
   }
 
   template <class Batch>
@@ -132,6 +151,7 @@ class GraphLearner {
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     auto& executor = forward(batch, {});
+    if constexpr (QueuesWork<D>) executor.settle();
     if constexpr (Executing::num_outputs == 1) {
       return {executor.output(0), executor.size(0)};
     } else {
@@ -219,7 +239,13 @@ class GraphLearner {
       if constexpr (F::is_ragged) executor.read(i, x, batch.width(F{}) / targets_in<F>, batch.lengths(F{}));
       else executor.read(i, x);
     });
-    executor.forward(pass);
+    if constexpr (QueuesWork<D>) {
+      auto const told = executor.step().tell(pass);
+      executor.step().begin();
+      executor.forward(told);
+    } else {
+      executor.forward(pass);
+    }
     return executor;
   }
   /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
@@ -266,6 +292,47 @@ class GraphLearner {
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
   Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
+    if constexpr (!QueuesWork<D>) {
+      return computed_scores(batch, executor, over);
+    } else {
+      auto sums   = QueuedTerms<D>{executor.step()};
+      auto has    = std::array<bool, Executing::num_outputs>{};
+      auto scores = Scores{};
+      auto at     = std::size_t{0};
+      std::apply([&](auto const&... term) {
+        ([&] {
+          using Term       = std::remove_cvref_t<decltype(term)>;
+          constexpr auto o = output_of<Term>;
+          auto const n     = executor.size(o);
+          auto* const dy   = has[o] ? second_.take(n) : executor.d_output(o);
+          sums.template loss<ValueOf<Term>>(term, batch, executor.output(o), dy, n);
+          if (std::exchange(has[o], true))
+            Kernels<D>::add(Kernels<D>::matrix(1, static_cast<int>(n)), dy, executor.d_output(o));
+        }(), ...);
+      }, losses_);
+      for (std::size_t o = 0; o < has.size(); ++o)
+        if (!has[o]) Kernels<D>::zero(executor.size(o), executor.d_output(o));
+      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+        using Term = std::remove_cvref_t<decltype(term)>;
+        sums.template metric<ValueOf<Term>>(term, batch, executor.output(output_of<Term>));
+      });
+      sums.end();
+      executor.settle();
+      for (std::size_t i = 0; i < std::tuple_size_v<Losses>; ++i) {
+        auto const sum = sums.next();
+        scores.loss += sum;
+        if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
+      }
+      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {    // the host computes those without a kernel
+        auto const sum       = sums.next();
+        scores.metrics[at++] = QueuedTerms<D>::template computes<decltype(term)> ? sum
+                                                                                : measure<I>(term, batch, executor, over);
+      });
+      return scores;
+    }
+  }
+  template <class Batch>
+  Scores computed_scores(Batch const& batch, Executing& executor, metric::Over over) {
     auto scores  = Scores{};
     auto has     = std::array<bool, Executing::num_outputs>{};
     auto at      = std::size_t{0};
@@ -274,10 +341,9 @@ class GraphLearner {
       constexpr auto o     = output_of<Term>;
       auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
-      if (is_second) second_.resize(std::max(second_.size(), elements));
-      auto* const dy = is_second ? second_.data() : executor.d_output(o);
+      auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
       auto const sum = loss_of(term, batch, executor, dy);
-      if (is_second) Kernels<D>::sum(elements, executor.d_output(o), second_.data(), executor.d_output(o));
+      if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
     };
@@ -391,7 +457,8 @@ class GraphLearner {
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
-  std::vector<float> predicted_, second_;
+  std::vector<float> predicted_;
+  typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   std::vector<double> zeros_;                                              // what a share without rows adds
 };
 
