@@ -39,7 +39,12 @@ namespace chorale::custom {
 /// keeps   a step allocates nothing beside what the learner allocates
 template <class D, class L, class Optimizer, class P = RunTimePlan>
 class Copy : public StepReports {
-  static_assert(D::memory == Memory::host,
+  /// True if the learner computes in memory of the device; one that does not name its memory computes on the host.
+  static constexpr bool computes_there = [] {
+    if constexpr (requires { typename std::integral_constant<Memory, L::memory>; }) return L::memory == D::memory;
+    else return D::memory == Memory::host;
+  }();
+  static_assert(computes_there,
                 "chorale: this model computes on host memory, but the strategy computes on another device. Use a "
                 "strategy over Cpu");
 

@@ -6,6 +6,7 @@
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/cpu/math.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -92,11 +93,30 @@ struct SelfAttention : Layer<L> {
     });
   }
 
+  template <int T, int C3>
+  static constexpr std::size_t kept_queued(Of<float, T, C3>) { return 2 * T * T * Heads; }
+  template <class D>
+  static void queue_forward(auto& at) {
+    Kernels<D>::attend(attention<D>(at), at.x().data(), at.kept.data(), at.y().data());
+  }
+  template <class D>
+  static void queue_backward(auto& at) {
+    if (!at.dx().empty())
+      Kernels<D>::attend_back(attention<D>(at), at.x().data(), at.kept.data(), at.dy().data(), at.dx().data());
+  }
+
  private:
   static constexpr std::size_t block = 64;                                 // queries
 
   /// Keys that the queries before step `end` see, of T.
   static constexpr std::size_t keys_of(std::size_t end, std::size_t T) { return Causal ? end : T; }
+
+  template <class D>
+  static auto attention(auto const& at) {
+    using X = typename std::remove_cvref_t<decltype(at)>::X;
+    return typename Kernels<D>::Attention{.rows = at.rows, .steps = X::vectors, .heads = Heads, .width = X::back / 3};
+  }
+
   static constexpr bool keeps_all(std::size_t T) { return T <= 128; }
   static constexpr std::size_t kept_of_head(std::size_t T) { return keeps_all(T) ? T * T : T; }
   static constexpr std::size_t scratch(std::size_t T) { return (keeps_all(T) ? 1 : 2) * block * T; }

@@ -6,6 +6,7 @@
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 
@@ -49,6 +50,18 @@ struct Logits : Layer<Logits<Rows, Width>> {
     if (!at.dx().empty())
       product(at, Width, Rows, {at.dy().data(), Rows}, {at.v[0].data(), Width},
               {.data = at.dx().data(), .stride = Width, .beta = 1});
+  }
+
+  template <class D>
+  static void queue_forward(auto& at) {
+    Kernels<D>::product(at.x().size() / Width, Rows, Width, {at.x().data()}, {at.v[0].data(), true}, at.y().data());
+  }
+  template <class D>
+  static void queue_backward(auto& at) {
+    auto const n = at.x().size() / Width;
+    Kernels<D>::add_product(Rows, Width, n, {at.dy().data(), true}, {at.x().data()}, at.dv[0].data());
+    if (!at.dx().empty())
+      Kernels<D>::add_product(n, Width, Rows, {at.dy().data()}, {at.v[0].data()}, at.dx().data());
   }
 
  private:
@@ -180,6 +193,16 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
       else table::fetch_gradient(at, i), rows->add(static_cast<std::size_t>(at.x()[i]), d);
     }
   }
+
+  static void look(auto const& at) { table::expect_known(at); }
+  template <class D>
+  static void queue_forward(auto& at) {
+    Kernels<D>::gather(at.x().size(), Rows, Width, at.v[0].data(), at.x().data(), at.y().data());
+  }
+  template <class D>
+  static void queue_backward(auto& at) {
+    Kernels<D>::gather_back(at.x().size(), Rows, Width, at.x().data(), at.dy().data(), at.dv[0].data());
+  }
 };
 
 /// How the vectors of a bag of ids become one.
@@ -283,6 +306,19 @@ struct Positions : Layer<Positions<Steps, Width>> {
     });
     for (std::size_t i = 0; i < at.dx().size(); ++i) at.dx()[i] += at.dy()[i];
   }
+
+  template <class D>
+  static void queue_forward(auto& at) {
+    Kernels<D>::add_to_rows(at.rows, of_row<decltype(at)>, at.x().data(), at.v[0].data(), at.y().data());
+  }
+  template <class D>
+  static void queue_backward(auto& at) {
+    Kernels<D>::add_to_rows_back(at.rows, of_row<decltype(at)>, at.dy().data(), at.dv[0].data(), at.dx().data());
+  }
+
+ private:
+  template <class At>
+  static constexpr std::size_t of_row = std::remove_cvref_t<At>::X::size;
 };
 
 }  // namespace chorale::nn

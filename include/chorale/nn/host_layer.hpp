@@ -77,6 +77,12 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///                       the first row, then those of the second and so on, without padding; at.lengths() has their
 ///                       numbers
 ///   kept_for(at)        in place of kept, for ragged inputs: floats that forward leaves for backward
+///   queue_forward<D>(at), queue_backward<D>(at)
+///                       forward and backward on a device that QueuesWork: they queue kernels of Kernels<D>. Spans are
+///                       memory of the device; d_in are zeros, and added to, whatever `overwrites` says
+///   kept_queued(O...)   in place of kept, on such a device
+///   look(at)            refuses an input of the network that the layer reads, in memory of the host, before such a
+///                       device has it
 ///
 /// keeps   before backward, d_in are zeros, and dv are sums over other calls: add to both. A span of d_in is empty where
 ///         nobody needs that gradient

@@ -6,6 +6,7 @@
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/cpu/math.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <array>
 #include <cmath>
@@ -76,6 +77,18 @@ struct LayerNormOf : Layer<L> {
       auto const dot = cpu::sum_of(c, [&](std::size_t i) { return g[i] * z[i]; }) / static_cast<float>(c);
       for (std::size_t i = 0; i < c; ++i) dx[i] += scale * (g[i] - (sum + z[i] * dot));
     }
+  }
+  template <class D>
+  static void queue_forward(auto& at) {
+    constexpr auto c = std::remove_cvref_t<decltype(at)>::X::back;
+    Kernels<D>::layer_norm(at.x().size() / c, c, at.x().data(), at.v[0].data(), at.v[1].data(), 1e-5F, at.kept.data(),
+                           at.y().data());
+  }
+  template <class D>
+  static void queue_backward(auto& at) {
+    constexpr auto c = std::remove_cvref_t<decltype(at)>::X::back;
+    Kernels<D>::layer_norm_back(at.x().size() / c, c, at.x().data(), at.v[0].data(), at.kept.data(), at.dy().data(),
+                                at.dv[0].data(), at.dv[1].data(), at.dx().data());
   }
 };
 

@@ -100,14 +100,18 @@ class GraphExecutor {
   /// QueuesWork, copies it there, always to the same address.
   void read(std::size_t i, void const* x) {
     auto const value = g.inputs[i];
+    auto const each_reader = [&](auto&& f) {
+      for (std::size_t c = 0; c < N.calls; ++c)
+        for (int k = 0; k < g.calls[c].ins; ++k)
+          if (g.ins[graph::at(g.calls[c].first_in + k)] == value) f(g.calls[c].ops, c, static_cast<std::size_t>(k));
+    };
     if constexpr (QueuesWork<D>) {
-      static_assert(N.inputs == 1, "chorale: a network with several inputs computes on Cpu only");
-      x = runtime_.fetch(static_cast<float const*>(x), per_batch(g.values[graph::at(value)].size));
+      each_reader([&](auto const* ops, std::size_t c, std::size_t k) {
+        if (ops->look != nullptr) ops->look(stages_[c], k, x);
+      });
+      x = runtime_.fetch(i, x, per_batch(g.values[graph::at(value)].bytes));
     }
-    for (std::size_t c = 0; c < N.calls; ++c)
-      for (int k = 0; k < g.calls[c].ins; ++k)
-        if (g.ins[graph::at(g.calls[c].first_in + k)] == value)
-          g.calls[c].ops->read_from(stages_[c], static_cast<std::size_t>(k), x);
+    each_reader([&](auto const* ops, std::size_t c, std::size_t k) { ops->read_from(stages_[c], k, x); });
   }
 
   /// Copies ragged input i of the next passes, without its padding: (rows, width, ..), of which each row has `lengths`.
@@ -323,6 +327,12 @@ class GraphExecutor {
     return layout != nullptr ? K::bytes(*layout) : room(g.values[value]) * g.values[value].bytes;
   }
 
+  void zero(std::size_t r) {
+    auto const bytes = bytes_[graph::at(s_.registers[r].value)];
+    if constexpr (!QueuesWork<D>) std::memset(registers_[r], 0, bytes);
+    else K::zero(bytes / sizeof(float), registers_[r]);
+  }
+
   /// c = a + b, gradients by one value.
   void add(graph::Instruction const& step) {
     auto* const a    = registers_[graph::at(step.a)];
@@ -422,12 +432,7 @@ class GraphExecutor {
           break;
         case graph::Do::backward: backward_of<what>(graph::at(step.call), pass); break;
         case graph::Do::add: add(step); break;
-        case graph::Do::zero:                                              // never of a single input and output
-          if constexpr (!QueuesWork<D>) {
-            auto const& zeroed = s_.registers[graph::at(step.c)];
-            std::memset(registers_[graph::at(step.c)], 0, bytes_[graph::at(zeroed.value)]);
-          }
-          break;
+        case graph::Do::zero: zero(graph::at(step.c)); break;
         case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
       }
     }

@@ -10,6 +10,7 @@
 #include <chorale/model/work.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
@@ -63,9 +64,16 @@ struct StatesOfTerms<std::tuple<Term...>> {
 ///           positions. Without a copy constructor: see another()
 template <class Net, class D, class Losses, class Metrics>
 class GraphLearner {
+  static_assert(D::memory == Memory::host || !has_ragged(Traced<Net, NoDevice>::calls),
+                "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
+                "a strategy over Cpu");
+  static_assert(D::memory == Memory::host || !has_tables<Net>(),
+                "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
+                "nn::DenseGradient>, or use a strategy over Cpu");
+
   // Rows of different lengths are computed by one executor.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls);
-  using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, GraphExecutor<Net, D>>;
+  using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   using All       = OutputsIn<Net>;
   template <class Term>
   static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
@@ -77,6 +85,8 @@ class GraphLearner {
   using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
 
  public:
+  static constexpr Memory memory = D::memory;                              // in which it computes
+
   static constexpr std::size_t output_width = [] {
     auto sum = std::size_t{0};
     for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += Executing::width(o);
@@ -167,8 +177,17 @@ class GraphLearner {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
     auto const is_final = [&](std::size_t end) { step.done_below(end); };
-    if constexpr (in_slices) executor.backward(pass, is_final, Step::looks_at_end);
-    else executor.backward(pass, is_final);
+    if constexpr (in_slices) {
+      executor.backward(pass, is_final, Step::looks_at_end);
+    } else if constexpr (QueuesWork<D>) {
+      executor.backward(executor.step().tell(pass), [&](std::size_t end) {
+        if constexpr (!Step::looks_at_end) executor.settle();              // the host may send the gradients
+        is_final(end);
+      });
+      executor.settle();
+    } else {
+      executor.backward(pass, is_final);
+    }
   }
 
   template <class Batch>
@@ -189,6 +208,7 @@ class GraphLearner {
   /// inputs then continues. The inputs live until then.
   template <class Batch>
   Span<float const> outputs(Pass const& pass, Batch const& batch) {
+    static_assert(!QueuesWork<D>, "chorale: outputs(batch) begins a step on Cpu only. Use predict(batch) there");
     auto& executor = forward(batch, pass);
     begun_         = {batch.rows, pass.now.first_row, pass.now.step};
     return outputs_of(executor, batch.rows);
@@ -228,6 +248,7 @@ class GraphLearner {
   /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
   template <class F, class Batch>
   Span<float const> gradient_by(F, Pass const& pass, Batch const& batch) {
+    static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only");
     auto& executor = begun_or_forward(batch, pass);
     losses_of(batch, executor);
     executor.backward_to_inputs(pass);
@@ -247,7 +268,8 @@ class GraphLearner {
     std::array<float, metric_names.size()> metrics{};
   };
 
-  Span<float const> outputs_of(Executing const& executor, std::size_t rows) {
+  Span<float const> outputs_of(Executing& executor, std::size_t rows) {
+    if constexpr (QueuesWork<D>) executor.settle();
     if constexpr (Executing::num_outputs == 1) {
       return {executor.output(0), executor.size(0)};
     } else {
@@ -318,7 +340,13 @@ class GraphLearner {
       if constexpr (F::is_ragged) executor.read(i, x, batch.width(F{}) / targets_in<F>, batch.lengths(F{}));
       else executor.read(i, x);
     });
-    executor.forward(pass);
+    if constexpr (QueuesWork<D>) {
+      auto const told = executor.step().tell(pass);
+      executor.step().begin();
+      executor.forward(told);
+    } else {
+      executor.forward(pass);
+    }
     return executor;
   }
   /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
@@ -365,12 +393,49 @@ class GraphLearner {
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
   Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
-    auto scores = losses_of(batch, executor);
-    auto at     = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
-    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
-      scores.metrics[at++] = measure<I>(term, batch, executor, over);
-    });
-    return scores;
+    if constexpr (!QueuesWork<D>) {
+      auto scores = losses_of(batch, executor);
+      auto at     = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
+      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+        scores.metrics[at++] = measure<I>(term, batch, executor, over);
+      });
+      return scores;
+    } else {
+      auto sums   = QueuedTerms<D>{executor.step()};
+      auto has    = std::array<bool, Executing::num_outputs>{};
+      auto scores = Scores{};
+      auto at     = std::size_t{0};
+      std::apply([&](auto const&... term) {
+        ([&] {
+          using Term       = std::remove_cvref_t<decltype(term)>;
+          constexpr auto o = output_of<Term>;
+          auto const n     = executor.size(o);
+          auto* const dy   = has[o] ? second_.take(n) : executor.d_output(o);
+          sums.template loss<ValueOf<Term>>(term, batch, executor.output(o), dy, n);
+          if (std::exchange(has[o], true))
+            Kernels<D>::add(Kernels<D>::matrix(1, static_cast<int>(n)), dy, executor.d_output(o));
+        }(), ...);
+      }, losses_);
+      for (std::size_t o = 0; o < has.size(); ++o)
+        if (!has[o]) Kernels<D>::zero(executor.size(o), executor.d_output(o));
+      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+        using Term = std::remove_cvref_t<decltype(term)>;
+        sums.template metric<ValueOf<Term>>(term, batch, executor.output(output_of<Term>));
+      });
+      sums.end();
+      executor.settle();
+      for (std::size_t i = 0; i < std::tuple_size_v<Losses>; ++i) {
+        auto const sum = sums.next();
+        scores.loss += sum;
+        if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
+      }
+      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {    // the host computes those without a kernel
+        auto const sum       = sums.next();
+        scores.metrics[at++] = QueuedTerms<D>::template computes<decltype(term)> ? sum
+                                                                                : measure<I>(term, batch, executor, over);
+      });
+      return scores;
+    }
   }
   /// The losses alone.
   template <class Batch>
@@ -383,10 +448,9 @@ class GraphLearner {
       constexpr auto o     = output_of<Term>;
       auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
-      if (is_second) second_.resize(std::max(second_.size(), elements));
-      auto* const dy = is_second ? second_.data() : executor.d_output(o);
+      auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
       auto const sum = loss_of(term, batch, executor, dy);
-      if (is_second) Kernels<D>::sum(elements, executor.d_output(o), second_.data(), executor.d_output(o));
+      if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
     };
@@ -501,7 +565,8 @@ class GraphLearner {
     std::size_t rows = 0, first_row = 0;
     std::uint64_t step = 0;
   } begun_;                                                                // by outputs()
-  std::vector<float> predicted_, second_;
+  std::vector<float> predicted_;
+  typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   std::vector<double> zeros_;                                              // what a share without rows adds
 };
 

@@ -73,6 +73,7 @@ struct Ops {
   std::size_t (*workspace)(void const* stage)                 = nullptr;   // bytes
   void (*bind)(void* stage, Ports const&)                     = nullptr;
   void (*read_from)(void* stage, std::size_t in, void const*) = nullptr;
+  void (*look)(void* stage, std::size_t in, void const*)      = nullptr;   // at an input before a device has it, or null
   void (*forward)(void* stage, Pass const&)                   = nullptr;
   void (*backward)(void* stage, Pass const&)                  = nullptr;
   void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of a layer behind one table: layers of kernels, and layers that compute on the host.
+// The functions of a layer behind one table: layers of kernels, and layers of two functions over a Place.
 #pragma once
 
 #include <chorale/device/device.hpp>
@@ -62,13 +62,13 @@ constexpr Ops functions_of() {
           }};
 }
 
-/// A layer that computes on the host: two functions over a Place. A ragged value lies at the same place in each batch,
-/// and its spans are cut to the positions of the batch.
-template <class L, class In, class Out>
-class HostStage;
+/// A layer of two functions over a Place: on the host or, on a device that QueuesWork, of functions that queue its
+/// kernels. A ragged value lies at the same place in each batch, and its spans are cut to the positions of the batch.
+template <class D, class L, class In, class Out>
+class PlaceStage;
 // Its one specialisation.
-template <class L, class... In, class... Out>
-class HostStage<L, List<In...>, List<Out...>> {
+template <class D, class L, class... In, class... Out>
+class PlaceStage<D, L, List<In...>, List<Out...>> {
   static constexpr bool is_ragged = (In::is_ragged || ...) || (Out::is_ragged || ...);
   static constexpr bool in_turn   = is_ragged && !reads_lengths<L>;        // position by position
   template <class O>
@@ -76,7 +76,7 @@ class HostStage<L, List<In...>, List<Out...>> {
   static constexpr int field = std::max({In::ragged_field...});
 
  public:
-  explicit HostStage(StageSite const& site) : rows_{static_cast<std::size_t>(site.rows)}, ragged_{site.ragged} {
+  explicit PlaceStage(StageSite const& site) : rows_{static_cast<std::size_t>(site.rows)}, ragged_{site.ragged} {
     at_.rows = rows_;
     at_.call = static_cast<std::uint64_t>(site.number);
     if constexpr (is_ragged)
@@ -117,13 +117,27 @@ class HostStage<L, List<In...>, List<Out...>> {
     at_.now      = pass.now;
     at_.first    = pass.first_of_share;
     if constexpr (is_ragged) fit();
-    L::forward(at_);
+    if constexpr (QueuesWork<D>) L::template queue_forward<D>(at_);
+    else L::forward(at_);
   }
   void backward(Pass const&) {
-    if constexpr (!overwrites_x<L>())
-      for (auto const d : at_.d_in) std::fill(d.begin(), d.end(), 0.0F);
-    L::backward(at_);
+    if constexpr (QueuesWork<D>) {
+      for (auto const d : at_.d_in)
+        if (!d.empty()) Kernels<D>::zero(d.size(), d.data());
+      L::template queue_backward<D>(at_);
+    } else {
+      if constexpr (!overwrites_x<L>())
+        for (auto const d : at_.d_in) std::fill(d.begin(), d.end(), 0.0F);
+      L::backward(at_);
+    }
   }
+  /// Lets the layer refuse an input, in memory of the host, before the device has it.
+  void look(std::size_t in, void const* x) {
+    read_from(in, x);
+    if constexpr (requires { L::look(at_); }) L::look(at_);
+  }
+
+  using Where = Place<L, List<Seen<In>...>, List<Seen<Out>...>>;
 
  private:
   template <std::size_t I, class O>
@@ -138,7 +152,8 @@ class HostStage<L, List<In...>, List<Out...>> {
     static_assert(!is_ragged || in_turn || !asks || asks_for,
                   "chorale: a layer that sets reads_lengths and has kept(...) needs kept_for(at) as well: what it leaves "
                   "for backward of ragged rows depends on their lengths");
-    if constexpr (asks && !(is_ragged && !in_turn)) return L::kept(Seen<In>{}...);
+    if constexpr (QueuesWork<D> && requires { L::kept_queued(In{}...); }) return L::kept_queued(In{}...);
+    else if constexpr (asks && !(is_ragged && !in_turn)) return L::kept(Seen<In>{}...);
     else return 0;
   }
   /// Rows of a value; of a ragged one, its positions.
@@ -164,8 +179,6 @@ class HostStage<L, List<In...>, List<Out...>> {
       at_.kept = memory_;
     }
   }
-
-  using Where = Place<L, List<Seen<In>...>, List<Seen<Out>...>>;
 
   std::size_t rows_;
   RaggedRows const* ragged_;
@@ -293,14 +306,27 @@ class AddStage {
   typename K::Sum inner_;
 };
 
-// Layers that compute on the host.
+/// True if a layer of two functions computes on device D.
+template <class D, class S, class L>
+constexpr bool computes_on() {
+  if constexpr (D::memory == Memory::host) return true;
+  else return requires(typename S::Where& at) { L::template queue_forward<D>(at); };
+}
+
+// Layers of two functions over a Place.
 template <class D, class L, class... In, class... Out>
 struct Stage<D, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() {
-    static_assert(D::memory == Memory::host,
-                  "chorale: this layer computes on the host, and the network is for another device. Give the layer a "
-                  "`stage` of kernels, or use Cpu");
-    auto made       = functions_of<HostStage<L, List<In...>, List<Out...>>>();
+    using S               = PlaceStage<D, L, List<In...>, List<Out...>>;
+    auto made             = Ops{};
+    constexpr bool fits   = computes_on<D, S, L>();
+    constexpr bool ragged = (In::is_ragged || ...);                        // which the learner refuses
+    static_assert(fits || ragged, "chorale: this layer computes on the host, and the network is for another device. Give "
+                                  "the layer queue_forward<D> and queue_backward<D>, as nn::LayerNorm has them, or use a "
+                                  "strategy over Cpu");
+    if constexpr (fits) made = functions_of<S>();
+    if constexpr (fits && QueuesWork<D>)
+      made.look = [](void* at, std::size_t in, void const* x) { static_cast<S*>(at)->look(in, x); };
     made.overwrites = overwrites_x<L>();
     made.keeps_x    = reads_x<L>();
     made.keeps_y    = reads_y<L>();

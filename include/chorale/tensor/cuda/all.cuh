@@ -9,3 +9,4 @@
 #include <chorale/tensor/cuda/conv_pool.cuh>
 #include <chorale/tensor/cuda/elementwise.cuh>
 #include <chorale/tensor/cuda/loops.cuh>
+#include <chorale/tensor/cuda/sequences.cuh>

@@ -10,6 +10,7 @@
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/tensor/cuda/launch.hpp>
 #include <chorale/tensor/cuda/runtime.hpp>
+#include <chorale/tensor/cuda/sequences.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 
@@ -160,7 +161,7 @@ namespace chorale {
 
 /// Kernels of GPUs: cuBLASLt, cuDNN, and kernels of this library.
 template <>
-struct Kernels<Cuda> : cuda::Loops {
+struct Kernels<Cuda> : cuda::Loops, cuda::Sequences {
   using layout  = cuda::Layout;
   using runtime = cuda::Runtime;
 

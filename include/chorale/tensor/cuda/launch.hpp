@@ -206,6 +206,61 @@ cudaError_t move(std::size_t n, float const* x, float* towards, float rows, Move
 cudaError_t dropout(std::size_t rows, std::size_t width, Values x, float rate, StepNumbers const* now,
                     std::uint64_t stream, cudaStream_t queue);
 
+/// x = 0
+cudaError_t zero(std::size_t n, float* x, cudaStream_t queue);
+
+/// A factor of a product in row-major memory without gaps; `transposed`: memory holds the transpose.
+struct Matrix {
+  float const* at;
+  bool transposed = false;
+};
+/// c (m, n) = a (m, k) b (k, n), or c += a b where `adds` is 1. A thread for each number of c: for factors that do not
+/// fill cuBLAS.
+cudaError_t product(std::size_t m, std::size_t n, std::size_t k, Matrix a, Matrix b, float* c, int adds,
+                    cudaStream_t queue);
+
+/// Rows of a table by their numbers, in 1 or 4 bytes each.
+struct Ids {
+  void const* at;
+  std::size_t bytes;
+};
+/// y (n, width) = the rows of table (rows, width) with these ids; NaN for an id that is in no row.
+cudaError_t gather(std::size_t n, std::size_t rows, std::size_t width, float const* table, Ids ids, float* y,
+                   cudaStream_t queue);
+/// d_table += dy, each row to the row of its id
+///
+/// cost      every row of the table looks at all ids, so that no two threads write one number: n · rows · width
+cudaError_t gather_back(std::size_t n, std::size_t rows, std::size_t width, Ids ids, float const* dy, float* d_table,
+                        cudaStream_t queue);
+
+/// y (rows, width) = x + vector (width); and d_vector += the sum of the rows of dy, dx += dy (null: not computed)
+cudaError_t add_to_rows(std::size_t rows, std::size_t width, float const* x, float const* vector, float* y,
+                        cudaStream_t queue);
+cudaError_t add_to_rows_back(std::size_t rows, std::size_t width, float const* dy, float* d_vector, float* dx,
+                             cudaStream_t queue);
+
+/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, for each of the vectors.
+///
+/// moments   (vectors, 2): mean and 1 / deviation, which backward reads
+cudaError_t layer_norm(std::size_t vectors, std::size_t width, float const* x, float const* gamma, float const* beta,
+                       float epsilon, float* moments, float* y, cudaStream_t queue);
+/// Adds to d_gamma, d_beta and dx (null: not computed).
+cudaError_t layer_norm_back(std::size_t vectors, std::size_t width, float const* x, float const* gamma,
+                            float const* moments, float const* dy, float* d_gamma, float* d_beta, float* dx,
+                            cudaStream_t queue);
+
+/// Causal self-attention of sequences: x (rows, steps, 3 width), queries, keys and values side by side.
+struct Attention {
+  std::size_t rows, steps, heads, width;                                   // width: of all heads
+
+  /// Numbers that forward leaves for backward, and scratch of backward.
+  constexpr std::size_t kept() const { return 2 * rows * heads * steps * steps; }
+};
+/// y (rows, steps, width) of each head = softmax(q kᵀ / sqrt(W)) v, over the steps up to that of the query.
+cudaError_t attend(Attention of, float const* x, float* kept, float* y, cudaStream_t queue);
+/// Adds to dx.
+cudaError_t attend_back(Attention of, float const* x, float* kept, float const* dy, float* dx, cudaStream_t queue);
+
 /// Initializes gradients: writes rows to the header, and the trailer of one replica.
 cudaError_t begin_gradients(float* header, float* trailer, float rows, cudaStream_t queue);
 

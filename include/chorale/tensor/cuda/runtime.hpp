@@ -104,10 +104,14 @@ class Runtime {
   Products rounds_to   = Products::f32;                                    // both are set before kernels are made
   Elements activations = Elements::f32;
 
-  /// Copies a batch to the device, in the queue: for one number of rows always to the same address.
+  /// Copies an input of a batch to the device, in the queue: for one number of rows always to the same address.
   ///
+  /// input   its number
   /// x       of the host or of any device; it lives until synchronize()
-  float* fetch(float const* x, std::size_t n) { return input_.fetch(x, n); }
+  std::byte* fetch(std::size_t input, void const* x, std::size_t bytes) {
+    if (inputs_.size() <= input) inputs_.resize(input + 1);
+    return inputs_[input].fetch(static_cast<std::byte const*>(x), bytes);
+  }
 
   /// Returns when the work that this thread has queued is done: the host may read its results.
   void synchronize() const { expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
@@ -136,7 +140,8 @@ class Runtime {
 
   Owned<cublasLtHandle_t, cublasLtDestroy> products_;
   Owned<cudnnHandle_t, cudnnDestroy> images_;
-  Room scratch_, input_;
+  Room scratch_;
+  std::vector<Room> inputs_;
   std::vector<Relu> relus_;
 };
 

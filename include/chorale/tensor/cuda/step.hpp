@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <new>
 #include <optional>
+#include <vector>
 
 #if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
 
@@ -41,8 +42,13 @@ class Kernels<Cuda>::Step {
   std::size_t turn() { return now_ = (now_ + 1) % turns; }
 
   /// Copies targets to the device, in the queue. Every step has equally many, of the host or of any device.
+  ///
+  /// term    number of the loss or metric that reads them
   template <class T>
-  T const* fetch(T const* targets, std::size_t n) { return targets_.fetch(targets, n); }
+  T const* fetch(T const* targets, std::size_t n, std::size_t term = 0) {
+    if (targets_.size() <= term) targets_.resize(term + 1);
+    return targets_[term].fetch(targets, n);
+  }
 
   /// Writes the numbers of the next step to the host buffer. Returns the pass with the address where kernels read them.
   Pass tell(Pass pass) {
@@ -141,7 +147,8 @@ class Kernels<Cuda>::Step {
   Turn& mine() { return turns_[now_]; }
 
   std::size_t rows_;
-  cuda::Room on_device_, losses_, targets_;
+  cuda::Room on_device_, losses_;
+  std::vector<cuda::Room> targets_;
   Both* there_;
   CudaCopies::block pinned_;
   std::array<Turn, turns> turns_;
