@@ -83,14 +83,14 @@ class Lifetimes {
     registers();
   }
 
-  /// Of the buffer that a value begins; of other values none.
+  /// When the buffer that a value begins is in use; nothing of a value that lies in another's.
   std::vector<Lifetime> of_value(std::size_t v) const { return values_[v]; }
   std::vector<Lifetime> of_workspace(std::size_t c) const { return workspaces_[c]; }
-  /// Of the memory that a register begins; of one that lies in another's, none.
+  /// When the memory that a register begins is in use; nothing of one that lies in another's.
   std::vector<Lifetime> of_register(std::size_t r) const { return registers_[r]; }
   /// The register in whose memory a register lies; -1: it has none.
   int home(std::size_t r) const { return homes_[r]; }
-  /// Of what backward of these calls alone uses.
+  /// When what backward of these calls alone uses is in use.
   template <class F>
   std::vector<Lifetime> of_backward(F const& uses) const {
     auto used = std::vector<Lifetime>{};
