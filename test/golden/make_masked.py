@@ -5,8 +5,9 @@
     python3 test/golden/make_masked.py test/golden/masked.safetensors
 
 Made with Keras 3 on JAX in float64, stored as float32; README.md has the tolerances. Each network begins with
-Embedding(mask_zero=True), so that id 0 is padding, and ends with Dense. The loss is the sum of all outputs of positions
-that are not padding, each times a weight. The variables and the weights are those of `keras_numbers.value`, not stored.
+Embedding(mask_zero=True), so that id 0 is padding, and ends with Dense; attention is that of a text to itself. The loss
+is the sum of all outputs of positions that are not padding, each times a weight. The variables and the weights are those
+of `keras_numbers.value`, not stored.
 """
 import sys
 
@@ -18,7 +19,7 @@ import keras
 import numpy as np
 
 LENGTHS, WORDS, WIDTH, UNITS, CLASSES = (7, 3, 1, 5, 2), 9, 4, 6, 3
-SALTS = (0x2545F491, 0x4F6CDD1D, 0x7F4A7C15, 0x1CE4E5B9, 0x133111EB, 0x5851F42D)
+SALTS = (0x2545F491, 0x4F6CDD1D, 0x7F4A7C15, 0x1CE4E5B9, 0x133111EB, 0x5851F42D, 0x101, 0x202, 0x303, 0x404, 0x505)
 
 
 def ids():
@@ -31,14 +32,16 @@ def ids():
 def compute(dtype):
     x, tensors = ids(), {}
     layers = keras.layers
-    for name, middle in (("lstm", [layers.LSTM(UNITS, dtype=dtype)]),
-                         ("sequences", [layers.LSTM(UNITS, return_sequences=True, dtype=dtype)]),
-                         ("average", [layers.GlobalAveragePooling1D(dtype=dtype)])):
-        model = keras.Sequential([keras.Input((max(LENGTHS),), dtype="int32"),
-                                  layers.Embedding(WORDS, WIDTH, mask_zero=True, dtype=dtype), *middle,
-                                  layers.Dense(CLASSES, dtype=dtype)])
+    for name, middle in (("lstm", layers.LSTM(UNITS, dtype=dtype)),
+                         ("sequences", layers.LSTM(UNITS, return_sequences=True, dtype=dtype)),
+                         ("average", layers.GlobalAveragePooling1D(dtype=dtype)),
+                         ("attention", layers.MultiHeadAttention(2, WIDTH // 2, dtype=dtype))):
+        padded = keras.Input((max(LENGTHS),), dtype="int32")
+        vectors = layers.Embedding(WORDS, WIDTH, mask_zero=True, dtype=dtype)(padded)
+        changed = middle(vectors, vectors) if name == "attention" else middle(vectors)
+        model = keras.Model(padded, layers.Dense(CLASSES, dtype=dtype)(changed))
         variables = [around_zero(v.shape, salt, 2).astype(dtype) for v, salt in zip(model.trainable_variables, SALTS)]
-        valid = (x != 0) if name == "sequences" else np.ones(len(LENGTHS), bool)
+        valid = (x != 0) if name in ("sequences", "attention") else np.ones(len(LENGTHS), bool)
         weights = np.zeros(valid.shape + (CLASSES,), dtype)
         weights[valid] = around_zero((valid.sum(), CLASSES), 0x11, 2)
 

@@ -19,6 +19,7 @@
 #include <chorale/data/stages/prefetch.hpp>
 #include <chorale/data/stages/repeat.hpp>
 #include <chorale/data/stages/shuffle.hpp>
+#include <chorale/data/stages/unpad.hpp>
 #include <chorale/data/stages/window.hpp>
 #include <chorale/data/threads/auto_tune.hpp>
 

@@ -45,6 +45,20 @@ template <class... G, class F>
 inline constexpr bool has_ragged_field<Row<G...>, F> =
     chorale::detail::FieldList<G...>::template has<F> && chorale::detail::is_ragged<F>;
 
+/// True if rows have padded field From, whose positions ragged field To may have.
+template <class Row, class From, class To>
+inline constexpr bool unpads = false;
+template <class... G, IsField From, IsField To>
+inline constexpr bool unpads<Row<G...>, From, To> = [] {
+  if constexpr (!chorale::detail::FieldList<G...>::template has<From> ||
+                !std::is_same_v<typename From::element_type, typename To::element_type> || From::is_ragged ||
+                From::rank != To::rank || From::rank == 0) {
+    return false;
+  } else {
+    return To::dims[0] == ragged && std::equal(From::dims.begin() + 1, From::dims.end(), To::dims.begin() + 1);
+  }
+}();
+
 }  // namespace detail
 
 /// A selection of elements of a pass: number `first`, then every `step`-th after it, at most `count` in all.
@@ -106,6 +120,16 @@ struct PaddingOf {
   typename F::element_type value = 0;                      // appended to shorter rows
 };
 
+/// Whether unpad refuses or keeps rows that are nothing but padding.
+enum class EmptyRows { refuse, keep };
+
+/// What unpad takes for padding of a field.
+template <IsField F>
+struct Unpadding {
+  typename F::element_type value = 0;                      // of all numbers of a position
+  EmptyRows empty_rows           = EmptyRows::refuse;      // keep: rows without positions, of which layers give zeros
+};
+
 /// How bucket_by_sequence_length sorts rows by their lengths. Bucket i has the lengths from boundary i - 1 to below
 /// boundary i, and a last one all others.
 struct Buckets {
@@ -117,6 +141,7 @@ struct Buckets {
 template <class D, class F, class Out> class Mapped;
 template <class D, class F, class Out> class ParallelMapped;
 template <class D, class F, class Out> class MapBatched;
+template <class In, IsField From, IsField To> class Unpad;
 template <class D, class F> class Filtered;
 template <class D> class Ranged;
 template <class A, class B> class Concatenated;
@@ -173,6 +198,23 @@ class Pipe {
   auto map(F f, Parallel how) const {
     if constexpr (names_fields<Fields...>()) return ParallelMapped<D, F, Row<Fields...>>{self(), std::move(f), how};
     else return self();
+  }
+
+  /// Makes a ragged field of a padded one, so that a network needs no mask:
+  ///
+  ///   struct Padded : Field<int, 80> {};                   // of words, then of zeros; or of zeros, then of words
+  ///   struct Words : Field<int, ragged> {};
+  ///   rows.unpad<Words>(Padded{}).batch(64)
+  ///
+  /// throws  BadArgument, from next, when a row has padding between its positions, or is nothing but padding
+  /// source  mask_zero=True of tf.keras.layers.Embedding, tf.keras.layers.Masking
+  template <IsField To, IsField From>
+  auto unpad(From, Unpadding<From> how = {}) const {
+    constexpr auto fits = detail::unpads<typename D::element, From, To>;
+    static_assert(fits, "chorale: unpad<To>(From{}) makes a ragged field of a padded one that the rows have: To is a "
+                        "Field<T, ragged, D...> where From is a Field<T, steps, D...>");
+    if constexpr (fits) return Unpad<typename D::element, From, To>::rows(self(), how);
+    else return self();                                    // so that the assert is the only error
   }
 
   /// The elements for which f(element) is true.
