@@ -32,7 +32,7 @@ class Gossip {
   using placement = typename Base::placement;
   template <class R>
   static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
-  static_assert(placement::writes_everywhere,
+  static_assert(placement::writes_everywhere && !shards_optimizer<Base>,
                 "chorale: Gossip needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
   explicit Gossip(Base base) : base_{std::move(base)} {}

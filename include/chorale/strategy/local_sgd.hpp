@@ -29,7 +29,7 @@ class LocalSgd {
   using placement = typename Base::placement;
   template <class R>
   static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
-  static_assert(placement::writes_everywhere,
+  static_assert(placement::writes_everywhere && !shards_optimizer<Base>,
                 "chorale: LocalSgd needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
   explicit LocalSgd(Base base) : base_{std::move(base)} {}
