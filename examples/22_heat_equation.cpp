@@ -5,7 +5,7 @@
 //   u_t = 0.1 u_xx        u(x, 0) = sin(pi x)        u(0, t) = u(1, t) = 0        0 <= x, t <= 1
 //
 // No solution is shown to it. The loss has its derivatives by x and t at random points inside, which nn::derivatives
-// gives, and its values at random points of the edge. On two replicas.
+// gives, and its values at random points of the edge. On one core: the network is small.
 //
 //   tools/run 22_heat_equation
 //
@@ -71,7 +71,7 @@ int main() try {
   auto const error = loss::MeanSquaredError{};
   auto const model = nn::compile<Heat>(nn::of<Residual>(error) + 10.0F * nn::of<Value>(error),
                                        optim::Adam{.learning_rate = rate});
-  auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 1};
+  auto trainer = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 1};
   trainer.fit(train, {.epochs = epochs});
 
   auto const squares = count_to(side * side);
@@ -90,7 +90,7 @@ int main() try {
   }
   auto const relative = std::sqrt(squared / all);                          // |u - solution| / |solution|, in L2
   std::printf("relative error %.4f, largest %.4f\n", relative, largest);
-  return trainer.hashes()[0] == trainer.hashes()[1] && relative < 1e-3 && largest < 5e-3 ? 0 : 1;
+  return relative < 1e-3 && largest < 5e-3 ? 0 : 1;
 } catch (std::exception const& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 2;

@@ -46,8 +46,8 @@ struct Heat : nn::Graph<Inside, Edge> {
     auto const [u, u_x, u_t, u_xx, u_xt] =
         nn::derivatives<nn::By<0>, nn::By<1>, nn::By<0, 0>, nn::By<0, 1>>(layers, inside);
     auto const residual = u_t - Times<25>{}(u_xx) + Times<50>{}(u_xt * u);
-    return nn::outputs<Residual, Value, Part<0>, Part<1>, Part<2>, Part<3>, Part<4>>(residual, layers(edge), u, u_x, u_t,
-                                                                                     u_xx, u_xt);
+    return nn::outputs<Residual, Value, Part<0>, Part<1>, Part<2>, Part<3>, Part<4>>(residual, layers(edge), u, u_x,
+                                                                                     u_t, u_xx, u_xt);
   }
 };
 

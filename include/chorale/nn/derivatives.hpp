@@ -42,8 +42,8 @@ constexpr bool check_derivatives() {
       if (i < 0 || i >= O::back) return false;
     return true;
   }() && ...);
-  static_assert(within, "chorale: an nn::By<i> or nn::By<i, j> counts the numbers of the input from 0, and the input has "
-                        "fewer");
+  static_assert(within, "chorale: an nn::By<i> or nn::By<i, j> counts the numbers of the input from 0, and the input "
+                        "has fewer");
   return is_vector && orders && within;
 }
 
@@ -56,8 +56,8 @@ constexpr bool check_derivatives_of() {
       return (std::is_same_v<typename First::parts, typename O::parts> && ...);
     else return false;
   }();
-  static_assert(alike, "chorale: within nn::derivatives a layer combines a value that has derivatives with one that has "
-                       "none, or other ones. Make all of it from the argument of the function");
+  static_assert(alike, "chorale: within nn::derivatives a layer combines a value that has derivatives with one that "
+                       "has none, or other ones. Make all of it from the argument of the function");
   return alike;
 }
 template <class L, class Form>
@@ -110,11 +110,13 @@ struct CallWithDerivatives {
 ///   return nn::outputs<Residual>(u_t - scaled(u_xx));                       // a loss makes it 0
 ///
 /// net       a Block, or a function of a tensor, of Dense, + - *, concatenate, Tanh, Sigmoid, Softplus, SiLU, GELU, and
-///           an Elementwise that has d2f(x, y) and d3f(x, y) beside df; its layers may be called without derivatives too
+///           an Elementwise that has d2f(x, y) and d3f(x, y) beside df; its layers may be called without derivatives
+///           as well
 /// x         (B, N); By<i> is the derivative by its number i, By<i, j> a second one
 /// returns   the value, then each derivative that was asked for, (B, M) all
 /// keeps     gradients by variables and by x are exact: the derivatives of each layer have a backward of their own
-/// cost      of the layers, times 1 + the derivatives that are carried: those asked for, and by i and j for each By<i, j>
+/// cost      that of the layers, times 1 + the derivatives that are carried: those that were asked for, and those by i
+///           and by j for each By<i, j>
 /// source    Raissi, Perdikaris & Karniadakis, "Physics-informed neural networks", 2019; torch.autograd.grad with
 ///           create_graph=True, of which these are the numbers
 template <class... B, class Net, class D, class O>

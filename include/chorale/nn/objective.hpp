@@ -23,8 +23,8 @@ struct OfOutput {
   T what;
   float weight = 1;
 
-  /// Multiplies the loss of each row by its number in field W. The sum is still divided by the number of rows, as in
-  /// Keras.
+  /// Multiplies the loss of each row by its number in field W, which may be below 0, as an advantage is. The sum is still
+  /// divided by the number of rows, as in Keras.
   template <IsField W>
   constexpr OfOutput<F, T, W> weighted_by(W) const {
     static_assert(W::rank <= 1 && W::size == 1, "chorale: the field that weighs rows has one number for each row: struct "

@@ -80,7 +80,8 @@ Learned learned(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3) 
   auto got = Learned{};
   for (int epoch = 0; epoch < epochs; ++epoch) {
     auto loss = metric::Mean{};
-    for (auto& batch : strategy.distribute(points(), epoch)) loss.update(strategy.reduce(strategy.run(step, copies, batch)));
+    for (auto& batch : strategy.distribute(points(), epoch))
+      loss.update(strategy.reduce(strategy.run(step, copies, batch)));
     got.loss = static_cast<float>(loss.result());
   }
   auto const errors = strategy.run([](auto&, auto& copy) {                 // on a grid of 11 x 11 points
@@ -111,7 +112,8 @@ TEST_CASE("replicas learn through derivatives what one replica learns", "[nn][gr
   auto const check = [&](Learned const& got) {
     auto apart = 0.0F;
     REQUIRE(got.values.size() == alone.values.size());
-    for (std::size_t i = 0; i < got.values.size(); ++i) apart = std::max(apart, std::abs(got.values[i] - alone.values[i]));
+    for (std::size_t i = 0; i < got.values.size(); ++i)
+      apart = std::max(apart, std::abs(got.values[i] - alone.values[i]));
     CHECK(apart < 1e-5F);
     CHECK(std::abs(got.loss - alone.loss) < 1e-5F);
     CHECK(std::ranges::count(got.hashes, got.hashes[0]) == std::ssize(got.hashes));
