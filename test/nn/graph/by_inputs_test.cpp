@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <vector>
 
+namespace by_inputs_test {
+
 using namespace chorale;
 
 namespace {
@@ -109,3 +111,5 @@ TEST_CASE("a step that nobody began is one sentence", "[nn][graph]") {
   CHECK_NOTHROW(finish());
   CHECK_THROWS_AS(finish(), BadArgument);                                  // once
 }
+
+}  // namespace by_inputs_test
