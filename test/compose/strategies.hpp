@@ -41,7 +41,7 @@ struct multi_worker_mirrored {
 struct sharded {
   static constexpr auto promise = Promise::equal;
   static constexpr int over_threads = halves;
-  static auto make() { return ShardedStrategy<Zero::one>{Cpu::logical(3)}; }
+  static auto make() { return ShardedStrategy<Zero::one>{Cpu::logical(4)}; }
 };
 struct local_sgd {
   static constexpr auto promise = Promise::equal;
