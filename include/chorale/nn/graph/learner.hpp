@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -229,6 +230,23 @@ class GraphLearner {
     executor.forward(pass);
     return executor;
   }
+  /// Outputs that one loss reads, and no metric, and over which it may write its gradient.
+  typename Executing::Overwritten overwritten() const {
+    auto may = typename Executing::Overwritten{};
+    auto all = std::array<int, Executing::num_outputs>{};
+    if constexpr (!QueuesWork<D>) {
+      std::apply([&](auto const&... term) {
+        ([&] {
+          constexpr auto o = output_of<std::remove_cvref_t<decltype(term)>>;
+          if constexpr (requires { { term.what.overwrites() } -> std::same_as<bool>; }) may[o] = term.what.overwrites();
+          ++all[o];
+        }(), ...);
+      }, losses_);
+      std::apply([&](auto const&... term) { (++all[output_of<std::remove_cvref_t<decltype(term)>>], ...); }, metrics_);
+    }
+    for (std::size_t o = 0; o < may.size(); ++o) may[o] = may[o] && all[o] == 1;
+    return may;
+  }
   /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
   /// other lengths should find one; how many that is changes no result.
   Executing& executor_for(int rows, typename Executing::Rooms positions) {
@@ -236,14 +254,15 @@ class GraphLearner {
     if (place != executors_.end() && (*place)->has_room(positions)) return *(last_ = place->get());
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
-      *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_);
+      *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
+                                           overwritten());
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] += positions[i] / 4;
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory
-      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions);
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, overwritten());
     }
     return *(last_ = place->get());
   }

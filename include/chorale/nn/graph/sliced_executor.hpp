@@ -125,21 +125,22 @@ class SlicedExecutor {
   static constexpr std::size_t enough = is_list ? 512 : 128;
 
  public:
-  using Rooms = typename One::Rooms;
+  using Rooms       = typename One::Rooms;
+  using Overwritten = typename One::Overwritten;
 
   static constexpr std::size_t num_inputs = One::num_inputs, num_outputs = One::num_outputs;
   static constexpr std::size_t width(std::size_t o) { return One::width(o); }
   static constexpr int         ragged_of(std::size_t) { return -1; }       // rows have one shape
 
   /// rows      of every batch that this executor takes, at least 1
-  /// variables, gradients, tables    as of GraphExecutor
+  /// variables, gradients, tables, overwritten    as of GraphExecutor
   /// threads   made when first needed
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
-                 std::unique_ptr<SliceThreads>& threads)
-      : rows_{rows} {
+                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {})
+      : rows_{rows}, overwritten_{overwritten} {
     auto const n = std::clamp(rows / least, 1, device.threads());
     if (device.threads() == 1 || !suits(rows) || (n == 1 && !is_list)) {
-      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device));
+      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device, Rooms{}, overwritten));
       return;
     }
     if (!threads) threads = std::make_unique<SliceThreads>(device, device.threads(), plan, gradients, tables);
@@ -148,11 +149,12 @@ class SlicedExecutor {
     for (int i = 0; i < n; ++i) {
       parts_.push_back({this, share(static_cast<std::size_t>(rows), i, n), {}, i});
       slices_.push_back(std::make_unique<One>(static_cast<int>(parts_.back().rows.size()), variables,
-                                              threads_->gradients(i), threads_->tables(i), device));
+                                              threads_->gradients(i), threads_->tables(i), device, Rooms{},
+                                              overwritten));
     }
     for (std::size_t o = 0; o < num_outputs; ++o) {
       output_[o].resize(static_cast<std::size_t>(rows) * width(o));
-      d_output_[o].resize(output_[o].size());
+      if (!overwritten[o]) d_output_[o].resize(output_[o].size());
     }
     for (std::size_t i = 0; i < num_inputs; ++i)
       if (One::asks(i)) d_input_[i].resize(static_cast<std::size_t>(rows) * One::width_in(i));
@@ -196,7 +198,7 @@ class SlicedExecutor {
   /// Output o: (rows, width(o)).
   float const* output(std::size_t o) const { return threads_ == nullptr ? slices_[0]->output(o) : output_[o].data(); }
   /// Gradient of the loss by output o: (rows, width(o)). To be written before backward.
-  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : d_output_[o].data(); }
+  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : own_d_output(o).data(); }
   /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
   /// on it.
   float const* d_input(std::size_t i) const {
@@ -216,7 +218,7 @@ class SlicedExecutor {
     threads_->begin();
     each_slice([&](Part& part) {
       for (std::size_t o = 0; o < num_outputs; ++o)
-        std::copy_n(d_output_[o].data() + part.rows.begin * width(o), part.rows.size() * width(o),
+        std::copy_n(own_d_output(o).data() + part.rows.begin * width(o), part.rows.size() * width(o),
                     slice(part).d_output(o));
       slice(part).backward(pass_of(part, pass), [&](std::size_t end) {
         if (at_end) return;
@@ -251,6 +253,7 @@ class SlicedExecutor {
            plan.products_per_row * static_cast<std::size_t>(rows) >= enough * plan.elements;
   }
 
+  std::vector<float>& own_d_output(std::size_t o) { return overwritten_[o] ? output_[o] : d_output_[o]; }
   One& slice(Part const& part) const { return *slices_[static_cast<std::size_t>(part.slice)]; }
 
   /// Copies the rows of a slice to their place among all rows.
@@ -280,6 +283,7 @@ class SlicedExecutor {
   }
 
   int rows_;
+  Overwritten overwritten_;
   SliceThreads* threads_ = nullptr;                                        // null: one executor, of all rows
   std::vector<Part> parts_;
   std::vector<std::unique_ptr<One>> slices_;
