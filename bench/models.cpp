@@ -10,6 +10,8 @@
 //   dlrm            six tables of up to 1,000,000 x 64, 10 ids each, two MLPs, pairs, batch 2,048, SGD
 //   resnet          ResNet-50 over 224 x 224 pixels, batch 8, SGD with momentum
 //   gan             two MLPs over 784 pixels, batch 64, Adam: a step of each
+//   gpt2            12 blocks, 12 heads, 768 wide, 64 words, 124 million numbers, batch 4, AdamW; gpt2_recompute with
+//                   blocks whose values are computed again, PyTorch's with torch.utils.checkpoint. On one device
 //
 // Ours is one replica for each thread, which share a batch, DirectAllReduce. The peers are PyTorch, eager and compiled,
 // and for tickets and resnet TensorFlow as well, without and with XLA; each in a process of its own with as many
@@ -29,6 +31,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -46,11 +49,11 @@ std::vector<Cpu> one_core_each(int threads) {
   return devices;
 }
 
-/// The median of a step's milliseconds, after three.
+/// The median of a step's milliseconds, after three; of fewer steps after one.
 template <class Step>
 double median_ms(int steps, Step&& step) {
   auto times = std::vector<double>{};
-  for (int i = -3; i < steps; ++i) {
+  for (int i = steps < 3 ? -1 : -3; i < steps; ++i) {
     auto const start = std::chrono::steady_clock::now();
     step();
     if (i >= 0) times.push_back(1e3 * bench::seconds_since(start));
@@ -79,6 +82,25 @@ double character_gpt_ms(int threads, int steps) {
   auto const text = ids(CharacterGpt::batch * 64, 65, 0), next = ids(CharacterGpt::batch * 64, 65, 1);
   return step_ms(CharacterGpt::model(), threads, steps,
                  [&](int i, int n) { return Rows<Text, Next>{text, next}.part(i, n); });
+}
+
+/// One device of all threads: a copy for each would be 2 GB.
+template <class B>
+double gpt2_ms(int threads, int steps) {
+  using namespace bench::models;
+  using Net       = Gpt2<B>;
+  auto const text = ids(Net::batch * 64, 50'257, 0), next = ids(Net::batch * 64, 50'257, 1);
+  auto const cores = Cpu{}.cores();
+  auto const some  = std::vector<int>(cores.begin(), cores.begin() + threads);
+  auto live        = Live{OneDeviceStrategy{Cpu{some}}, DirectAllReduce{}, LocalTransport{}};
+  auto copies      = live.create(Net::model(), 1);
+  auto batch       = PerReplica{std::vector{Rows<Text, Next>{text, next}}};
+  return median_ms(std::max(1, steps / 10), [&] {
+    live.run([&](auto& replica, auto& copy, auto const& rows) {
+      auto result = replica.value_and_gradient_ahead(copy, rows);
+      live.update(replica, copy, result.gradients);
+    }, copies, batch);
+  });
 }
 
 double tickets_ms(int threads, int steps) {
@@ -140,6 +162,14 @@ double resnet_ms(int threads, int steps) {
   return step_ms(Net::model(), threads, steps, [net = Net{}](int i, int n) { return net.part(i, n); });
 }
 
+/// Megabytes of a process: VmRSS are now in memory, VmHWM at the most so far.
+double megabytes(std::string const& which) {
+  auto file = std::ifstream{"/proc/self/status"};
+  for (auto line = std::string{}; std::getline(file, line);)
+    if (line.starts_with(which + ":")) return std::stod(line.substr(which.size() + 1)) / 1024;
+  return 0;
+}
+
 /// A model that this program measures.
 struct Case {
   std::string name;
@@ -159,7 +189,8 @@ std::vector<Case> cases(bool quick) {
           of("character_gpt", CharacterGpt{}, character_gpt_ms), of("tickets", Tickets{}, tickets_ms),
           quick ? of("dlrm", Dlrm<10>{}, dlrm_ms<10>) : of("dlrm", Dlrm<1>{}, dlrm_ms<1>),
           quick ? of("resnet", ResNet<true>{}, resnet_ms<true>) : of("resnet", ResNet<false>{}, resnet_ms<false>),
-          of("gan", Gan{}, gan_ms)};
+          of("gan", Gan{}, gan_ms), of("gpt2", Gpt2<Gpt2Block>{}, gpt2_ms<Gpt2Block>),
+          of("gpt2_recompute", Gpt2<nn::Recompute<Gpt2Block>>{}, gpt2_ms<nn::Recompute<Gpt2Block>>)};
 }
 
 /// What threads of this machine can do in a second: multiplications of a large product, and bytes that copies of memory
@@ -208,12 +239,13 @@ struct Options {
 
 void report(Case const& one, int threads, Machine const& machine, Options const& o) {
   auto peers = o.quick ? nullptr : std::make_unique<bench::ModelPeers>(one.name, one.batch, threads);
-  auto ms    = std::vector<double>{};
+  auto ms    = std::vector<double>{}, memory = ms;
   for (int round = 0; round < o.rounds; ++round) {
-    ms.push_back(bench::number_after(
-        bench::output_of("'" + bench::this_program() + "' --only " + one.name + " --threads " +
-                         std::to_string(threads) + " --steps " + std::to_string(o.steps) +
-                         (o.quick ? " --quick" : "")), "ms_per_step"));
+    auto const said = bench::output_of("'" + bench::this_program() + "' --only " + one.name + " --threads " +
+                                       std::to_string(threads) + " --steps " + std::to_string(o.steps) +
+                                       (o.quick ? " --quick" : ""));
+    ms.push_back(bench::number_after(said, "ms_per_step"));
+    memory.push_back(bench::number_after(said, "megabytes"));
     if (peers != nullptr) peers->measure(o.steps);
   }
   auto const ours  = bench::median(ms);
@@ -221,12 +253,13 @@ void report(Case const& one, int threads, Machine const& machine, Options const&
   auto row         = [&] {
     return bench::Row{(o.quick ? "models_quick/" : "models/") + one.name}.add("model", one.name)
         .add("batch", static_cast<double>(one.batch), "%.0f").add("threads", threads, "%.0f").add("ms", ours)
-        .add("percent_of_floor", 100 * floor / ours, "%.1f").add_to_json("onednn", onednn::version());
+        .add("percent_of_floor", 100 * floor / ours, "%.1f").add("megabytes", bench::median(memory), "%.0f")
+        .add_to_json("onednn", onednn::version());
   };
   if (peers == nullptr || peers->ms().empty()) return row().print(o.json);
   for (auto const& [name, theirs] : peers->ms())
     row().add("peer", name).add("peer_ms", bench::median(theirs)).add("ratio", bench::median(theirs) / ours, "%.2f")
-        .print(o.json);
+        .add("peer_megabytes", peers->megabytes().at(name), "%.0f").print(o.json);
 }
 
 }  // namespace
@@ -250,15 +283,19 @@ int main(int argc, char** argv) try {
   auto const called = [&](std::string const& name) {
     auto const it = std::ranges::find(all, name, &Case::name);
     if (it != all.end()) return *it;
-    throw BadArgument{"there is no model " + name + ".", "lenet, character_gpt, tickets, dlrm, resnet or gan."};
+    throw BadArgument{"there is no model " + name + ".",
+                      "lenet, character_gpt, tickets, dlrm, resnet, gan, gpt2 or gpt2_recompute."};
   };
   if (!only.empty()) {
-    std::printf("ms_per_step %.4f\n", called(only).ms(o.threads[0], o.steps));
+    auto const before = megabytes("VmRSS");
+    auto const ms     = called(only).ms(o.threads[0], o.steps);
+    std::printf("ms_per_step %.4f megabytes %.1f\n", ms, megabytes("VmHWM") - before);
     return 0;
   }
   auto chosen = std::vector<Case>{};
   for (auto const& name : o.models) chosen.push_back(called(name));
-  if (chosen.empty()) chosen = all;
+  for (auto const& one : all)
+    if (o.models.empty() && !(o.quick && one.name.starts_with("gpt2"))) chosen.push_back(one);     // 2.5 GB
   if (!o.json)
     std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(), onednn::version().c_str(), o.rounds);
   for (auto const threads : o.threads) {

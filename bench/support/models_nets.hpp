@@ -109,6 +109,42 @@ struct CharacterGpt : nn::Graph<Text> {
   }
 };
 
+struct Gpt2Block {
+  nn::LayerNorm norm, norm_2;
+  nn::Dense<2304> queries_keys_values;
+  nn::Dense<768> mixed, narrow;
+  nn::Dense<3072> wide;
+
+  constexpr auto operator()(auto x) const {
+    auto const y = x + mixed(nn::CausalHeads<12>{}(queries_keys_values(norm(x))));
+    return y + narrow(nn::gelu_tanh(wide(norm_2(y))));
+  }
+};
+
+/// GPT-2 of 124 million numbers. B is Gpt2Block, or Recompute of it.
+template <class B>
+struct Gpt2 : nn::Graph<Text> {
+  nn::Embedding<50'257, 768> words;
+  nn::Positions<1'024, 768> places;
+  std::array<B, 12> blocks;
+  nn::LayerNorm last;
+
+  constexpr auto operator()(auto text) const {
+    auto x = places(words(text));
+    for (auto const& block : blocks) x = block(x);
+    return nn::outputs<Next>(words.logits(last(x)));
+  }
+
+  static constexpr std::size_t batch = 4;
+  static constexpr double matrices = 12 * 12 * 768. * 768, attention = 12 * 64. * 768;     // of a word
+  static constexpr Work work{batch * 64 * 3 * (matrices + attention + 50'257. * 768), 124'439'808 * adam_bytes};
+
+  static auto model() {
+    return nn::compile<Gpt2>(loss::SparseCrossEntropy{},
+                             optim::AdamW{.learning_rate = 1e-4F, .weight_decay = 0.01F, .epsilon = 1e-8F});
+  }
+};
+
 struct Title : Field<int, 40> {};
 struct Body : Field<int, 200> {};
 struct Tags : Field<float, 12> {};

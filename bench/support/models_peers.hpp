@@ -38,9 +38,14 @@ class ModelPeers {
   }
 
   void measure(int steps) {
-    for (auto& [name, peer] : all_)
-      ms_[name].push_back(number_after(peer->ask(std::to_string(steps)), "ms_per_step"));
+    for (auto& [name, peer] : all_) {
+      auto const said = peer->ask(std::to_string(steps));
+      ms_[name].push_back(number_after(said, "ms_per_step"));
+      megabytes_[name] = said.find("megabytes") == said.npos ? 0 : number_after(said, "megabytes");
+    }
   }
+  /// By how much each peer's memory has grown at the most since its libraries were loaded; 0 if it does not say.
+  std::map<std::string, double> const& megabytes() const { return megabytes_; }
   std::map<std::string, std::vector<double>> const& ms() const { return ms_; }
 
  private:
@@ -57,6 +62,7 @@ class ModelPeers {
 
   std::map<std::string, std::unique_ptr<Asked>> all_;
   std::map<std::string, std::vector<double>> ms_;
+  std::map<std::string, double> megabytes_;
 };
 
 }  // namespace bench

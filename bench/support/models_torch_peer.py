@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The models of bench/models in PyTorch: for each line with a number of steps, prints "ms_per_step N", the median.
+"""The models of bench/models in PyTorch: for each line with a number of steps, prints "ms_per_step N megabytes M": the
+median, and by how much memory has grown at the most.
 
 A fused optimizer, subnormal numbers flushed, gradients set to None; with --compiled the network and its loss go through
 torch.compile. Images are channels last. Tables have sparse gradients where the optimizer takes them."""
 import argparse
+import resource
 import sys
 import time
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.nn import functional as F
 
@@ -24,9 +27,9 @@ class LeNet(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width=128, heads=4):
+    def __init__(self, width=128, heads=4, approximate="none"):
         super().__init__()
-        self.heads = heads
+        self.heads, self.approximate = heads, approximate
         self.norm, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.queries_keys_values, self.mixed = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -37,7 +40,7 @@ class Block(nn.Module):
                    for part in self.queries_keys_values(self.norm(x)).split(c, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c)
         x = x + self.mixed(y)
-        return x + self.narrow(F.gelu(self.wide(self.norm_2(x))))
+        return x + self.narrow(F.gelu(self.wide(self.norm_2(x)), approximate=self.approximate))
 
 
 class CharacterGpt(nn.Module):
@@ -49,6 +52,20 @@ class CharacterGpt(nn.Module):
     def forward(self, text, following):
         x = self.last(self.blocks(self.characters(text) + self.places.weight))
         return F.cross_entropy(F.linear(x, self.characters.weight).flatten(0, 1), following.flatten())
+
+
+class Gpt2(nn.Module):
+    def __init__(self, recompute):
+        super().__init__()
+        self.recompute = recompute
+        self.words, self.places = nn.Embedding(50257, 768), nn.Embedding(1024, 768)
+        self.blocks, self.last = nn.ModuleList([Block(768, 12, "tanh") for _ in range(12)]), nn.LayerNorm(768)
+
+    def forward(self, text, following):
+        x = self.words(text) + self.places.weight[:64]
+        for block in self.blocks:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return F.cross_entropy(F.linear(self.last(x), self.words.weight).flatten(0, 1), following.flatten())
 
 
 class Tickets(nn.Module):
@@ -162,6 +179,9 @@ def data_of(model, n):
         return ResNet50().to(memory_format=torch.channels_last), [images, torch.randint(0, 1000, (n,))]
     if model == "character_gpt":
         return CharacterGpt(), [torch.randint(0, 65, (n, 64)), torch.randint(0, 65, (n, 64))]
+    if model.startswith("gpt2"):
+        return (Gpt2(model == "gpt2_recompute"),
+                [torch.randint(0, 50257, (n, 64)), torch.randint(0, 50257, (n, 64))])
     if model == "tickets":
         return Tickets(), [torch.randint(0, 10_000, (n, 40)), torch.randint(0, 10_000, (n, 200)), torch.rand(n, 12),
                            (torch.arange(n) % 2).float().view(n, 1), torch.randint(0, 4, (n,))]
@@ -174,6 +194,8 @@ def rule_of(model, net):
         return torch.optim.SGD(net.parameters(), lr=0.1)
     if model == "resnet":
         return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+    if model.startswith("gpt2"):
+        return torch.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     if model != "character_gpt":
         return torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
     matrices = [p for name, p in net.named_parameters() if p.ndim == 2]
@@ -200,7 +222,8 @@ def step_of(model, batch, compiled):
 
 def main():
     flags = argparse.ArgumentParser()
-    flags.add_argument("model", choices=("lenet", "character_gpt", "tickets", "dlrm", "resnet", "gan"))
+    flags.add_argument("model", choices=("lenet", "character_gpt", "tickets", "dlrm", "resnet", "gan", "gpt2",
+                                           "gpt2_recompute"))
     flags.add_argument("--batch", type=int, required=True)
     flags.add_argument("--threads", type=int, default=1)
     flags.add_argument("--compiled", action="store_true")
@@ -208,17 +231,20 @@ def main():
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
+    before = int(open("/proc/self/statm", encoding="ascii").read().split()[1]) * resource.getpagesize() / 2**20
     step = step_of(args.model, args.batch, args.compiled)
+    fewer = 10 if args.model.startswith("gpt2") else 1
     for _ in range(3):
         step()
     print("ready", torch.__version__, flush=True)
     for line in sys.stdin:
         times = []
-        for _ in range(int(line)):
+        for _ in range(max(1, int(line) // fewer)):
             start = time.perf_counter()
             step()
             times.append(time.perf_counter() - start)
-        print("ms_per_step", sorted(times)[len(times) // 2] * 1e3, flush=True)
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print("ms_per_step", sorted(times)[len(times) // 2] * 1e3, "megabytes", most - before, flush=True)
 
 
 if __name__ == "__main__":

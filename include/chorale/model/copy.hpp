@@ -5,7 +5,6 @@
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
-#include <chorale/model/memory.hpp>
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step.hpp>
 #include <chorale/model/step_reports.hpp>
@@ -70,15 +69,6 @@ class Copy : public StepReports {
     if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;
     else return NetworkWork{};
   }();
-
-  /// Bytes that computing with so many rows takes, beside the arena.
-  ///
-  /// positions   of each ragged input, in all rows
-  static ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0)
-    requires requires { L::planned(device, rows, positions); }
-  {
-    return L::planned(device, rows, positions);
-  }
 
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},

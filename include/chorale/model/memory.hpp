@@ -70,8 +70,7 @@ ReplicaMemory memory_of(M const& model, std::size_t rows, D const& device, std::
     memory.gradients += share.gradients;
   };
   [[maybe_unused]] auto const scope = detail::DeviceScope<D>{device};      // kernels ask for the threads of this one
-  if constexpr (requires { Instance::planned(device, rows, positions); })
-    add(Instance::planned(device, rows, positions));
+  if constexpr (requires { model.planned(device, rows, positions); }) add(model.planned(device, rows, positions));
   else if constexpr (requires { Instance::planned(device, rows); }) add(Instance::planned(device, rows));
   return memory;
 }

@@ -21,6 +21,7 @@
 ///   options(visit)                    optional: calls visit(name, value) for each option. Ranks compare these and the
 ///                                     loss' type when they connect; other fields are not compared
 ///   queue<D>(.., sum)                 compute, enqueued on a device that QueuesWork, with target and sum in its memory
+///   overwrites()                      optional: true if, on CPUs, d_output may be output, which saves memory
 ///   takes_logits                      optional: true when it applies softmax itself. nn::compile then refuses networks
 ///                                     that end with nn::Softmax
 ///   takes_probabilities               optional: true when it takes what nn::Softmax gives. nn::compile then refuses a
@@ -102,6 +103,7 @@ struct SparseCrossEntropy {
                       "row " + std::to_string(r) + " of the batch has label " + std::to_string(labels[r]) +
                           ", but the network has outputs for 0 to " + std::to_string(classes - 1));
   }
+  bool overwrites() const { return label_smoothing == 0; }
   template <class D>
   float compute(std::size_t rows, std::size_t classes, float const* logits, int const* labels, float* d_logits) const {
     check(rows, classes, labels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The game of examples/21_cart_pole.cpp against the numbers of Gym, and gradients of what replicas play by themselves.
+// The game of examples/19_cart_pole.cpp against the numbers of Gym, and gradients of what replicas play by themselves.
 #include "examples/support/cart_pole.hpp"
 
 #include <chorale/chorale.hpp>

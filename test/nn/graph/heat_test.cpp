@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network whose loss has its derivatives by inputs, as examples/22_heat_equation.cpp, on several replicas and on one.
+// A network whose loss has its derivatives by inputs, as examples/20_heat_equation.cpp, on several replicas and on one.
 #include <chorale/chorale.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>

@@ -85,7 +85,7 @@ std::vector<std::uint64_t> trained(auto strategy) {
 /// Bytes beside variables, gradients and slots.
 template <class Net>
 std::size_t planned(std::size_t rows, Cpu const& device = Cpu::logical(1)[0]) {
-  auto const bytes = decltype(model<Net>())::template instance<Cpu>::planned(device, rows);
+  auto const bytes = model<Net>().planned(device, rows);
   return bytes.activations + bytes.gradients;
 }
 
@@ -97,6 +97,13 @@ std::ptrdiff_t calls_again(nn::graph::Finds found) {
   auto const steps = nn::graph::Scheduler{Low::calls, Low::trains, {}, finds}.schedule().steps;
   return std::ranges::count(steps, nn::graph::Do::again, &nn::graph::Instruction::what);
 }
+
+/// A network whose logits are most of its memory.
+struct ManyWords : nn::Graph<Words> {
+  nn::Embedding<300, 4> table;
+  nn::Dense<4> hidden;
+  constexpr auto operator()(auto x) const { return nn::outputs<Next>(table.logits(nn::tanh(hidden(table(x))))); }
+};
 
 struct X : Field<float, 5> {};
 struct Y : Field<float, 1> {};
@@ -112,7 +119,8 @@ struct Checked : nn::Graph<nn::Differentiable<X>> {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("blocks that are computed again give the bits of plain ones", "[nn][recompute]", Words, RaggedWords) {
+TEMPLATE_TEST_CASE("blocks that are computed again give the bits of plain ones", "[nn][recompute]", Words,
+                   RaggedWords) {
   using Out          = std::conditional_t<TestType::is_ragged, RaggedNext, Next>;
   auto const devices = Cpu::logical(3);
   CHECK(trained<nn::Recompute, TestType, Out>(OneDeviceStrategy{devices[0]}) ==
@@ -144,6 +152,26 @@ TEST_CASE("what backward does not read is not computed again", "[nn][recompute]"
   CHECK(calls_again<Gpt<Plain, Words, Next, 0>>(Finds::in_backward) == 0);
   CHECK(calls_again<Again>(Finds::in_backward) == 11 + 4);                 // all but the sum that ends Part
   CHECK(calls_again<Again>(Finds::nothing) == 9 + 2);                      // nor the last products, and what is over them
+}
+
+TEST_CASE("logits and their gradient share memory, unless a metric or smoothing reads the logits after it",
+          "[nn][memory]") {
+  using Net          = ManyWords;
+  auto const trained = [](auto const& compiled, Cpu const& device) {
+    auto const words_in = ids(8, false, 0), next = ids(8, false, 1);
+    auto trainer = Trainer{compiled, OneDeviceStrategy{device}, RingAllReduce{}, LocalTransport{}, 5};
+    trainer.fit(data::from_fields<Words, Next>(words_in, next).batch(4), {.epochs = 2, .show = Show::nothing});
+    return trainer.hashes();
+  };
+  for (auto const& device : {Cpu::logical(1)[0], Cpu::with_threads(2)}) {
+    auto const of     = [&](auto const& compiled) { return compiled.planned(device, 256).activations; };
+    auto const alone  = model<Net>();
+    auto const metric = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::AdamW{}, metric::Accuracy{});
+    auto const smooth = nn::compile<Net>(loss::SparseCrossEntropy{.label_smoothing = 0.1F}, optim::AdamW{});
+    CHECK(of(alone) + 256 * 7 * 290 * sizeof(float) < of(metric));
+    CHECK(of(smooth) == of(metric));
+    CHECK(trained(alone, device) == trained(metric, device));              // the same bits
+  }
 }
 
 TEST_CASE("pieces of memory that are in use together do not overlap", "[nn][memory]") {

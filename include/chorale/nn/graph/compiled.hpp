@@ -7,6 +7,7 @@
 #include <chorale/data/typed_rows.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/copy.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
 #include <chorale/nn/objective.hpp>
@@ -221,6 +222,14 @@ struct CompiledGraph {
     for (auto& line : lines_of(plan)) all.push_back(std::move(line));
     graph::describe_calls<Net>(all);
     return all;
+  }
+
+  /// Bytes that a copy takes to compute with so many rows, beside the arena.
+  ///
+  /// positions   of each ragged input, in all rows of the first batch
+  template <class D>
+  ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0) const {
+    return learner<D>{device, losses, metrics}.planned(device, rows, positions);
   }
 
   /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.

@@ -19,9 +19,11 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace chorale::nn {
@@ -64,14 +66,17 @@ class GraphExecutor {
 
   /// What a batch needs: its rows and, for each ragged input, the positions that buffers have room for.
   using Rooms = std::array<std::size_t, N.inputs>;
+  /// Outputs over which the loss may write the gradient by them.
+  using Overwritten = std::array<bool, N.outputs>;
 
   /// rows        of every batch, at least 1
   /// variables   laid out by the plan; and their gradients, which are zeros before backward
   /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
   /// rooms       of each ragged input: the most positions of a batch, rounded up
+  /// overwritten   without it, gradients by outputs have memory of their own
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
-                D const& device = {}, Rooms const& rooms = {})
-      : GraphExecutor{LaidOut{}, rows, rooms, variables, gradients, tables} {
+                D const& device = {}, Rooms const& rooms = {}, Overwritten const& overwritten = {})
+      : GraphExecutor{LaidOut{}, rows, rooms, overwritten, variables, gradients, tables} {
     memory_          = device.allocate(places_.total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + places_.scratch);
@@ -87,8 +92,8 @@ class GraphExecutor {
   GraphExecutor& operator=(GraphExecutor const&) = delete;
 
   /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
-  static std::size_t planned_bytes(int rows, Rooms const& rooms = {}) {
-    return GraphExecutor{LaidOut{}, rows, rooms, {}, {}, {}}.places_.total;
+  static std::size_t planned_bytes(int rows, Rooms const& rooms = {}, Overwritten const& overwritten = {}) {
+    return GraphExecutor{LaidOut{}, rows, rooms, overwritten, {}, {}, {}}.places_.total;
   }
 
   int rows() const { return rows_; }
@@ -171,7 +176,7 @@ class GraphExecutor {
 
   /// Output o: (rows, width(o)).
   float const* output(std::size_t o) const { return reinterpret_cast<float const*>(values_[graph::at(g.outputs[o])]); }
-  /// Gradient of the loss by output o: (rows, width(o)). To be written before each backward.
+  /// Gradient of the loss by output o: (rows, width(o)), perhaps where that is. To be written before each backward.
   float* d_output(std::size_t o) const { return registers_[graph::at(s_.d_output[o])]; }
   /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
   /// on it.
@@ -204,8 +209,8 @@ class GraphExecutor {
   struct LaidOut {};
 
   /// Makes the stages, and decides where in memory everything lies.
-  GraphExecutor(LaidOut, int rows, Rooms const& rooms, Span<float> variables, Span<float> gradients,
-                Span<RowGradients> tables)
+  GraphExecutor(LaidOut, int rows, Rooms const& rooms, Overwritten const& overwritten, Span<float> variables,
+                Span<float> gradients, Span<RowGradients> tables)
       : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
         variables_{variables}, gradients_{gradients}, tables_{tables} {
     auto const finds = finds_of_stages();
@@ -232,13 +237,24 @@ class GraphExecutor {
     for (auto const& call : g.calls) of_scratch.bytes = std::max(of_scratch.bytes, scratch_of(call) * sizeof(float));
     of_scratch.used = used.of_backward([](graph::CallRecord const& call) { return needs_scratch(call); });
 
+    auto over = std::vector<std::size_t>(s_.registers.size());             // the piece in which each register lies
+    std::iota(over.begin(), over.end(), N.values + N.calls);
+    for (std::size_t o = 0; o < N.outputs; ++o) {
+      auto const home = used.home(graph::at(s_.d_output[o]));
+      if (!overwritten[o] || !is_read_by_loss_alone(o) || home < 0 || of_register[home].used[0].first == 0) continue;
+      auto& piece = of_value[s_.buffer[graph::at(g.outputs[o])]];
+      piece.bytes = std::max(piece.bytes, std::exchange(of_register[home].bytes, 0));
+      piece.used.push_back(of_register[home].used[0]);
+      over[graph::at(home)] = static_cast<std::size_t>(&piece - of_value);
+    }
+
     places_.total   = graph::overlay(pieces);
     places_.scratch = of_scratch.offset;
     places_.registers.resize(s_.registers.size());
     for (std::size_t v = 0; v < N.values; ++v) places_.values[v] = of_value[s_.buffer[v]].offset;
     for (std::size_t c = 0; c < N.calls; ++c) places_.workspaces[c] = of_call[c].offset;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
-      if (used.home(r) >= 0) places_.registers[r] = of_register[used.home(r)].offset;
+      if (auto const home = used.home(r); home >= 0) places_.registers[r] = pieces[over[graph::at(home)]].offset;
   }
 
   /// The stages of all calls, one after another in one block of memory.
@@ -314,6 +330,13 @@ class GraphExecutor {
     return wants;
   }
 
+  /// True if nothing but a loss reads output o.
+  static constexpr bool is_read_by_loss_alone(std::size_t o) {
+    auto const v = g.outputs[o];
+    auto const is_other = [v](int value) { return value != v; };
+    return !g.calls[graph::at(g.values[graph::at(v)].call)].ops->keeps_y && std::ranges::all_of(g.ins, is_other) &&
+           std::ranges::count(g.outputs, v) == 1;
+  }
   std::size_t per_batch(std::size_t of_a_row) const { return static_cast<std::size_t>(rows_) * of_a_row; }
 
   /// The layout of a value; null: rows of plain numbers.

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -106,14 +107,14 @@ class GraphLearner {
   /// Bytes that computing with so many rows takes, beside the arena.
   ///
   /// positions   of each ragged input, in all rows of the first batch
-  static ShareMemory planned(D const& device, std::size_t rows, std::size_t positions) {
+  ShareMemory planned(D const& device, std::size_t rows, std::size_t positions) const {
     if (rows == 0) return {};
     if constexpr (in_slices) {
-      return Executing::planned(device, static_cast<int>(rows));
+      return Executing::planned(device, static_cast<int>(rows), overwritten());
     } else {
       auto rooms = typename Executing::Rooms{};
       each_input([&]<class F>(std::size_t i) { rooms[i] = F::is_ragged ? with_reserve(positions) : 0; });
-      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms)};
+      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms, overwritten())};
     }
   }
 
@@ -349,6 +350,23 @@ class GraphLearner {
     }
     return executor;
   }
+  /// Outputs that one loss reads, and no metric, and over which it may write its gradient.
+  typename Executing::Overwritten overwritten() const {
+    auto may = typename Executing::Overwritten{};
+    auto all = std::array<int, Executing::num_outputs>{};
+    if constexpr (!QueuesWork<D>) {
+      std::apply([&](auto const&... term) {
+        ([&] {
+          constexpr auto o = output_of<std::remove_cvref_t<decltype(term)>>;
+          if constexpr (requires { { term.what.overwrites() } -> std::same_as<bool>; }) may[o] = term.what.overwrites();
+          ++all[o];
+        }(), ...);
+      }, losses_);
+      std::apply([&](auto const&... term) { (++all[output_of<std::remove_cvref_t<decltype(term)>>], ...); }, metrics_);
+    }
+    for (std::size_t o = 0; o < may.size(); ++o) may[o] = may[o] && all[o] == 1;
+    return may;
+  }
   /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
   /// other lengths should find one; how many that is changes no result.
   Executing& executor_for(int rows, typename Executing::Rooms positions) {
@@ -356,14 +374,15 @@ class GraphLearner {
     if (place != executors_.end() && (*place)->has_room(positions)) return *(last_ = place->get());
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
-      *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_);
+      *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
+                                           overwritten());
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory
-      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions);
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, overwritten());
     }
     return *(last_ = place->get());
   }

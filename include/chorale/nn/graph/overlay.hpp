@@ -72,7 +72,8 @@ class Lifetimes {
   /// apart     true if all memory is in use all the time: for a device whose kernels know values by their addresses
   Lifetimes(Records const& g, Schedule const& s, Span<Finds const> finds, bool apart)
       : g_{g}, s_{s}, apart_{apart}, losses_{static_cast<int>(g.calls.size())},
-        end_{losses_ + static_cast<int>(s.steps.size()) + 1}, again_(g.calls.size(), -1), backward_(g.calls.size(), -1) {
+        end_{losses_ + static_cast<int>(s.steps.size()) + 1}, again_(g.calls.size(), -1),
+        backward_(g.calls.size(), -1) {
     for (std::size_t k = 0; k < s.steps.size(); ++k) {
       auto const& step = s.steps[k];
       if (step.what == Do::again) again_[at(step.call)] = step_of(k);

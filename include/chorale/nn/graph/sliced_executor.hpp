@@ -126,21 +126,22 @@ class SlicedExecutor {
   static constexpr std::size_t enough = is_list ? 512 : 128;
 
  public:
-  using Rooms = typename One::Rooms;
+  using Rooms       = typename One::Rooms;
+  using Overwritten = typename One::Overwritten;
 
   static constexpr std::size_t num_inputs = One::num_inputs, num_outputs = One::num_outputs;
   static constexpr std::size_t width(std::size_t o) { return One::width(o); }
   static constexpr int         ragged_of(std::size_t) { return -1; }       // rows have one shape
 
   /// rows      of every batch that this executor takes, at least 1
-  /// variables, gradients, tables    as of GraphExecutor
+  /// variables, gradients, tables, overwritten    as of GraphExecutor
   /// threads   made when first needed
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
-                 std::unique_ptr<SliceThreads>& threads)
-      : rows_{rows} {
+                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {})
+      : rows_{rows}, overwritten_{overwritten} {
     auto const n = slices_of(device, rows);
     if (n == 0) {
-      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device));
+      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device, Rooms{}, overwritten));
       return;
     }
     if (!threads) threads = std::make_unique<SliceThreads>(device, device.threads(), plan, gradients, tables);
@@ -149,11 +150,12 @@ class SlicedExecutor {
     for (int i = 0; i < n; ++i) {
       parts_.push_back({this, share(static_cast<std::size_t>(rows), i, n), {}, i});
       slices_.push_back(std::make_unique<One>(static_cast<int>(parts_.back().rows.size()), variables,
-                                              threads_->gradients(i), threads_->tables(i), device));
+                                              threads_->gradients(i), threads_->tables(i), device, Rooms{},
+                                              overwritten));
     }
     for (std::size_t o = 0; o < num_outputs; ++o) {
-      output_[o]   = device.allocate(bytes_of(rows, width(o)));
-      d_output_[o] = device.allocate(bytes_of(rows, width(o)));
+      output_[o] = device.allocate(bytes_of(rows, width(o)));
+      if (!overwritten[o]) d_output_[o] = device.allocate(bytes_of(rows, width(o)));
     }
     for (std::size_t i = 0; i < num_inputs; ++i)
       if (One::asks(i)) d_input_[i] = device.allocate(bytes_of(rows, One::width_in(i)));
@@ -162,14 +164,15 @@ class SlicedExecutor {
   SlicedExecutor& operator=(SlicedExecutor const&) = delete;
 
   /// Bytes that an executor of so many rows allocates, with the gradients of the device's other threads.
-  static ShareMemory planned(Cpu const& device, int rows) {
+  static ShareMemory planned(Cpu const& device, int rows, Overwritten const& overwritten = {}) {
     auto const n = slices_of(device, rows);
-    if (n == 0) return {.activations = One::planned_bytes(rows)};
+    if (n == 0) return {.activations = One::planned_bytes(rows, {}, overwritten)};
     auto const alone = Cpu::OneThread{};
     auto sum         = ShareMemory{.gradients = static_cast<std::size_t>(device.threads() - 1) * plan.bytes_per_step()};
     for (int i = 0; i < n; ++i)
-      sum.activations += One::planned_bytes(static_cast<int>(share(static_cast<std::size_t>(rows), i, n).size()));
-    for (std::size_t o = 0; o < num_outputs; ++o) sum.activations += 2 * bytes_of(rows, width(o));
+      sum.activations += One::planned_bytes(static_cast<int>(share(static_cast<std::size_t>(rows), i, n).size()), {},
+                                            overwritten);
+    for (std::size_t o = 0; o < num_outputs; ++o) sum.activations += (overwritten[o] ? 1 : 2) * bytes_of(rows, width(o));
     for (std::size_t i = 0; i < num_inputs; ++i)
       if (One::asks(i)) sum.activations += bytes_of(rows, One::width_in(i));
     return sum;
@@ -201,7 +204,7 @@ class SlicedExecutor {
   /// Output o: (rows, width(o)).
   float const* output(std::size_t o) const { return threads_ == nullptr ? slices_[0]->output(o) : numbers(output_[o]); }
   /// Gradient of the loss by output o: (rows, width(o)). To be written before backward.
-  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : numbers(d_output_[o]); }
+  float* d_output(std::size_t o) { return threads_ == nullptr ? slices_[0]->d_output(o) : own_d_output(o); }
   /// Gradient of the loss by input i, which is Differentiable: (rows, field), after backward. Null if no output depends
   /// on it.
   float const* d_input(std::size_t i) const {
@@ -274,6 +277,7 @@ class SlicedExecutor {
     return (static_cast<std::size_t>(rows) * of_a_row * sizeof(float) + 63) / 64 * 64;
   }
 
+  float* own_d_output(std::size_t o) const { return numbers(overwritten_[o] ? output_[o] : d_output_[o]); }
   One& slice(Part const& part) const { return *slices_[static_cast<std::size_t>(part.slice)]; }
 
   /// Copies the rows of a slice to their place among all rows.
@@ -283,7 +287,7 @@ class SlicedExecutor {
 
   void copy_d_outputs(Part const& part) {
     for (std::size_t o = 0; o < num_outputs; ++o)
-      std::copy_n(numbers(d_output_[o]) + part.rows.begin * width(o), part.rows.size() * width(o),
+      std::copy_n(own_d_output(o) + part.rows.begin * width(o), part.rows.size() * width(o),
                   slice(part).d_output(o));
   }
   void copy_d_inputs(Part const& part) {
@@ -314,6 +318,7 @@ class SlicedExecutor {
   }
 
   int rows_;
+  Overwritten overwritten_;
   SliceThreads* threads_ = nullptr;                                        // null: one executor, of all rows
   std::vector<Part> parts_;
   std::vector<std::unique_ptr<One>> slices_;

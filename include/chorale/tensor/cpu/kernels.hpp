@@ -65,7 +65,7 @@ struct Loops {
 
   /// Sum over rows of -log softmax(logits)[label], and its gradient by the logits.
   ///
-  /// logits, d_logits    (rows, classes); d_logits = softmax(logits) - onehot(label)
+  /// logits, d_logits    (rows, classes); d_logits = softmax(logits) - onehot(label), and may be logits
   /// labels              (rows), each in [0, classes)
   /// source              tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   static float sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
@@ -73,8 +73,9 @@ struct Loops {
     auto sum = 0.0F;
     for (std::size_t r = 0; r < rows; ++r, logits += classes, d_logits += classes) {
       auto const label = static_cast<std::size_t>(labels[r]);
-      auto const log_z = softmax(classes, logits, d_logits);
-      sum += log_z - logits[label];
+      auto const wanted = logits[label];
+      auto const log_z  = softmax(classes, logits, d_logits);
+      sum += log_z - wanted;
       d_logits[label] -= 1.0F;
     }
     return sum;
@@ -195,16 +196,19 @@ struct Loops {
     float correct_1, correct_2;                                            // 1 / (1 - beta^t)
   };
 
+  /// cost      one pass over all four, shared by as many threads as kernels run on if they are large
   /// source    Kingma & Ba, ICLR 2015, algorithm 1; decay as in Loshchilov & Hutter, ICLR 2019
   static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s) {
-    float* const value = w.data();
-    auto const rate    = s.rate * s.correct_1;
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      auto const grad = g[i] * s.scale;
-      m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
-      v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
-      value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
-    }
+    auto const rate = s.rate * s.correct_1;
+    in_parts(w.size(), [=](std::size_t begin, std::size_t end) {
+      float* const value = w.data();
+      for (std::size_t i = begin; i < end; ++i) {
+        auto const grad = g[i] * s.scale;
+        m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
+        v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
+        value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
+      }
+    });
   }
 
   /// y = x · keep-mask / (1 - rate); the mask is a function of (seed, step, global row), whatever the share.
@@ -228,6 +232,18 @@ struct Loops {
   /// x, or 0 where x is subnormal: cores take a hundred times as long with such numbers. The optimizer state of a unit
   /// without a gradient decays, and would become subnormal after some 800 steps, for good.
   static float normal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? 0.0F : x; }
+
+  /// Calls f(begin, end) for ranges that are all of n numbers together: one, or several on as many threads as kernels
+  /// run on, if there are enough numbers that threads save more than they cost.
+  template <class F>
+  static void in_parts(std::size_t n, F const& f) {
+    constexpr auto part = std::size_t{1} << 16;
+    if (n < 8 * part) return f(std::size_t{0}, n);
+    Cpu::each(static_cast<std::ptrdiff_t>((n + part - 1) / part), [&](std::ptrdiff_t i) {
+      auto const begin = static_cast<std::size_t>(i) * part;
+      f(begin, std::min(n, begin + part));
+    });
+  }
 
   /// Writes softmax(logits) and returns log Σ exp(logits). Of few classes with libm's exp: there a loop of vectors saves
   /// nothing, and would only change their bits.

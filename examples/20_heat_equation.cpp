@@ -7,7 +7,7 @@
 // No solution is shown to it. The loss has its derivatives by x and t at random points inside, which nn::derivatives
 // gives, and its values at random points of the edge. On one core: the network is small.
 //
-//   tools/run 22_heat_equation
+//   tools/run 20_heat_equation
 //
 // Expect the error against the closed solution, exp(-0.1 pi^2 t) sin(pi x), on a grid of 41 x 41 points: below 0.001
 //   relative error 0.0005, largest 0.0008

@@ -4,7 +4,7 @@
 // rows of a step are what its agent did, and the weight of a row is how much better that went than expected. Gradients
 // are combined by the strategy, so that replicas learn from the carts of all.
 //
-//   tools/run 21_cart_pole
+//   tools/run 19_cart_pole
 //
 // Expect the mean steps of 100 games, until it is at least 490 of 500, then that of 100 others: above 475 it is solved
 #include <chorale/chorale.hpp>
