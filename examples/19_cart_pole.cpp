@@ -35,19 +35,19 @@ struct Agent : nn::Graph<State> {
 
 constexpr std::size_t length = 256, num_carts = 16, games = 100;           // steps of an update; carts of all replicas
 constexpr float discount = 0.99F, reward = 1 - discount;                   // so that returns are below 1
-constexpr std::uint64_t seed = 1;
+constexpr std::uint64_t first_seed = 1;
 
 int main() try {
   auto const model = nn::compile<Agent>(nn::of<Action>(loss::SparseCrossEntropy{}).weighted_by(Advantage{}) +
                                             nn::of<Return>(loss::MeanSquaredError{}),
                                         optim::Adam{.learning_rate = 5e-3F});
   auto strategy = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
-  auto agents   = strategy.create(model, seed);
+  auto agents   = strategy.create(model, first_seed);
   auto played   = PerReplica<std::vector<CartPole>>(agents.size());        // carts, which go on from update to update
 
   auto const share_of = [](auto& replica, std::size_t n) { return share(n, replica.id(), replica.num_replicas()); };
   auto const learn = [&](auto& replica, auto& agent, std::vector<CartPole>& mine) {
-    if (mine.empty()) mine = example::carts(seed, share_of(replica, num_carts));
+    if (mine.empty()) mine = example::carts(first_seed, share_of(replica, num_carts));
     auto const n  = mine.size(), rows = n * length;                        // row t n + k: step t of cart k
     auto states   = std::vector<float>{}, values = states, returns = std::vector<float>(rows), advantages = returns;
     auto actions  = std::vector<int>{};
@@ -86,11 +86,11 @@ int main() try {
   for (int update = 1, solved = 0; update <= 300 && solved == 0; ++update) {
     strategy.run(learn, agents, played);
     if (update % 10 != 0) continue;
-    auto const steps = mean_steps(seed + 1);
+    auto const steps = mean_steps(first_seed + 1);
     std::printf("%zu steps: mean %.1f of 500\n", static_cast<std::size_t>(update) * num_carts * length, steps);
     solved = steps >= 490 ? 1 : 0;
   }
-  auto const steps = mean_steps(seed + 2);
+  auto const steps = mean_steps(first_seed + 2);
   std::printf("100 other games: mean %.1f of 500\n", steps);
   return agents[0].hash() == agents[1].hash() && steps >= 475 ? 0 : 1;
 } catch (std::exception const& error) {

@@ -100,7 +100,8 @@ TEST_CASE("every number of an optimizer is a line, and every number of a schedul
   CHECK(lines_with(optim::SGD{.learning_rate = optim::CosineDecay{0.1F, 1'000, 0.5F}, .momentum = 0.9F,
                               .kind = optim::SGD::Momentum::nesterov, .global_clipnorm = 1}) ==
         Lines{"optimizer SGD", "optimizer SGD learning_rate CosineDecay(0.1,1000,0.5)", "optimizer SGD momentum 0.9",
-              "optimizer SGD kind nesterov", "optimizer SGD global_clipnorm 1"});
+              "optimizer SGD kind nesterov", "optimizer SGD global_clipnorm 1", "optimizer SGD weight_decay 0",
+              "optimizer SGD decay decoupled"});
   CHECK(lines_with(optim::LossScaled{optim::AdamW{.learning_rate = optim::LinearWarmup{0, 0.1F, 50}}, 1'024, 7}) ==
         Lines{"optimizer LossScaled<AdamW>", "optimizer LossScaled<AdamW> learning_rate LinearWarmup(0,0.1,50)",
               "optimizer LossScaled<AdamW> weight_decay 0.004", "optimizer LossScaled<AdamW> beta_1 0.9",

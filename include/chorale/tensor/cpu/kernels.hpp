@@ -199,15 +199,8 @@ struct Loops {
   /// cost      one pass over all four, shared by as many threads as kernels run on if they are large
   /// source    Kingma & Ba, ICLR 2015, algorithm 1; decay as in Loshchilov & Hutter, ICLR 2019
   static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s) {
-    auto const rate = s.rate * s.correct_1;
     in_parts(w.size(), [=](std::size_t begin, std::size_t end) {
-      float* const value = w.data();
-      for (std::size_t i = begin; i < end; ++i) {
-        auto const grad = g[i] * s.scale;
-        m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
-        v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
-        value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
-      }
+      adam(w.subspan(begin, end - begin), g + begin, m + begin, v + begin, s, s.rate * s.correct_1);
     });
   }
 
@@ -232,6 +225,17 @@ struct Loops {
   /// x, or 0 where x is subnormal: cores take a hundred times as long with such numbers. The optimizer state of a unit
   /// without a gradient decays, and would become subnormal after some 800 steps, for good.
   static float normal(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? 0.0F : x; }
+
+  /// The loop of adam(). A function, whose numbers no store can change: else compilers make no vectors.
+  static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s, float rate) {
+    float* const value = w.data();
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      auto const grad = g[i] * s.scale;
+      m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
+      v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
+      value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
+    }
+  }
 
   /// Calls f(begin, end) for ranges that are all of n numbers together: one, or several on as many threads as kernels
   /// run on, if there are enough numbers that threads save more than they cost.
