@@ -180,8 +180,10 @@ class Copy : public StepReports {
     return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field);
   }
 
-  /// The gradient by input F of the loss of a batch, computed as in a step, but without gradients of variables: (B, F).
-  /// Of learners that compute it. Changes gradients(): apply those of a step before. Valid until the next step.
+  /// The gradient of the loss of a batch by input F, a sum over the rows, computed as in a training step but without
+  /// gradients of variables: (B, F), valid until the next step. For networks whose input is nn::Differentiable<F>.
+  ///
+  /// keeps     nothing of gradients(): apply those of a step before
   template <class F, class Batch>
   Span<float const> gradient_by(F field, Batch const& batch)
     requires requires(L& learner, Pass const& pass) { learner.gradient_by(field, pass, batch); }

@@ -3,7 +3,9 @@
 // The outputs of a network, and how losses and metrics compare them with fields.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/types.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -116,5 +119,29 @@ inline constexpr std::string_view name_of_metric = [] {
   if constexpr (requires { T::name; }) return std::string_view{T::name};
   else return std::string_view{};
 }();
+
+/// The lengths of field F in a batch; none if its rows have one shape.
+template <class F, class Batch>
+Span<int const> lengths_of(Batch const& batch) {
+  if constexpr (F::is_ragged) return batch.lengths(F{});
+  else return {};
+}
+
+/// Positions of all rows of field F, at least 1 if it is ragged, else 0.
+///
+/// throws  BadArgument when a length is not within the width of the batch
+template <class F, class Batch>
+std::size_t positions_in(Batch const& batch) {
+  auto const lengths = lengths_of<F>(batch);
+  auto sum           = std::size_t{0};
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    auto const width = static_cast<int>(batch.width(F{}) / targets_in<F>);
+    CHORALE_EXPECTS(lengths[r] >= 0 && lengths[r] <= width,
+                    "row " + std::to_string(r) + " of the batch has length " + std::to_string(lengths[r]) +
+                        " for field " + type_name<F>() + ", but the batch is " + std::to_string(width) + " wide");
+    sum += static_cast<std::size_t>(lengths[r]);
+  }
+  return F::is_ragged ? std::max(sum, std::size_t{1}) : 0;
+}
 
 }  // namespace chorale::nn::graph

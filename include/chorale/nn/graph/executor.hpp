@@ -10,6 +10,7 @@
 #include <chorale/nn/graph/overlay.hpp>
 #include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/schedule.hpp>
+#include <chorale/nn/graph/stages.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/row_gradients.hpp>
@@ -166,7 +167,7 @@ class GraphExecutor {
     for (auto const& call : g.calls)                                       // forward: two sums and the count
       if (call.ops->joined > 0) join(2 * graph::at(call.ops->joined) + 1);
     for (std::size_t c = N.calls; c-- > 0;)
-      if (auto const& call = g.calls[c]; call.ops->joined > 0 && wants_dx(call)) join(2 * graph::at(call.ops->joined));
+      if (auto const& call = g.calls[c]; call.ops->joined > 0 && Low::wants_dx(call)) join(2 * graph::at(call.ops->joined));
   }
 
   /// Waits until all enqueued work is done, so that the host may read its results.
@@ -257,52 +258,6 @@ class GraphExecutor {
       if (auto const home = used.home(r); home >= 0) places_.registers[r] = pieces[over[graph::at(home)]].offset;
   }
 
-  /// The stages of all calls, one after another in one block of memory.
-  class Stages {
-   public:
-    Stages(typename K::runtime& runtime, int rows, graph::RaggedRows const* ragged) {
-      auto layouts = std::array<void const*, N.values>{};
-      auto total   = std::size_t{0};
-      for (std::size_t c = 0; c < N.calls; ++c) {
-        begins_[c] = total;
-        total += (g.calls[c].ops->size + sizeof(Line) - 1) / sizeof(Line);
-      }
-      lines_.resize(total);
-      auto in = std::vector<void const*>{};
-      for (std::size_t c = 0; c < N.calls; ++c) {
-        auto const& call = g.calls[c];
-        in.clear();
-        for (int i = 0; i < call.ins; ++i) in.push_back(layouts[graph::at(g.ins[graph::at(call.first_in + i)])]);
-        auto const y = graph::at(call.first_out);
-        try {
-          call.ops->make((*this)[c], {&runtime, rows, call.number, wants_dx(call), Low::plain[y], in, ragged});
-        } catch (...) {
-          destroy(c);
-          throw;
-        }
-        if (call.ops->layout != nullptr) layouts[y] = call.ops->layout((*this)[c]);
-      }
-    }
-    Stages(Stages const&)            = delete;
-    Stages& operator=(Stages const&) = delete;
-    ~Stages() { destroy(N.calls); }
-
-    void* operator[](std::size_t c) { return &lines_[begins_[c]]; }
-    void const* operator[](std::size_t c) const { return &lines_[begins_[c]]; }
-
-   private:
-    struct alignas(64) Line {
-      std::array<std::byte, 64> bytes;
-    };
-
-    void destroy(std::size_t count) {
-      while (count-- > 0) g.calls[count].ops->destroy((*this)[count]);
-    }
-
-    std::vector<Line> lines_;
-    std::array<std::size_t, N.calls> begins_{};
-  };
-
   /// The runtime of the kernels, told the types in which the network computes.
   static typename K::runtime& for_network(typename K::runtime& runtime) {
     if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime.rounds_to = Net::products;
@@ -321,13 +276,6 @@ class GraphExecutor {
     auto finds = std::vector<graph::Finds>(N.calls);
     for (std::size_t c = 0; c < N.calls; ++c) finds[c] = g.calls[c].ops->finds(stages_[c]);
     return finds;
-  }
-
-  /// True if a call computes the gradient by an input.
-  static constexpr bool wants_dx(graph::CallRecord const& call) {
-    auto wants = false;
-    for (int i = 0; i < call.ins; ++i) wants = wants || Low::trains[graph::at(g.ins[graph::at(call.first_in + i)])];
-    return wants;
   }
 
   /// True if nothing but a loss reads output o.
@@ -513,7 +461,7 @@ class GraphExecutor {
   int rows_;
   graph::RaggedInputs<N.inputs, graph::has_ragged(g)> ragged_;
   typename K::runtime runtime_;
-  Stages stages_;
+  graph::Stages<Net, D> stages_;
   graph::Schedule s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class: every call finds the executor of its batch, and leaves what the next call reads.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -12,6 +14,7 @@
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
+#include <chorale/nn/graph/term_losses.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
 #include <chorale/nn/metric.hpp>
@@ -75,15 +78,15 @@ class GraphLearner {
   // Rows of different lengths are computed by one executor.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
-  using All       = OutputsIn<Net>;
-  template <class Term>
-  static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
   template <class F, class When>
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
   template <class F>
   static constexpr bool is_on_request = input_of<F, OnRequest> < Executing::num_inputs;
+  using Compare = TermLosses<Net, D, Executing>;
   template <class Term>
-  using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
+  using ValueOf = typename Compare::template ValueOf<Term>;
+  template <class Term>
+  static constexpr std::size_t output_of = Compare::template output_of<Term>;
 
  public:
   static constexpr Memory memory = D::memory;                              // in which it computes
@@ -110,11 +113,11 @@ class GraphLearner {
   ShareMemory planned(D const& device, std::size_t rows, std::size_t positions) const {
     if (rows == 0) return {};
     if constexpr (in_slices) {
-      return Executing::planned(device, static_cast<int>(rows), overwritten());
+      return Executing::planned(device, static_cast<int>(rows), Compare::overwritten(losses_, metrics_));
     } else {
       auto rooms = typename Executing::Rooms{};
       each_input([&]<class F>(std::size_t i) { rooms[i] = F::is_ragged ? with_reserve(positions) : 0; });
-      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms, overwritten())};
+      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms, Compare::overwritten(losses_, metrics_))};
     }
   }
 
@@ -280,7 +283,7 @@ class GraphLearner {
       auto* to = predicted_.data();
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
-          auto const row = row_of(executor, o, r);
+          auto const row = Compare::row_of(executor, o, r);
           to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
         }
       return predicted_;
@@ -297,13 +300,6 @@ class GraphLearner {
       (f.template operator()<typename WithoutRequest<F>::type>(i++), ...);
     }(typename Net::inputs{});
   }
-  /// The lengths of field F in a batch; none if its rows have one shape.
-  template <class F, class Batch>
-  static Span<int const> lengths_of(Batch const& batch) {
-    if constexpr (F::is_ragged) return batch.lengths(F{});
-    else return {};
-  }
-
   template <class F>
   static Span<float const> gradient_of(Executing const& executor) {
     constexpr auto i = is_on_request<F> ? input_of<F, OnRequest> : input_of<F, InEachStep>;
@@ -350,23 +346,6 @@ class GraphLearner {
     }
     return executor;
   }
-  /// Outputs that one loss reads, and no metric, and over which it may write its gradient.
-  typename Executing::Overwritten overwritten() const {
-    auto may = typename Executing::Overwritten{};
-    auto all = std::array<int, Executing::num_outputs>{};
-    if constexpr (!QueuesWork<D>) {
-      std::apply([&](auto const&... term) {
-        ([&] {
-          constexpr auto o = output_of<std::remove_cvref_t<decltype(term)>>;
-          if constexpr (requires { { term.what.overwrites() } -> std::same_as<bool>; }) may[o] = term.what.overwrites();
-          ++all[o];
-        }(), ...);
-      }, losses_);
-      std::apply([&](auto const&... term) { (++all[output_of<std::remove_cvref_t<decltype(term)>>], ...); }, metrics_);
-    }
-    for (std::size_t o = 0; o < may.size(); ++o) may[o] = may[o] && all[o] == 1;
-    return may;
-  }
   /// The executor for batches of so many rows. It has room for more positions than any batch had so far, as steps with
   /// other lengths should find one; how many that is changes no result.
   Executing& executor_for(int rows, typename Executing::Rooms positions) {
@@ -375,40 +354,17 @@ class GraphLearner {
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
       *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
-                                           overwritten());
+                                           Compare::overwritten(losses_, metrics_));
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory
-      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, overwritten());
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, Compare::overwritten(losses_, metrics_));
     }
     return *(last_ = place->get());
   }
-  /// Positions of all rows of field F, at least 1 if it is ragged, else 0.
-  ///
-  /// throws  BadArgument when a length is not within the width of the batch
-  template <class F, class Batch>
-  static std::size_t positions_in(Batch const& batch) {
-    auto const lengths = lengths_of<F>(batch);
-    auto sum           = std::size_t{0};
-    for (std::size_t r = 0; r < lengths.size(); ++r) {
-      auto const width = static_cast<int>(batch.width(F{}) / targets_in<F>);
-      CHORALE_EXPECTS(lengths[r] >= 0 && lengths[r] <= width,
-                      "row " + std::to_string(r) + " of the batch has length " + std::to_string(lengths[r]) +
-                          " for field " + type_name<F>() + ", but the batch is " + std::to_string(width) + " wide");
-      sum += static_cast<std::size_t>(lengths[r]);
-    }
-    return F::is_ragged ? std::max(sum, std::size_t{1}) : 0;
-  }
-  /// The rows of output o that belong to row r of the batch: its positions, or itself.
-  static Range row_of(Executing const& executor, std::size_t o, std::size_t r) {
-    if (Executing::ragged_of(o) < 0) return {r, r + 1};
-    auto const& rows = executor.ragged(at(Executing::ragged_of(o)));
-    return {rows.starts[r], rows.starts[r] + static_cast<std::size_t>(rows.lengths[r])};
-  }
-
   /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
   template <class Batch>
   Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
@@ -468,7 +424,7 @@ class GraphLearner {
       auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
-      auto const sum = loss_of(term, batch, executor, dy);
+      auto const sum = Compare::loss_of(term, batch, executor, dy);
       if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
@@ -489,7 +445,7 @@ class GraphLearner {
     auto const* const y      = executor.output(output_of<Term>);
     auto sum                 = 0.0F;
     if constexpr (ValueOf<Term>::is_ragged) {
-      each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
+      Compare::template each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
         auto const groups    = C::groups(row.size());
         auto const* const at = y + row.begin * C::of_position;
         if constexpr (has_state) states_.template add<I>(over, groups, C::width, at, wanted, targets);
@@ -503,72 +459,6 @@ class GraphLearner {
     }
     if constexpr (has_state) return metric::not_in_header(over);
     else return sum;
-  }
-
-  /// Calls run(row, its positions, targets) for each row that has positions, of a term with a ragged output.
-  ///
-  /// throws  BadArgument when a row has another number of targets than of outputs
-  template <class Term, class Batch, class Run>
-  static void each_ragged(Batch const& batch, Executing const& executor, Run&& run) {
-    using F            = typename Term::field;
-    auto const wanted  = batch[F{}].data();
-    auto const lengths = batch.lengths(F{});
-    for (std::size_t r = 0; r < batch.rows; ++r) {
-      auto const row = row_of(executor, output_of<Term>, r);
-      CHORALE_EXPECTS(row.size() == static_cast<std::size_t>(lengths[r]),
-                      "row " + std::to_string(r) + " of the batch has length " + std::to_string(lengths[r]) +
-                          " for field " + type_name<F>() + ", but the output that it is compared with has length " +
-                          std::to_string(row.size()));
-      if (row.size() > 0) run(r, row, wanted + r * batch.width(F{}));
-    }
-  }
-
-  /// The loss of one term, a sum over the rows, and its gradient by the output.
-  template <class Term, class Batch>
-  static float loss_of(Term const& term, Batch const& batch, Executing const& executor, float* dy) {
-    using W             = typename Term::row_weight;
-    using C             = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
-    auto const* const y = executor.output(output_of<Term>);
-    if constexpr (ValueOf<Term>::is_ragged) {
-      auto sum = 0.0F;
-      each_ragged<Term>(batch, executor, [&](std::size_t r, Range row, auto const* wanted) {
-        auto const groups = C::groups(row.size()), numbers = row.size() * C::of_position;
-        auto* const d     = dy + row.begin * C::of_position;
-        auto factor       = term.weight / static_cast<float>(groups);
-        if constexpr (!std::is_void_v<W>) factor *= static_cast<float>(batch[W{}][r]);
-        auto const of_row =
-            loss::sum_of<D>(term.what, groups, numbers / groups, y + row.begin * C::of_position, wanted, d);
-        Kernels<D>::multiply(numbers, d, factor);
-        sum += of_row * factor;
-      });
-      return sum;
-    } else {
-      return loss_of_fixed(term, batch, y, dy);
-    }
-  }
-  template <class Term, class Batch>
-  static float loss_of_fixed(Term const& term, Batch const& batch, float const* y, float* dy) {
-    using F           = typename Term::field;
-    using W           = typename Term::row_weight;
-    using C           = Compared<decltype(Term::what), ValueOf<Term>, F>;
-    constexpr auto of_row = ValueOf<Term>::size;
-    auto const* wanted    = batch[F{}].data();
-    auto const scaled     = term.weight / static_cast<float>(C::positions);
-    auto const compute    = [&](std::size_t first, std::size_t rows, float factor) {
-      auto* const d  = dy + first * of_row;
-      auto const sum = loss::sum_of<D>(term.what, rows * C::positions, C::width, y + first * of_row,
-                                       wanted + first * F::size, d);
-      if (factor != 1) Kernels<D>::multiply(rows * of_row, d, factor);
-      return sum * factor;
-    };
-    if constexpr (std::is_void_v<W>) {
-      return compute(0, batch.rows, scaled);
-    } else {
-      auto const weights = batch[W{}];
-      auto sum           = 0.0F;
-      for (std::size_t r = 0; r < batch.rows; ++r) sum += compute(r, 1, scaled * static_cast<float>(weights[r]));
-      return sum;
-    }
   }
 
   D device_;

@@ -294,6 +294,13 @@ struct Lowered : Traced<Net, D> {
   static constexpr auto inputs = needed_values(calls, For::inputs);
   static constexpr auto plain  = plain_values(calls);
 
+  /// True if a call computes the gradient by an input.
+  static constexpr bool wants_dx(CallRecord const& call) {
+    auto wants = false;
+    for (int i = 0; i < call.ins; ++i) wants = wants || trains[at(calls.ins[at(call.first_in + i)])];
+    return wants;
+  }
+
   /// Slots for gradients, where all layouts are equal.
   static constexpr std::size_t slots() { return Scheduler{calls, trains}.schedule().slots; }
 };
