@@ -2,15 +2,15 @@
 #pragma once
 
 #include <chorale/core/random.hpp>
-#include <chorale/data/dataset.hpp>
+#include <chorale/data/drawn_pictures.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <string_view>
 
 namespace chorale::data {
 namespace detail {
@@ -144,46 +144,15 @@ inline std::uint8_t draw_digit(Seed seed, std::uint64_t index, std::span<std::ui
   return static_cast<std::uint8_t>(label);
 }
 
-/// Digits that are drawn as they are read. See digits.
-class Digits : public Pipe<Digits> {
+/// Digits of pen strokes, drawn as they are read: see data::digits().
+class Digits : public DrawnPictures<Digits, digit_pixels> {
  public:
-  using element = Sample<std::uint8_t, std::uint8_t>;
-  static constexpr bool stable = false;
+  using DrawnPictures::DrawnPictures;
 
-  Digits(std::size_t n, Seed seed, std::uint64_t first) : n_{n}, seed_{seed}, first_{first} {}
-
-  class Stream {
-   public:
-    Stream(std::size_t n, Seed seed, std::uint64_t first) : n_{n}, seed_{seed}, first_{first} {}
-
-    bool next(element& out) {
-      if (at_ == n_) return false;
-      label_ = draw_digit(seed_, first_ + at_++, pixels_);
-      out    = {pixels_, {&label_, 1}};
-      return true;
-    }
-
-   private:
-    std::size_t n_;
-    Seed seed_;
-    std::uint64_t first_;
-    std::size_t at_     = 0;
-    std::uint8_t label_ = 0;
-    std::array<std::uint8_t, digit_pixels> pixels_{};
-  };
-
-  Stream stream(std::size_t) const { return {n_, seed_, first_}; }
-  std::optional<std::size_t> size() const { return n_; }
-
-  void describe(std::vector<std::string>& lines) const {
-    lines.push_back("digits " + std::to_string(n_) + " seed " + std::to_string(seed_.value) + " from " +
-                    std::to_string(first_));
+  static constexpr std::string_view name = "digits";
+  static std::uint8_t draw(Seed seed, std::uint64_t i, std::span<std::uint8_t, digit_pixels> pixels) {
+    return draw_digit(seed, i, pixels);
   }
-
- private:
-  std::size_t n_;
-  Seed seed_;
-  std::uint64_t first_;
 };
 
 /// n drawn digits and their labels, so that a first run needs no download: images (28, 28, 1) of bytes, labels 0 to 9.

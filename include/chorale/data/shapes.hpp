@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/random.hpp>
-#include <chorale/data/dataset.hpp>
+#include <chorale/data/drawn_pictures.hpp>
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
+#include <string_view>
 
 namespace chorale::data {
 namespace detail {
@@ -101,46 +99,15 @@ inline std::uint8_t draw_shape(Seed seed, std::uint64_t index, std::span<std::ui
   return static_cast<std::uint8_t>(label);
 }
 
-/// Shapes that are drawn as they are read. See shapes.
-class Shapes : public Pipe<Shapes> {
+/// Coloured shapes, drawn as they are read: see data::shapes().
+class Shapes : public DrawnPictures<Shapes, shape_pixels> {
  public:
-  using element = Sample<std::uint8_t, std::uint8_t>;
-  static constexpr bool stable = false;
+  using DrawnPictures::DrawnPictures;
 
-  Shapes(std::size_t n, Seed seed, std::uint64_t first) : n_{n}, seed_{seed}, first_{first} {}
-
-  class Stream {
-   public:
-    Stream(std::size_t n, Seed seed, std::uint64_t first) : n_{n}, seed_{seed}, first_{first} {}
-
-    bool next(element& out) {
-      if (at_ == n_) return false;
-      label_ = draw_shape(seed_, first_ + at_++, pixels_);
-      out    = {pixels_, {&label_, 1}};
-      return true;
-    }
-
-   private:
-    std::size_t n_;
-    Seed seed_;
-    std::uint64_t first_;
-    std::size_t at_     = 0;
-    std::uint8_t label_ = 0;
-    std::array<std::uint8_t, shape_pixels> pixels_{};
-  };
-
-  Stream stream(std::size_t) const { return {n_, seed_, first_}; }
-  std::optional<std::size_t> size() const { return n_; }
-
-  void describe(std::vector<std::string>& lines) const {
-    lines.push_back("shapes " + std::to_string(n_) + " seed " + std::to_string(seed_.value) + " from " +
-                    std::to_string(first_));
+  static constexpr std::string_view name = "shapes";
+  static std::uint8_t draw(Seed seed, std::uint64_t i, std::span<std::uint8_t, shape_pixels> pixels) {
+    return draw_shape(seed, i, pixels);
   }
-
- private:
-  std::size_t n_;
-  Seed seed_;
-  std::uint64_t first_;
 };
 
 /// n drawn shapes in any colours and many sizes, places and angles, and their labels: pictures (32, 32, 3) of bytes, as
