@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdio>
+#include <fcntl.h>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,11 +22,11 @@ class Asked {
   /// throws  std::runtime_error when it ends before; what it wrote to standard error says why
   explicit Asked(std::string const& command) {
     int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error{"chorale: no pipe for " + command};
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)        // no other child keeps them open
+       throw std::runtime_error{"chorale: no pipe for " + command};
     process_ = fork();
     if (process_ == 0) {
       dup2(to[0], 0), dup2(from[1], 1);
-      for (int const end : {to[0], to[1], from[0], from[1]}) close(end);
       execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
       _exit(127);
     }
