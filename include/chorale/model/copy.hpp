@@ -205,6 +205,13 @@ class Copy : public StepReports {
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
+  /// Sets the ranks with which a learner that is split over axes of a mesh computes. They outlive the copy.
+  void join(AxisGroups axes)
+    requires requires(L& learner) { learner.join(axes); }
+  {
+    learner_.join(axes);
+  }
+
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
 
   /// Moves the gradients to memory that other ranks may read. Called before the first step.

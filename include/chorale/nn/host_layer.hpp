@@ -81,6 +81,8 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///                       forward and backward on a device that QueuesWork: they queue kernels of Kernels<D>. Spans are
 ///                       memory of the device; d_in are zeros, and added to, whatever `overwrites` says
 ///   kept_queued(O...)   in place of kept, on such a device
+///   axis                a type, Axis<name, ranks>: the layer is split over the ranks of that axis, and exchanges values
+///                       with them through group_along<axis>(at.axes)
 ///   look(at)            refuses an input of the network that the layer reads, in memory of the host, before such a
 ///                       device has it
 ///
@@ -104,6 +106,7 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
   Span<float> kept;
   bool training = false;
   StepNumbers now;                                                         // seed, step, first row: for random numbers
+  AxisGroups axes;                                                               // see group_along
   std::array<std::string (*)(), sizeof...(In)> fields{};                   // fields that ids come from, or null
   std::array<graph::RaggedRows const*, sizeof...(In)> ragged{};            // of ragged inputs; null if it is not
   std::uint64_t call = 0;                                                  // number of the call: a stream of numbers

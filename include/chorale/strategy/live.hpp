@@ -128,6 +128,7 @@ class Live<S, R, T> {
         copies.push_back(model.instantiate_shard(team_.device(i), seed, {replicas_[i].id(), num_replicas()}));
       else copies.push_back(model.instantiate(team_.device(i), seed));
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
+      if constexpr (requires { copies.back().join(replicas_[i].axes()); }) copies.back().join(replicas_[i].axes());
       place_gradients(copies.back(), endpoints_[i]);
     }
     placed_ += to_place_;

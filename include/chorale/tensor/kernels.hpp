@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/tensor/axes.hpp>
 
 #include <array>
 #include <cstddef>
@@ -96,6 +97,7 @@ struct Pass {
   float loss_scale  = 1;                                                   // by which gradients are multiplied
   bool by_variables = true, by_input = true;                               // what backward is for; a layer that ignores
                                                                            // this computes both
+  AxisGroups axes = {};                                                          // for layers that are split over ranks
 };
 
 /// Destination of a sum over rows.

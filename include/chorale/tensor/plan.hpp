@@ -53,6 +53,15 @@ struct Movement {
   friend constexpr bool operator==(Movement, Movement) = default;
 };
 
+/// How a variable is split over the ranks along an axis of a mesh: each has one of `parts` equal parts of dimension
+/// `dim`. The variable's dims are those of one part.
+struct Split {
+  int dim = 0, parts = 1;
+  std::string_view along{};                                                // name of the axis
+
+  friend constexpr bool operator==(Split const&, Split const&) = default;
+};
+
 /// One variable of a network, as its layer declares it.
 struct VariableSpec {
   std::string_view name;                                                   // within its layer: "kernel", "bias"
@@ -63,6 +72,7 @@ struct VariableSpec {
   float momentum = 0;                                                      // not 0: a moving average, not trained
   bool by_rows   = false;                                                  // its gradient is rows. See RowGradients
   bool tracked   = false;                                                  // true: an update adds the mean change to it
+  Split split{};
 
   constexpr bool trained() const { return momentum == 0 && !tracked; }
   constexpr Movement movement() const { return tracked ? Movement{1, 1} : Movement{momentum, 1 - momentum}; }

@@ -14,6 +14,7 @@
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
+#include <chorale/nn/graph/split_calls.hpp>
 #include <chorale/nn/graph/term_losses.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
@@ -75,8 +76,9 @@ class GraphLearner {
                 "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
                 "nn::DenseGradient>, or use a strategy over Cpu");
 
-  // Rows of different lengths are computed by one executor.
-  static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls);
+  // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
+  static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls) &&
+                                    !is_split(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   template <class F, class When>
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
@@ -164,6 +166,9 @@ class GraphLearner {
     slice_threads_.reset();
   }
 
+  /// Sets the ranks with which layers that are split over an axis of a mesh compute. They outlive the learner.
+  void join(AxisGroups axes) { axes_ = axes; }
+
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 
@@ -174,6 +179,7 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto pass = step.pass;
+    pass.axes = axes_;
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
     auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
@@ -196,7 +202,7 @@ class GraphLearner {
 
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
-    auto const scores = scores_of(batch, forward(batch, {}), metric::Over::evaluation);
+    auto const scores = scores_of(batch, forward(batch, {.axes = axes_}), metric::Over::evaluation);
     header.loss()     = scores.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
@@ -205,7 +211,7 @@ class GraphLearner {
   /// without padding. Valid until the next call.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
-    return outputs_of(forward(batch, {}), batch.rows);
+    return outputs_of(forward(batch, {.axes = axes_}), batch.rows);
   }
 
   /// All outputs of each row, as predict() gives them, computed as in a training step, which learn() of a batch without
@@ -477,6 +483,7 @@ class GraphLearner {
   std::vector<float> predicted_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   std::vector<double> zeros_;                                              // what a share without rows adds
+  AxisGroups axes_;
 };
 
 }  // namespace chorale::nn::graph

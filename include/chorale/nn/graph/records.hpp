@@ -87,6 +87,8 @@ struct Ops {
   bool takes_layouts = false;                                              // false: its inputs are plain rows
   bool keeps_layout  = false;                                              // y has the layout of x
   int joined         = 0;                                                  // channels that it adds up over replicas
+  std::string_view axis = {};                                              // of a mesh, over which the layer is split
+  int axis_size         = 1;
 };
 
 /// A value of the network: an input, or an output of a call.

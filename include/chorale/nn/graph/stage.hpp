@@ -116,6 +116,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
     at_.training = pass.training;
     at_.now      = pass.now;
     at_.first    = pass.first_of_share;
+    at_.axes     = pass.axes;
     if constexpr (is_ragged) fit();
     if constexpr (QueuesWork<D>) L::template queue_forward<D>(at_);
     else L::forward(at_);
@@ -332,6 +333,7 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.keeps_y    = reads_y<L>();
     made.passes     = passes_gradient<L>();
     made.adds       = true;
+    if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
     return made;
   }
 };
@@ -388,7 +390,11 @@ struct Stage<D, Add, List<O, O>, List<O>> {
 // A trace for the plan calls no function.
 template <class L, class... In, class... Out>
 struct Stage<NoDevice, L, List<In...>, List<Out...>> {
-  static constexpr Ops ops() { return {}; }
+  static constexpr Ops ops() {
+    auto made = Ops{};
+    if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    return made;
+  }
 };
 // Nor for layers of kernels.
 template <KernelLayer L, class In, class Out>

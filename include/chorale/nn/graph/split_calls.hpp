@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/nn/graph/records.hpp>
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace chorale::nn::graph {
+
+/// True if a layer of the network is split over an axis of several ranks.
+template <class Calls>
+constexpr bool is_split(Calls const& g) {
+  for (auto const& call : g.calls)
+    if (call.ops->axis_size > 1) return true;
+  return false;
+}
+
+/// An axis of a mesh that a network asks for.
+struct AxisAsked {
+  std::string_view name{};
+  int size = 1;
+};
+
+/// The axes of several ranks that layers of the network are split over, each once, in the order of calls.
+template <class Calls>
+constexpr std::vector<AxisAsked> axes_asked(Calls const& g) {
+  auto all = std::vector<AxisAsked>{};
+  for (auto const& call : g.calls) {
+    if (call.ops->axis_size == 1) continue;
+    auto is_new = true;
+    for (auto const& axis : all) is_new = is_new && (axis.name != call.ops->axis || axis.size != call.ops->axis_size);
+    if (is_new) all.push_back({call.ops->axis, call.ops->axis_size});
+  }
+  return all;
+}
+
+}  // namespace chorale::nn::graph

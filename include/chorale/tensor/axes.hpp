@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/core/types.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace chorale {
+
+/// The name of an axis, as a template argument: Axis<"tensor", 2>.
+struct AxisName {
+  std::array<char, 24> text{};
+  std::size_t length = 0;
+
+  template <std::size_t n>
+  consteval AxisName(char const (&name)[n]) : length{n - 1} {
+    static_assert(n > 1 && n <= 24, "chorale: the name of an axis has 1 to 23 characters");
+    std::copy_n(name, n - 1, text.begin());
+  }
+  constexpr std::string_view view() const { return {text.data(), length}; }
+};
+
+/// One named dimension of a mesh of ranks: so many ranks, over which a part of the work is split.
+///
+///   using Tensor = Axis<"tensor", 2>;
+///   Mesh<Axis<"data", 2>, Tensor>                                          4 ranks
+///   nn::ColumnDense<Tensor, 3072>                                          a layer that is split over 2 of them
+template <AxisName called, int ranks>
+struct Axis {
+  static_assert(ranks >= 1, "chorale: Axis<name, ranks> needs at least 1 rank");
+  static constexpr std::string_view name = called.view();
+  static constexpr int size              = ranks;
+};
+
+/// The ranks along one axis of a mesh, of which this replica is one, and their way to exchange bytes in the middle of a
+/// step. Layers that are split over the axis build their operations on it.
+///
+///   order   every rank of the group makes the same calls, in the same order
+///   throws  PeerLost when another rank is gone
+struct AxisGroup {
+  std::string_view name{};
+  Rank rank = 0;                                                           // within the group
+  int size  = 1;
+  void (*send_and_receive)(void* peers, Rank to, ConstBytes out, Rank from, Bytes in) = nullptr;
+  void* peers = nullptr;
+
+  /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
+  /// are done.
+  void exchange(Rank to, ConstBytes out, Rank from, Bytes in) const { send_and_receive(peers, to, out, from, in); }
+};
+
+/// The groups of a replica, one for each axis of its mesh; empty without a mesh.
+using AxisGroups = Span<AxisGroup const>;
+
+/// The group along A; of an axis with one rank, a group of one.
+///
+/// throws  BadArgument when the replica has no such axis, or one of another size
+template <class A>
+AxisGroup group_along(AxisGroups axes) {
+  for (auto const& group : axes)
+    if (group.name == A::name && group.size == A::size) return group;
+  CHORALE_EXPECTS(A::size == 1, "a layer is split along the axis " + std::string{A::name} + " of " +
+                                    std::to_string(A::size) + " ranks, but the strategy has no such axis. Use "
+                                    "MeshStrategy with a Mesh that has it");
+  return {.name = A::name};
+}
+
+}  // namespace chorale
