@@ -54,10 +54,11 @@ struct Movement {
 };
 
 /// How a variable is split over the ranks along an axis of a mesh: each has one of `parts` equal parts of dimension
-/// `dim`. The variable's dims are those of one part.
+/// `dim`. The variable's dims are those of one part. Which numbers of the whole these are says each_run.
 struct Split {
   int dim = 0, parts = 1;
   std::string_view along{};                                                // name of the axis
+  int blocks = 1;                                                          // of the dimension: a part of each of them
 
   friend constexpr bool operator==(Split const&, Split const&) = default;
 };
