@@ -110,6 +110,8 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/multi_head_attention.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/prelu.hpp>

@@ -12,7 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
-    nn/  graph/  models/              none includes another; nn/ includes data/ for the fields of a row
+    nn/  graph/  models/  pipeline/   pipeline/ includes graph/; nn/ includes data/ for the fields of a row
 """
 import functools
 import pathlib
@@ -59,6 +59,7 @@ NEIGHBOURS = {
     "nn/engine": set(),
     "nn/graph": set(),
     "nn/models": set(),
+    "nn/pipeline": {"graph"},
     "strategy/runtime": set(),
     "strategy/parameter_server": {"runtime"},
     "strategy/coordinator": {"runtime", "parameter_server"},
