@@ -122,6 +122,7 @@
 #include <chorale/nn/rms_norm.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
+#include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>

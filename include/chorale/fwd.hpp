@@ -60,6 +60,13 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct ByRow;                                                                         // nn/sharded_embedding.hpp
+struct ByRowInTurn;
+struct ByColumn;
+template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
+template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
+template <int... Rows> struct TableRows;
+template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
