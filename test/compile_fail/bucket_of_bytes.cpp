@@ -1,5 +1,5 @@
+// bucket_of_bytes.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
-// bucket_of_bytes.cpp          expect: compiles
 #include <chorale/chorale.hpp>
 
 using namespace chorale;

@@ -28,7 +28,7 @@ concept BucketCut = requires(std::size_t elements, Span<std::size_t const> layer
 /// source  bucket_cap_mb of DistributedDataParallel; bytes_per_pack of tf.distribute.experimental.CommunicationOptions
 template <std::size_t least>
 struct BucketBytes {
-  static_assert(least > 0, "chorale: a bucket has 1 byte or more. BucketPerLayer makes one for each layer");
+  static constexpr bool is_possible = least > 0;
 
   static constexpr std::vector<std::size_t> ends(std::size_t elements, Span<std::size_t const> layers) {
     auto all   = std::vector<std::size_t>{};
@@ -44,7 +44,7 @@ struct BucketBytes {
 /// source  num_packs of tf.distribute.NcclAllReduce
 template <int n>
 struct BucketCount {
-  static_assert(n > 0, "chorale: gradients are cut into 1 bucket or more. OneBucket sends all at once");
+  static constexpr bool is_possible = n > 0;
 
   static constexpr std::vector<std::size_t> ends(std::size_t elements, Span<std::size_t const>) {
     constexpr std::size_t line = 64 / sizeof(float);
@@ -79,6 +79,9 @@ template <class R, class C>
 struct Bucketed : R {
   static_assert(BucketCut<C>, "chorale: Bucketed<R, C> takes a C that says where buckets end: BucketBytes<n>, "
                               "BucketCount<n>, OneBucket, BucketPerLayer, or a type with ends(elements, layers)");
+  static_assert(!requires { C::is_possible; } || requires { requires C::is_possible; },
+                "chorale: gradients are cut into 1 bucket or more, each of 1 byte or more. OneBucket sends all at once, "
+                "BucketPerLayer each layer by itself");
   static_assert(!CutsBuckets<R>, "chorale: this Reduce is Bucketed twice, and only one cut can hold. Remove one");
   using cut = C;
 };
