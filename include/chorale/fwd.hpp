@@ -193,6 +193,11 @@ struct CopiedAllReduce;                                                         
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
 template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
+template <std::size_t least> struct BucketBytes;
+template <int n> struct BucketCount;
+struct BucketPerLayer;
+struct StepOperations;                                                                // reduce/step_operations.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
