@@ -235,6 +235,7 @@ template <class Now, class Next> class Windows;                                 
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;
 class BpeTokenizer;                                                                   // data/text/bpe.hpp
+class WordPieceTokenizer;                                                             // data/text/word_piece.hpp
 
 }  // namespace data
 
