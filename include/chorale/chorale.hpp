@@ -126,6 +126,7 @@
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
+#include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
