@@ -114,12 +114,13 @@ class ModelReplicas {
       : model_{std::move(model)}, lines_{plan_lines(model_, seed, strategy, reduce)},
         live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
         copies_{live_.create(model_, seed)},
-        totals_(copies_.size()) {
+        totals_(copies_.size()), seed_{seed} {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
       if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), lines_);
   }
 
   M const& model() const { return model_; }
+  Seed     seed() const { return seed_; }
   PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
@@ -313,6 +314,7 @@ class ModelReplicas {
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
   PerReplica<Totals> totals_;
+  Seed seed_;
   bool told_ = false;
 };
 
