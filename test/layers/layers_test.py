@@ -59,7 +59,7 @@ NEIGHBOURS = {
     "nn/engine": set(),
     "nn/graph": set(),
     "nn/models": set(),
-    "strategy/runtime": set(),
+    "strategy/runtime": set(), "strategy/mesh": set(),
     "strategy/parameter_server": {"runtime"},
     "strategy/coordinator": {"runtime", "parameter_server"},
 }
