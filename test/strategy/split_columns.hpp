@@ -34,8 +34,9 @@ struct Columns : nn::Layer<Columns<A, out>> {
 
   static constexpr auto output(auto) { return nn::Of<float, out>{}; }
   static constexpr auto variables(auto x) {
-    auto kernel  = nn::glorot_uniform("kernel", x.back, mine);
-    kernel.split = {1, A::size, A::name};
+    auto kernel    = nn::glorot_uniform("kernel", x.back, mine);
+    kernel.fan_out = out;                                                  // of the whole: the first values are its part
+    kernel.split   = {.dim = 1, .parts = A::size, .along = A::name};
     return std::array{kernel};
   }
 
