@@ -80,9 +80,9 @@ Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
   auto one = Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   return learned(one, begin);
 }
-template <class A, class S, class Optimizer, class R, class T>
+template <class A, class B = A, class S, class Optimizer, class R, class T>
 Learned learned(S strategy, Optimizer const& rule, Weights const& begin, R reduce, T transport) {
-  auto many = Trainer{surface<A>(rule), strategy, reduce, transport, 7};
+  auto many = Trainer{surface<A, B>(rule), strategy, reduce, transport, 7};
   return learned(many, begin);
 }
 
