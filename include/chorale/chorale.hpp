@@ -147,5 +147,6 @@
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

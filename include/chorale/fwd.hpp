@@ -247,6 +247,7 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

@@ -61,7 +61,8 @@ NEIGHBOURS = {
     "nn/graph": set(),
     "nn/models": set(),
     "nn/pipeline": {"graph"},
-    "strategy/runtime": set(), "strategy/mesh": set(),
+    "strategy/runtime": set(),
+    "strategy/mesh": set(),
     "strategy/parameter_server": {"runtime"},
     "strategy/coordinator": {"runtime", "parameter_server"},
 }

@@ -117,7 +117,7 @@ class ModelReplicas {
       : model_{std::move(model)}, lines_{plan_lines(model_, seed, strategy, reduce)},
         live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
         copies_{live_.create(model_, seed)},
-        totals_(copies_.size()) {
+        totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)
       for (std::size_t i = 0; i < copies_.size(); ++i)
         counted_.push_back(live_.counts_rows(live_.local_replica(i).id()) ? 1 : 0);
@@ -130,6 +130,7 @@ class ModelReplicas {
   }
 
   M const& model() const { return model_; }
+  Seed     seed() const { return seed_; }
   PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
@@ -329,6 +330,7 @@ class ModelReplicas {
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
   PerReplica<Totals> totals_;
+  Seed seed_;
   std::vector<char> counted_;                                              // see MetricStates
   bool told_ = false;
 };
