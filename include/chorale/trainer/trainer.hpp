@@ -193,7 +193,7 @@ class Trainer<M, S, R, T> {
       save_weights(file, variables(), names);
     }
   }
-  /// Of variables that are split over processes: every process calls it.
+  /// Writes the variables where several processes have parts of them: every process calls it.
   void save(std::filesystem::path const& file, WeightMap const& names = {})
     requires(StrategyTraits<S>::has_mesh)
   {

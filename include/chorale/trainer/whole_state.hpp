@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/tensor/whole_plan.hpp>
 
@@ -17,8 +18,8 @@ namespace chorale::detail {
 
 /// The part of a variable that a replica has, of those along the axis over which it is split.
 template <class S>
-constexpr std::size_t part_of(VariableSpec const& spec, Rank rank) {
-  return spec.split.parts == 1 ? 0 : static_cast<std::size_t>(StrategyTraits<S>::coordinate(rank, spec.split.along));
+constexpr int part_of(VariableSpec const& spec, Rank rank) {
+  return spec.split.parts == 1 ? 0 : StrategyTraits<S>::coordinate(rank, spec.split.along);
 }
 
 /// Variables and slots as one device has them, on rank 0: they are gathered from the ranks that have parts or shards of
@@ -176,8 +177,9 @@ class WholeState {
       auto const& whole = whole_.variables()[i];
       if (!along.empty() && (part.spec.split.parts == 1 || part.spec.split.along != along)) continue;
       auto const to = in_slot ? whole.slot_offset() : whole.offset, from = in_slot ? part.slot_offset() : part.offset;
-      PartRuns{part.spec}.each(part_of<S>(part.spec, rank), [&](std::size_t in_whole, std::size_t in_part,
-                                                                std::size_t n) { f(to + in_whole, from + in_part, n); });
+      chorale::each_run(part.spec, part_of<S>(part.spec, rank), [&](Range run, std::size_t first) {
+        f(to + first, from + run.begin, run.size());
+      });
     }
   }
 
