@@ -60,6 +60,13 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct ByRow;                                                                         // nn/sharded_embedding.hpp
+struct ByRowInTurn;
+struct ByColumn;
+template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
+template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
+template <int... Rows> struct TableRows;
+template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
@@ -195,6 +202,11 @@ struct CopiedAllReduce;                                                         
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
 template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
+template <std::size_t least> struct BucketBytes;
+template <int n> struct BucketCount;
+struct BucketPerLayer;
+struct StepOperations;                                                                // reduce/step_operations.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -232,6 +244,7 @@ template <class Now, class Next> class Windows;                                 
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;
 class BpeTokenizer;                                                                   // data/text/bpe.hpp
+class WordPieceTokenizer;                                                             // data/text/word_piece.hpp
 
 }  // namespace data
 
@@ -241,6 +254,7 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

@@ -259,8 +259,20 @@ class Live<S, R, T> {
     }
   }
 
+  /// Leaves the group for ever: its connections are closed, and whatever reserves this object throws BadArgument.
+  void leave() {
+    auto const mine = hold();
+    left_ = true;
+    replicas_.clear();
+    endpoints_.clear();
+  }
+
   /// Reserves this object for the calling thread while the result lives: run() in other threads throws BadArgument.
-  [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
+  [[nodiscard]] OneThread::Hold hold() {
+    CHORALE_EXPECTS(!left_, "this object has left its job of " + std::to_string(num_replicas()) + " replicas, which goes "
+                            "on elsewhere: use the trainer that retarget returned");
+    return owner_.hold("Live::run");
+  }
 
  private:
   template <class V>
@@ -367,6 +379,7 @@ class Live<S, R, T> {
   OneThread owner_;
   bool running_ = false;                                                   // changed by the owner only
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory for gradients
+  bool left_          = false;
   bool failed_        = false;                                             // permanently: see run_on_all
   typename detail::TeamOf<device, endpoint>::type team_;                   // last: its threads use the above
 };

@@ -48,6 +48,8 @@ struct AxisGroup {
   int size  = 1;
   void (*send_and_receive)(void* peers, Rank to, ConstBytes out, Rank from, Bytes in) = nullptr;
   void* peers = nullptr;
+  bool deals_rows = false;                                                 // true: its ranks have different rows of a
+                                                                           // batch, in their order; false: the same rows
 
   /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
   /// are done.

@@ -15,6 +15,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -55,6 +56,14 @@ class Trainer<M, S, R, T> {
   /// seed    of the variables' first values and of dropout
   Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
       : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+
+  /// Takes over from the copies that processes of another job have brought: see retarget().
+  template <class Brought>
+  Trainer(M model, S strategy, R reduce, T transport, Seed seed, Brought& brought, Moved* moved)
+      : Trainer{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {
+    auto const all = detail::take_over(replicas_, std::type_identity<S>{}, brought);
+    if (moved != nullptr) *moved = all;
+  }
 
   /// Trains on the data, and updates the variables after every batch, or after every FitOptions::accumulate batches.
   ///
@@ -197,6 +206,9 @@ class Trainer<M, S, R, T> {
       }, copies());
     }
   }
+
+  M const& model() const { return replicas_.model(); }
+  Seed     seed() const { return replicas_.seed(); }
 
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
