@@ -142,6 +142,7 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>

@@ -65,6 +65,13 @@ class Copy : public StepReports {
   }();
   static constexpr bool joins = joins_below != 0;
 
+  /// The axes of several ranks over which the learner is split.
+  static constexpr auto axes_asked()
+    requires requires { L::axes_asked(); }
+  {
+    return L::axes_asked();
+  }
+
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
     if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;

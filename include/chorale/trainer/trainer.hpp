@@ -186,7 +186,22 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
-    if (is_chief()) save_weights(file, variables(), names);
+    if constexpr (StrategyTraits<S>::has_mesh) {
+      auto whole = replicas_.whole_here();
+      if (is_chief()) save_weights(file, whole.variables(replicas_.copies()[0]), names);
+    } else if (is_chief()) {
+      save_weights(file, variables(), names);
+    }
+  }
+  /// Of variables that are split over processes: every process calls it.
+  void save(std::filesystem::path const& file, WeightMap const& names = {})
+    requires(StrategyTraits<S>::has_mesh)
+  {
+    auto const mine = live().hold();
+    auto whole      = replicas_.whole();
+    if (is_chief()) whole.make_room();
+    live().run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies());
+    if (is_chief()) save_weights(file, whole.variables(copies()[0]), names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
@@ -200,9 +215,13 @@ class Trainer<M, S, R, T> {
       detail::load_into_servers(replicas_, file, names);
     } else {
       live().run([&](auto& replica, instance& copy) {
-        if (replica.id() == 0) load_weights(file, copy.net.variables(), names);
+        auto whole = replicas_.whole();
+        if (replica.id() == 0) {
+          whole.make_room();
+          load_weights(file, whole.variables(copy), names);
+        }
         if constexpr (shares_variables<S>) replica.barrier();
-        else replica.broadcast(copy.net.variables().values);
+        else whole.scatter(replica, copy, false);
       }, copies());
     }
   }
