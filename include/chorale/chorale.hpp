@@ -126,6 +126,12 @@
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
+#include <chorale/nn/split.hpp>
+#include <chorale/nn/split_attention.hpp>
+#include <chorale/nn/split_dense.hpp>
+#include <chorale/nn/split_embedding.hpp>
+#include <chorale/nn/split_loss.hpp>
+#include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>

@@ -79,6 +79,15 @@ template <int Number> struct Heads;                                             
 template <int Number> struct CausalHeads;
 template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;         // nn/multi_head_attention.hpp
 struct ClassToken;                                                                    // nn/class_token.hpp
+template <class A, int Width, class... Options> struct ColumnDense;                   // nn/split_dense.hpp
+template <class A, int Width, class... Options> struct RowDense;
+template <class A, int Number, class... Options> struct ColumnHeads;                  // nn/split_attention.hpp
+template <class A, int Number, class... Options> struct RingHeads;
+template <class A, int Rows, int Width, class... Options> struct SplitEmbedding;      // nn/split_embedding.hpp
+template <class A, class... Options> struct SplitLayerNorm;                           // nn/split_sequence.hpp
+template <int N> struct Parts;                                                        // nn/split.hpp
+template <int N> struct Blocks;
+struct SplitSequence;
 struct Add;                                                                           // nn/merge.hpp
 struct Subtract;
 struct Multiply;

@@ -87,6 +87,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
   Finds       finds() const {
     constexpr bool own = requires(Where const& at) { L::kept_for(at); } || detail::StateOf<L>::exists;
+    if constexpr (requires { requires L::keeps_nothing; }) return Finds::nothing;
     return own || workspace() > 0 ? Finds::in_backward : Finds::nothing;
   }
 
