@@ -51,6 +51,7 @@
 #include <chorale/placement/placement.hpp>
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/bucketed.hpp>
 #include <chorale/reduce/collectives.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
@@ -67,6 +68,7 @@
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/step_operations.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/reduce/top_k.hpp>
 #include <chorale/reduce/topology.hpp>
@@ -111,6 +113,8 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/multi_head_attention.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/prelu.hpp>
@@ -137,6 +141,7 @@
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/sharded.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <chorale/trainer/callbacks.hpp>

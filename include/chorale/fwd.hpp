@@ -198,6 +198,11 @@ struct CopiedAllReduce;                                                         
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
 template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
+template <std::size_t least> struct BucketBytes;
+template <int n> struct BucketCount;
+struct BucketPerLayer;
+struct StepOperations;                                                                // reduce/step_operations.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -235,6 +240,7 @@ template <class Now, class Next> class Windows;                                 
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;
 class BpeTokenizer;                                                                   // data/text/bpe.hpp
+class WordPieceTokenizer;                                                             // data/text/word_piece.hpp
 
 }  // namespace data
 

@@ -8,6 +8,8 @@
 #include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/runtime/bucket_ends.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/trainer/compare_lines.hpp>
@@ -69,6 +71,14 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   return lines;
 }
 
+/// Those lines, and the operations of a step under a strategy, so that ranks whose steps would not meet refuse each other.
+template <class Model, class S, class R>
+std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
+  auto lines = plan_lines(model, seed);
+  for (auto& line : step_operations(model, strategy, reduce).lines()) lines.push_back(std::move(line));
+  return lines;
+}
+
 /// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
 /// different models refuse each other. A transport over shared memory also gets room for the gradients.
 template <class T>
@@ -101,13 +111,12 @@ class ModelReplicas {
   using Shown    = ShownScalars<M>;
 
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)},
-        live_{std::move(strategy), std::move(reduce),
-              with_plan(std::move(transport), model_.plan, plan_lines(model_, seed))},
+      : model_{std::move(model)}, lines_{plan_lines(model_, seed, strategy, reduce)},
+        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()) {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
-      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
+      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), lines_);
   }
 
   M const& model() const { return model_; }
@@ -164,7 +173,9 @@ class ModelReplicas {
           seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         }
       }, copies_, shortest);
-      return StepPrediction{shortest[0], static_cast<int>(plan().buckets)};
+      auto buckets = plan().buckets;
+      if constexpr (CutsBuckets<R>) buckets = bucket_ends<R>(plan().variables, plan().ends(), plan().elements).size();
+      return StepPrediction{shortest[0], static_cast<int>(buckets)};
     }
     return {};
   }
@@ -298,6 +309,7 @@ class ModelReplicas {
 
  private:
   M model_;
+  std::vector<std::string> lines_;                                         // what all ranks must have alike
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
   PerReplica<Totals> totals_;
