@@ -65,6 +65,9 @@ class Copy : public StepReports {
   }();
   static constexpr bool joins = joins_below != 0;
 
+  /// True if replicas ask one another in the middle of a step, so that one without rows has to answer.
+  static constexpr bool answers = requires(L& learner, Pass const& pass) { learner.take_part(pass); };
+
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
     if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;
@@ -136,6 +139,12 @@ class Copy : public StepReports {
       });
       learn(batch, g, {.training = true, .now = now, .together = together}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
+    } else if constexpr (answers) {
+      learner_.take_part(Pass{.training = true, .together = together});
+      if (optimizer.checks()) {
+        report_non_finite<D>(g, plan::header, g.values.size());
+        report_non_finite_rows<D>(g);
+      }
     } else if constexpr (joins) {
       learner_.take_part(together);
     }
@@ -149,7 +158,7 @@ class Copy : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
-    if (batch.rows == 0) return;
+    if (batch.rows == 0) return answer();
     auto const header = StepHeader<float>{sums};
     if constexpr (requires { learner_.evaluate(net.variables(), batch, header); }) {
       header.rows() = static_cast<float>(batch.rows);
@@ -168,7 +177,7 @@ class Copy : public StepReports {
   Span<float const> predict(Batch const& batch)
     requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
   {
-    if (batch.rows == 0) return {};
+    if (batch.rows == 0) return answer(), Span<float const>{};
     return learner_.predict(net.variables(), batch);
   }
 
@@ -268,6 +277,11 @@ class Copy : public StepReports {
    private:
     Variables variables_;
   };
+
+  /// Takes part in a pass over a batch of which this replica has no rows.
+  void answer() {
+    if constexpr (answers) learner_.take_part(Pass{});
+  }
 
   template <class Batch>
   static constexpr bool continues = requires { requires L::template continues<Batch>; };

@@ -11,6 +11,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/nn/graph/compared.hpp>
+#include <chorale/nn/graph/empty_share.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
@@ -78,7 +79,7 @@ class GraphLearner {
 
   // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls) &&
-                                    !is_split(Traced<Net, NoDevice>::calls);
+                                    !is_in_one_piece(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   template <class F, class When>
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
@@ -161,6 +162,7 @@ class GraphLearner {
     gradients_ = gradients.values;
     tables_    = gradients.tables;
     executors_.clear();
+    empty_.reset();
     last_  = nullptr;
     begun_ = {};
     slice_threads_.reset();
@@ -171,6 +173,18 @@ class GraphLearner {
 
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
+
+  /// Takes part, without rows, in what the ranks of an axis that deals out rows compute together: forward and, in
+  /// training, backward.
+  void take_part(Pass pass)
+    requires(is_split(Traced<Net, NoDevice>::calls))
+  {
+    pass.axes = axes_;
+    if (!empty_)
+      empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
+    empty_->forward(pass);
+    if (pass.training) empty_->backward(pass);
+  }
 
   /// True if learning from such a batch continues what outputs() has begun, as it has no inputs.
   template <class Batch>
@@ -482,6 +496,9 @@ class GraphLearner {
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
+  struct NeverEmpty {};
+  std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>
+      empty_;                                                              // null until needed
   std::vector<double> zeros_;                                              // what a share without rows adds
   AxisGroups axes_;
 };

@@ -17,6 +17,15 @@ constexpr bool is_split(Calls const& g) {
   return false;
 }
 
+/// True if a share of a batch is computed at once, and not slice by slice: ranks along an axis compute it together, or a
+/// layer says that what comes of a row depends on others.
+template <class Calls>
+constexpr bool is_in_one_piece(Calls const& g) {
+  for (auto const& call : g.calls)
+    if (call.ops->axis_size > 1 || call.ops->whole_share) return true;
+  return false;
+}
+
 /// An axis of a mesh that a network asks for.
 struct AxisAsked {
   std::string_view name{};

@@ -336,6 +336,7 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.passes     = passes_gradient<L>();
     made.adds       = true;
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
     return made;
   }
 };
@@ -395,6 +396,7 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() {
     auto made = Ops{};
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
     return made;
   }
 };
