@@ -125,7 +125,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     rows_        = batch.rows;
     if constexpr (!continues<Batch>) clear();
-    report(g, optimizer.now.step, net.variables().values);
+    report(g, optimizer.now.step, mirrored());
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
@@ -137,10 +137,10 @@ class Copy : public StepReports {
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now, .together = together}, leave);
+      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
     } else if constexpr (answers) {
-      learner_.take_part(Pass{.training = true, .together = together});
+      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards});
       if (optimizer.checks()) {
         report_non_finite<D>(g, plan::header, g.values.size());
         report_non_finite_rows<D>(g);
@@ -278,6 +278,15 @@ class Copy : public StepReports {
     Variables variables_;
   };
 
+  /// The variables whose copies are equal on all ranks along the data axis. Those that are split along it are tables.
+  Span<float const> mirrored() const {
+    auto const values = net.variables().values;
+    if constexpr (answers)
+      for (auto const& v : plan_.variables)
+        if (is_split_along_data(v.spec)) return values.first(plan_.elements);
+    return values;
+  }
+
   /// Takes part in a pass over a batch of which this replica has no rows.
   void answer() {
     if constexpr (answers) learner_.take_part(Pass{});
@@ -351,6 +360,7 @@ class Copy : public StepReports {
   std::size_t rows_     = 0;                                               // of the last step
 
  public:
+  bool in_shards = false;                                                  // true: steps compute one logical shard
   Network net;
   OptimizerState<D, Optimizer> optimizer;
 };

@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axis_all_to_all.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 
 #include <algorithm>
 #include <array>
@@ -64,9 +65,8 @@ class ExpertExchange {
     h_.resize(rows_of_.back() * s_.hidden);
     out_.resize(x_.size());
     gather(x_);
-    for (std::size_t e = 0; e < own_; ++e) {
-      auto const [first, n] = rows(e);
-      if (n == 0) continue;
+    each_block([&](Rank, std::size_t e, std::size_t first, std::size_t n) {
+      if (n == 0) return;
       auto* const h = &h_[first * s_.hidden];
       auto* const o = &out_[first * s_.width];
       repeat(v.widen_bias + e * s_.hidden, s_.hidden, n, h);
@@ -76,7 +76,7 @@ class ExpertExchange {
       repeat(v.narrow_bias + e * s_.width, s_.width, n, o);
       cpu::matmul(n, s_.width, s_.hidden, {h, s_.hidden}, {v.narrow + e * matrix(), s_.width},
                   {.data = o, .stride = s_.width, .beta = 1});
-    }
+    });
     scatter(out_);
     exchange_.to_askers(answers_, got_);
     std::fill_n(y, tokens_ * s_.width, 0.0F);
@@ -88,9 +88,11 @@ class ExpertExchange {
 
   /// Adds to the gradients of the variables, and to dx, if it is not empty.
   ///
+  /// rows      if not null, the gradients of the experts' variables: a row for each expert of this rank, also if it had no
+  ///           token. Of logical shards, each rank's is kept apart
   /// balance   of the loss that asks for even counts, for each token; 0: there is none
   void backward(Span<float const> x, float const* dy, OfExperts const& v, OfExperts const& dv, float const* router,
-                float* d_router, float balance, Span<float> dx) {
+                float* d_router, float balance, Span<float> dx, std::array<RowGradients*, 4> const& rows = {}) {
     by_weight_.assign(weight_.size(), 0.0F);
     each_kept([&](std::size_t t, std::size_t i, Rank q, std::size_t slot) {
       auto* const d      = &sent_[q][slot * s_.width];
@@ -103,7 +105,18 @@ class ExpertExchange {
     exchange_.to_owners(sent_, received_);
     gather(out_);                                                          // now the gradients by what it was
     d_h_.resize(h_.size());
-    for (std::size_t e = 0; e < own_; ++e) backward_of(e, v, dv);
+    auto part = Rank{-1};
+    each_block([&](Rank r, std::size_t e, std::size_t first, std::size_t n) {
+      if (rows[0] == nullptr) return backward_of(e, first, n, v, dv, e);
+      if (exchange_.in_shards() && std::exchange(part, r) != r)
+        for (auto* const all : rows) all->begin_part(r);
+      scratch_.assign(2 * matrix() + s_.hidden + s_.width, 0.0F);
+      auto* const begin = scratch_.data();
+      auto const made   = OfExperts{begin, begin + matrix(), begin + matrix() + s_.hidden, begin + 2 * matrix() + s_.hidden};
+      backward_of(e, first, n, v, made, 0);
+      rows[0]->add(e, made.widen), rows[1]->add(e, made.widen_bias);
+      rows[2]->add(e, made.narrow), rows[3]->add(e, made.narrow_bias);
+    });
     scatter(x_);                                                           // now the gradients by what they were
     exchange_.to_askers(answers_, got_);
     if (!dx.empty())
@@ -123,9 +136,6 @@ class ExpertExchange {
   std::size_t matrix() const { return s_.width * s_.hidden; }
   Rank owner(std::size_t expert) const { return static_cast<Rank>(expert / own_); }
   std::size_t first_own() const { return static_cast<std::size_t>(exchange_.rank()) * own_; }
-
-  /// Rows of an expert of this rank in what it computes on: first and number.
-  std::pair<std::size_t, std::size_t> rows(std::size_t e) const { return {rows_of_[e], rows_of_[e + 1] - rows_of_[e]}; }
 
   static void repeat(float const* row, std::size_t width, std::size_t n, float* to) {
     while (n-- > 0) to = std::copy_n(row, width, to);
@@ -154,22 +164,33 @@ class ExpertExchange {
       weight_[t * s_.chosen + j] = s_.chosen == 1 ? p[chosen[0]] : p[chosen[j]] / total;
   }
 
-  /// Gives each choice a place, in the order of the global batch, until its expert is full.
+  /// Choices that an expert has room for, of a batch of so many tokens.
+  std::uint32_t room_for(std::size_t tokens) const {
+    return static_cast<std::uint32_t>((tokens * s_.chosen * s_.percent + 100 * s_.experts - 1) / (100 * s_.experts));
+  }
+
+  /// Gives each choice a place, in the order of the global batch, until its expert is full; of logical shards, in the
+  /// order of each.
   void find_room() {
     all_tokens_ = 0;
     chosen_.assign(s_.experts, 0);
     kept_.begin(exchange_.size());
     for (Rank r = 0; r < exchange_.size(); ++r)
-      if (!told_[r].empty()) all_tokens_ += told_[r].back();
-    auto const room = (all_tokens_ * s_.chosen * s_.percent + 100 * s_.experts - 1) / (100 * s_.experts);
+      if (!told_[r].empty() && (r == exchange_.rank() || !exchange_.in_shards())) all_tokens_ += told_[r].back();
     for (Rank r = 0; r < exchange_.size(); ++r)
       for (std::size_t e = 0; e < s_.experts; ++e) {
         auto const n = told_[r].empty() ? 0U : told_[r][e];
-        kept_[r].push_back(std::min(n, static_cast<std::uint32_t>(room - std::min<std::size_t>(room, chosen_[e]))));
-        chosen_[e] += n;
+        if (exchange_.in_shards()) {
+          kept_[r].push_back(std::min(n, room_for(told_[r].back())));
+          if (r == exchange_.rank()) chosen_[e] = n;
+        } else {
+          auto const room = room_for(all_tokens_);
+          kept_[r].push_back(std::min(n, room - std::min(room, chosen_[e])));
+          chosen_[e] += n;
+        }
       }
     dropped_.clear();
-    for (auto const n : chosen_) dropped_.push_back(n - std::min(n, static_cast<std::uint32_t>(room)));
+    for (auto const n : chosen_) dropped_.push_back(n - std::min(n, room_for(all_tokens_)));
 
     auto const& mine = kept_[exchange_.rank()];
     first_.resize(s_.experts);
@@ -226,19 +247,36 @@ class ExpertExchange {
     });
   }
 
-  /// Backward of one expert: out_ has the gradients by its outputs, and x_ gets those by its inputs.
-  void backward_of(std::size_t e, OfExperts const& v, OfExperts const& dv) {
-    auto const [first, n] = rows(e);
+  /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, of logical shards,
+  /// those of each rank, one rank after another. Of a rank without tokens there is nothing.
+  template <class F>
+  void each_block(F&& f) const {
+    if (!exchange_.in_shards()) {
+      for (std::size_t e = 0; e < own_ && all_tokens_ > 0; ++e) f(Rank{0}, e, rows_of_[e], rows_of_[e + 1] - rows_of_[e]);
+      return;
+    }
+    for (Rank r = 0; r < exchange_.size(); ++r)
+      for (std::size_t e = 0; e < own_ && told_[r].back() > 0; ++e) {
+        auto first = rows_of_[e];
+        for (Rank before = 0; before < r; ++before) first += kept_[before][first_own() + e];
+        f(r, e, first, kept_[r][first_own() + e]);
+      }
+  }
+  /// Backward of some rows of one expert: out_ has the gradients by its outputs, and x_ gets those by its inputs.
+  ///
+  /// to      index of the expert in dv
+  void backward_of(std::size_t e, std::size_t first, std::size_t n, OfExperts const& v, OfExperts const& dv,
+                   std::size_t to) {
     if (n == 0) return;
     auto const W = s_.width, H = s_.hidden;
     auto *const h = &h_[first * H], *const d_h = &d_h_[first * H], *const d = &out_[first * W], *const x = &x_[first * W];
-    add_rows(d, n, W, dv.narrow_bias + e * W);
-    cpu::matmul(H, W, n, {h, H, true}, {d, W}, {.data = dv.narrow + e * matrix(), .stride = W, .beta = 1});
+    add_rows(d, n, W, dv.narrow_bias + to * W);
+    cpu::matmul(H, W, n, {h, H, true}, {d, W}, {.data = dv.narrow + to * matrix(), .stride = W, .beta = 1});
     cpu::matmul(n, H, W, {d, W}, {v.narrow + e * matrix(), W, true}, {.data = d_h, .stride = H});
     for (std::size_t i = 0; i < n * H; ++i)
       if (!(h[i] > 0)) d_h[i] = 0;
-    add_rows(d_h, n, H, dv.widen_bias + e * H);
-    cpu::matmul(W, H, n, {x, W, true}, {d_h, H}, {.data = dv.widen + e * matrix(), .stride = H, .beta = 1});
+    add_rows(d_h, n, H, dv.widen_bias + to * H);
+    cpu::matmul(W, H, n, {x, W, true}, {d_h, H}, {.data = dv.widen + to * matrix(), .stride = H, .beta = 1});
     cpu::matmul(n, W, H, {d_h, H}, {v.widen + e * matrix(), H, true}, {.data = x, .stride = W});
   }
   static void add_rows(float const* rows, std::size_t n, std::size_t width, float* sum) {
@@ -281,6 +319,7 @@ class ExpertExchange {
   ListsOfRanks<std::uint32_t> told_, kept_;                                // choices of each rank of each expert
   ListsOfRanks<float> sent_, received_, answers_, got_;
   std::vector<float> x_, h_, out_, d_h_;                                   // one expert of this rank after another
+  std::vector<float> scratch_;                                             // gradients of the variables of one expert
 };
 
 }  // namespace chorale::nn::detail

@@ -84,8 +84,8 @@ struct ExpertOptions {
 /// Options   Capacity<percent>, 125 if nothing is said; Top<k>, 2; Balanced<percent>; Uncounted
 /// x, y      (B, .., C); each vector of the last dimension is a token
 /// variables router (C, E); widen (E, C, Hidden) and narrow (E, Hidden, C), each with a bias: Glorot uniform, zeros.
-///           dropped (E) counts the choices of all steps for which an expert had no room; where other axes deal out rows
-///           as well, the mean over their parts
+///           dropped (E) counts the choices of all steps for which an expert had no room; under Reproducible the mean
+///           over the logical shards of a step, each of which has room of its own
 /// keeps     choices are in the order of the global batch, for each token the likelier expert first. An expert takes
 ///           choices until it is full; those after that add nothing to y. Weights are divided by the sum of the k
 ///           probabilities, unless k is 1
@@ -155,7 +155,8 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   static void backward(auto& at) {
     using X = typename std::remove_cvref_t<decltype(at)>::X;
     at.state->backward(at.x(), at.dy().data(), of_experts(at.v), of_experts(at.dv), at.v[0].data(), at.dv[0].data(),
-                       options.balance / static_cast<float>(X::vectors), at.dx());
+                       options.balance / static_cast<float>(X::vectors), at.dx(),
+                       {at.rows_of[1], at.rows_of[2], at.rows_of[3], at.rows_of[4]});
     if constexpr (options.counted) {
       auto const rows = static_cast<float>(at.ragged[0] == nullptr ? at.rows : at.lengths().size());
       for (std::size_t e = 0; e < at.dv[5].size(); ++e)
@@ -164,8 +165,10 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   }
 
  private:
-  /// A variable of which each rank has the part of its experts.
+  /// A variable of which each rank has the part of its experts. Along the data axis gradients are a row for each expert,
+  /// as these are not added up over ranks.
   static constexpr VariableSpec of_ranks(VariableSpec spec) {
+    spec.by_rows = A::name == data_axis;
     if (A::size > 1) spec.split = {.dim = 0, .parts = A::size, .along = A::name};
     return spec;
   }

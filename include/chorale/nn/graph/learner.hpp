@@ -179,7 +179,7 @@ class GraphLearner {
   void take_part(Pass pass)
     requires(is_split(Traced<Net, NoDevice>::calls))
   {
-    pass.axes = axes_;
+    pass.axes = groups_for(pass);
     if (!empty_)
       empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
     empty_->forward(pass);
@@ -193,7 +193,7 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto pass = step.pass;
-    pass.axes = axes_;
+    pass.axes = groups_for(pass);
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
     auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
@@ -287,6 +287,14 @@ class GraphLearner {
   }
 
  private:
+  /// The groups of a pass: where the rows are one logical shard, each rank has one of its own.
+  AxisGroups groups_for(Pass const& pass) {
+    if (!is_split(Traced<Net, NoDevice>::calls) || !pass.in_shards) return axes_;
+    in_shards_.assign(axes_.begin(), axes_.end());
+    for (auto& group : in_shards_) group.in_shards = true;
+    return in_shards_;
+  }
+
   struct Scores {
     float loss = 0;
     std::array<float, metric_names.size()> metrics{};
@@ -501,6 +509,7 @@ class GraphLearner {
       empty_;                                                              // null until needed
   std::vector<double> zeros_;                                              // what a share without rows adds
   AxisGroups axes_;
+  std::vector<AxisGroup> in_shards_;                                       // the same, see groups_for
 };
 
 }  // namespace chorale::nn::graph

@@ -203,7 +203,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
-      if (gives_rows) ++variables[at(v)].users_by_rows;
+      if (gives_rows || variables[at(v)].spec.by_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;
