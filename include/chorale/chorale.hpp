@@ -137,6 +137,7 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
@@ -147,5 +148,6 @@
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

@@ -178,6 +178,8 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
+template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;
@@ -250,6 +252,7 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

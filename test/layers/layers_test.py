@@ -62,6 +62,7 @@ NEIGHBOURS = {
     "nn/models": set(),
     "nn/pipeline": {"graph"},
     "strategy/runtime": set(),
+    "strategy/mesh": set(),
     "strategy/parameter_server": {"runtime"},
     "strategy/coordinator": {"runtime", "parameter_server"},
 }

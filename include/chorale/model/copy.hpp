@@ -68,6 +68,13 @@ class Copy : public StepReports {
   /// True if replicas ask one another in the middle of a step, so that one without rows has to answer.
   static constexpr bool answers = requires(L& learner, Pass const& pass) { learner.take_part(pass); };
 
+  /// The axes of several ranks over which the learner is split.
+  static constexpr auto axes_asked()
+    requires requires { L::axes_asked(); }
+  {
+    return L::axes_asked();
+  }
+
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
     if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;
