@@ -102,6 +102,7 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   static constexpr auto options          = detail::ExpertOptions::of<Options...>();
   static constexpr std::string_view name = "experts";
   static constexpr bool keeps_x          = true, each_position = true, whole_share = true;
+  static constexpr bool other_rows       = true;
   static constexpr int of_a_rank         = Count / A::size < 1 ? 1 : Count / A::size;
 
   template <class X>

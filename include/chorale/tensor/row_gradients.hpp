@@ -82,7 +82,7 @@ class RowGradients {
     shared_.resize(values_.size() / width_, true);
     for (std::size_t i = 0; i < more.rows.size(); ++i) {
       if (i + ahead < more.rows.size()) fetch(more.rows[i + ahead]);
-      add_shared(more.rows[i], first + more.vectors[i]);
+      add_shared(more.rows[i], first + more.vectors[i] - more.first);
     }
   }
 

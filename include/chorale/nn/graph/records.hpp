@@ -89,6 +89,7 @@ struct Ops {
   int joined         = 0;                                                  // channels that it adds up over replicas
   std::string_view axis = {};                                              // of a mesh, over which the layer is split
   int axis_size         = 1;
+  bool other_rows       = false;                                           // ranks along the axis may have other rows
   bool whole_share      = false;                                           // needs all rows of a share at once
 };
 

@@ -337,6 +337,7 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.adds       = true;
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
     if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
@@ -397,6 +398,7 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
     auto made = Ops{};
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
     if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
