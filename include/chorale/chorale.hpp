@@ -95,6 +95,7 @@
 #include <chorale/nn/derivatives.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/experts.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/gaussian_noise.hpp>
 #include <chorale/nn/global_pool.hpp>

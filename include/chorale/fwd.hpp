@@ -67,6 +67,11 @@ template <class A, int Rows, int Width, class... Options> struct ShardedEmbeddin
 template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
 template <int... Rows> struct TableRows;
 template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
+template <int Percent> struct Capacity;                                               // nn/experts.hpp
+template <int Count> struct Top;
+template <int Percent> struct Balanced;
+struct Uncounted;
+template <class A, int Count, int Hidden, class... Options> struct Experts;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp

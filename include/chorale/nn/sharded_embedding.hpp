@@ -85,6 +85,9 @@ struct SplitTable {
     static_assert(!by_column || Width % A::size == 0,
                   "chorale: a ShardedEmbedding<A, rows, width, nn::ByColumn> deals out its columns evenly: the width must "
                   "be a multiple of the size of axis A. Use nn::ByRow, which cuts any table");
+    static_assert(by_rows || A::name != data_axis,
+                  "chorale: along the axis \"data\" the gradient of a table is rows, which its rank has whole: leave "
+                  "nn::DenseGradient out");
     Table<Rows, Width>::template check<X>();
   }
 
@@ -123,6 +126,7 @@ struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>> {
   using split = detail::SplitTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_x          = true, each_position = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = split::by_rows;
 
   template <class X>
@@ -200,6 +204,7 @@ struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Optio
   using split = detail::SplitTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
   static constexpr bool keeps_x          = true, reads_lengths = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = split::by_rows;
 
   template <class X>
@@ -332,6 +337,7 @@ struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
   using cut   = detail::DealtTables<Tables, A::size>;
   static constexpr std::string_view name = "tables";
   static constexpr bool keeps_x          = true, reads_lengths = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = ((Options::gives_rows) && ... && true);
 
   template <class X>

@@ -91,6 +91,8 @@ struct Ops {
   int joined         = 0;                                                  // channels that it adds up over replicas
   std::string_view axis = {};                                              // of a mesh, over which the layer is split
   int axis_size         = 1;
+  bool other_rows       = false;                                           // ranks along the axis may have other rows
+  bool whole_share      = false;                                           // needs all rows of a share at once
 };
 
 /// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
@@ -219,7 +221,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
-      if (gives_rows) ++variables[at(v)].users_by_rows;
+      if (gives_rows || variables[at(v)].spec.by_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;

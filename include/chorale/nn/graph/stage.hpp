@@ -338,6 +338,8 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.passes     = passes_gradient<L>();
     made.adds       = true;
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
@@ -398,6 +400,8 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() {
     auto made = Ops{};
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
