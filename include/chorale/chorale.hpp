@@ -133,6 +133,7 @@
 #include <chorale/nn/split_embedding.hpp>
 #include <chorale/nn/split_loss.hpp>
 #include <chorale/nn/split_sequence.hpp>
+#include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>

@@ -52,6 +52,9 @@ struct LayerNorm;                                                               
 template <class... Options> struct LayerNormWith;
 struct UnitNorm;                                                                      // nn/unit_norm.hpp
 template <int... I> struct By;                                                        // nn/derivatives.hpp
+struct Distribution;                                                                  // nn/distribution/types.hpp
+template <class O, class... On> struct Spread;                                        // nn/distribution/spread.hpp
+struct SpreadsAs;                                                                     // nn/distribution/layer_rules.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
