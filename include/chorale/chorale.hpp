@@ -112,6 +112,8 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/multi_head_attention.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/prelu.hpp>
@@ -122,6 +124,7 @@
 #include <chorale/nn/rms_norm.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
+#include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
@@ -133,6 +136,7 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
@@ -145,5 +149,6 @@
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

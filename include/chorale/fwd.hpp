@@ -60,6 +60,13 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct ByRow;                                                                         // nn/sharded_embedding.hpp
+struct ByRowInTurn;
+struct ByColumn;
+template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
+template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
+template <int... Rows> struct TableRows;
+template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
@@ -166,6 +173,8 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
+template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;
@@ -230,6 +239,7 @@ template <class Now, class Next> class Windows;                                 
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;
 class BpeTokenizer;                                                                   // data/text/bpe.hpp
+class WordPieceTokenizer;                                                             // data/text/word_piece.hpp
 
 }  // namespace data
 
@@ -238,6 +248,7 @@ class History;                                                                  
 struct FitOptions;                                                                    // trainer/options.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

@@ -150,7 +150,7 @@ class EpochMeter {
     live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
       if (replica.id() != first) return;
       to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device, share.rows,
-                                                    {first, replica.num_replicas()}, ragged_positions(share));
+                                                    shard_of(live.strategy(), first), ragged_positions(share));
     }, shares, memory);
     return memory[0];
   }
