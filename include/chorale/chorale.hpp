@@ -146,7 +146,9 @@
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>

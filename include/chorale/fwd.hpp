@@ -217,6 +217,8 @@ template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
+struct ReplicaMemory;                                                                 // model/memory.hpp
+struct MemoryBudget;                                                                  // model/memory.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -262,7 +264,6 @@ class WordPieceTokenizer;                                                       
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
-struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp

@@ -54,8 +54,9 @@ class Trainer<M, S, R, T> {
   using instance = typename Replicas::instance;
 
   /// seed    of the variables' first values and of dropout
-  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
-      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+  /// budget  of each replica, checked before anything is allocated: see check_budget, and FitOptions::memory_budget
+  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {}, MemoryBudget budget = {})
+      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget} {}
 
   /// Takes over from the copies that processes of another job have brought: see retarget().
   template <class Brought>
@@ -300,7 +301,7 @@ class Trainer<M, S, R, T> {
 template <class M, class S, class R, class T>
 class Trainer {
  public:
-  Trainer(M, S, R = {}, T = {}, Seed = {}) {
+  Trainer(M, S, R = {}, T = {}, Seed = {}, MemoryBudget = {}) {
     static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
     static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
                   "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
