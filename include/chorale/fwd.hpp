@@ -60,6 +60,13 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct ByRow;                                                                         // nn/sharded_embedding.hpp
+struct ByRowInTurn;
+struct ByColumn;
+template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
+template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
+template <int... Rows> struct TableRows;
+template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
@@ -166,6 +173,8 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
+template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;
@@ -186,6 +195,11 @@ struct CopiedAllReduce;                                                         
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
 template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
+template <std::size_t least> struct BucketBytes;
+template <int n> struct BucketCount;
+struct BucketPerLayer;
+struct StepOperations;                                                                // reduce/step_operations.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -233,6 +247,7 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

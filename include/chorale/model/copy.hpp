@@ -11,6 +11,7 @@
 #include <chorale/model/work.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -63,6 +64,13 @@ class Copy : public StepReports {
     else return std::size_t{0};
   }();
   static constexpr bool joins = joins_below != 0;
+
+  /// The axes of several ranks over which the learner is split.
+  static constexpr auto axes_asked()
+    requires requires { L::axes_asked(); }
+  {
+    return L::axes_asked();
+  }
 
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
@@ -205,11 +213,16 @@ class Copy : public StepReports {
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
-  /// Sets the ranks with which a learner that is split over axes of a mesh computes. They outlive the copy.
+  /// Sets the ranks with which a learner that is split over axes of a mesh computes, before the first step: split
+  /// variables begin with the values of this rank's part then. The groups outlive the copy.
   void join(AxisGroups axes)
     requires requires(L& learner) { learner.join(axes); }
   {
     learner_.join(axes);
+    for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+      if (auto const& spec = plan_.variables[i].spec; spec.split.parts > 1)
+        initialize(net.variables()[i].value, spec, Random{seed_, i},
+                   group_along(axes, spec.split.along, spec.split.parts).rank);
   }
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }

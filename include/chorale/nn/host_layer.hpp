@@ -51,6 +51,23 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
   return detail::spec_of(name, Init::he_uniform, 2400, 1, rows, width);    // the limit is sqrt(6 / 2400)
 }
 
+namespace detail {
+
+/// The object of a layer that keeps memory of its own from forward to backward.
+template <class L>
+struct StateOf {
+  struct type {};
+  static constexpr bool exists = false;
+};
+template <class L>
+  requires requires { typename L::state; }
+struct StateOf<L> {
+  using type = typename L::state;
+  static constexpr bool exists = true;
+};
+
+}  // namespace detail
+
 /// What the functions of a layer that computes on the host work on: spans over a whole batch, row after row.
 ///
 ///   struct Scaled : nn::Layer<Scaled> {                                  // y = gamma x
@@ -83,6 +100,8 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 ///   kept_queued(O...)   in place of kept, on such a device
 ///   axis                a type, Axis<name, ranks>: the layer is split over the ranks of that axis, and exchanges values
 ///                       with them through group_along<axis>(at.axes)
+///   state               a type whose object `at.state` is one for each call: memory that the layer lets grow, kept from
+///                       forward to backward. For layers on the host, whose needs their inputs alone tell
 ///   look(at)            refuses an input of the network that the layer reads, in memory of the host, before such a
 ///                       device has it
 ///
@@ -106,7 +125,8 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
   Span<float> kept;
   bool training = false;
   StepNumbers now;                                                         // seed, step, first row: for random numbers
-  AxisGroups axes;                                                               // see group_along
+  AxisGroups axes;                                                         // see group_along
+  typename detail::StateOf<L>::type* state = nullptr;                      // of a layer that has one
   std::array<std::string (*)(), sizeof...(In)> fields{};                   // fields that ids come from, or null
   std::array<graph::RaggedRows const*, sizeof...(In)> ragged{};            // of ragged inputs; null if it is not
   std::uint64_t call = 0;                                                  // number of the call: a stream of numbers

@@ -9,6 +9,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <concepts>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -27,6 +28,8 @@ class Replica;
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
 ///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
 ///   | has_servers           | using consistency                            | every rank computes                     |
+///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
 ///   | replica_type<R, E>    | template <class R, class E> using replica_type | Replica<R, E>                         |
@@ -37,6 +40,8 @@ class Replica;
 /// shares_variables     all replicas read the variables of the first one in place
 /// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
+/// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
+/// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
 template <class S>
@@ -46,6 +51,18 @@ struct StrategyTraits {
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
   static constexpr bool shards_optimizer   = requires { requires S::shards_optimizer; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
+  static constexpr bool deals_shares       = requires(S const& strategy) { strategy.num_shares(); };
+  static constexpr bool has_mesh           = requires { typename S::mesh_type; };
+
+  static constexpr int axis_size([[maybe_unused]] std::string_view name) {
+    if constexpr (has_mesh) return S::mesh_type::size_of(name);
+    else return 1;
+  }
+  /// The place of a rank along an axis of the Mesh.
+  static constexpr Rank coordinate([[maybe_unused]] Rank rank, [[maybe_unused]] std::string_view name) {
+    if constexpr (has_mesh) return S::mesh_type::coordinate(rank, name);
+    else return 0;
+  }
 
   template <class R>
   static constexpr bool takes = !requires { S::template takes<R>; } || requires { requires S::template takes<R>; };
@@ -83,6 +100,28 @@ inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 /// True if each replica of S has the optimizer's state of one shard of all variables.
 template <class S>
 inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
+
+namespace detail {
+
+/// True if the mesh of S has all axes that a model's layers are split over, in these sizes.
+template <class S, class Instance>
+constexpr bool mesh_fits() {
+  if constexpr (requires { Instance::axes_asked(); })
+    for (auto const& axis : Instance::axes_asked())
+      if (StrategyTraits<S>::axis_size(axis.name) != axis.size) return false;
+  return true;
+}
+
+/// True if no layer of a model is split along the axis along which batches are dealt out.
+template <class S, class Instance>
+constexpr bool leaves_data_axis() {
+  if constexpr (requires { Instance::axes_asked(); S::mesh_type::data; })
+    for (auto const& axis : Instance::axes_asked())
+      if (axis.name == S::mesh_type::data) return false;
+  return true;
+}
+
+}  // namespace detail
 
 /// Strategies that work with what R gives.
 template <class S, class R>

@@ -48,6 +48,8 @@ struct AxisGroup {
   int size  = 1;
   void (*send_and_receive)(void* peers, Rank to, ConstBytes out, Rank from, Bytes in) = nullptr;
   void* peers = nullptr;
+  bool deals_rows = false;                                                 // true: its ranks have different rows of a
+                                                                           // batch, in their order; false: the same rows
 
   /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
   /// are done.
@@ -57,17 +59,20 @@ struct AxisGroup {
 /// The groups of a replica, one for each axis of its mesh; empty without a mesh.
 using AxisGroups = Span<AxisGroup const>;
 
-/// The group along A; of an axis with one rank, a group of one.
+/// The group along the axis of that name and size; of an axis with one rank, a group of one.
 ///
 /// throws  BadArgument when the replica has no such axis, or one of another size
+inline AxisGroup group_along(AxisGroups axes, std::string_view name, int size) {
+  for (auto const& group : axes)
+    if (group.name == name && group.size == size) return group;
+  CHORALE_EXPECTS(size == 1, "a layer is split along the axis " + std::string{name} + " of " + std::to_string(size) +
+                                 " ranks, but the strategy has no such axis. Use MeshStrategy with a Mesh that has it");
+  return {.name = name};
+}
+/// The group along A.
 template <class A>
 AxisGroup group_along(AxisGroups axes) {
-  for (auto const& group : axes)
-    if (group.name == A::name && group.size == A::size) return group;
-  CHORALE_EXPECTS(A::size == 1, "a layer is split along the axis " + std::string{A::name} + " of " +
-                                    std::to_string(A::size) + " ranks, but the strategy has no such axis. Use "
-                                    "MeshStrategy with a Mesh that has it");
-  return {.name = A::name};
+  return group_along(axes, A::name, A::size);
 }
 
 }  // namespace chorale

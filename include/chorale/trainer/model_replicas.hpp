@@ -8,12 +8,17 @@
 #include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/replica.hpp>
+#include <chorale/strategy/runtime/bucket_ends.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
+#include <chorale/tensor/whole_plan.hpp>
 #include <chorale/trainer/compare_lines.hpp>
+#include <chorale/trainer/equal_parts.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/metric_states.hpp>
 #include <chorale/trainer/shown_scalars.hpp>
+#include <chorale/trainer/whole_state.hpp>
 
 #include <algorithm>
 #include <array>
@@ -69,6 +74,14 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   return lines;
 }
 
+/// Those lines, and the operations of a step under a strategy, so that ranks whose steps would not meet refuse each other.
+template <class Model, class S, class R>
+std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
+  auto lines = plan_lines(model, seed);
+  for (auto& line : step_operations(model, strategy, reduce).lines()) lines.push_back(std::move(line));
+  return lines;
+}
+
 /// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
 /// different models refuse each other. A transport over shared memory also gets room for the gradients.
 template <class T>
@@ -101,16 +114,23 @@ class ModelReplicas {
   using Shown    = ShownScalars<M>;
 
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)},
-        live_{std::move(strategy), std::move(reduce),
-              with_plan(std::move(transport), model_.plan, plan_lines(model_, seed))},
+      : model_{std::move(model)}, lines_{plan_lines(model_, seed, strategy, reduce)},
+        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
         copies_{live_.create(model_, seed)},
-        totals_(copies_.size()) {
+        totals_(copies_.size()), seed_{seed} {
+    if constexpr (StrategyTraits<S>::deals_shares)
+      for (std::size_t i = 0; i < copies_.size(); ++i)
+        counted_.push_back(live_.counts_rows(live_.local_replica(i).id()) ? 1 : 0);
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
-      if (!live_.is_all_local()) expect_same_lines(live_, copies_.size(), plan_lines(model_, seed));
+      if (!live_.is_all_local()) {
+        auto lines = lines_;
+        for (auto const& line : live_.strategy().group().meeting().lines) lines.push_back(line);
+        expect_same_lines(live_, copies_.size(), lines);
+      }
   }
 
   M const& model() const { return model_; }
+  Seed     seed() const { return seed_; }
   PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
@@ -164,7 +184,9 @@ class ModelReplicas {
           seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         }
       }, copies_, shortest);
-      return StepPrediction{shortest[0], static_cast<int>(plan().buckets)};
+      auto buckets = plan().buckets;
+      if constexpr (CutsBuckets<R>) buckets = bucket_ends<R>(plan().variables, plan().ends(), plan().elements).size();
+      return StepPrediction{shortest[0], static_cast<int>(buckets)};
     }
     return {};
   }
@@ -207,6 +229,7 @@ class ModelReplicas {
     if constexpr (!HasServers<S> && !shares_variables<S> &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
       if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
+      if (WholePlan{plan().variables}.is_split()) return expect_equal_parts<S>(live_, copies_);
       auto const gathered = [this](auto const& hash) {
         auto hashes = PerReplica<std::uint64_t>(copies_.size());
         live_.run([&](auto&, instance& copy, std::uint64_t& to) { to = hash(copy); }, copies_, hashes);
@@ -252,19 +275,24 @@ class ModelReplicas {
     return static_cast<std::int64_t>(steps[0]);
   }
 
-  /// Slots of all variables, on the chief: its first replica's own, or those of all shards, which are brought together in
-  /// `whole`. Every process calls it.
-  Span<float> whole_slots(std::vector<float>& whole) {
-    if constexpr (shards_optimizer<S>) {
-      if (live_.is_chief()) whole.resize(static_cast<std::size_t>(instance::optimizer_slots) * plan().slot_stride());
-      live_.run([&](auto& replica, instance& copy) {
-        replica.gather_slots(copy.optimizer.slots(), replica.id() == 0 ? Span<float>{whole} : Span<float>{},
-                             static_cast<std::size_t>(instance::optimizer_slots));
-      }, copies_);
-      return whole;
-    } else {
-      return copies_[0].optimizer.slots();
-    }
+  using Whole = WholeState<S, instance>;
+  /// Memory for variables and slots as one device has them.
+  Whole whole() const { return Whole{plan()}; }
+
+  /// The variables as one device has them, from replicas of this process.
+  ///
+  /// throws  BadArgument when a replica of another process has a part of them
+  Whole whole_here() const
+    requires(StrategyTraits<S>::has_mesh)
+  {
+    auto all = whole();
+    if (!WholePlan{plan().variables}.is_split()) return all;
+    CHORALE_EXPECTS(live_.is_all_local(), "variables are split over " + std::to_string(live_.num_replicas()) +
+                                              " replicas, of which this process has " + std::to_string(copies_.size()) +
+                                              ": call save() in all processes, or use FitOptions::checkpoints");
+    all.make_room();
+    for (std::size_t i = 0; i < copies_.size(); ++i) all.put(copies_[i].net.variables().values, {}, static_cast<Rank>(i), "");
+    return all;
   }
 
   /// Totals of all replicas in the epoch so far. Every process calls it, unless each step reduces its gradients.
@@ -294,13 +322,16 @@ class ModelReplicas {
   }
 
   /// The states of metrics.
-  MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_}; }
+  MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_, counted_}; }
 
  private:
   M model_;
+  std::vector<std::string> lines_;                                         // what all ranks must have alike
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
   PerReplica<Totals> totals_;
+  Seed seed_;
+  std::vector<char> counted_;                                              // see MetricStates
   bool told_ = false;
 };
 

@@ -15,6 +15,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -55,6 +56,14 @@ class Trainer<M, S, R, T> {
   /// seed    of the variables' first values and of dropout
   Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
       : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+
+  /// Takes over from the copies that processes of another job have brought: see retarget().
+  template <class Brought>
+  Trainer(M model, S strategy, R reduce, T transport, Seed seed, Brought& brought, Moved* moved)
+      : Trainer{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {
+    auto const all = detail::take_over(replicas_, std::type_identity<S>{}, brought);
+    if (moved != nullptr) *moved = all;
+  }
 
   /// Trains on the data, and updates the variables after every batch, or after every FitOptions::accumulate batches.
   ///
@@ -177,7 +186,22 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
-    if (is_chief()) save_weights(file, variables(), names);
+    if constexpr (StrategyTraits<S>::has_mesh) {
+      auto whole = replicas_.whole_here();
+      if (is_chief()) save_weights(file, whole.variables(replicas_.copies()[0]), names);
+    } else if (is_chief()) {
+      save_weights(file, variables(), names);
+    }
+  }
+  /// Of variables that are split over processes: every process calls it.
+  void save(std::filesystem::path const& file, WeightMap const& names = {})
+    requires(StrategyTraits<S>::has_mesh)
+  {
+    auto const mine = live().hold();
+    auto whole      = replicas_.whole();
+    if (is_chief()) whole.make_room();
+    live().run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies());
+    if (is_chief()) save_weights(file, whole.variables(copies()[0]), names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
@@ -191,12 +215,19 @@ class Trainer<M, S, R, T> {
       detail::load_into_servers(replicas_, file, names);
     } else {
       live().run([&](auto& replica, instance& copy) {
-        if (replica.id() == 0) load_weights(file, copy.net.variables(), names);
+        auto whole = replicas_.whole();
+        if (replica.id() == 0) {
+          whole.make_room();
+          load_weights(file, whole.variables(copy), names);
+        }
         if constexpr (shares_variables<S>) replica.barrier();
-        else replica.broadcast(copy.net.variables().values);
+        else whole.scatter(replica, copy, false);
       }, copies());
     }
   }
+
+  M const& model() const { return replicas_.model(); }
+  Seed     seed() const { return replicas_.seed(); }
 
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files

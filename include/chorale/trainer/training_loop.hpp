@@ -216,7 +216,7 @@ class TrainingLoop {
     }
     replicas_.catch_up();
     if constexpr (!HasServers<S>)
-      if (options_.deal == Deal::by_speed) live_.set_shares(BatchShares::by(live_.gather(speeds)));
+      if (options_.deal == Deal::by_speed) live_.set_shares(BatchShares::by(live_.slowest_of_shares(live_.gather(speeds))));
     done.scores = replicas_.scores_of_all();
     if constexpr (StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);

@@ -106,6 +106,9 @@ class GraphLearner {
     return std::size_t{0};
   }();
 
+  /// The axes of several ranks over which layers are split.
+  static constexpr auto axes_asked() { return graph::axes_asked(Traced<Net, NoDevice>::calls); }
+
   /// What a step of this network must compute for each row, and for each ragged position.
   static constexpr NetworkWork work = work_of(Traced<Net, D>::calls);
 

@@ -86,7 +86,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
 
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
   Finds       finds() const {
-    constexpr bool own = requires(Where const& at) { L::kept_for(at); };
+    constexpr bool own = requires(Where const& at) { L::kept_for(at); } || detail::StateOf<L>::exists;
     return own || workspace() > 0 ? Finds::in_backward : Finds::nothing;
   }
 
@@ -117,6 +117,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
     at_.now      = pass.now;
     at_.first    = pass.first_of_share;
     at_.axes     = pass.axes;
+    if constexpr (detail::StateOf<L>::exists) at_.state = &state_;
     if constexpr (is_ragged) fit();
     if constexpr (QueuesWork<D>) L::template queue_forward<D>(at_);
     else L::forward(at_);
@@ -185,6 +186,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
   RaggedRows const* ragged_;
   Where at_;
   std::vector<float> memory_;                                              // what kept_for asks for
+  [[no_unique_address]] typename detail::StateOf<L>::type state_;
 };
 
 /// The layout of rows of plain numbers O.

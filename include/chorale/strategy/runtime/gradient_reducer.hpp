@@ -8,6 +8,7 @@
 #include <chorale/reduce/own_thread.hpp>
 #include <chorale/reduce/shard_ends.hpp>
 #include <chorale/reduce/shard_tree.hpp>
+#include <chorale/strategy/runtime/bucket_ends.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -159,13 +160,7 @@ class BucketedGradients {
 
  private:
   std::vector<std::size_t> ends(Gradients const& gradients) const {
-    auto layers = std::vector<std::size_t>{};                              // a layer ends where the next one begins
-    for (std::size_t i = 0; i < gradients.plan.size(); ++i)
-      if (!gradients.plan[i].spec.by_rows && (i == 0 || gradients.plan[i - 1].layer != gradients.plan[i].layer))
-        layers.push_back(gradients.plan[i].offset);
-    auto all = with_small_first(gradients.ends, layers);
-    for (auto& end : all) end = std::min(end, end_) - skipped;
-    return all;
+    return clipped(bucket_ends<R>(gradients.plan, gradients.ends, gradients.values.size()), skipped, end_);
   }
 
   void reduce_exactly(Gradients const& gradients) {
@@ -243,7 +238,13 @@ template <class R, class E>
 class ShardedGradients {
  public:
   ShardedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
-      : reduce_{placed_in(reduce, at.size(), gradients)}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {}
+      : reduce_{placed_in(reduce, at.size(), gradients)}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {
+    if constexpr (CutsBuckets<R>) {
+      ends_ = bucket_ends<R>(gradients.plan, gradients.ends, gradients.values.size());
+      if constexpr (requires { reduce_.bucket_ends = ends_; }) reduce_.bucket_ends = ends_;
+      else reduce_.reduce.bucket_ends = ends_;
+    }
+  }
 
   template <class Model, class Batch>
   Sum<float> compute(Model& model, Batch const& batch, Together together) {
@@ -273,6 +274,7 @@ class ShardedGradients {
   R reduce_;
   E* at_;
   Tag tag_;
+  std::vector<std::size_t> ends_;                                          // of the buckets, if R cuts them
   decltype(R::traffic_of(1)) traffic_;
   TableSums<E> tables_;
   ShardSums<R::logical_shards> sums_;
