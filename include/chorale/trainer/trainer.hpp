@@ -15,6 +15,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/refused_trainer.hpp>
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/transport/local.hpp>
@@ -31,9 +32,6 @@
 #include <vector>
 
 namespace chorale {
-
-template <class M, class S, class R, class T>
-class Trainer;
 
 /// Trains one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
 ///
@@ -292,27 +290,6 @@ class Trainer<M, S, R, T> {
  private:
   Replicas replicas_;
   bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
-};
-
-/// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. The
-/// class above is for all others.
-///
-/// keeps   its functions take anything, so that a program which calls them gets no second error
-template <class M, class S, class R, class T>
-class Trainer {
- public:
-  Trainer(M, S, R = {}, T = {}, Seed = {}, MemoryBudget = {}) {
-    static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
-    static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
-                  "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
-                  "instantiate(device, seed). See nn::compile and custom_model");
-  }
-
-  History     fit(auto&&...);
-  Scores      evaluate(auto&&...);
-  Predictions predict(auto&&...);
-  void        save(auto&&...);
-  void        load(auto&&...);
 };
 
 template <class M, class S>
