@@ -6,10 +6,11 @@
 #include <chorale/model/model.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/strategy.hpp>
-#include <chorale/trainer/evaluation.hpp>
 #include <chorale/trainer/history.hpp>
 
 namespace chorale {
+
+struct Predictions;
 
 /// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. That
 /// of trainer.hpp is for all others.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/checkpoint/weights.hpp>
+#include <chorale/checkpoint/weight_map.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/reduce/direct.hpp>
@@ -18,6 +18,7 @@
 #include <chorale/trainer/refused_trainer.hpp>
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
+#include <chorale/trainer/weight_files.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <algorithm>
@@ -185,22 +186,14 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
-    if constexpr (StrategyTraits<S>::has_mesh) {
-      auto whole = replicas_.whole_here();
-      if (is_chief()) save_weights(file, whole.variables(replicas_.copies()[0]), names);
-    } else if (is_chief()) {
-      save_weights(file, variables(), names);
-    }
+    detail::save_from_here(replicas_, file, names);
   }
   /// Writes the variables where several processes have parts of them: every process calls it.
   void save(std::filesystem::path const& file, WeightMap const& names = {})
     requires(StrategyTraits<S>::has_mesh)
   {
     auto const mine = live().hold();
-    auto whole      = replicas_.whole();
-    if (is_chief()) whole.make_room();
-    live().run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies());
-    if (is_chief()) save_weights(file, whole.variables(copies()[0]), names);
+    detail::save_from_all(replicas_, file, names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
@@ -210,23 +203,9 @@ class Trainer<M, S, R, T> {
   ///           nothing has changed. The other processes then throw PeerLost
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
-    if constexpr (HasServers<S>) {
-      detail::load_into_servers(replicas_, file, names);
-    } else {
-      live().run([&](auto& replica, instance& copy) {
-        auto whole = replicas_.whole();
-        if (replica.id() == 0) {
-          whole.make_room();
-          load_weights(file, whole.variables(copy), names);
-        }
-        if constexpr (shares_variables<S>) replica.barrier();
-        else whole.scatter(replica, copy, false);
-      }, copies());
-    }
+    if constexpr (HasServers<S>) detail::load_into_servers(replicas_, file, names);
+    else detail::load_into_replicas(replicas_, file, names);
   }
-
-  M const& model() const { return replicas_.model(); }
-  Seed     seed() const { return replicas_.seed(); }
 
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
