@@ -102,6 +102,9 @@ struct StateOf<L> {
 ///   kept_queued(O...)   in place of kept, on such a device
 ///   axis                a type, Axis<name, ranks>: the layer is split over the ranks of that axis, and exchanges values
 ///                       with them through group_along<axis>(at.axes)
+///   other_rows          true if the ranks along `axis` may have different rows of the batch: see AxisGroup
+///   whole_share         true if what comes of a row depends on other rows, as where they take places from one another:
+///                       all rows of a share are computed at once
 ///   state               a type whose object `at.state` is one for each call: memory that the layer lets grow, kept from
 ///                       forward to backward. For layers on the host, whose needs their inputs alone tell
 ///   look(at)            refuses an input of the network that the layer reads, in memory of the host, before such a

@@ -13,35 +13,6 @@
 
 namespace chorale {
 
-/// The places of one part of a variable in the whole variable: runs of neighbours.
-///
-///   shape (2, 6), split along dimension 1 into 3 parts, part 1:    . . x x . .   . . x x . .     2 runs of 2 elements
-class PartRuns {
- public:
-  /// of    the variable as its plan has it, with the shape of one part; it outlives this
-  explicit constexpr PartRuns(VariableSpec const& of) : of_{&of} {
-    auto const from = of.split.dim + (of.split.index_of == nullptr ? 0 : 1);
-    for (int i = from; i < of.rank; ++i) run_ *= static_cast<std::size_t>(of.dims[static_cast<std::size_t>(i)]);
-    if (of.split.index_of == nullptr) run_ /= static_cast<std::size_t>(of.split.blocks);
-    auto whole = of;
-    whole.dims = whole_dims(of);
-    size_      = whole.size();
-  }
-
-  constexpr std::size_t run() const { return run_; }                       // elements: runs have so many, or times as many
-  constexpr std::size_t size() const { return size_; }                     // of the whole variable
-
-  /// Calls f(place in whole, place in the part, elements) for each run of a part.
-  template <class F>
-  constexpr void each(std::size_t part, F&& f) const {
-    each_run(*of_, static_cast<int>(part), [&](Range here, std::size_t whole) { f(whole, here.begin, here.size()); });
-  }
-
- private:
-  VariableSpec const* of_;
-  std::size_t run_ = 1, size_ = 0;
-};
-
 /// The layout of a network's variables before any was split over ranks: that of the same network on one device.
 ///
 /// keeps   its variables have the names, and the order, of those of the plan that it was made from
@@ -50,7 +21,7 @@ class WholePlan {
   explicit WholePlan(Span<PlannedVariable const> parts) : variables_{parts.begin(), parts.end()} {
     auto layers = std::size_t{0};
     for (auto& v : variables_) {
-      is_split_ = is_split_ || v.spec.split.parts > 1;
+      is_split_    = is_split_ || v.spec.split.parts > 1;
       v.spec.dims  = whole_dims(v.spec);
       v.spec.split = {};
       v.size       = v.spec.size();

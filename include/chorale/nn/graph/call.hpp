@@ -267,6 +267,21 @@ struct CallWithDerivatives;
 template <class O>
 inline constexpr bool has_derivatives = requires { typename O::parts; };
 
+/// A call of layer L with values that ranks along an axis have parts of, or of a layer that is split; defined in
+/// nn/distribution/call.hpp.
+template <class D, class L, class... O>
+struct CallWithSpread;
+
+template <class O>
+inline constexpr bool has_spread = requires { typename O::spread; };
+
+/// True if layer L is split over an axis, and says what ranks have of its inputs and of its output.
+template <class L>
+inline constexpr bool states_spread = requires {
+  typename L::axis;
+  &L::spread;
+};
+
 /// Checks one call of layer L, and records it. A call with a wrong input gives a Refused value.
 template <class D, class L, class... O>
 constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
@@ -275,6 +290,8 @@ constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
     return Tensor<D, Refused>{&trace, 0};
   } else if constexpr ((has_derivatives<O> || ...)) {
     return CallWithDerivatives<D, L, O...>::run(id, name, x...);
+  } else if constexpr ((has_spread<O> || ...) || states_spread<L>) {
+    return CallWithSpread<D, L, O...>::run(id, name, x...);
   } else {
     DescribedCall<L, O...>::check();
     if constexpr (DescribedCall<L, O...>::takes) {

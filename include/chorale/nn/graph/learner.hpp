@@ -11,6 +11,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/nn/graph/compared.hpp>
+#include <chorale/nn/graph/empty_share.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
@@ -79,7 +80,7 @@ class GraphLearner {
 
   // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls) &&
-                                    !is_split(Traced<Net, NoDevice>::calls);
+                                    !is_in_one_piece(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   template <class F, class When>
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
@@ -165,6 +166,7 @@ class GraphLearner {
     gradients_ = gradients.values;
     tables_    = gradients.tables;
     executors_.clear();
+    empty_.reset();
     last_  = nullptr;
     begun_ = {};
     slice_threads_.reset();
@@ -176,6 +178,18 @@ class GraphLearner {
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 
+  /// Takes part, without rows, in what the ranks of an axis that deals out rows compute together: forward and, in
+  /// training, backward.
+  void take_part(Pass pass)
+    requires(is_split(Traced<Net, NoDevice>::calls))
+  {
+    pass.axes = groups_for(pass);
+    if (!empty_)
+      empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
+    empty_->forward(pass);
+    if (pass.training) empty_->backward(pass);
+  }
+
   /// True if learning from such a batch continues what outputs() has begun, as it has no inputs.
   template <class Batch>
   static constexpr bool continues = !has_fields<Batch>(typename Net::inputs{});
@@ -183,7 +197,7 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto pass = step.pass;
-    pass.axes = axes_;
+    pass.axes = groups_for(pass);
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
     auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
@@ -283,6 +297,14 @@ class GraphLearner {
   }
 
  private:
+  /// The groups of a pass: where the rows are one logical shard, each rank has one of its own.
+  AxisGroups groups_for(Pass const& pass) {
+    if (!is_split(Traced<Net, NoDevice>::calls) || !pass.in_shards) return axes_;
+    in_shards_.assign(axes_.begin(), axes_.end());
+    for (auto& group : in_shards_) group.in_shards = true;
+    return in_shards_;
+  }
+
   struct Scores {
     float loss = 0;
     std::array<float, metric_names.size()> metrics{};
@@ -508,8 +530,12 @@ class GraphLearner {
   std::vector<float> predicted_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
+  struct NeverEmpty {};
+  std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>
+      empty_;                                                              // null until needed
   std::vector<double> zeros_;                                              // what a share without rows adds
   AxisGroups axes_;
+  std::vector<AxisGroup> in_shards_;                                       // the same, see groups_for
 };
 
 }  // namespace chorale::nn::graph

@@ -86,9 +86,13 @@ struct Ops {
   bool adds   = false;                                                     // backward adds to gradients of variables
   bool takes_layouts = false;                                              // false: its inputs are plain rows
   bool keeps_layout  = false;                                              // y has the layout of x
+  bool apart         = false;                                              // backward obeys by_variables and by_input of
+                                                                           // a pass: first the one, later the other
   int joined         = 0;                                                  // channels that it adds up over replicas
   std::string_view axis = {};                                              // of a mesh, over which the layer is split
   int axis_size         = 1;
+  bool other_rows       = false;                                           // ranks along the axis may have other rows
+  bool whole_share      = false;                                           // needs all rows of a share at once
 };
 
 /// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
@@ -152,6 +156,7 @@ enum class Mistake {
 struct Counts {
   std::size_t values = 0, calls = 0, ins = 0, uses = 0, variables = 0, layers = 0, inputs = 0, outputs = 0;
   std::size_t numbers = 0;                                                 // of layers, counted by CallRecord::number
+  std::size_t cuts    = 0;
 };
 
 /// What the call operator of a network did: which layer was called with which values.
@@ -162,13 +167,14 @@ struct Trace {
   std::vector<VariableRecord> variables;
   std::vector<LayerRecord> layers;
   std::vector<int> inputs, outputs;                                        // values
+  std::vector<int> cuts;                                                   // calls with which a stage of a pipeline begins
   int number      = 0;                                                     // of the next call
   int recompute = -1, recomputes = 0;                                      // that calls now, see nn::Recompute; of all
   Mistake mistake = Mistake::none;
 
   constexpr Counts counts() const {
     return {values.size(), calls.size(),  ins.size(),    uses.size(),
-            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number)};
+            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number), cuts.size()};
   }
 
   /// Appends a layer and its variables. Returns its index.
@@ -215,7 +221,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
-      if (gives_rows) ++variables[at(v)].users_by_rows;
+      if (gives_rows || variables[at(v)].spec.by_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;
@@ -233,6 +239,7 @@ struct Fixed {
   std::array<LayerRecord, N.layers> layers{};
   std::array<int, N.inputs> inputs{};
   std::array<int, N.outputs> outputs{};
+  std::array<int, N.cuts> cuts{};
   Mistake mistake = Mistake::none;
 
   constexpr explicit Fixed(Trace const& t) : mistake{t.mistake} {
@@ -241,6 +248,7 @@ struct Fixed {
     };
     copy(t.values, values), copy(t.calls, calls), copy(t.ins, ins), copy(t.uses, uses);
     copy(t.variables, variables), copy(t.layers, layers), copy(t.inputs, inputs), copy(t.outputs, outputs);
+    copy(t.cuts, cuts);
   }
 };
 

@@ -43,6 +43,10 @@ struct Outputs {
 
 namespace graph {
 
+/// The outputs of a network of which some are not I along all axes; defined in nn/distribution/outputs.hpp.
+template <class D, class Names, class... O>
+struct SpreadOutputs;
+
 template <class T, int... Dims>
 Of<T, Dims...> of_field(Field<T, Dims...> const&);
 
