@@ -110,7 +110,7 @@ concept RunsAhead = requires { requires Model::runs_ahead; };
 template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
-  using instance = typename M::template instance<typename S::device>;
+  using instance = InstanceUnder<M, S>;
   using Shown    = ShownScalars<M>;
 
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
@@ -226,7 +226,7 @@ class ModelReplicas {
   /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
   /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
   void expect_equal_copies() {
-    if constexpr (!HasServers<S> && !shares_variables<S> &&
+    if constexpr (!HasServers<S> && !shares_variables<S> && !StrategyTraits<S>::has_stages &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
       if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
       if (WholePlan{plan().variables}.is_split()) return expect_equal_parts<S>(live_, copies_);
@@ -286,12 +286,15 @@ class ModelReplicas {
     requires(StrategyTraits<S>::has_mesh)
   {
     auto all = whole();
-    if (!WholePlan{plan().variables}.is_split()) return all;
+    if (!StrategyTraits<S>::has_stages && !WholePlan{plan().variables}.is_split()) return all;
     CHORALE_EXPECTS(live_.is_all_local(), "variables are split over " + std::to_string(live_.num_replicas()) +
                                               " replicas, of which this process has " + std::to_string(copies_.size()) +
                                               ": call save() in all processes, or use FitOptions::checkpoints");
     all.make_room();
-    for (std::size_t i = 0; i < copies_.size(); ++i) all.put(copies_[i].net.variables().values, {}, static_cast<Rank>(i), "");
+    if constexpr (StrategyTraits<S>::has_stages)
+      for (auto const& copy : copies_) all.put(copy.net.variables());
+    else
+      for (std::size_t i = 0; i < copies_.size(); ++i) all.put(copies_[i].net.variables().values, {}, static_cast<Rank>(i), "");
     return all;
   }
 
