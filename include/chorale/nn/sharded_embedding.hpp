@@ -60,7 +60,7 @@ struct CutRows {
 
 /// A table that is split over the ranks of axis A, and what its layers do with it.
 template <class A, int Rows, int Width, class... Options>
-struct SplitTable {
+struct TableInShards {
   static constexpr bool by_column = (std::is_same_v<Options, ByColumn> || ...);
   static constexpr bool by_rows   = ([] {
     if constexpr (is_cut<Options>) return true;
@@ -123,7 +123,7 @@ struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>> {
   using Layer<ShardedEmbedding>::Layer;
   using axis  = A;
   using state = detail::TableExchange;
-  using split = detail::SplitTable<A, Rows, Width, Options...>;
+  using split = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_x          = true, each_position = true;
   static constexpr bool other_rows       = true;
@@ -201,7 +201,7 @@ struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Optio
   using Layer<ShardedEmbeddingBag>::Layer;
   using axis  = A;
   using state = detail::TableExchange;
-  using split = detail::SplitTable<A, Rows, Width, Options...>;
+  using split = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
   static constexpr bool keeps_x          = true, reads_lengths = true;
   static constexpr bool other_rows       = true;

@@ -23,6 +23,7 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/row_loss.hpp>
+#include <chorale/tensor/axis_collectives.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -203,7 +204,11 @@ class GraphLearner {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
-    auto const is_final = [&](std::size_t end) { step.done_below(end); };
+    auto summed         = std::size_t{0};
+    auto const is_final = [&](std::size_t end) {
+      if constexpr (has_sums(Traced<Net, NoDevice>::calls)) sum_along_axes(std::exchange(summed, end), end);
+      step.done_below(end);
+    };
     if constexpr (in_slices) {
       executor.backward(pass, is_final, Step::looks_at_end);
     } else if constexpr (QueuesWork<D>) {
@@ -234,8 +239,9 @@ class GraphLearner {
   /// All outputs of each row, as predict() gives them, computed as in a training step, which learn() of a batch without
   /// inputs then continues. The inputs live until then.
   template <class Batch>
-  Span<float const> outputs(Pass const& pass, Batch const& batch) {
+  Span<float const> outputs(Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: outputs(batch) begins a step on Cpu only. Use predict(batch) there");
+    pass.axes      = axes_;
     auto& executor = forward(batch, pass);
     begun_         = {batch.rows, pass.now.first_row, pass.now.step};
     return outputs_of(executor, batch.rows);
@@ -274,8 +280,9 @@ class GraphLearner {
   }
   /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
   template <class F, class Batch>
-  Span<float const> gradient_by(F, Pass const& pass, Batch const& batch) {
+  Span<float const> gradient_by(F, Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only");
+    pass.axes      = axes_;
     auto& executor = begun_or_forward(batch, pass);
     losses_of(batch, executor);
     executor.backward_to_inputs(pass);
@@ -318,6 +325,21 @@ class GraphLearner {
           to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
         }
       return predicted_;
+    }
+  }
+
+  /// Adds up, over the ranks of an axis that have other positions, the gradients of variables in [begin, end).
+  void sum_along_axes(std::size_t begin, std::size_t end) {
+    constexpr auto const& g    = Traced<Net, NoDevice>::calls;
+    constexpr auto const& plan = nn::plan_of<Net>;
+    for (std::size_t v = 0; v < plan.variables.size(); ++v) {
+      auto const& of = plan.variables[v];
+      if (g.variables[v].summed.empty() || of.offset < begin || of.end() > end) continue;
+      for (auto const& group : axes_) {
+        if (group.name != g.variables[v].summed) continue;
+        auto const n = along::scratch_for(of.size, group.size);
+        along::all_reduce(group, gradients_.subspan(of.offset, of.size), Span<float>{along_axes_.take(n), n});
+      }
     }
   }
 
@@ -455,7 +477,7 @@ class GraphLearner {
       auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
-      auto const sum = Compare::loss_of(term, batch, executor, dy);
+      auto const sum = Compare::loss_of(term, batch, executor, dy, axes_, along_axes_);
       if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
@@ -507,6 +529,7 @@ class GraphLearner {
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
+  typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
   struct NeverEmpty {};
   std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>
       empty_;                                                              // null until needed

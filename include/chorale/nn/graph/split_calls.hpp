@@ -9,11 +9,19 @@
 
 namespace chorale::nn::graph {
 
-/// True if a layer of the network is split over an axis of several ranks.
+/// True if a layer of the network is split over an axis, of one rank or several.
 template <class Calls>
 constexpr bool is_split(Calls const& g) {
   for (auto const& call : g.calls)
-    if (call.ops->axis_size > 1) return true;
+    if (!call.ops->axis.empty()) return true;
+  return false;
+}
+
+/// True if gradients of variables are added up over the ranks along an axis, as each rank has a part of the positions.
+template <class Calls>
+constexpr bool has_sums(Calls const& g) {
+  for (auto const& variable : g.variables)
+    if (!variable.summed.empty()) return true;
   return false;
 }
 
