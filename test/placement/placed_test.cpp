@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/core/random.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/placement/shard_cut.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/collective.hpp>
 
@@ -57,7 +58,8 @@ double norm_over(int world, Span<float const> x, Span<Range const> left_out = {}
     auto const n = squared_norm(Placed<Sharded<0>>{own, mine}, Span<double>{written.back()}, left_out);
     REQUIRE(n <= written.back().size());
   }
-  return squared_norm_of_shards(x.size(), world, [&](int rank) {
+  auto read = std::vector<std::size_t>(static_cast<std::size_t>(world));
+  return squared_norm_of_shards(ShardCut{x.size(), world}, read, [&](int rank) {
     return Span<double const>{written[static_cast<std::size_t>(rank)]};
   });
 }

@@ -26,6 +26,8 @@ class Replica;
 ///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
 ///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
+///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
+///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
@@ -36,6 +38,8 @@ class Replica;
 ///                      alone may then enqueue the update after backward
 /// shares_variables     all replicas read the variables of the first one in place
 /// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
+/// shards_gradients     and the gradients of that shard: units of a network take turns in the memory of a copy
+/// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
@@ -45,6 +49,8 @@ struct StrategyTraits {
   static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
   static constexpr bool shards_optimizer   = requires { requires S::shards_optimizer; };
+  static constexpr bool shards_gradients   = requires { requires S::shards_gradients; };
+  static constexpr bool shards_variables   = requires { requires S::shards_variables; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
 
   template <class R>
@@ -84,6 +90,12 @@ inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 template <class S>
 inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
 
+/// True if each replica of S keeps the gradients of one shard of all variables; and the variables of it alone.
+template <class S>
+inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
+template <class S>
+inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
+
 /// Strategies that work with what R gives.
 template <class S, class R>
 concept Takes = StrategyTraits<S>::template takes<R>;
@@ -96,6 +108,8 @@ concept choices_are_constants =
     (!requires { &S::reduces_every_step; } || requires { typename std::bool_constant<S::reduces_every_step>; }) &&
     (!requires { &S::applies_sums; } || requires { typename std::bool_constant<S::applies_sums>; }) &&
     (!requires { &S::shards_optimizer; } || requires { typename std::bool_constant<S::shards_optimizer>; }) &&
+    (!requires { &S::shards_gradients; } || requires { typename std::bool_constant<S::shards_gradients>; }) &&
+    (!requires { &S::shards_variables; } || requires { typename std::bool_constant<S::shards_variables>; }) &&
     (!requires { &S::shares_variables; } || requires { typename std::bool_constant<S::shares_variables>; });
 
 }  // namespace detail

@@ -9,6 +9,7 @@
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/step_trace.hpp>
+#include <chorale/trainer/whole_variables.hpp>
 
 #include <algorithm>
 #include <array>
@@ -157,24 +158,22 @@ class Checkpointing {
       auto const remember = [&] {
         for (auto const& state : states) told.resize(told.size() + state.numbers.size());
       };
-      auto whole = std::vector<float>{};                                   // slots of all shards
+      auto whole = std::vector<float>{}, values = whole;                   // slots of all shards, and variables
+      auto all   = Variables{};
       if (replica.id() == 0) {
         remember();
         auto slots = copy.optimizer.slots();
-        if constexpr (shards_optimizer<S>) {
-          whole.resize(static_cast<std::size_t>(instance::optimizer_slots) * replicas_.plan().slot_stride());
-          slots = whole;
-        }
-        position = saved_->restore(copy.net.variables(), slots, states, told, rest);
+        if constexpr (shards_optimizer<S>) slots = replicas_.room_for_slots(whole);
+        position = saved_->restore(all = room_for_variables<S>(replicas_, copy, values), slots, states, told, rest);
       }
       replica.broadcast(Span<TrainingPosition>{&position, 1});
       if (position.found == 0) return;
       if (replica.id() != 0) remember();
       replica.broadcast(Span<double>{told});
       if constexpr (!shares_variables<S>) {
-        replica.broadcast(copy.net.variables().values);
-        if constexpr (shards_optimizer<S>) replica.scatter_slots(whole, copy.optimizer.slots(),
-                                                                     static_cast<std::size_t>(instance::optimizer_slots));
+        spread_variables<S>(replica, copy, all);
+        if constexpr (shards_optimizer<S>) replica.scatter_shards(copy.optimizer.cut(), whole, copy.optimizer.slots(),
+                                                                  static_cast<std::size_t>(instance::optimizer_slots));
         else replica.broadcast(copy.optimizer.slots());
       }
       copy.optimizer.now.step = position.update;
@@ -262,13 +261,14 @@ class Checkpointing {
     position.update = copies_[0].optimizer.now.step;
     if constexpr (HasServers<S>) position.servers = replicas_.fetch_from_servers();
     else position.servers = position.update;                               // the same number as here
-    auto whole       = std::vector<float>{};
+    auto whole       = std::vector<float>{}, values = whole;
     auto const slots = replicas_.whole_slots(whole);
-    if (saved_) write(position, slots, owed, audience);
+    auto const all   = whole_variables<S>(replicas_, values, false);
+    if (saved_) write(position, all, slots, owed, audience);
     if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
   }
 
-  void write(TrainingPosition position, Span<float> slots, ErrorFeedback& owed, auto& audience) {
+  void write(TrainingPosition position, Variables const& all, Span<float> slots, ErrorFeedback& owed, auto& audience) {
     auto const& rule  = copies_[0].optimizer;
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;
@@ -277,7 +277,7 @@ class Checkpointing {
       position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved_->save(copies_[0].net.variables(), slots, position, with_counts(audience.states()), owed);
+    saved_->save(all, slots, position, with_counts(audience.states()), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
                           .begin = begin, .end = std::chrono::steady_clock::now()});

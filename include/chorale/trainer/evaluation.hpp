@@ -32,7 +32,8 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   auto shares = live.distribute(data);
   replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {
-    live.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
+    live.run([](auto& replica, instance& copy, Batch& batch, Totals& totals) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto sums = std::array<float, plan::header>{};
       copy.evaluate(batch, sums);
       totals += sums;
@@ -87,6 +88,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     out.values.resize(before + sum);
     auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
     live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto const y     = copy.predict(batch);                            // (rows of the share, Output)
       auto const first = counts.begin() + (alone ? static_cast<std::ptrdiff_t>(local) : replica.id());
       std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));

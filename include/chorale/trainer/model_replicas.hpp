@@ -204,7 +204,7 @@ class ModelReplicas {
   /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
   /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
   void expect_equal_copies() {
-    if constexpr (!HasServers<S> && !shares_variables<S> &&
+    if constexpr (!HasServers<S> && !shares_variables<S> && !shards_variables<S> &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
       if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
       auto const gathered = [this](auto const& hash) {
@@ -252,14 +252,21 @@ class ModelReplicas {
     return static_cast<std::int64_t>(steps[0]);
   }
 
+  /// Memory for the slots of all variables.
+  Span<float> room_for_slots(std::vector<float>& whole) const {
+    whole.resize(static_cast<std::size_t>(instance::optimizer_slots) * plan().slot_stride());
+    return whole;
+  }
+
   /// Slots of all variables, on the chief: its first replica's own, or those of all shards, which are brought together in
   /// `whole`. Every process calls it.
   Span<float> whole_slots(std::vector<float>& whole) {
     if constexpr (shards_optimizer<S>) {
-      if (live_.is_chief()) whole.resize(static_cast<std::size_t>(instance::optimizer_slots) * plan().slot_stride());
+      if (live_.is_chief()) room_for_slots(whole);
       live_.run([&](auto& replica, instance& copy) {
-        replica.gather_slots(copy.optimizer.slots(), replica.id() == 0 ? Span<float>{whole} : Span<float>{},
-                             static_cast<std::size_t>(instance::optimizer_slots));
+        replica.gather_shards(copy.optimizer.cut(), copy.optimizer.slots(),
+                              replica.id() == 0 ? Span<float>{whole} : Span<float>{},
+                              static_cast<std::size_t>(instance::optimizer_slots));
       }, copies_);
       return whole;
     } else {

@@ -16,6 +16,7 @@
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/training_loop.hpp>
+#include <chorale/trainer/whole_variables.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <algorithm>
@@ -176,8 +177,12 @@ class Trainer<M, S, R, T> {
   /// names     names and layouts of another program, for which the file is
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
-  void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
+  void save(std::filesystem::path const& file, WeightMap const& names = {}) const requires(!shards_variables<S>) {
     if (is_chief()) save_weights(file, variables(), names);
+  }
+  /// Where replicas have shards of variables every process calls it, as it brings them together.
+  void save(std::filesystem::path const& file, WeightMap const& names = {}) requires shards_variables<S> {
+    detail::save_shards<S>(replicas_, file, names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
@@ -187,21 +192,15 @@ class Trainer<M, S, R, T> {
   ///           nothing has changed. The other processes then throw PeerLost
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
-    if constexpr (HasServers<S>) {
-      detail::load_into_servers(replicas_, file, names);
-    } else {
-      live().run([&](auto& replica, instance& copy) {
-        if (replica.id() == 0) load_weights(file, copy.net.variables(), names);
-        if constexpr (shares_variables<S>) replica.barrier();
-        else replica.broadcast(copy.net.variables().values);
-      }, copies());
-    }
+    if constexpr (HasServers<S>) detail::load_into_servers(replicas_, file, names);
+    else detail::load_everywhere<S>(replicas_, file, names);
   }
 
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
 
   /// Hashes of the variables, one for each replica of this process: equal as long as all copies of all variables are.
+  /// Where replicas have shards, of the shards.
   std::vector<std::uint64_t> hashes() const {
     auto all = std::vector<std::uint64_t>{};
     for (auto const& copy : replicas_.copies()) all.push_back(copy.hash());
@@ -221,7 +220,9 @@ class Trainer<M, S, R, T> {
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 
-  Variables variables() const { return replicas_.copies()[0].net.variables(); }            // of the first replica here
+  Variables variables() const requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
+  /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
+  Variables variables() requires shards_variables<S> { return detail::whole_variables<S>(replicas_, whole_); }
 
   /// Replaces all variables. Every process calls it with the same values, or none.
   ///
@@ -229,10 +230,7 @@ class Trainer<M, S, R, T> {
   void set_variables(Span<float const> values)
     requires(!HasServers<S>)
   {
-    CHORALE_EXPECTS(values.size() == variables().values.size(),
-                    "this model has " + std::to_string(variables().values.size()) + " numbers, got " +
-                        std::to_string(values.size()));
-    for (auto& copy : copies()) std::ranges::copy(values, copy.net.variables().values.begin());
+    detail::set_everywhere<S>(replicas_, values);
   }
 
   /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
@@ -259,6 +257,7 @@ class Trainer<M, S, R, T> {
 
  private:
   Replicas replicas_;
+  std::vector<float> whole_;                                               // all variables, where replicas have shards
   bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
 };
 
