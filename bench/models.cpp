@@ -13,7 +13,7 @@
 //   gpt2            12 blocks, 12 heads, 768 wide, 64 words, 124 million numbers, batch 4, AdamW; gpt2_recompute with
 //                   blocks whose values are computed again, PyTorch's with torch.utils.checkpoint
 //
-// Ours is one replica with all threads, and one replica for each thread, which share a batch, DirectAllReduce. The peers
+// Ours is one replica with all threads, and one replica for each thread, which share a batch, DirectAllReduce. Peers
 // are PyTorch, eager and compiled, and for tickets and resnet TensorFlow as well, without and with XLA; each in a process
 // of its own with as many threads, asked in turn, several rounds; medians. A peer that the interpreter does not have is
 // left out.
@@ -44,7 +44,7 @@ using namespace chorale;
 namespace {
 
 /// How many replicas of a model share its batch, and the cores of all of them.
-struct Split {
+struct Divided {
   int threads = 1, replicas = 1;
 
   std::vector<Cpu> devices() const {
@@ -71,7 +71,7 @@ double median_ms(int steps, Step&& step) {
 
 /// A model over one batch, of which each replica has a share: part(replica, replicas).
 template <class Model, class Part>
-double step_ms(Model const& model, Split split, int steps, Part&& part) {
+double step_ms(Model const& model, Divided split, int steps, Part&& part) {
   auto live   = Live{MirroredStrategy{split.devices()}, DirectAllReduce{}, LocalTransport{}};
   auto copies = live.create(model, 1);
   auto shares = std::vector<decltype(part(0, 1))>{};
@@ -87,14 +87,14 @@ double step_ms(Model const& model, Split split, int steps, Part&& part) {
 
 /// Of a network that learns the next of 64 words, or characters.
 template <class Net, int words>
-double words_ms(Split split, int steps) {
+double words_ms(Divided split, int steps) {
   using namespace bench::models;
   auto const text = ids(Net::batch * 64, words, 0), next = ids(Net::batch * 64, words, 1);
   return step_ms(Net::model(), split, words > 1'000 ? std::max(1, steps / 10) : steps,
                  [&](int i, int n) { return Rows<Text, Next>{text, next}.part(i, n); });
 }
 
-double tickets_ms(Split split, int steps) {
+double tickets_ms(Divided split, int steps) {
   using namespace bench::models;
   constexpr auto n = Tickets::batch;
   auto const title = ids(n * 40, 10'000, 0), body = ids(n * 200, 10'000, 1), department = ids(n, 4, 2);
@@ -105,7 +105,7 @@ double tickets_ms(Split split, int steps) {
 }
 
 template <int Smaller>
-double dlrm_ms(Split split, int steps) {
+double dlrm_ms(Divided split, int steps) {
   using namespace bench::models;
   using Net          = Dlrm<Smaller>;
   auto const bags    = std::array{Net::bag(0), Net::bag(1), Net::bag(2), Net::bag(3), Net::bag(4), Net::bag(5)};
@@ -117,7 +117,7 @@ double dlrm_ms(Split split, int steps) {
   });
 }
 
-double gan_ms(Split split, int steps) {
+double gan_ms(Divided split, int steps) {
   using namespace bench::models;
   constexpr auto n   = Gan::batch;
   auto const rule    = optim::Adam{.learning_rate = 2e-4F, .beta_1 = 0.5F};
@@ -148,7 +148,7 @@ double gan_ms(Split split, int steps) {
 }
 
 template <bool Small>
-double resnet_ms(Split split, int steps) {
+double resnet_ms(Divided split, int steps) {
   using Net = bench::models::ResNet<Small>;
   return step_ms(Net::model(), split, steps, [net = Net{}](int i, int n) { return net.part(i, n); });
 }
@@ -166,15 +166,15 @@ struct Case {
   std::string name;
   std::size_t batch;
   bench::models::Work work;
-  double (*ms)(Split, int steps);
+  double (*ms)(Divided, int steps);
 };
 
 std::vector<Case> cases(bool quick) {
   using namespace bench::models;
-  auto const of = [](std::string name, auto const& net, double (*ms)(Split, int)) {
+  auto const of = [](std::string name, auto const& net, double (*ms)(Divided, int)) {
     return Case{std::move(name), net.batch, net.work, ms};
   };
-  return {of("lenet", LeNet{}, [](Split split, int steps) {
+  return {of("lenet", LeNet{}, [](Divided split, int steps) {
             return step_ms(LeNet::model(), split, steps, [net = LeNet{}](int i, int n) { return net.part(i, n); });
           }),
           of("character_gpt", CharacterGpt{}, words_ms<CharacterGpt, 65>), of("tickets", Tickets{}, tickets_ms),
@@ -196,7 +196,7 @@ Machine measure_machine(int threads, bool quick) {
   auto of_threads  = std::vector<Machine>(static_cast<std::size_t>(threads));
   auto all         = std::vector<std::thread>{};
   for (std::size_t t = 0; t < of_threads.size(); ++t)
-    all.emplace_back([&, t, core = Split{threads, threads}.devices()[t]] {
+    all.emplace_back([&, t, core = Divided{threads, threads}.devices()[t]] {
       auto const scope = Cpu::Scope{core};
       auto a = std::vector<float>(n * n, 1.0F), b = a, c = a, from = std::vector<float>(large, 1.0F), to = from;
       auto const best = [](auto&& work) {
@@ -265,7 +265,7 @@ int main(int argc, char** argv) try {
   auto flags = CLI::App{"Milliseconds of a training step of models that people know, beside PyTorch and TensorFlow."};
   auto o     = Options{};
   auto only  = std::string{};
-  auto split = Split{};
+  auto split = Divided{};
   flags.add_flag("--json", o.json, "one JSON object a line");
   flags.add_flag("--quick", o.quick, "small tables, without peers: to see that the program runs");
   flags.add_option("--rounds", o.rounds, "of every contender in turn")->check(CLI::PositiveNumber)

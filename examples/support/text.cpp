@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
+#include <chorale/device/cpu.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +21,12 @@ namespace example {
 
 namespace {
 
+/// Who does something, then what is done.
+constexpr auto topics = std::array<std::array<std::string_view, 8>, 3>{{
+    {"sailor", "captain", "pirate", "whale", "sees", "follows", "steers", "rows"},
+    {"baker", "cook", "waiter", "guest", "bakes", "eats", "serves", "tastes"},
+    {"violinist", "singer", "drummer", "conductor", "hears", "plays", "tunes", "sings"}}};
+
 int number_of(char c) { return c == '\n' ? 0 : c >= ' ' && c <= '~' ? c - ' ' + 1 : '?' - ' ' + 1; }
 
 std::vector<int> numbers_of(std::string_view text) {
@@ -28,16 +35,13 @@ std::vector<int> numbers_of(std::string_view text) {
   return all;
 }
 
-}  // namespace
-
-TextOptions parse_text_options(int argc, char** argv) {
-  auto o     = TextOptions{};
-  auto flags = CLI::App{"Trains a GPT of characters; what is special about it stands at the top of its file."};
+void add_text_options(CLI::App& flags, TextOptions& o, int fewest_steps) {
   flags.add_option("--data", o.data, "a file of text; without it sentences are made");
-  flags.add_option("--steps", o.steps, "updates, each of 12 rows")->check(CLI::Range(10, 1'000'000))
+  flags.add_option("--steps", o.steps, "updates, each of 12 rows")->check(CLI::Range(fewest_steps, 1'000'000))
       ->capture_default_str();
-  flags.add_option("--characters", o.characters, "to write in the end")->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+}
+
+void parse_flags(CLI::App& flags, int argc, char** argv) {
   try {
     flags.parse(argc, argv);
   } catch (CLI::Success const& asked) {                                    // --help
@@ -45,7 +49,61 @@ TextOptions parse_text_options(int argc, char** argv) {
   } catch (CLI::ParseError const& error) {
     throw chorale::BadArgument{error.what(), "--help"};
   }
+}
+
+}  // namespace
+
+TextOptions parse_text_options(int argc, char** argv) {
+  auto o     = TextOptions{};
+  auto flags = CLI::App{"Trains a GPT of characters; what is special about it stands at the top of its file."};
+  add_text_options(flags, o, 10);
+  flags.add_option("--characters", o.characters, "to write in the end")->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  parse_flags(flags, argc, argv);
   return o;
+}
+
+Gpt2Options parse_gpt2_options(int argc, char** argv) {
+  auto o     = Gpt2Options{};
+  o.replicas = chorale::Cpu{}.threads();
+  auto flags = CLI::App{"Trains GPT-2; what is special about it stands at the top of its file."};
+  add_text_options(flags, o, 0);
+  flags.add_option("--size", o.size, "of the network: small, 124m")->check(CLI::IsMember({"small", "124m"}))
+      ->capture_default_str();
+  flags.add_option("--weights", o.weights, "a model.safetensors of the package transformers, of that size");
+  flags.add_option("--tokenizer", o.tokenizer, "a tokenizer.json of byte pairs; without it tokens are characters");
+  flags.add_option("--save", o.save, "a file for the weights, which the package transformers reads");
+  flags.add_option("--prompt", o.prompt, "the text that goes on in the end; default: the beginning of the data");
+  flags.add_option("--tokens", o.characters, "to write in the end")->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  flags.add_option("--rate", o.rate, "learning rate after its warm-up")->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  flags.add_option("--replicas", o.replicas, "each has all variables, and 12 bytes more for each of their numbers")
+      ->check(CLI::Range(1, 1'024))->capture_default_str();
+  parse_flags(flags, argc, argv);
+  return o;
+}
+
+SentenceOptions parse_sentence_options(int argc, char** argv) {
+  auto o     = SentenceOptions{};
+  auto flags = CLI::App{"Compares sentences; what is special about it stands at the top of its file."};
+  flags.add_option("--data", o.data, "a file with a sentence in each line");
+  flags.add_option("--weights", o.weights, "a folder with model.safetensors, and vocab.txt or tokenizer.json, of "
+                                           "all-MiniLM-L6-v2; without it a small encoder is trained");
+  flags.add_option("--epochs", o.epochs, "passes over pairs of the small one")->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  parse_flags(flags, argc, argv);
+  return o;
+}
+
+std::vector<std::string> lines_of(std::string const& text) {
+  auto lines = std::vector<std::string>{};
+  for (std::size_t begin = 0; begin < text.size();) {
+    auto const end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
 }
 
 std::vector<int> read_text(std::string const& file) {
@@ -72,6 +130,20 @@ std::vector<int> sentences(std::size_t n) {
   while (text.size() < n)
     text += "The " + one_of(how) + " " + one_of(who) + " " + one_of(does) + " the " + one_of(who) + ".\n";
   return numbers_of(text);
+}
+
+std::string topic_sentence(std::size_t topic, std::uint64_t number) {
+  auto const draw = chorale::Random{chorale::Seed{5}, number};
+  auto const word = [&](std::uint64_t i, std::size_t from) {
+    return std::string{topics[topic][from + static_cast<std::size_t>(draw.below(i, 4))]};
+  };
+  return "The " + word(0, 0) + " " + word(1, 4) + " the " + word(2, 0) + ".";
+}
+
+std::vector<std::string> topic_tokens() {
+  auto tokens = std::vector<std::string>{"[UNK]", "[CLS]", "[SEP]", "the", "."};
+  for (auto const& words : topics) tokens.insert(tokens.end(), words.begin(), words.end());
+  return tokens;
 }
 
 std::string as_string(std::vector<int> const& text) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,35 @@ struct TextOptions {
 /// throws  BadArgument in one sentence
 TextOptions parse_text_options(int argc, char** argv);
 
+struct Gpt2Options : TextOptions {
+  std::string size = "small";                 // or 124m
+  std::string weights;                        // of the package transformers, to begin from; empty: drawn by a seed
+  std::string tokenizer;                      // a tokenizer.json; empty: characters of the text
+  std::string save;                           // a file for the weights, which transformers reads; empty: none
+  std::string prompt;                         // the text that goes on; empty: the beginning of the data
+  float rate   = 1e-3F;                       // the learning rate after its warm-up
+  int replicas = 1;
+};
+
+/// Reads the flags over the defaults; ends the program after --help (exit code 0).
+///
+/// throws  BadArgument in one sentence
+Gpt2Options parse_gpt2_options(int argc, char** argv);
+
+struct SentenceOptions {
+  std::string data;                           // a file with a sentence in each line; empty: those of the program
+  std::string weights;                        // a folder with all-MiniLM-L6-v2; empty: a small encoder is trained
+  int epochs = 4;                             // of the small one
+};
+
+/// Reads the flags over the defaults; ends the program after --help (exit code 0).
+///
+/// throws  BadArgument in one sentence
+SentenceOptions parse_sentence_options(int argc, char** argv);
+
+/// The lines of a text that are not empty.
+std::vector<std::string> lines_of(std::string const& text);
+
 /// The characters of a text: those of ASCII that can be printed, and the end of a line.
 inline constexpr int characters = 96;
 
@@ -33,6 +63,11 @@ std::vector<int> sentences(std::size_t n);
 
 /// The text that numbers mean.
 std::string as_string(std::vector<int> const& text);
+
+/// A sentence about a topic, 0 to 2: a function of both arguments.
+std::string topic_sentence(std::size_t topic, std::uint64_t number);
+/// The words of such sentences, and what begins, ends and is not known of them: a vocabulary of WordPiece.
+std::vector<std::string> topic_tokens();
 
 /// The index that logits mean most likely by chance: u in [0, 1) is where the dice fell.
 int draw(std::vector<float> const& logits, float u);

@@ -51,6 +51,7 @@
 #include <chorale/placement/placement.hpp>
 #include <chorale/reduce/auto.hpp>
 #include <chorale/reduce/bucket.hpp>
+#include <chorale/reduce/bucketed.hpp>
 #include <chorale/reduce/collectives.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
@@ -67,6 +68,7 @@
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/step_operations.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/reduce/top_k.hpp>
 #include <chorale/reduce/topology.hpp>
@@ -93,6 +95,7 @@
 #include <chorale/nn/derivatives.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/experts.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/gaussian_noise.hpp>
 #include <chorale/nn/global_pool.hpp>
@@ -110,6 +113,8 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/multi_head_attention.hpp>
 #include <chorale/nn/objective.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/prelu.hpp>
@@ -120,7 +125,15 @@
 #include <chorale/nn/rms_norm.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
+#include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
+#include <chorale/nn/split.hpp>
+#include <chorale/nn/split_attention.hpp>
+#include <chorale/nn/split_dense.hpp>
+#include <chorale/nn/split_embedding.hpp>
+#include <chorale/nn/split_loss.hpp>
+#include <chorale/nn/split_sequence.hpp>
+#include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
@@ -131,14 +144,19 @@
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/sharded.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/strategy/strategy.hpp>
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

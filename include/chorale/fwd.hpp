@@ -52,6 +52,9 @@ struct LayerNorm;                                                               
 template <class... Options> struct LayerNormWith;
 struct UnitNorm;                                                                      // nn/unit_norm.hpp
 template <int... I> struct By;                                                        // nn/derivatives.hpp
+struct Distribution;                                                                  // nn/distribution/types.hpp
+template <class O, class... On> struct Spread;                                        // nn/distribution/spread.hpp
+struct SpreadsAs;                                                                     // nn/distribution/layer_rules.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
@@ -60,6 +63,18 @@ struct Softmax;                                                                 
 template <int Rows, int Width, class... Options> struct Embedding;                    // nn/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
+struct ByRow;                                                                         // nn/sharded_embedding.hpp
+struct ByRowInTurn;
+struct ByColumn;
+template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
+template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
+template <int... Rows> struct TableRows;
+template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
+template <int Percent> struct Capacity;                                               // nn/experts.hpp
+template <int Count> struct Top;
+template <int Percent> struct Balanced;
+struct Uncounted;
+template <class A, int Count, int Hidden, class... Options> struct Experts;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
@@ -72,6 +87,15 @@ template <int Number> struct Heads;                                             
 template <int Number> struct CausalHeads;
 template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;         // nn/multi_head_attention.hpp
 struct ClassToken;                                                                    // nn/class_token.hpp
+template <class A, int Width, class... Options> struct ColumnDense;                   // nn/split_dense.hpp
+template <class A, int Width, class... Options> struct RowDense;
+template <class A, int Number, class... Options> struct ColumnHeads;                  // nn/split_attention.hpp
+template <class A, int Number, class... Options> struct RingHeads;
+template <class A, int Rows, int Width, class... Options> struct SplitEmbedding;      // nn/split_embedding.hpp
+template <class A, class... Options> struct SplitLayerNorm;                           // nn/split_sequence.hpp
+template <int N> struct Parts;                                                        // nn/split.hpp
+template <int N> struct Blocks;
+struct SplitSequence;
 struct Add;                                                                           // nn/merge.hpp
 struct Subtract;
 struct Multiply;
@@ -166,6 +190,8 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
+template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;
@@ -186,6 +212,13 @@ struct CopiedAllReduce;                                                         
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
 template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
+template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
+template <std::size_t least> struct BucketBytes;
+template <int n> struct BucketCount;
+struct BucketPerLayer;
+struct StepOperations;                                                                // reduce/step_operations.hpp
+struct ReplicaMemory;                                                                 // model/memory.hpp
+struct MemoryBudget;                                                                  // model/memory.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -223,6 +256,7 @@ template <class Now, class Next> class Windows;                                 
 struct ByteTokenizer;                                                                 // data/text/tokenizer.hpp
 class CharacterTokenizer;
 class BpeTokenizer;                                                                   // data/text/bpe.hpp
+class WordPieceTokenizer;                                                             // data/text/word_piece.hpp
 
 }  // namespace data
 
@@ -230,8 +264,8 @@ class BpeTokenizer;                                                             
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
-struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
+struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp
 class ReduceLROnPlateau;
 class LearningRateScheduler;

@@ -6,9 +6,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -44,6 +47,41 @@ TEST_CASE("the caller's kernels have their threads again after a run", "[device]
   REQUIRE(Cpu::threads_here() == 3);
   Cpu::Threads{device, 2}.run(2, [](int) {});
   CHECK(Cpu::threads_here() == 3);
+}
+
+TEST_CASE("loops of a thread run on the threads lent to it, while these live and run nothing else", "[device][threads]") {
+  auto const device = Cpu::with_threads(3);
+  auto const scope  = Cpu::Scope{device};
+  auto lent         = std::make_shared<Cpu::Threads>(device, 3);
+  auto names        = std::array<std::string, 3>{};
+  auto const loop   = [&] {
+    Cpu::each(3, [&](std::ptrdiff_t i) {
+      auto name = std::array<char, 16>{};
+      pthread_getname_np(pthread_self(), name.data(), name.size());
+      names[static_cast<std::size_t>(i)] = name.data();
+    });
+  };
+  auto const own = [&] { return names[1] == "cpu 1" && names[2] == "cpu 2"; };
+  loop();
+  CHECK_FALSE(own());
+  Cpu::Threads::lend(lent);
+  loop();
+#ifndef __SANITIZE_THREAD__                                                // under which each() runs on one thread
+  CHECK(own());
+#endif
+  names = {};
+  lent->run(3, [&](int i) {
+    if (i != 0) return;
+    auto const many = Cpu::Scope{device};
+    loop();                                                                // they are taken: by others, but in full
+  });
+  CHECK_FALSE(own());
+  CHECK_FALSE(names[2].empty());
+  names = {};
+  lent.reset();
+  loop();
+  CHECK_FALSE(own());
+  CHECK_FALSE(names[2].empty());
 }
 
 TEST_CASE("a run takes 1 to size() threads", "[device][threads]") {

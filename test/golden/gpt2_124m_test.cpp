@@ -2,8 +2,8 @@
 //
 // GPT-2 of 124 million numbers, a step and ten losses, against transformers. README.md beside this file has the
 // tolerances and where they come from. 2.5 GB of memory.
+#include "examples/support/gpt2.hpp"
 #include "test/golden/formula.hpp"
-#include "test/support/graph_nets.hpp"
 #include "test/support/slow.hpp"
 
 #include <chorale/chorale.hpp>
@@ -31,31 +31,9 @@ constexpr std::size_t rows = 4, steps = 64, words = 50257;
 struct Text : Field<int, steps> {};
 struct Next : Field<int, steps> {};
 
-struct Part {
-  nn::LayerNorm ln_1, ln_2;
-  nn::Dense<3 * 768> queries_keys_values;
-  nn::Dense<768> mixed, narrow;
-  nn::Dense<4 * 768> wide;
-
-  constexpr auto operator()(auto x) const {
-    auto const y = x + mixed(nn::CausalHeads<12>{}(queries_keys_values(ln_1(x))));
-    return y + narrow(nn::gelu_tanh(wide(ln_2(y))));
-  }
-};
-
+using Part = example::Gpt2Block<example::gpt2_124m>;
 template <class P>
-struct Gpt2 : nn::Graph<Text> {
-  nn::Embedding<words, 768> wte{"wte"};
-  nn::Positions<1024, 768> wpe{"wpe"};
-  std::array<P, 12> blocks;
-  nn::LayerNorm ln_f{"ln_f"};
-
-  constexpr auto operator()(auto text) const {
-    auto x = wpe(wte(text));
-    for (auto const& block : blocks) x = block(x);
-    return nn::outputs<Next>(wte.logits(ln_f(x)));
-  }
-};
+struct Gpt2 : example::Gpt2<example::gpt2_124m, Text, Next, P> {};
 
 constexpr auto parts = std::array{"ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias",
                                   "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight", "ln_2.bias",

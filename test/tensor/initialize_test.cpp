@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,46 @@ TEST_CASE("an orthogonal matrix is a function of seed and index", "[tensor][init
 
 TEST_CASE("the bias of an LSTM begins with ones for the gate that forgets", "[tensor][initialize]") {
   CHECK(first_values(Init::unit_forget, {8}) == std::vector<float>{0, 0, 1, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("the parts of a split variable are those of the whole", "[tensor][initialize][axis]") {
+  auto const init   = GENERATE(Init::glorot_uniform, Init::he_normal, Init::unit_forget, Init::zeros, Init::ones);
+  auto const blocks = GENERATE(1, 3);
+  auto const dim    = GENERATE(0, 1, 2);
+  auto spec  = VariableSpec{.dims = {12, 24, 36}, .rank = 3, .init = init, .fan_in = 5, .fan_out = 7};
+  auto whole = std::vector<float>(spec.size());
+  initialize(whole, spec, Random{Seed{3}, 1});
+  for (int const parts : {1, 2, 4}) {
+    auto part = spec;
+    part.dims[static_cast<std::size_t>(dim)] /= parts;
+    part.split = {.dim = dim, .parts = parts, .along = "tensor", .blocks = blocks};
+    CHECK(whole_dims(part) == spec.dims);
+    auto joined = std::vector<float>(whole.size(), -1.0F);
+    auto value  = std::vector<float>(part.size());
+    auto index  = std::array<int, 3>{};
+    for (int p = 0; p < parts; ++p) {
+      initialize(value, part, Random{Seed{3}, 1}, p);
+      auto k = std::size_t{0};
+      for (index[0] = 0; index[0] < part.dims[0]; ++index[0])
+        for (index[1] = 0; index[1] < part.dims[1]; ++index[1])
+          for (index[2] = 0; index[2] < part.dims[2]; ++index[2]) {
+            auto at         = index;
+            auto& split     = at[static_cast<std::size_t>(dim)];
+            auto const each = part.dims[static_cast<std::size_t>(dim)] / blocks;
+            split           = split / each * each * parts + p * each + split % each;
+            joined[static_cast<std::size_t>((at[0] * 24 + at[1]) * 36 + at[2])] = value[k++];
+          }
+    }
+    CHECK(joined == whole);
+  }
+}
+
+TEST_CASE("a split variable cannot begin orthogonal", "[tensor][initialize][axis]") {
+  auto const spec = VariableSpec{.name = "kernel", .dims = {4, 4}, .rank = 2, .init = Init::orthogonal,
+                                 .split = {.dim = 1, .parts = 2, .along = "tensor"}};
+  auto value      = std::vector<float>(spec.size());
+  CHECK_THROWS_WITH(initialize(value, spec, Random{Seed{1}, 0}),
+                    Catch::Contains("kernel is split over axis tensor, and cannot begin orthogonal"));
 }
 
 }  // namespace initialize_test

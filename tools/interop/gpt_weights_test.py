@@ -37,7 +37,7 @@ def check(program, folder):
     ids = torch.tensor([i * 37 % 101 % WORDS for i in range(ROWS * STEPS)]).reshape(ROWS, STEPS)
     torch.manual_seed(3)
     net = GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_positions=STEPS, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS,
-                                     activation_function="gelu", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                     activation_function="gelu_new", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
                                      bos_token_id=None, eos_token_id=None)).eval()
 
     def theirs():
@@ -60,6 +60,8 @@ def check(program, folder):
             value.add_(0.1 * torch.randn(value.shape))
     net.save_pretrained(folder / "float32")
     verdict("the logits here are those of transformers, for weights written there", agree(folder / "float32/model.safetensors"))
+    net.transformer.save_pretrained(folder / "body")
+    verdict("so they are for a file of its body, without the prefix of its names", agree(folder / "body/model.safetensors"))
     net.to(torch.bfloat16).save_pretrained(folder / "bfloat16")
     net.float()
     verdict("so they are for weights written in bfloat16", agree(folder / "bfloat16/model.safetensors"))

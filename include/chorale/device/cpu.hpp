@@ -281,7 +281,8 @@ class Cpu {
   /// Number of threads that a kernel called now, by this thread, runs on.
   static int threads_here() { return omp_get_max_threads(); }
 
-  /// Calls f(i) for each i below n, on as many threads as a kernel called now: OpenMP's, which oneDNN's kernels use.
+  /// Calls f(i) for each i below n, on as many threads as a kernel called now: those lent to the calling thread, see
+  /// Threads::lend, or OpenMP's, which oneDNN's kernels use.
   ///
   /// f    throws nothing
   template <class F>
@@ -297,6 +298,10 @@ class Cpu {
     auto loop          = Loop{static_cast<std::size_t>(n), &f};
     auto const threads = std::min(static_cast<std::ptrdiff_t>(parallel_threads()), n);
     if (threads <= 1) return loop.run(0, 1);
+    if (auto const lent = mine().threads.lock())
+      if (mine().run(lent.get(), static_cast<int>(threads), [](void const* data, int thread, int of) {
+            static_cast<Loop const*>(data)->run(thread, of);
+          }, &loop)) return;
     GOMP_parallel([](void* data) {
       static_cast<Loop const*>(data)->run(omp_get_thread_num(), omp_get_num_threads());
     }, &loop, static_cast<unsigned>(threads), 0);
@@ -340,6 +345,16 @@ class Cpu {
   };
 
  private:
+  /// The threads that are lent to a thread, and how they run a loop in parts. See Threads::lend.
+  struct Lent {
+    std::weak_ptr<void> threads;
+    bool (*run)(void* threads, int n, void (*part)(void const* loop, int thread, int of), void const* loop) = nullptr;
+  };
+  static Lent& mine() {
+    static thread_local auto lent = Lent{};
+    return lent;
+  }
+
   /// Most threads of each(): one under GCC's ThreadSanitizer, which does not see what OpenMP's threads wait for.
   static int parallel_threads() {
 #ifdef __SANITIZE_THREAD__

@@ -6,10 +6,15 @@
 #include <chorale/core/threads.hpp>
 #include <chorale/device/cpu.hpp>
 
+#include <gsl/util>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,13 +42,23 @@ class Cpu::Threads {
     }
   }
   ~Threads() { end(); }
+  /// Lets Cpu::each() of the calling thread run on these threads from now on, while they live: so that no threads of
+  /// OpenMP spin on the same cores.
+  static void lend(std::shared_ptr<Threads> const& threads) {
+    mine().threads = threads;
+    mine().run     = [](void* of, int parts, void (*part)(void const*, int, int), void const* loop) {
+      return static_cast<Threads*>(of)->run_loop(parts, part, loop);
+    };
+  }
+
   Threads(Threads const&)            = delete;
   Threads& operator=(Threads const&) = delete;
 
   int size() const { return size_; }
   int taking_part() const { return taking_part_; }                         // in this run, or in the last one
 
-  /// Calls f(i) for each i below n, each on its thread, and returns when all calls have returned.
+  /// Calls f(i) for each i below n, each on its thread, and returns when all calls have returned. Waits for a loop of
+  /// another thread.
   ///
   /// n       at most size(); if it is 1, no other thread is woken
   /// throws  the exception of the call that failed first; barriers and waits of the other calls then throw, too
@@ -51,22 +66,9 @@ class Cpu::Threads {
   void run(int n, F const& f) {
     CHORALE_EXPECTS(n >= 1 && n <= size_, "a run takes 1 to " + std::to_string(size_) + " threads, got " +
                                               std::to_string(n));
-    call_    = [](void const* of, int i) { (*static_cast<F const*>(of))(i); };
-    job_     = &f;
-    failed_  = false;
-    arrived_ = 0;
-    taking_part_ = n;
-    if (n > 1) {
-      working_.store(size_ - 1, std::memory_order_relaxed);
-      round_.fetch_add(1, std::memory_order_release);
-      round_.notify_all();
-    }
-    {
-      auto const alone = OneThread{};
-      attempt(0);
-    }
-    sleep_until(working_, [this] { return working_.load(std::memory_order_acquire) == 0; });
-    if (failed_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    while (running_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();    // a loop of another thread
+    auto const ended = gsl::finally([this] { running_.clear(std::memory_order_release); });
+    run_alone(n, f);
   }
 
   /// Waits, in a run, until every thread that takes part has called it.
@@ -100,6 +102,35 @@ class Cpu::Threads {
   }
 
  private:
+  template <class F>
+  void run_alone(int n, F const& f) {
+    call_    = [](void const* of, int i) { (*static_cast<F const*>(of))(i); };
+    job_     = &f;
+    failed_  = false;
+    arrived_ = 0;
+    taking_part_ = n;
+    if (n > 1) {
+      working_.store(size_ - 1, std::memory_order_relaxed);
+      round_.fetch_add(1, std::memory_order_release);
+      round_.notify_all();
+    }
+    {
+      auto const alone = OneThread{};
+      attempt(0);
+    }
+    sleep_until(working_, [this] { return working_.load(std::memory_order_acquire) == 0; });
+    if (failed_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+  /// Runs a loop in `of` parts, at most one for each thread; false while they run something.
+  bool run_loop(int of, void (*part)(void const* loop, int thread, int of), void const* loop) {
+    if (running_.test_and_set(std::memory_order_acquire)) return false;
+    auto const ended = gsl::finally([this] { running_.clear(std::memory_order_release); });
+    auto const parts = std::min(of, size_);
+    run_alone(parts, [&](int i) { part(loop, i, parts); });
+    return true;
+  }
+
   void attempt(int i) {
     try {
       call_(job_, i);
@@ -133,6 +164,7 @@ class Cpu::Threads {
 
   Cpu device_;
   int size_, taking_part_ = 0;
+  std::atomic_flag running_{};
   void (*call_)(void const*, int) = nullptr;
   void const* job_                = nullptr;
   std::atomic<unsigned> round_{0}, passed_{0}, changes_{0};

@@ -12,6 +12,7 @@
 #include <chorale/model/work.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 #include <chorale/tensor/sum.hpp>
@@ -64,6 +65,16 @@ class Copy : public StepReports {
     else return std::size_t{0};
   }();
   static constexpr bool joins = joins_below != 0;
+
+  /// True if replicas ask one another in the middle of a step, so that one without rows has to answer.
+  static constexpr bool answers = requires(L& learner, Pass const& pass) { learner.take_part(pass); };
+
+  /// The axes of several ranks over which the learner is split.
+  static constexpr auto axes_asked()
+    requires requires { L::axes_asked(); }
+  {
+    return L::axes_asked();
+  }
 
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
@@ -134,7 +145,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     rows_        = batch.rows;
     if constexpr (!continues<Batch>) clear();
-    report(g, optimizer.now.step, net.all().values);
+    report(g, optimizer.now.step, mirrored());
     auto loss = 0.0F;
     if (batch.rows == 0 && units_ != nullptr) take_part();
     if (batch.rows != 0) {
@@ -148,9 +159,15 @@ class Copy : public StepReports {
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now, .together = together}, leave);
+      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
       if (units_ != nullptr && units_->bad()) report_bad(g, *units_->bad());
+    } else if constexpr (answers) {
+      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards});
+      if (optimizer.checks()) {
+        report_non_finite<D>(g, plan::header, g.values.size());
+        report_non_finite_rows<D>(g);
+      }
     } else if constexpr (joins) {
       learner_.take_part(together);
     }
@@ -164,7 +181,7 @@ class Copy : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
-    if (!begin_pass(batch.rows)) return;
+    if (!begin_pass(batch.rows)) return answer();
     auto const header = StepHeader<float>{sums};
     if constexpr (requires { learner_.evaluate(net.all(), batch, header); }) {
       header.rows() = static_cast<float>(batch.rows);
@@ -183,7 +200,7 @@ class Copy : public StepReports {
   Span<float const> predict(Batch const& batch)
     requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
   {
-    if (!begin_pass(batch.rows)) return {};
+    if (!begin_pass(batch.rows)) return answer(), Span<float const>{};
     return learner_.predict(net.all(), batch);
   }
 
@@ -223,17 +240,23 @@ class Copy : public StepReports {
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
-  /// Sets the ranks with which a learner that is split over axes of a mesh computes. They outlive the copy.
+  /// Sets the ranks with which a learner that is split over axes of a mesh computes, before the first step: split
+  /// variables begin with the values of this rank's part then. The groups outlive the copy.
   void join(AxisGroups axes)
     requires requires(L& learner) { learner.join(axes); }
   {
     learner_.join(axes);
+    for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+      if (auto const& spec = plan_.variables[i].spec; spec.split.parts > 1)
+        initialize(net.variables()[i].value, spec, Random{seed_, i},
+                   group_along(axes, spec.split.along, spec.split.parts).rank);
   }
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
 
   /// Memory of a copy whose units take turns.
   UnitMemory& units() const { return *units_; }
+  bool in_units() const { return units_ != nullptr; }
   /// Takes part in a step without rows, if units take turns.
   void take_part() { units_->take_part(true, finite()); }
 
@@ -296,6 +319,20 @@ class Copy : public StepReports {
    private:
     Variables variables_;
   };
+
+  /// The variables whose copies are equal on all ranks along the data axis. Those that are split along it are tables.
+  Span<float const> mirrored() const {
+    auto const values = net.all().values;
+    if constexpr (answers)
+      for (auto const& v : plan_.variables)
+        if (is_split_along_data(v.spec)) return values.first(plan_.elements);
+    return values;
+  }
+
+  /// Takes part in a pass over a batch of which this replica has no rows.
+  void answer() {
+    if constexpr (answers) learner_.take_part(Pass{});
+  }
 
   template <class Batch>
   static constexpr bool continues = requires { requires L::template continues<Batch>; };
@@ -379,6 +416,7 @@ class Copy : public StepReports {
   std::size_t rows_     = 0;                                               // of the last step
 
  public:
+  bool in_shards = false;                                                  // true: steps compute one logical shard
   Network net;
   OptimizerState<D, Optimizer> optimizer;
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/tensor/plan.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -29,8 +31,12 @@ struct ReplicaMemory {
   std::optional<std::size_t> activations{};                                // none: known to the model's learner alone
   bool has_tables = false;                                                 // on top come gradients by rows, as many as
                                                                            // a step has, and 4 bytes a row of a table
+  std::size_t gathered   = 0;                                              // layers that other ranks keep, while in use
+  std::size_t received   = 0;                                              // messages, until they are added up
   /// Bytes of everything that is known, which lives at once during backward.
-  constexpr std::size_t peak() const { return variables + gradients + slots + activations.value_or(0); }
+  constexpr std::size_t peak() const {
+    return variables + gradients + slots + activations.value_or(0) + gathered + received;
+  }
   friend bool operator==(ReplicaMemory const&, ReplicaMemory const&) = default;
 };
 
@@ -97,7 +103,7 @@ inline std::string with_commas(std::size_t n) {
 /// Two lines: what a run tells before its first step.
 ///
 ///   347,146 parameters: variables 1.32 MiB, gradients 1.32 MiB, optimizer slots 2.65 MiB
-///   2 replicas of 32 rows: activations 3.48 MiB each, peak 8.78 MiB each
+///   2 replicas of 32 rows: activations 2.82 MiB each, received messages 906 KiB each, peak 9.00 MiB each
 inline std::string text_of(ReplicaMemory const& memory, int replicas) {
   auto text = with_commas(memory.parameters) + (memory.parameters == 1 ? " parameter" : " parameters") +
               ": variables " + text_of_bytes(memory.variables) + ", gradients " + text_of_bytes(memory.gradients) + (memory.has_tables ? " and rows of tables" : "") +
@@ -107,7 +113,45 @@ inline std::string text_of(ReplicaMemory const& memory, int replicas) {
           (memory.rows == 1 ? " row: " : " rows: ");
   if (memory.activations) text += "activations " + text_of_bytes(*memory.activations) + each + ", ";
   else text += "activations are not known before a step, without them ";
+  if (memory.gathered != 0) text += "gathered layers " + text_of_bytes(memory.gathered) + each + ", ";
+  if (memory.received != 0) text += "received messages " + text_of_bytes(memory.received) + each + ", ";
   return text + "peak " + text_of_bytes(memory.peak()) + each + "\n";
+}
+
+/// The bytes that a replica may take. 0: any.
+///
+/// rows    of a replica's share of a batch, where none has come yet; 0: activations are not counted before one comes
+struct MemoryBudget {
+  std::size_t bytes = 0;
+  std::size_t rows  = 0;
+};
+
+/// Refuses a replica that takes more than its budget.
+///
+/// throws  BadArgument with both numbers, the largest part, and what would take less
+inline void check_budget(ReplicaMemory const& memory, std::size_t budget) {
+  if (budget == 0 || memory.peak() <= budget) return;
+  struct Part {
+    char const* name;
+    std::size_t bytes;
+    char const* less;
+  };
+  auto const parts = std::array{
+      Part{"optimizer slots", memory.slots, "ShardedStrategy, where a replica keeps those of its shard; or an optimizer "
+                                            "with fewer slots, such as optim::SGD."},
+      Part{"activations", memory.activations.value_or(0), "fewer rows in a batch, with FitOptions::accumulate for the "
+                                                          "same updates; or nn::Recompute around blocks."},
+      Part{"gradients", memory.gradients, "fewer threads for each device, each of which has gradients; or "
+                                          "ShardedStrategy with shards of gradients."},
+      Part{"variables", memory.variables, "ShardedStrategy with shards of variables; or a smaller model."},
+      Part{"gathered layers", memory.gathered, "smaller layers; or a strategy that keeps whole variables."},
+      Part{"received messages", memory.received, "DirectAllReduce where replicas share memory; or fewer buckets: "
+                                                 "Bucketed<R, OneBucket>."}};
+  auto const& largest = *std::ranges::max_element(parts, {}, &Part::bytes);
+  throw BadArgument{"a replica takes " + text_of_bytes(memory.peak()) + " (" + with_commas(memory.peak()) +
+                        " bytes), and its memory budget is " + text_of_bytes(budget) + " (" + with_commas(budget) +
+                        " bytes): most of it are " + largest.name + ", " + text_of_bytes(largest.bytes) + ".",
+                    largest.less};
 }
 
 }  // namespace chorale

@@ -42,6 +42,11 @@ class OptimizerState {
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
     if constexpr (optim::UpdatesByVariable<Optimizer>)
       refuse_rows("takes the norm of each whole variable", "optim::AdamW");
+    for (auto const& v : plan.variables)
+      CHORALE_EXPECTS(v.spec.split.parts == 1 || !optim::UpdatesByVariable<Optimizer>,
+                      "optim::" + type_name<Optimizer>() + " takes the norm of each whole variable, but of " +
+                          std::string{std::string_view{v.name}} + " each of " + std::to_string(v.spec.split.parts) +
+                          " ranks has a part: use optim::AdamW");
     for (auto const& v : plan.variables) padded_moving_ += v.spec.trained() ? 0 : plan::aligned(v.size);
   }
 
@@ -90,11 +95,20 @@ class OptimizerState {
     return slots_.first(std::min(slots_.size(), n * stride_));
   }
 
+  /// The elements whose slots these are, from the header on: all dense variables, or a shard that is one range.
+  Range mine() const {
+    if (!sharded_) return {0, plan_.body().size()};
+    return runs_.empty() ? Range{} : Range{runs_.front().range.begin, runs_.back().range.end};
+  }
   /// How the dense variables are cut for ranks; of a shard.
   placement::ShardCut const& cut() const { return report_.cut(); }
 
   /// True if steps have to check that gradients are finite.
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
+
+  /// True if updates clip gradients to a global norm; and if variable i is in it.
+  bool clips() const { return rule_.global_clipnorm > 0; }
+  bool is_in_norm(std::size_t i) const { return plan_.variables[i].spec.trained() && !groups_.is_frozen(i); }
 
   /// True if an update may be enqueued before the host has read its gradients: the host has nothing to decide.
   bool queues() const {
@@ -203,7 +217,8 @@ class OptimizerState {
   NonFinite on_non_finite = NonFinite::stop;
   std::size_t skipped     = 0;                                             // steps whose update was left out
   optim::LossScale loss_scale;                                             // of the next step: multiplies gradients
-
+  std::optional<double> squared_norm;                                      // of the next update, if other ranks have
+                                                                           // parts of its gradients; else empty
  private:
   bool accepts(Gradients const& gradients) {
     if (gradients.rows() == 0) return false;
@@ -362,6 +377,7 @@ class OptimizerState {
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
     if (sharded_) norm = report_.squared_norm_of_all();
+    else if (squared_norm) norm = *squared_norm;
     else if constexpr (optim::HasGroups<Optimizer>) norm = groups_.template squared_norm<D>(gradients.body());
     else norm = Kernels<D>::squared_norm(gradients.body());
     for (auto const& table : gradients.tables)

@@ -10,6 +10,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -105,6 +106,8 @@ class UnitMemory {
 
   /// All variables, laid out by the plan; empty if there is only a shard of them.
   Span<float> variables() const { return memory_.first(splits_ ? 0 : plan_.values()); }
+  /// Header and trailer of variables that are in runs: zeros.
+  Span<float> ends() { return ends_; }
   /// What the optimizer updates: the body of all variables, or the shard.
   Span<float> values() const {
     return splits_ ? memory_.first(held()) : variables().subspan(plan_.body().begin, plan_.body().size());
@@ -256,6 +259,7 @@ class UnitMemory {
   std::vector<std::size_t> size_;                                          // elements of each unit
   std::size_t largest_ = 0;                                                // of those that take turns
   Span<float> memory_, exposed_;
+  std::array<float, plan::header + plan::trailer> ends_{};
   std::uint64_t version_ = 1;
   std::shared_ptr<UnitTraffic*> traffic_;
   std::size_t now_ = none;

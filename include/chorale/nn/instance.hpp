@@ -271,6 +271,7 @@ class Instance : public StepReports {
 
   /// Memory of a copy whose units take turns.
   UnitMemory& units() const { return *units_; }
+  bool in_units() const { return units_ != nullptr; }
   /// Takes part in a step without rows, if units take turns.
   void take_part() { units_->take_part(true, finite()); }
 

@@ -52,14 +52,21 @@ struct operation_of<R, E> {
 
 }  // namespace detail
 
+/// Algorithms that say where gradients are cut into buckets. See Bucketed.
+template <class R>
+concept CutsBuckets = requires { typename R::cut; };
+
+template <class R, class C>
+struct Bucketed;                                                           // reduce/bucketed.hpp
+
 /// Returns the ends of the buckets with a small first one, which is sent alone, so that the network has work while the
 /// second layer still computes. The first bucket is cut where a layer ends, if at least `least` elements are before the
 /// cut: fewer cost a message and hide nothing.
 ///
 /// ends    the ends of the plan's buckets, ascending
 /// layers  where layers end, in any order
-inline std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, Span<std::size_t const> layers,
-                                                 std::size_t least = (std::size_t{32} << 10) / sizeof(float)) {
+constexpr std::vector<std::size_t> with_small_first(Span<std::size_t const> ends, Span<std::size_t const> layers,
+                                                    std::size_t least = (std::size_t{32} << 10) / sizeof(float)) {
   auto all = std::vector<std::size_t>(ends.begin(), ends.end());
   auto cut = all.empty() ? 0 : all.front();
   for (auto const end : layers)

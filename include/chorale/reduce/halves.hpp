@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -40,6 +41,13 @@ struct ScatterOperation<DirectReduceScatter, E> {
 };
 
 template <class R>
+struct KeepsCut {};
+template <CutsBuckets R>
+struct KeepsCut<R> {
+  using cut = typename R::cut;
+};
+
+template <class R>
 struct KeepsThread {};
 template <class R>
   requires requires { requires R::own_thread; }
@@ -56,7 +64,7 @@ struct KeepsThread<R> {
 /// cost    of all buckets together, a rank sends the buffer without its own shard: (P-1)/P of the bytes
 /// order   each shard is combined in the order of R::scatter
 template <class R>
-struct ReduceScatterOf : detail::KeepsThread<R> {
+struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
   static_assert(HasHalves<R>);
   using exact = RecursiveDoublingAllReduce;                                // of what every rank needs
 

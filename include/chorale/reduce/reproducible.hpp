@@ -74,6 +74,7 @@ struct Reproducible {
   static constexpr int logical_shards = L;
 
   std::size_t bucket_bytes = std::size_t{1} << 20;                    // sent together; the bits do not depend on it
+  Span<std::size_t const> bucket_ends{};                              // in x, ascending, where it is cut instead
 
   /// The bytes that all ranks together send, divided by those that R alone would send.
   static double traffic_factor(int ranks) {
@@ -118,10 +119,10 @@ struct Reproducible {
   template <Endpoint E>
   void all_reduce_part(E& at, detail::ShardTraffic<R> const& traffic, shard_tree::Sums const& mine, Range part,
                        Span<float> x, Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto const bucket = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
     auto const chunks = R::chunks(at.size());
-    for (std::size_t begin = part.begin; begin < part.end; begin += bucket) {
-      auto const here = Range{begin, std::min(part.end, begin + bucket)};
+    for (auto begin = part.begin, end = begin; begin < part.end; begin = end) {
+      end             = bucket_end(begin, part.end);
+      auto const here = Range{begin, end};
       announce(at, {Collective::all_reduce, Op::sum, Element::f32, part.end - begin, tag, where});
       reduce_bucket<R>(at, traffic, mine, x, tag, {0, chunks}, [&](int c) {
         auto const chunk = share(here.size(), c, chunks);
@@ -139,10 +140,9 @@ struct Reproducible {
   void reduce_scatter(E& at, detail::ShardTraffic<S> const& traffic, shard_tree::Sums const& mine, std::size_t first,
                       Span<std::size_t const> ends, Span<float> x, Tag tag = {},
                       CallSite where = CallSite::here()) const {
-    auto const bucket = std::max<std::size_t>(1, bucket_bytes / sizeof(float));
-    auto const last   = ends.back();
-    for (std::size_t begin = 0; begin < last; begin += bucket) {
-      auto const end = std::min(last, begin + bucket);
+    auto const last = ends.back();
+    for (std::size_t begin = 0, end = 0; begin < last; begin = end) {
+      end = bucket_end(first + begin, first + last) - first;
       announce(at, {Collective::reduce_scatter, Op::sum, Element::f32, last - begin, tag, where, no_root,
                     fingerprint_of(ends)});
       reduce_bucket<S>(at, traffic, mine, x, tag, Chunks::one(at.rank()), [&](int c) {
@@ -174,6 +174,13 @@ struct Reproducible {
   }
 
  private:
+  /// The end of the bucket of x that begins there, at most `last`.
+  std::size_t bucket_end(std::size_t begin, std::size_t last) const {
+    if (bucket_ends.empty()) return std::min(last, begin + std::max<std::size_t>(1, bucket_bytes / sizeof(float)));
+    auto const next = std::upper_bound(bucket_ends.begin(), bucket_ends.end(), begin);
+    return next == bucket_ends.end() ? last : std::min(last, *next);
+  }
+
   /// Calls f(rank, nodes) for each chunk that a rank sends.
   template <class F>
   static void each_message(int ranks, F&& f) {

@@ -52,6 +52,9 @@ concept Schedule = requires(Rank rank, int ranks, int step) {
 /// The approximate size of messages in bytes, such that one is sent while another is combined in the cache.
 inline constexpr std::size_t largest_message = std::size_t{256} << 10;
 
+/// The messages that an operation keeps until they are combined.
+inline constexpr unsigned messages_kept = 4;
+
 /// The division of x into the chunks of the schedule, and across them into lanes, which run the schedule concurrently.
 ///
 ///   one chunk in a message    | chunk 0        | chunk 1        | chunk 2        |     each chunk into lanes, so that
@@ -62,11 +65,11 @@ inline constexpr std::size_t largest_message = std::size_t{256} << 10;
 /// keeps   depends only on values that all ranks know, so that all ranks cut x in the same way
 class Cut {
  public:
-  Cut() = default;
+  constexpr Cut() = default;
 
   /// n            elements of `element` bytes
   /// ends         where each chunk ends, when they are uneven; then a message has one chunk
-  Cut(std::size_t n, std::size_t element, int chunks, int widest, Span<std::size_t const> ends = {})
+  constexpr Cut(std::size_t n, std::size_t element, int chunks, int widest, Span<std::size_t const> ends = {})
       : n_{n}, ends_{ends}, chunks_{chunks}, single_{widest == 1} {
     auto chunk = n / static_cast<std::size_t>(chunks) + (n % static_cast<std::size_t>(chunks) != 0);
     for (int c = 0; c < static_cast<int>(ends.size()); ++c) chunk = std::max(c == 0 ? 0 : chunk, whole(c).size());
@@ -75,10 +78,10 @@ class Cut {
     message_ = message_ / static_cast<std::size_t>(lanes_) + static_cast<std::size_t>(widest) + 1;
   }
 
-  int lanes() const { return lanes_; }
+  constexpr int lanes() const { return lanes_; }
 
   /// An upper bound of the elements of one message.
-  std::size_t largest() const { return message_; }
+  constexpr std::size_t largest() const { return message_; }
 
   /// The elements of chunks c in that lane.
   Range range(int lane, Chunks c) const {
@@ -94,7 +97,7 @@ class Cut {
   }
 
  private:
-  Range whole(int chunk) const {
+  constexpr Range whole(int chunk) const {
     if (ends_.empty()) return share(n_, chunk, chunks_);
     auto const c = static_cast<std::size_t>(chunk);
     return {c == 0 ? 0 : ends_[c - 1], ends_[c]};
@@ -107,9 +110,11 @@ class Cut {
 };
 
 /// The messages and bytes that one rank sends for n elements of `element` bytes.
+///
+/// ends    where each chunk ends, when they are uneven
 template <Schedule S>
-Sent traffic(Rank rank, int ranks, std::size_t n, std::size_t element) {
-  auto const cut = Cut{n, element, S::chunks(ranks), S::widest(ranks)};
+Sent traffic(Rank rank, int ranks, std::size_t n, std::size_t element, Span<std::size_t const> ends = {}) {
+  auto const cut = Cut{n, element, S::chunks(ranks), S::widest(ranks), ends};
   auto sent      = Sent{};
   for (int lane = 0; lane < cut.lanes(); ++lane) {
     for (int s = 0; s < S::steps(ranks); ++s) {
@@ -120,6 +125,19 @@ Sent traffic(Rank rank, int ranks, std::size_t n, std::size_t element) {
     }
   }
   return sent;
+}
+
+/// The bytes in which one rank keeps messages of an operation until it has added them up; 0 if it only copies. See
+/// ScheduleExecution.
+///
+/// ends    where each chunk ends, when they are uneven
+template <Schedule S>
+constexpr std::size_t scratch_bytes(Rank rank, int ranks, std::size_t n, std::size_t element,
+                                    Span<std::size_t const> ends = {}) {
+  for (int s = 0; s < S::steps(ranks); ++s)
+    if (auto const step = S::step(rank, ranks, s); step.from != nobody && step.fold != Fold::keep)
+      return messages_kept * Cut{n, element, S::chunks(ranks), S::widest(ranks), ends}.largest() * element;
+  return 0;
 }
 
 /// The number of messages that must follow one another: the longest chain in which each depends on the one before it.

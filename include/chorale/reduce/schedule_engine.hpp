@@ -102,7 +102,7 @@ class ScheduleExecution {
   static constexpr std::size_t window     = 16;
   static constexpr std::size_t group      = 4;                        // lanes side by side
   static constexpr int         per_peer   = 4;                        // 16 operations are below any transport's bound
-  static constexpr unsigned    slots      = coded ? 8 : 4;
+  static constexpr unsigned    slots      = (coded ? 2 : 1) * messages_kept;
   static constexpr int         none       = -1;
 
   struct Action {

@@ -98,6 +98,22 @@ class Live<S, R, T> {
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  /// Shares of a batch: as many as replicas, unless some of them have the same rows.
+  int num_shares() const {
+    if constexpr (StrategyTraits<S>::deals_shares) return strategy_.num_shares();
+    else return num_replicas();
+  }
+  /// The share of a batch that a replica of the job has.
+  Rank share_of(Rank rank) const {
+    if constexpr (StrategyTraits<S>::deals_shares) return strategy_.share_of(rank);
+    else return rank;
+  }
+  /// True if no replica with a smaller rank has the same share: what one of its rows gives is counted there.
+  bool counts_rows(Rank rank) const {
+    for (Rank before = 0; StrategyTraits<S>::deals_shares && before < rank; ++before)
+      if (share_of(before) == share_of(rank)) return false;
+    return true;
+  }
   bool is_chief() const { return !local_.empty() && local_.front() == 0; } // the process that writes files
   bool is_all_local() const { return local_.size() == static_cast<std::size_t>(num_replicas()); }
   S const& strategy() const { return strategy_; }
@@ -121,7 +137,17 @@ class Live<S, R, T> {
     static_assert(!shards_gradients<S> || !HasShards<Model, device> || HasUnits<Model, device>,
         "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take turns in a few buffers, "
         "and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a network of nn");
-    auto copies = std::vector<typename Model::template instance<device>>{};
+    using Copy = typename Model::template instance<device>;
+    static_assert(StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
+        "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such ranks. "
+        "Use MeshStrategy with a Mesh that has the Axis");
+    static_assert(!StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
+        "chorale: a layer of this network is split along an Axis that the Mesh of this MeshStrategy does not have, or has "
+        "with another number of ranks. Give both the same Axis");
+    static_assert(detail::leaves_data_axis<S, Copy>(),
+        "chorale: a layer of this network is split along the axis \"data\", along which batches are dealt out and gradients "
+        "are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh");
+    auto copies = std::vector<Copy>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
       if constexpr (shares_variables<S> && HasReaders<Model, device>)
@@ -132,7 +158,7 @@ class Live<S, R, T> {
                                                  shards_variables<S>));
         replicas_[i].connect(copies.back());
       } else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
-        copies.push_back(model.instantiate_shard(team_.device(i), seed, {replicas_[i].id(), num_replicas()}));
+        copies.push_back(model.instantiate_shard(team_.device(i), seed, {share_of(replicas_[i].id()), num_shares()}));
       else copies.push_back(model.instantiate(team_.device(i), seed));
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
       if constexpr (requires { copies.back().join(replicas_[i].axes()); }) copies.back().join(replicas_[i].axes());
@@ -167,7 +193,7 @@ class Live<S, R, T> {
     using Given = typename Batches::element;
     if constexpr (requires(Given b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return DistributedBatches<decltype(stream), Given>{std::move(stream), num_replicas(), local_, shards(), shares_};
+      return DistributedBatches<decltype(stream), Given>{std::move(stream), num_shares(), local_shares(), shards(), shares_};
     } else {
       static_assert(sizeof(Given) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
       return std::vector<PerReplica<Given>>{};                             // so that the assert is the only error
@@ -193,6 +219,16 @@ class Live<S, R, T> {
     shares_ = std::move(shares);
   }
   BatchShares const& shares() const { return shares_; }
+
+  /// The speeds of shares from those of all replicas: of several with one share, the slowest sets its time.
+  std::vector<Throughput> slowest_of_shares(std::vector<Throughput> const& speeds) const {
+    auto slowest = std::vector<Throughput>(static_cast<std::size_t>(num_shares()));
+    for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
+      auto& share = slowest[static_cast<std::size_t>(share_of(static_cast<Rank>(rank)))];
+      if (speeds[rank].seconds >= share.seconds) share = speeds[rank];
+    }
+    return slowest;
+  }
 
   /// Calls step(replica, arguments...) on every replica at once, with that replica's arguments.
   ///
@@ -266,8 +302,20 @@ class Live<S, R, T> {
     }
   }
 
+  /// Leaves the group for ever: its connections are closed, and whatever reserves this object throws BadArgument.
+  void leave() {
+    auto const mine = hold();
+    left_ = true;
+    replicas_.clear();
+    endpoints_.clear();
+  }
+
   /// Reserves this object for the calling thread while the result lives: run() in other threads throws BadArgument.
-  [[nodiscard]] OneThread::Hold hold() { return owner_.hold("Live::run"); }
+  [[nodiscard]] OneThread::Hold hold() {
+    CHORALE_EXPECTS(!left_, "this object has left its job of " + std::to_string(num_replicas()) + " replicas, which goes "
+                            "on elsewhere: use the trainer that retarget returned");
+    return owner_.hold("Live::run");
+  }
 
  private:
   template <class V>
@@ -353,7 +401,24 @@ class Live<S, R, T> {
     else team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
   }
 
+  std::vector<Rank> local_shares() const {
+    auto all = local_;
+    for (auto& rank : all) rank = share_of(rank);
+    return all;
+  }
+
   void connect() {
+    if constexpr (requires(replica& one) { one.keep_axes(one.release_axes()); }) {
+      auto kept = std::vector<decltype(std::declval<replica&>().release_axes())>{};        // copies have views of them
+      for (auto& one : replicas_) kept.push_back(one.release_axes());
+      connect_anew();
+      for (std::size_t i = 0; i < kept.size(); ++i) replicas_[i].keep_axes(std::move(kept[i]));
+    } else {
+      connect_anew();
+    }
+  }
+
+  void connect_anew() {
     replicas_.clear();
     local_.clear();
     auto const group = strategy_.group();
@@ -377,6 +442,7 @@ class Live<S, R, T> {
   OneThread owner_;
   bool running_ = false;                                                   // changed by the owner only
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory for gradients
+  bool left_          = false;
   bool failed_        = false;                                             // permanently: see run_on_all
   typename detail::TeamOf<device, endpoint>::type team_;                   // last: its threads use the above
 };

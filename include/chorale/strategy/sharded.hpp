@@ -88,6 +88,14 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
     });
   }
 
+  /// The slots of an optimizer whose shard is one range.
+  void gather_slots(Span<float const> mine, Span<float> whole, std::size_t slots) {
+    gather_shards(one_range(whole, slots), mine, whole, slots);
+  }
+  void scatter_slots(Span<float> whole, Span<float> mine, std::size_t slots) {
+    scatter_shards(one_range(whole, slots), whole, mine, slots);
+  }
+
   /// Brings each replica what it holds, from rank 0. Undoes gather_shards().
   void scatter_shards(placement::ShardCut const& cut, Span<float> whole, Span<float> mine, std::size_t times = 1) {
     if (this->id() != 0) return this->exchange(0, {}, std::as_writable_bytes(mine));
@@ -100,6 +108,9 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
 
  private:
   placement::Shard shard(Rank rank) const { return {rank, this->num_replicas()}; }
+  placement::ShardCut one_range(Span<float> whole, std::size_t slots) const {
+    return {slots == 0 ? 0 : whole.size() / slots, this->num_replicas()};
+  }
 
   void set_ends(std::size_t elements) {
     ends_.clear();

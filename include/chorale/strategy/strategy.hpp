@@ -9,6 +9,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <concepts>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -29,6 +30,8 @@ class Replica;
 ///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
 ///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
+///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
 ///   | replica_type<R, E>    | template <class R, class E> using replica_type | Replica<R, E>                         |
@@ -41,6 +44,8 @@ class Replica;
 /// shards_gradients     and the gradients of that shard: units of a network take turns in the memory of a copy
 /// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
+/// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
+/// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
 template <class S>
@@ -52,6 +57,18 @@ struct StrategyTraits {
   static constexpr bool shards_gradients   = requires { requires S::shards_gradients; };
   static constexpr bool shards_variables   = requires { requires S::shards_variables; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
+  static constexpr bool deals_shares       = requires(S const& strategy) { strategy.num_shares(); };
+  static constexpr bool has_mesh           = requires { typename S::mesh_type; };
+
+  static constexpr int axis_size([[maybe_unused]] std::string_view name) {
+    if constexpr (has_mesh) return S::mesh_type::size_of(name);
+    else return 1;
+  }
+  /// The place of a rank along an axis of the Mesh.
+  static constexpr Rank coordinate([[maybe_unused]] Rank rank, [[maybe_unused]] std::string_view name) {
+    if constexpr (has_mesh) return S::mesh_type::coordinate(rank, name);
+    else return 0;
+  }
 
   template <class R>
   static constexpr bool takes = !requires { S::template takes<R>; } || requires { requires S::template takes<R>; };
@@ -95,6 +112,29 @@ template <class S>
 inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
 template <class S>
 inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
+
+namespace detail {
+
+/// True if the mesh of S has all axes that a model's layers are split over, in these sizes.
+template <class S, class Instance>
+constexpr bool mesh_fits() {
+  if constexpr (requires { Instance::axes_asked(); })
+    for (auto const& axis : Instance::axes_asked())
+      if (StrategyTraits<S>::axis_size(axis.name) != axis.size) return false;
+  return true;
+}
+
+/// True if no layer of a model that needs the same rows on all its ranks is split along the axis along which batches are
+/// dealt out.
+template <class S, class Instance>
+constexpr bool leaves_data_axis() {
+  if constexpr (requires { Instance::axes_asked(); S::mesh_type::data; })
+    for (auto const& axis : Instance::axes_asked())
+      if (axis.name == S::mesh_type::data && axis.same_rows) return false;
+  return true;
+}
+
+}  // namespace detail
 
 /// Strategies that work with what R gives.
 template <class S, class R>

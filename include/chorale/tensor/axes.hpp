@@ -37,6 +37,10 @@ struct Axis {
   static constexpr int size              = ranks;
 };
 
+/// The name of the axis along which the rows of a batch are dealt out, and gradients added up. Of a variable that is split
+/// along it, each rank has the whole gradient of its part: see RowGradients.
+inline constexpr std::string_view data_axis = "data";
+
 /// The ranks along one axis of a mesh, of which this replica is one, and their way to exchange bytes in the middle of a
 /// step. Layers that are split over the axis build their operations on it.
 ///
@@ -48,6 +52,10 @@ struct AxisGroup {
   int size  = 1;
   void (*send_and_receive)(void* peers, Rank to, ConstBytes out, Rank from, Bytes in) = nullptr;
   void* peers = nullptr;
+  bool deals_rows = false;                                                 // true: its ranks have different rows of a
+                                                                           // batch, in their order; false: the same rows
+  bool in_shards  = false;                                                 // true: the rows of each are a logical shard,
+                                                                           // which counts and adds up by itself
 
   /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
   /// are done.
@@ -57,17 +65,20 @@ struct AxisGroup {
 /// The groups of a replica, one for each axis of its mesh; empty without a mesh.
 using AxisGroups = Span<AxisGroup const>;
 
-/// The group along A; of an axis with one rank, a group of one.
+/// The group along the axis of that name and size; of an axis with one rank, a group of one.
 ///
 /// throws  BadArgument when the replica has no such axis, or one of another size
+inline AxisGroup group_along(AxisGroups axes, std::string_view name, int size) {
+  for (auto const& group : axes)
+    if (group.name == name && group.size == size) return group;
+  CHORALE_EXPECTS(size == 1, "a layer is split along the axis " + std::string{name} + " of " + std::to_string(size) +
+                                 " ranks, but the strategy has no such axis. Use MeshStrategy with a Mesh that has it");
+  return {.name = name};
+}
+/// The group along A.
 template <class A>
 AxisGroup group_along(AxisGroups axes) {
-  for (auto const& group : axes)
-    if (group.name == A::name && group.size == A::size) return group;
-  CHORALE_EXPECTS(A::size == 1, "a layer is split along the axis " + std::string{A::name} + " of " +
-                                    std::to_string(A::size) + " ranks, but the strategy has no such axis. Use "
-                                    "MeshStrategy with a Mesh that has it");
-  return {.name = A::name};
+  return group_along(axes, A::name, A::size);
 }
 
 }  // namespace chorale

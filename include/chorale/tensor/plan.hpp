@@ -53,11 +53,24 @@ struct Movement {
   friend constexpr bool operator==(Movement, Movement) = default;
 };
 
-/// How a variable is split over the ranks along an axis of a mesh: each has one of `parts` equal parts of dimension
-/// `dim`. The variable's dims are those of one part.
+/// How a variable is split over the ranks along an axis of a mesh: each has one of `parts` parts of dimension `dim`. The
+/// variable's dims are those of one part, and equal on all ranks. Where the whole does not divide, or is not dealt out in
+/// order, `index_of` says which index of the whole a part has where, and what no part needs is padding. See each_run.
 struct Split {
   int dim = 0, parts = 1;
   std::string_view along{};                                                // name of the axis
+  int blocks = 1;                                                          // of the dimension: a part of each of them
+  int whole  = 0;                                                          // extent of the whole; 0: parts times a part's
+  int (*index_of)(int part, int i) = nullptr;                              // index i of a part in the whole; -1: padding
+
+  /// Extent of the dimension in the whole variable, where that of a part is `extent`.
+  constexpr int extent_of_whole(int extent) const { return whole == 0 ? parts * extent : whole; }
+  /// The index in the whole of index i of a part; -1: it is padding, which is never read and never saved.
+  constexpr int in_whole(int part, int i, int extent) const {
+    if (index_of != nullptr) return index_of(part, i);
+    auto const run = extent / blocks;
+    return (i / run * parts + part) * run + i % run;
+  }
 
   friend constexpr bool operator==(Split const&, Split const&) = default;
 };

@@ -101,10 +101,8 @@ class SquareTree {
     return left + sum_of(lines, {node.first + (std::size_t{1} << below), below}, is_given, next);
   }
 
- private:
-  static constexpr int block_level = 6;                                    // 64 lines: 4 KiB of numbers, 512 bytes of sums
-
-  /// With vectors written out, as compilers do not make them of every form of this loop.
+  /// Sum of the squares of a line of 16 numbers. With vectors written out, as compilers do not make them of every form
+  /// of this loop.
   static double of_line(float const* x) {
     using Floats  = float __attribute__((vector_size(16)));
     using Doubles = double __attribute__((vector_size(32)));
@@ -118,6 +116,17 @@ class SquareTree {
     auto const quarter = (squares[0] + squares[2]) + (squares[1] + squares[3]);
     return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
   }
+
+  /// Sum of a line from the squares of its numbers.
+  static double of_squares(double const* squares) {
+    auto quarter = std::array<double, 4>{};
+    for (std::size_t i = 0; i < 4; ++i)
+      quarter[i] = (squares[i] + squares[8 + i]) + (squares[4 + i] + squares[12 + i]);
+    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+  }
+
+ private:
+  static constexpr int block_level = 6;                                    // 64 lines: 4 KiB of numbers, 512 bytes of sums
 };
 
 }  // namespace chorale

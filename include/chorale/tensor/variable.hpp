@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/orthogonal.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/row_gradients.hpp>
+#include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/step_header.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace chorale {
@@ -80,13 +83,18 @@ enum class NonFinite {
   allow                                                                    // not checked
 };
 
-/// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits.
+/// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits. Of a
+/// split variable, those of one part of the whole.
 ///
+/// part    of a split variable: this rank's place along the axis
+/// throws  BadArgument when a split variable is orthogonal
 /// source  tf.keras.initializers
-inline void initialize(Span<float> value, VariableSpec const& spec, Random const& random) {
+inline void initialize(Span<float> value, VariableSpec const& spec, Random const& random, int part = 0) {
   auto const in = static_cast<float>(spec.fan_in), out = static_cast<float>(spec.fan_out);
-  auto const fill = [&](auto&& make) {
-    for (std::size_t i = 0; i < value.size(); ++i) value[i] = make(i);
+  auto const fill = [&](auto&& make) {                                     // of the index in the whole variable
+    each_run(spec, part, [&](Range run, std::size_t first) {
+      for (std::size_t i = 0; i < run.size(); ++i) value[run.begin + i] = make(first + i);
+    });
   };
   auto const uniform = [&](float limit) { fill([&](std::size_t i) { return random.uniform(i, -limit, limit); }); };
   auto const normal  = [&](float sigma) { fill([&](std::size_t i) { return sigma * random.normal(i); }); };
@@ -98,11 +106,17 @@ inline void initialize(Span<float> value, VariableSpec const& spec, Random const
     case Init::he_uniform:     return uniform(std::sqrt(6.0F / in));
     case Init::he_normal:      return normal(std::sqrt(2.0F / in));
     case Init::orthogonal: {
+      CHORALE_EXPECTS(spec.split.parts == 1,
+                      "variable " + std::string{spec.name} + " is split over axis " + std::string{spec.split.along} +
+                          ", and cannot begin orthogonal, which is known of whole matrices alone. Use "
+                          "nn::GlorotUniform");
       auto const columns = static_cast<std::size_t>(spec.dims[static_cast<std::size_t>(std::max(spec.rank, 1) - 1)]);
       return write_orthogonal(value, value.size() / columns, columns, random);
     }
     case Init::unit_forget:
-      return fill([n = value.size()](std::size_t i) { return i >= n / 4 && i < n / 2 ? 1.0F : 0.0F; });
+      return fill([n = value.size() * static_cast<std::size_t>(spec.split.parts)](std::size_t i) {
+        return i >= n / 4 && i < n / 2 ? 1.0F : 0.0F;
+      });
   }
 }
 

@@ -9,7 +9,6 @@
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/step_trace.hpp>
-#include <chorale/trainer/whole_variables.hpp>
 
 #include <algorithm>
 #include <array>
@@ -39,7 +38,7 @@ class Checkpointing {
  public:
   Checkpointing(Replicas& replicas, FitOptions const& options) : replicas_{replicas}, options_{options} {
     if (enabled() && live_.is_chief()) {
-      saved_.emplace(options.checkpoints, live_.num_replicas(), std::to_string(replicas_.plan().hash));
+      saved_.emplace(options.checkpoints, live_.num_replicas(), std::to_string(replicas_.whole().hash()));
       saved_->say_goes_on();
     }
   }
@@ -158,24 +157,17 @@ class Checkpointing {
       auto const remember = [&] {
         for (auto const& state : states) told.resize(told.size() + state.numbers.size());
       };
-      auto whole = std::vector<float>{}, values = whole;                   // slots of all shards, and variables
-      auto all   = Variables{};
+      auto whole = replicas_.whole();
       if (replica.id() == 0) {
         remember();
-        auto slots = copy.optimizer.slots();
-        if constexpr (shards_optimizer<S>) slots = replicas_.room_for_slots(whole);
-        position = saved_->restore(all = room_for_variables<S>(replicas_, copy, values), slots, states, told, rest);
+        whole.make_room();
+        position = saved_->restore(whole.variables(copy), whole.slots(copy), states, told, rest);
       }
       replica.broadcast(Span<TrainingPosition>{&position, 1});
       if (position.found == 0) return;
       if (replica.id() != 0) remember();
       replica.broadcast(Span<double>{told});
-      if constexpr (!shares_variables<S>) {
-        spread_variables<S>(replica, copy, all);
-        if constexpr (shards_optimizer<S>) replica.scatter_shards(copy.optimizer.cut(), whole, copy.optimizer.slots(),
-                                                                  static_cast<std::size_t>(instance::optimizer_slots));
-        else replica.broadcast(copy.optimizer.slots());
-      }
+      if constexpr (!shares_variables<S>) whole.scatter(replica, copy);
       copy.optimizer.now.step = position.update;
       if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
       if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it starts from its initial value
@@ -261,14 +253,15 @@ class Checkpointing {
     position.update = copies_[0].optimizer.now.step;
     if constexpr (HasServers<S>) position.servers = replicas_.fetch_from_servers();
     else position.servers = position.update;                               // the same number as here
-    auto whole       = std::vector<float>{}, values = whole;
-    auto const slots = replicas_.whole_slots(whole);
-    auto const all   = whole_variables<S>(replicas_, values, false);
-    if (saved_) write(position, all, slots, owed, audience);
+    auto whole = replicas_.whole();
+    if (live_.is_chief()) whole.make_room();
+    if constexpr (StrategyTraits<S>::has_mesh || shards_optimizer<S>)
+      live_.run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies_);
+    if (saved_) write(position, whole.variables(copies_[0]), whole.slots(copies_[0]), owed, audience);
     if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
   }
 
-  void write(TrainingPosition position, Variables const& all, Span<float> slots, ErrorFeedback& owed, auto& audience) {
+  void write(TrainingPosition position, Variables const& variables, Span<float> slots, ErrorFeedback& owed, auto& audience) {
     auto const& rule  = copies_[0].optimizer;
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;
@@ -277,7 +270,7 @@ class Checkpointing {
       position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved_->save(all, slots, position, with_counts(audience.states()), owed);
+    saved_->save(variables, slots, position, with_counts(audience.states()), owed);
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
                           .begin = begin, .end = std::chrono::steady_clock::now()});

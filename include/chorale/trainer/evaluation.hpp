@@ -32,13 +32,16 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   auto shares = live.distribute(data);
   replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {
-    live.run([](auto& replica, instance& copy, Batch& batch, Totals& totals) {
+    live.run([]([[maybe_unused]] auto& replica, instance& copy, Batch& batch, Totals& totals) {
       if constexpr (shards_gradients<S>) replica.connect(copy);
       auto sums = std::array<float, plan::header>{};
       copy.evaluate(batch, sums);
       totals += sums;
     }, copies, *share, all);
   }
+  if constexpr (StrategyTraits<S>::deals_shares)
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (!live.counts_rows(live.local_replica(i).id())) all[i] = {};
   auto scores = Scores{M::metric_names, live.reduce(all)};
   replicas.states().score_all(live, metric::Over::evaluation, scores);
   return scores;
@@ -79,18 +82,25 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   }();
   auto counts      = std::vector<std::size_t>(alone ? copies.size() : static_cast<std::size_t>(live.num_replicas()));
   auto ranks       = PerReplica<std::size_t>(copies.size());            // in this process
+  auto counted     = std::vector<bool>(counts.size(), true);            // false: another replica has the same rows
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
+  if constexpr (StrategyTraits<S>::deals_shares)
+    for (std::size_t rank = 0; rank < counted.size(); ++rank) counted[rank] = live.counts_rows(static_cast<Rank>(rank));
   while (auto* share = shares.next()) {
     auto const before = out.values.size();
     auto sum          = std::size_t{0};
-    for (std::size_t rank = 0; rank < counts.size(); ++rank)
-      sum += counts[rank] = predicted<M>(shares.share_of(static_cast<Rank>(rank)), out);
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+      auto const share_of = HasServers<S> ? static_cast<Rank>(rank) : live.share_of(static_cast<Rank>(rank));
+      sum += counts[rank] = counted[rank] ? predicted<M>(shares.share_of(share_of), out) : 0;
+    }
     out.values.resize(before + sum);
     auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
     live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
       if constexpr (shards_gradients<S>) replica.connect(copy);
-      auto const y     = copy.predict(batch);                            // (rows of the share, Output)
-      auto const first = counts.begin() + (alone ? static_cast<std::ptrdiff_t>(local) : replica.id());
+      auto y           = copy.predict(batch);                            // (rows of the share, Output)
+      auto const rank  = alone ? local : static_cast<std::size_t>(replica.id());
+      if (!counted[rank]) y = {};
+      auto const first = counts.begin() + static_cast<std::ptrdiff_t>(rank);
       std::copy(y.begin(), y.end(), all.begin() + std::accumulate(counts.begin(), first, std::ptrdiff_t{0}));
       if constexpr (!HasServers<S>) {
         if (alone) return;

@@ -38,7 +38,9 @@ struct Numbers {
 template <class M, class Instance>
 class MetricStates {
  public:
-  explicit MetricStates(PerReplica<Instance>& copies) : copies_{copies} {}
+  /// counted   0 for a copy whose rows another one counts; empty: each copy has rows of its own
+  explicit MetricStates(PerReplica<Instance>& copies, Span<char const> counted = {})
+      : copies_{copies}, counted_{counted} {}
 
   void forget([[maybe_unused]] metric::Over over) const {
     if constexpr (KeepsStates<Instance>)
@@ -54,7 +56,8 @@ class MetricStates {
     if constexpr (KeepsStates<Instance>) {
       auto& sum = copies_[0].states();
       sum.clear(metric::Over::job);
-      for (auto& copy : copies_) sum.merge(metric::Over::job, copy.states(), metric::Over::epoch);
+      for (std::size_t i = 0; i < copies_.size(); ++i)
+        if (counts(i)) sum.merge(metric::Over::job, copies_[i].states(), metric::Over::epoch);
       sum.each_result(metric::Over::job, [&](std::size_t i, double result, Span<double const>) {
         scores.set_result(before() + i, result);
       });
@@ -82,7 +85,8 @@ class MetricStates {
       constexpr auto n    = States<Instance>::size;
       constexpr auto each = std::min(n, std::size_t{256});
       auto mine           = std::vector<double>(copies_.size() * n);       // (copies, n)
-      for (std::size_t i = 0; i < copies_.size(); ++i) copies_[i].states().write(over, mine.data() + i * n);
+      for (std::size_t i = 0; i < copies_.size(); ++i)
+        if (counts(i)) copies_[i].states().write(over, mine.data() + i * n);
       for (std::size_t at = 0; at < n; at += each) {
         auto const size = std::min(each, n - at);
         auto parts      = PerReplica<Numbers<each>>(copies_.size());
@@ -116,7 +120,10 @@ class MetricStates {
   /// Names that come before those of the metrics: of the losses of several outputs.
   static constexpr std::size_t before() { return M::metric_names.size() - States<Instance>::metrics; }
 
+  bool counts(std::size_t i) const { return counted_.empty() || counted_[i] != 0; }
+
   PerReplica<Instance>& copies_;
+  Span<char const> counted_;
 };
 
 }  // namespace chorale::detail

@@ -93,6 +93,11 @@ class TracedReplica : public Apart<R> {
   void add_up(auto&&... with) {
     told("check", [&] { replica_.add_up(with...); });
   }
+  double squared_norm(auto&&... with) {
+    auto norm = 0.0;
+    told("norm", [&] { norm = replica_.squared_norm(with...); });
+    return norm;
+  }
   void gather_variables(auto&&... with) {
     told("all-gather", [&] { replica_.gather_variables(with...); });
   }

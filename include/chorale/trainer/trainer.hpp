@@ -15,6 +15,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/trainer/whole_variables.hpp>
 #include <chorale/transport/local.hpp>
@@ -54,8 +55,17 @@ class Trainer<M, S, R, T> {
   using instance = typename Replicas::instance;
 
   /// seed    of the variables' first values and of dropout
-  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
-      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+  /// budget  of each replica, checked before anything is allocated: see check_budget, and FitOptions::memory_budget
+  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {}, MemoryBudget budget = {})
+      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget} {}
+
+  /// Takes over from the copies that processes of another job have brought: see retarget().
+  template <class Brought>
+  Trainer(M model, S strategy, R reduce, T transport, Seed seed, Brought& brought, Moved* moved)
+      : Trainer{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {
+    auto const all = detail::take_over(replicas_, std::type_identity<S>{}, brought);
+    if (moved != nullptr) *moved = all;
+  }
 
   /// Trains on the data, and updates the variables after every batch, or after every FitOptions::accumulate batches.
   ///
@@ -177,12 +187,28 @@ class Trainer<M, S, R, T> {
   /// names     names and layouts of another program, for which the file is
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
-  void save(std::filesystem::path const& file, WeightMap const& names = {}) const requires(!shards_variables<S>) {
-    if (is_chief()) save_weights(file, variables(), names);
+  void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
+    static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings together: "
+                                        "call it of a Trainer that is not const, in every process");
+    if constexpr (StrategyTraits<S>::has_mesh) {
+      auto whole = replicas_.whole_here();
+      if (is_chief()) save_weights(file, whole.variables(replicas_.copies()[0]), names);
+    } else if (is_chief()) {
+      save_weights(file, variables(), names);
+    }
   }
-  /// Where replicas have shards of variables every process calls it, as it brings them together.
-  void save(std::filesystem::path const& file, WeightMap const& names = {}) requires shards_variables<S> {
-    detail::save_shards<S>(replicas_, file, names);
+  /// Writes the variables where several processes have parts of them: every process calls it.
+  void save(std::filesystem::path const& file, WeightMap const& names = {})
+    requires(StrategyTraits<S>::has_mesh || shards_variables<S>)
+  {
+    auto const mine = live().hold();
+    auto whole      = replicas_.whole();
+    if (is_chief()) whole.make_room();
+    live().run([&](auto& replica, instance& copy) {
+      if constexpr (shards_variables<S>) whole.gather_runs(replica, copy);
+      else whole.gather(replica, copy);
+    }, copies());
+    if (is_chief()) save_weights(file, whole.variables(copies()[0]), names);
   }
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
@@ -192,9 +218,23 @@ class Trainer<M, S, R, T> {
   ///           nothing has changed. The other processes then throw PeerLost
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
-    if constexpr (HasServers<S>) detail::load_into_servers(replicas_, file, names);
-    else detail::load_everywhere<S>(replicas_, file, names);
+    if constexpr (HasServers<S>) {
+      detail::load_into_servers(replicas_, file, names);
+    } else {
+      live().run([&](auto& replica, instance& copy) {
+        auto whole = replicas_.whole();
+        if (replica.id() == 0) {
+          whole.make_room();
+          load_weights(file, whole.variables(copy), names);
+        }
+        if constexpr (shares_variables<S>) replica.barrier();
+        else whole.scatter(replica, copy, false);
+      }, copies());
+    }
   }
+
+  M const& model() const { return replicas_.model(); }
+  Seed     seed() const { return replicas_.seed(); }
 
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
@@ -222,7 +262,7 @@ class Trainer<M, S, R, T> {
 
   Variables variables() const requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
   /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
-  Variables variables() requires shards_variables<S> { return detail::whole_variables<S>(replicas_, whole_); }
+  Variables variables() requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
 
   /// Replaces all variables. Every process calls it with the same values, or none.
   ///
@@ -230,7 +270,7 @@ class Trainer<M, S, R, T> {
   void set_variables(Span<float const> values)
     requires(!HasServers<S>)
   {
-    detail::set_everywhere<S>(replicas_, values);
+    detail::set_variables<S>(replicas_, values);
   }
 
   /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
@@ -268,7 +308,7 @@ class Trainer<M, S, R, T> {
 template <class M, class S, class R, class T>
 class Trainer {
  public:
-  Trainer(M, S, R = {}, T = {}, Seed = {}) {
+  Trainer(M, S, R = {}, T = {}, Seed = {}, MemoryBudget = {}) {
     static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
     static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
                   "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "

@@ -5,6 +5,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/data/text/added_tokens.hpp>
 #include <chorale/data/text/gpt2_words.hpp>
 #include <chorale/data/text/read_text.hpp>
 #include <chorale/data/text/tokenizer.hpp>
@@ -81,8 +82,7 @@ class BpeTokenizer {
 
   /// The id of an added token, or of a token by its bytes; -1 if there is none.
   int id_of(std::string_view bytes) const {
-    for (auto const& [content, id] : added_)
-      if (content == bytes) return id;
+    if (auto const id = added_.id_of(bytes); id >= 0) return id;
     auto const at = std::ranges::find(bytes_, bytes);
     return at == bytes_.end() || bytes.empty() ? -1 : static_cast<int>(at - bytes_.begin());
   }
@@ -91,13 +91,10 @@ class BpeTokenizer {
   std::vector<int> encode(std::string_view text) const {
     if (auto const at = first_not_utf8(text); at != text.size()) detail::refuse_utf8(at);
     auto ids  = std::vector<int>{};
-    auto next = std::vector<std::size_t>{};                                // where each added token is, from begin on
-    for (auto const& [content, id] : added_) next.push_back(text.find(content));
     auto seen = std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>>{};   // places in ids
-    for (std::size_t begin = 0; begin < text.size();) {
-      auto const [at, which] = next_added(text, begin, next);
-      detail::each_gpt2_word(text.substr(begin, at - begin), [&](std::size_t from, std::size_t to) {
-        auto const word         = text.substr(begin + from, to - from);
+    added_.each(text, [&](std::string_view part) {
+      detail::each_gpt2_word(part, [&](std::size_t from, std::size_t to) {
+        auto const word         = part.substr(from, to - from);
         auto const [it, is_new] = seen.try_emplace(word, ids.size(), ids.size());
         if (is_new) {
           encode_word(word, ids);
@@ -107,10 +104,7 @@ class BpeTokenizer {
           for (auto k = first; k < last; ++k) ids.push_back(int{ids[k]});
         }
       });
-      if (at == text.size()) break;
-      ids.push_back(added_[which].second);
-      begin = at + added_[which].first.size();
-    }
+    }, [&](int id) { ids.push_back(id); });
     return ids;
   }
 
@@ -135,19 +129,6 @@ class BpeTokenizer {
 
   static std::uint64_t pair_of(int a, int b) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 | static_cast<std::uint32_t>(b);
-  }
-
-  /// The first added token from a place on, the longest of those that begin there: its place and index.
-  std::pair<std::size_t, std::size_t> next_added(std::string_view text, std::size_t from,
-                                                 std::vector<std::size_t>& next) const {
-    auto first = text.size(), which = added_.size();
-    for (std::size_t k = 0; k < added_.size(); ++k) {
-      if (next[k] != text.npos && next[k] < from) next[k] = text.find(added_[k].first, from);
-      auto const at = next[k];
-      if (at == text.npos) continue;
-      if (at < first || (at == first && added_[k].first.size() > added_[which].first.size())) first = at, which = k;
-    }
-    return {first, which};
   }
 
   void encode_word(std::string_view word, std::vector<int>& ids) const {
@@ -238,13 +219,13 @@ class BpeTokenizer {
       auto const id = token.at("id").get<std::int64_t>();
       used(id, content);
       bytes_[static_cast<std::size_t>(id)] = content;
-      added_.emplace_back(content, static_cast<int>(id));
+      added_.add(content, static_cast<int>(id));
     }
     of_byte_.fill(-1);
     for (auto const& [token, number] : vocabulary.items()) {
       auto const id = number.template get<std::int64_t>();
       used(id, token);
-      if (std::ranges::any_of(added_, [&](auto const& one) { return one.second == id; })) continue;
+      if (added_.has(static_cast<int>(id))) continue;
       auto const bytes = detail::bytes_of_token(token);
       if (!bytes) refuse("token " + in_quotes(token) + " has a character that stands for no byte");
       bytes_[static_cast<std::size_t>(id)] = *bytes;
@@ -279,7 +260,7 @@ class BpeTokenizer {
   }
 
   std::vector<std::string> bytes_;                                         // of each token
-  std::vector<std::pair<std::string, int>> added_;
+  detail::AddedTokens added_;
   std::array<int, 256> of_byte_{};
   std::unordered_map<std::uint64_t, Merge> merges_;
 };

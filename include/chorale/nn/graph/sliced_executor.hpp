@@ -24,7 +24,8 @@ class SliceThreads {
  public:
   /// gradients    of slice 0, and tables, the gradients that are rows; the other slices have their own memory
   SliceThreads(Cpu const& device, int n, PlanView const& plan, Span<float> gradients, Span<RowGradients> tables = {})
-      : threads_{device, n}, finals_(static_cast<std::size_t>(n)), sums_(static_cast<std::size_t>(n)) {
+      : threads_{std::make_shared<Cpu::Threads>(device, n)}, finals_(static_cast<std::size_t>(n)),
+        sums_(static_cast<std::size_t>(n)) {
     gradients_.push_back(gradients);
     tables_.push_back(tables);
     for (int i = 1; i < n; ++i) {
@@ -35,7 +36,14 @@ class SliceThreads {
     }
   }
 
-  Cpu::Threads& threads() { return threads_; }
+  /// Calls f(slice) for each slice below n, each on its thread.
+  template <class F>
+  void run(int n, F const& f) {
+    taking_part_ = n;
+    Cpu::Threads::lend(threads_);
+    threads_->run(n, f);
+  }
+  void barrier() { threads_->barrier(); }
   Span<float> gradients(int slice) const { return gradients_[static_cast<std::size_t>(slice)]; }
   Span<RowGradients> tables(int slice) const { return tables_[static_cast<std::size_t>(slice)]; }
 
@@ -47,14 +55,14 @@ class SliceThreads {
   }
   /// Adds the rows of all other slices to those of slice 0, in the order of slices.
   void add_up_tables() const {
-    for (int i = 1; i < threads_.taking_part(); ++i)
+    for (int i = 1; i < taking_part_; ++i)
       for (std::size_t t = 0; t < tables_[0].size(); ++t) tables_[0][t].add(tables(i)[t].view());
   }
 
   /// Adds the gradients in `range` of all other slices to those of slice 0, in the order of slices.
   void add_up(Range range) const {
     float* const to = gradients_[0].data();
-    for (std::size_t i = 1; i < static_cast<std::size_t>(threads_.taking_part()); ++i) {
+    for (std::size_t i = 1; i < static_cast<std::size_t>(taking_part_); ++i) {
       float const* const from = gradients_[i].data();
       for (auto k = range.begin; k < range.end; ++k) to[k] += from[k];
     }
@@ -67,12 +75,12 @@ class SliceThreads {
   /// Reports that the gradients of a slice below `end` are final.
   void report(int slice, std::size_t end) {
     finals_[static_cast<std::size_t>(slice)].store(end, std::memory_order_release);
-    threads_.announce();
+    threads_->announce();
   }
   /// Waits until all slices but slice 0 have reported this end, or a larger one.
   void await(std::size_t end) {
-    threads_.wait([&] {
-      for (std::size_t i = 1; i < static_cast<std::size_t>(threads_.taking_part()); ++i)
+    threads_->wait([&] {
+      for (std::size_t i = 1; i < static_cast<std::size_t>(taking_part_); ++i)
         if (finals_[i].load(std::memory_order_acquire) < end) return false;
       return true;
     });
@@ -82,20 +90,21 @@ class SliceThreads {
   /// up over replicas, if it is set. Every slice calls it.
   void join(int slice, Span<double> numbers, Together const& outer) {
     sums_[static_cast<std::size_t>(slice)] = numbers;
-    threads_.barrier();
+    threads_->barrier();
     if (slice == 0) {
-      for (std::size_t i = 1; i < static_cast<std::size_t>(threads_.taking_part()); ++i)
+      for (std::size_t i = 1; i < static_cast<std::size_t>(taking_part_); ++i)
         for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] += sums_[i][k];
       outer(numbers);
       omp_set_num_threads(1);                                              // a virtual rank may have run meanwhile
     }
-    threads_.barrier();
+    threads_->barrier();
     if (slice != 0) std::copy(sums_[0].begin(), sums_[0].end(), numbers.begin());
-    threads_.barrier();                                                    // now slice 0 may change its numbers
+    threads_->barrier();                                                   // now slice 0 may change its numbers
   }
 
  private:
-  Cpu::Threads threads_;
+  std::shared_ptr<Cpu::Threads> threads_;
+  int taking_part_ = 0;                                                    // in this run, or in the last one
   std::vector<Cpu::block> memory_;
   std::vector<Span<float>> gradients_;
   std::vector<std::vector<RowGradients>> own_tables_;
@@ -234,7 +243,7 @@ class SlicedExecutor {
       });
       copy_d_inputs(part);
       if (!at_end) return;
-      threads_->threads().barrier();
+      threads_->barrier();
       auto const own = share(all.size(), part.slice, static_cast<int>(parts_.size()));
       threads_->add_up({all.begin + own.begin, all.begin + own.end});
     });
@@ -299,8 +308,8 @@ class SlicedExecutor {
 
   template <class F>
   void each_slice(F const& f) {
-    threads_->threads().run(static_cast<int>(parts_.size()),
-                            [&](int i) { f(parts_[static_cast<std::size_t>(i)]); });
+    threads_->run(static_cast<int>(parts_.size()),
+                  [&](int i) { f(parts_[static_cast<std::size_t>(i)]); });
   }
 
   static Pass pass_of(Part& part, Pass pass) {

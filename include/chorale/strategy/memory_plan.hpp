@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/types.hpp>
+#include <chorale/model/memory.hpp>
+#include <chorale/placement/placed.hpp>
+#include <chorale/reduce/halves.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
+#include <chorale/reduce/reduce.hpp>
+#include <chorale/reduce/ring.hpp>
+#include <chorale/reduce/schedule.hpp>
+#include <chorale/strategy/runtime/bucket_ends.hpp>
+#include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/square_tree.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+namespace chorale {
+
+namespace detail {
+
+/// Bytes of messages that R keeps to add them up, of all gradients.
+///
+/// scatters   true: so that each rank has the sums of its shard
+/// clips      true: with the squares of a global norm
+template <class R>
+constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, bool scatters, bool clips) {
+  auto sum = std::size_t{0};
+  if (at.world == 1) return sum;
+  if constexpr (!ShardedReduce<R> && !LossyReduce<R>) {
+    auto const first = scatters ? plan::header : 0, last = plan.elements - (scatters ? plan::trailer : 0);
+    auto begin       = std::size_t{0};
+    for (auto const end : clipped(bucket_ends<R>(plan.variables, plan.bucket_ends, plan.elements), first, last)) {
+      if (scatters) {
+        if constexpr (HasHalves<R>) {
+          if constexpr (Schedule<typename R::scatter>) {
+            auto ends = std::vector<std::size_t>{};
+            for (int rank = 0; rank < at.world; ++rank)
+              ends.push_back(std::clamp(placement::Shard{rank, at.world}.of(plan.body().size()).end, begin, end) - begin);
+            sum += scratch_bytes<typename R::scatter>(at.rank, at.world, end - begin, sizeof(float), ends);
+          }
+        }
+      } else if constexpr (Schedule<R>) {
+        sum += scratch_bytes<R>(at.rank, at.world, end - begin, sizeof(float));
+      }
+      begin = end;
+    }
+  }
+  if (scatters) {                                                          // header and trailer; the shard report
+    using Exact = RecursiveDoublingAllReduce;
+    if constexpr (!ShardedReduce<R>)
+      sum += scratch_bytes<Exact>(at.rank, at.world, plan::header + plan::trailer, sizeof(float));
+    auto const each = clips ? 1 + SquareTree::most_nodes(SquareTree::lines(plan.body().size())) : std::size_t{1};
+    sum += scratch_bytes<Exact>(at.rank, at.world, each * static_cast<std::size_t>(at.world), sizeof(double));
+  }
+  return sum;
+}
+
+}  // namespace detail
+
+/// Memory of one rank under strategy S, of what a replica with all variables takes: shards in place of the whole where S
+/// keeps shards, and the memory of messages until R has added them up. A strategy that places variables otherwise has
+///
+///   static constexpr ReplicaMemory memory(ReplicaMemory whole, PlanView plan, int slots, placement::Shard at)
+///
+/// slots   of the optimizer
+/// at      the rank, of so many
+/// clips   true: the global norm of gradients is clipped
+/// keeps   received is that of schedules. Reduces without one, and Reproducible, whose messages are as many as a step has,
+///         add nothing to it
+template <class S, class R>
+constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at,
+                                     bool clips = false) {
+  if constexpr (requires { S::memory(whole, plan, slots, at); }) {
+    return S::memory(whole, plan, slots, at);
+  } else {
+    if constexpr (shares_variables<S>)                                     // the first replica has those of all
+      if (at.rank != 0) whole.variables = whole.slots = 0;
+    if constexpr (shards_optimizer<S>)
+      whole.slots = static_cast<std::size_t>(slots) * sizeof(float) * at.of(plan.body().size()).size();
+    if constexpr (ReducesEveryStep<S>) whole.received = detail::received_by<R>(plan, at, shards_optimizer<S>, clips);
+    return whole;
+  }
+}
+
+/// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch.
+template <class S>
+placement::Shard shard_of(S const& strategy, Rank rank) {
+  if constexpr (StrategyTraits<S>::deals_shares) return {strategy.share_of(rank), strategy.num_shares()};
+  else return {rank, strategy.num_replicas()};
+}
+
+/// Memory of one rank that trains a model, in bytes, before any of it is allocated.
+///
+///   memory_plan<ShardedStrategy<Zero::one>>(model, RingAllReduce{}, device, 32, {rank, world})
+///
+/// rows        of the rank's share of a batch
+/// positions   of each ragged input, in all rows; 0 if the model has none
+template <class S, class M, class R, class D>
+ReplicaMemory memory_plan(M const& model, R const&, D const& device, std::size_t rows, placement::Shard at = {},
+                          std::size_t positions = 0) {
+  constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
+  return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
+                            model.optimizer.global_clipnorm > 0);
+}
+
+}  // namespace chorale

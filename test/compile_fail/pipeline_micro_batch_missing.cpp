@@ -1,0 +1,13 @@
+// pipeline_micro_batch_missing.cpp   expect: chorale: in this schedule of a pipeline a micro-batch is missing
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+using pipeline::Work;
+
+/// Of two micro-batches one goes through.
+constexpr pipeline::Entries one_of_two(int) {
+  return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
+}
+
+int ticks() { return pipeline::Timetable<pipeline::Table<one_of_two, 2>, 1>::ticks; }

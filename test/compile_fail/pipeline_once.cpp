@@ -1,0 +1,13 @@
+// pipeline_once.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+using pipeline::Work;
+
+/// Backward as a whole.
+constexpr pipeline::Entries whole(int) {
+  return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
+}
+
+int ticks() { return pipeline::Timetable<pipeline::Table<whole, 1>, 1>::ticks; }

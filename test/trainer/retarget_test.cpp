@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A run that changes its strategy and its number of ranks has the bits of one that never does.
+#include "test/support/processes.hpp"
+#include "test/support/reference.hpp"
+
+#include <chorale/strategy/central_storage.hpp>
+#include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/sharded.hpp>
+#include <chorale/trainer/retarget.hpp>
+#include <chorale/transport/counting.hpp>
+#include <chorale/transport/shared_memory.hpp>
+#include <chorale/transport/tcp.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace chorale;
+
+namespace {
+
+auto adam() {
+  return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.5F});
+}
+FitOptions epoch(int i) { return {.epochs = i + 1, .initial_epoch = i, .show = Show::nothing}; }
+
+auto mirrored(int n) { return MirroredStrategy{Cpu::logical(n)}; }
+auto sharded(int n) { return ShardedStrategy<Zero::one>{Cpu::logical(n)}; }
+
+/// The variables, which all replicas have.
+template <class Trainer>
+std::vector<float> bits_of(Trainer& trainer) {
+  for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
+  return tiny::values_of(trainer);
+}
+
+std::vector<float> never_changed(int epochs) {
+  auto trainer = Trainer{adam(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  trainer.fit(tiny::uneven(), {.epochs = epochs, .show = Show::nothing});
+  return bits_of(trainer);
+}
+
+/// Bytes of the shards of ranks [first, world) of the variables' body.
+std::size_t shards(int first, int world) {
+  auto const n = Trainer{adam(), OneDeviceStrategy{}}.copies()[0].gradients().body().size();
+  auto sum     = std::size_t{0};
+  for (int rank = first; rank < world; ++rank) sum += placement::Shard{rank, world}.of(n).size();
+  return sum * sizeof(float);
+}
+
+}  // namespace
+
+TEST_CASE("a run that changes strategy and ranks has the bits of one that does not", "[trainer][retarget]") {
+  auto const data = tiny::uneven();
+  auto moved      = Moved{};
+  auto const r    = Reproducible<8>{};
+  auto const t    = LocalTransport{};
+  auto first      = Trainer{adam(), mirrored(2), r, t, 7};
+  first.fit(data, epoch(0));
+  auto const values = first.variables().values.size_bytes();
+  auto second = retarget(std::move(first), sharded(3), r, t, &moved);
+  CHECK(second.step() == 20);
+  CHECK(moved.bytes == values + 2 * shards(2, 3));                         // the third rank alone gets something
+  CHECK(moved.kept == 2 * values + 2 * shards(0, 3) - 2 * shards(2, 3));
+  second.fit(data, epoch(1));
+  auto third = retarget(std::move(second), mirrored(4), r, t, &moved);
+  CHECK(moved.bytes == values + 2 * (4 * shards(0, 3) - shards(0, 3)));    // two slots; each rank has its shard
+  third.fit(data, epoch(2));
+  auto fourth = retarget(std::move(third), CentralStorageStrategy{Cpu::logical(2)}, r, t, &moved);
+  CHECK(moved.bytes == 0);
+  fourth.fit(data, epoch(3));
+  auto fifth = retarget(std::move(fourth), sharded(5), r, t, &moved);
+  fifth.fit(data, epoch(4));
+  auto last = retarget(std::move(fifth), OneDeviceStrategy{Cpu::logical(1)[0]}, r, t, &moved);
+  CHECK(moved.bytes == 0);                                                 // all five shards are in this process
+  last.fit(data, epoch(5));
+  CHECK(last.step() == 120);
+  CHECK(bits_of(last) == never_changed(6));
+}
+
+TEST_CASE("a run changes its transport, and grows over messages", "[trainer][retarget][tcp]") {
+  auto const data = tiny::uneven();
+  auto moved      = Moved{};
+  auto const over = [](int n) { return MultiWorkerMirroredStrategy{Cluster::local(n), Cpu::logical(1)}; };
+  auto first      = Trainer{adam(), over(2), Reproducible<8>{}, TcpTransport{}, 7};
+  first.fit(data, epoch(0));
+  auto second = retarget(std::move(first), ShardedStrategy<Zero::one>{Cluster::local(2), Cpu::logical(1)}, Reproducible<8>{},
+                         SharedMemoryTransport{}, &moved);
+  CHECK(moved.bytes == 0);
+  second.fit(data, epoch(1));
+  auto third = retarget(std::move(second), over(4), Reproducible<8>{}, Counting<TcpTransport>{}, &moved);
+  CHECK(moved.moves == 2 * 2 + 2 * 2 + 2 * 2 * 2);                          // halves of values; two slots
+  third.fit(data, epoch(2));
+  CHECK(bits_of(third) == never_changed(3));
+}
+
+TEST_CASE("replicas that learn apart come together before they change", "[trainer][retarget]") {
+  auto apart = Trainer{adam(), local_sgd<3>(mirrored(2)), RingAllReduce{}, LocalTransport{}, 7};
+  apart.fit(tiny::some(4), {.show = Show::nothing});
+  auto const rate = 0.125F;
+  apart.set_learning_rate(rate);
+  auto const before = bits_of(apart);
+  auto together     = retarget(std::move(apart), mirrored(3), RingAllReduce{}, LocalTransport{});
+  CHECK(bits_of(together) == before);
+  CHECK(together.learning_rate() == rate);
+  CHECK_THROWS_WITH(apart.fit(tiny::some(1), tiny::quietly), Catch::Contains("has left its job of 2 replicas"));
+}
+
+TEST_CASE("processes join a run that goes on", "[trainer][retarget][processes]") {
+  auto const before = free_loopback_addresses(2), after = free_loopback_addresses(3);
+  auto processes    = chorale::test::Processes{3, [&](int me, chorale::test::Voice voice) {
+    auto const cluster_of = [&](std::vector<std::string> const& addresses) {
+      return Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+    };
+    auto const larger = ShardedStrategy<Zero::one>{cluster_of(after), Cpu::logical(1)};
+    auto moved        = Moved{};
+    auto const go_on  = [&](auto trainer) {
+      trainer.fit(tiny::uneven(), epoch(1));
+      voice.say(std::to_string(trainer.hashes()[0]) + " " + std::to_string(trainer.step()) + " " +
+                std::to_string(moved.bytes));
+    };
+    if (me == 2) return go_on(join_retargeted(adam(), larger, Reproducible<8>{}, TcpTransport{}, 7, &moved));
+    auto first = Trainer{adam(), MultiWorkerMirroredStrategy{cluster_of(before), Cpu::logical(1)}, Reproducible<8>{},
+                         TcpTransport{}, 7};
+    first.fit(tiny::uneven(), epoch(0));
+    go_on(retarget(std::move(first), larger, Reproducible<8>{}, TcpTransport{}, &moved));
+  }};
+  auto one = Trainer{adam(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  one.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing});
+  auto const bytes = one.variables().values.size_bytes() + 2 * shards(2, 3);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(processes.line(i) == std::to_string(one.hashes()[0]) + " 40 " + std::to_string(bytes));
+    CHECK(processes.exit(i) == 0);
+  }
+}
