@@ -150,8 +150,8 @@ class Instance : public StepReports {
     auto const g = gradients();
     if (batch.rows == 0) {
       if constexpr (joins) Executing::take_part(together, zeros_);
-      if (units_ != nullptr) take_part();
       std::fill(g.values.begin(), g.values.end(), 0.0F);
+      if (units_ != nullptr) take_part();
       mark(g);
       ready(g.values.size());
       return {};

@@ -36,6 +36,7 @@ class WholeState {
   explicit WholeState(PlanView const& plan)
       : parts_{plan.variables}, stride_of_part_{plan.slot_stride()}, whole_{parts_} {}
 
+  bool is_split() const { return whole_.is_split(); }
   std::uint64_t hash() const { return whole_.hash(); }
 
   /// Those of rank 0, which has the copy and has made room.

@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/model/unit_memory.hpp>
+#include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/tensor/plan.hpp>
