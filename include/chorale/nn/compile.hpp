@@ -105,6 +105,10 @@ struct Compiled {
     return {device, loss, optimizer, metrics, seed, shard};
   }
 
+  /// How the network is cut into units on a device.
+  template <class D>
+  static constexpr UnitsView units_on() { return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view; }
+
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {

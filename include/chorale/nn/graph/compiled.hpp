@@ -271,6 +271,10 @@ struct CompiledGraph {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed, shard};
   }
 
+  /// How the network is cut into units on a device.
+  template <class D>
+  static constexpr UnitsView units_on() { return graph::UnitsOf<Net, D>::view; }
+
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
