@@ -104,10 +104,11 @@ struct Learned {
 };
 
 template <class Trainer>
-Learned learned(Trainer& trainer, FitOptions const& options = quietly) {
+Learned learned(Trainer& trainer, FitOptions const& options = quietly, std::size_t epochs = 4) {
   auto const folder  = chorale::test::Folder{};
   auto const history = trainer.fit(Data{}, options);
   auto const scores  = trainer.evaluate(Data{});
+  CHECK(history.size() == epochs);
   CHECK(scores.rows() == 80);
   CHECK(history.back().scores.rows() == 80);
   trainer.save(folder / "weights");
@@ -136,6 +137,26 @@ double apart(std::vector<float> const& a, std::vector<float> const& b) {
   return worst;
 }
 
+/// A network without moving averages, whose mean over a batch is not that of its micro-batches.
+struct Still : nn::Graph<Tokens> {
+  nn::Embedding<words, wide, nn::DenseGradient> table{"words"};
+  nn::Dense<3 * wide> a{"a"};
+  nn::Dense<wide> narrow{"narrow"};
+
+  constexpr auto operator()(auto tokens) const {
+    auto const first = nn::reshape<3 * wide>(table(tokens));
+    return nn::outputs<Next>(table.logits(narrow(nn::Tanh{}(a(first)) + first)));
+  }
+};
+template <class S>
+std::vector<float> without_moving(S strategy, float clipnorm) {
+  auto trainer = Trainer{nn::compile<Still>(loss::SparseCrossEntropy{},
+                                            optim::Adam{.learning_rate = 0.01F, .global_clipnorm = clipnorm},
+                                            metric::Accuracy{}),
+                         strategy, RingAllReduce{}, LocalTransport{}, 7};
+  return learned(trainer).values;
+}
+
 template <int p>
 auto stages() {
   return Mesh<Axis<"stage", p>>{Cpu::logical(p)};
@@ -149,10 +170,54 @@ TEST_CASE("a trainer over stages learns the bits of one device, clipped or not",
     auto const one = on_one(clipnorm);
     CHECK(one.accuracy > 0);
     auto const two = under(MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<8>>()}, Reproducible<8>{}, clipnorm);
-    CHECK(two.values == one.values);
+    CHECK((two.values == one.values));
     CHECK(two.loss == one.loss);
     CHECK(two.accuracy == one.accuracy);
     CHECK(two.evaluated == Approx(one.evaluated));                         // added up over micro-batches
     CHECK(apart(two.outputs, one.outputs) < 1e-6);
   }
+}
+
+TEST_CASE("batches are dealt out along the data axis, and each share goes through its stages", "[strategy][pipeline]") {
+  using Data2 = Axis<"data", 2>;
+  auto const one  = on_one(0.05F);
+  auto const mesh = Mesh<Data2, Axis<"stage", 2>>{Cpu::logical(4)};
+  auto const many = under(MeshStrategy{mesh, pipelined<ZeroBubbleV<4>>()}, Reproducible<8>{}, 0.05F);
+  CHECK((many.values == one.values));
+  CHECK(many.loss == one.loss);
+  CHECK(apart(many.outputs, one.outputs) < 1e-6);
+  CHECK_THROWS_WITH(under(MeshStrategy{mesh, pipelined<ZeroBubbleV<4>>()}, Reproducible<16>{}),
+                    Catch::Contains("micro-batches are the logical shards of Reproducible<16>, of which each of 2 shares has "
+                                    "8, but the schedule of the pipeline has 4 micro-batches"));
+}
+
+TEST_CASE("stages without logical shards learn what one device learns", "[strategy][pipeline]") {
+  auto const mesh = Mesh<Axis<"stage", 2>, Axis<"data", 2>>{Cpu::logical(4)};
+  for (auto const clipnorm : {0.0F, 0.05F})
+    CHECK(apart(without_moving(MeshStrategy{mesh, pipelined<OneForwardOneBackward<2>>()}, clipnorm),
+                without_moving(OneDeviceStrategy{Cpu::logical(1)[0]}, clipnorm)) < 1e-5);
+}
+
+TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipeline]") {
+  auto const one     = on_one(0.05F);
+  auto const half    = [](auto const& folder, int epochs) {
+    auto options               = quietly;
+    options.epochs             = epochs;
+    options.checkpoints.folder = folder / "checkpoints";
+    return options;
+  };
+  auto const pipeline = MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()};
+  auto const alone    = OneDeviceStrategy{Cpu::logical(1)[0]};
+  auto const resumed  = [&](auto first, auto then) {
+    auto const folder = chorale::test::Folder{};
+    {
+      auto trainer = Trainer{model(0.05F), first, Reproducible<8>{}, LocalTransport{}, 7};
+      trainer.fit(Data{}, half(folder, 2));
+    }
+    auto trainer = Trainer{model(0.05F), then, Reproducible<8>{}, LocalTransport{}, 7};
+    return learned(trainer, half(folder, 4), 2);                           // two epochs more
+  };
+  CHECK((resumed(pipeline, alone).values == one.values));
+  CHECK((resumed(alone, pipeline).values == one.values));
+  CHECK((resumed(pipeline, pipeline).values == one.values));
 }

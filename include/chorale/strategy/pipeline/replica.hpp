@@ -105,16 +105,16 @@ class PipelineReplica : public MeshReplica<M, R, E> {
                                               ">, of which each of " + std::to_string(data_.size()) + " shares has " +
                                               std::to_string(shards.size()) + ", but the schedule of the pipeline has " +
                                               std::to_string(m) + " micro-batches");
-      auto rows = std::vector<Range>{};
+      rows_.clear();
       for (auto s = shards.begin; s < shards.end; ++s) {
         auto const one = share(whole, static_cast<int>(s), L);
-        rows.push_back({one.begin - batch.first_row, one.end - batch.first_row});
+        rows_.push_back({one.begin - batch.first_row, one.end - batch.first_row});
       }
       sums_.begin(model.gradients(), L, static_cast<int>(shards.begin), S::micro_batches);
-      model.learner().add_to(&sums_, rows);
+      model.learner().add_to(&sums_, rows_);
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
-      for (std::size_t k = 0; k < rows.size(); ++k)
-        if (rows[k].size() == 0) sums_.of(static_cast<int>(k)), sums_.complete(static_cast<int>(k));
+      for (std::size_t k = 0; k < rows_.size(); ++k)
+        if (rows_[k].size() == 0) sums_.of(static_cast<int>(k)), sums_.complete(static_cast<int>(k));
       return {loss, model.gradients()};
     } else {
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
@@ -183,6 +183,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   detail::ShardsOfMicroBatches sums_;
   ScheduleExecution<RecursiveDoublingAllReduce, SubEndpoint<E>, double> summing_;
   std::vector<double> numbers_;
+  std::vector<Range> rows_;                                                // of each micro-batch in the share
 };
 
 }  // namespace chorale
