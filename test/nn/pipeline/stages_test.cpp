@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stages of a pipeline against one device that computes each micro-batch by itself, and adds them up along the same tree.
+// Stages of a pipeline against one device that computes each micro-batch by itself, and adds them up along one tree.
 #include "test/support/count_allocations.hpp"
 #include "test/support/on_ranks.hpp"
 
@@ -44,8 +44,8 @@ struct Mean : Field<float, 2> {};
 
 constexpr int words = 11, wide = 6;
 
-/// Eight layers with variables and more calls, a residual over most of them, a head that is tied to the table of words, an
-/// output in the middle, and dropout.
+/// Eight layers with variables and more calls, a residual over most of them, a head that is tied to the table of words,
+/// an output in the middle, and dropout.
 struct Net : nn::Graph<Tokens> {
   nn::Embedding<words, wide, nn::DenseGradient> table{"words"};
   nn::Dense<3 * wide> a{"a"}, b{"b"}, c{"c"}, d{"d"};
@@ -117,7 +117,9 @@ struct Owned {
 
 /// Gradients of micro-batches, added up along the tree of so many leaves.
 struct TreeSums final : pipeline::MicroBatchSums {
-  TreeSums(std::size_t size, int leaves) : shards{leaves}, of_leaf(static_cast<std::size_t>(leaves)) { sums.resize(size); }
+  TreeSums(std::size_t size, int leaves) : shards{leaves}, of_leaf(static_cast<std::size_t>(leaves)) {
+    sums.resize(size);
+  }
 
   Span<float> of(int k) override {
     auto& leaf = of_leaf[static_cast<std::size_t>(k)];
@@ -274,7 +276,8 @@ void check_peaks() {
   for (int s = 0; s < stages; ++s)
     for (int c = 0; c < S::chunks; ++c) {
       CAPTURE(s, c);
-      CHECK(executors[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)] == static_cast<std::size_t>(T::peak(s, c)));
+      auto const made = executors[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)];
+      CHECK(made == static_cast<std::size_t>(T::peak(s, c)));
     }
 }
 
@@ -353,8 +356,8 @@ TEST_CASE("a step of a stage allocates nothing once its rows were seen", "[nn][p
   test::on_ranks<LocalTransport>(3, 1, [&](LocalEndpoint& at, Span<float>) {
     auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
     using Learner = nn::graph::StageLearner<Norms, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
-    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, pipeline::schedule_of<S>(at.rank(), 3),
-                            ends.ends};
+    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
+                            pipeline::schedule_of<S>(at.rank(), 3), ends.ends};
     auto const plan = RunTimePlan{learner.variables().shapes};
     auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
                                                                     compiled.optimizer, 7};
@@ -377,9 +380,11 @@ TEST_CASE("stages have the variables of their sections, and share those that are
   auto const whole = nn::graph::whole_of<Net, Cpu>();
   auto const ends  = nn::graph::cut_of(whole.g, {}, 4).ends;
   auto names       = std::map<std::string, int>{};
-  for (int stage = 0; stage < 4; ++stage)
-    for (auto const& v : nn::graph::stage_variables<Net>(whole, ends, pipeline::schedule_of<ZeroBubbleH1<4>>(stage, 4)).shapes)
-      ++names[v.name];
+  for (int stage = 0; stage < 4; ++stage) {
+    auto const schedule = pipeline::schedule_of<ZeroBubbleH1<4>>(stage, 4);
+    auto const mine     = nn::graph::stage_variables<Net>(whole, ends, schedule);
+    for (auto const& v : mine.shapes) ++names[v.name];
+  }
   CHECK(names.size() == nn::plan_of<Net>.variables.size());
   for (auto const& [name, number] : names) CHECK(number == (name == "words/embeddings" ? 2 : 1));
 }

@@ -94,10 +94,10 @@ struct StageOutputs {
 
 /// How one stage of a pipeline computes: the Learner of a copy that has the variables of its sections alone.
 ///
-/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is under
-///           way in a section, as many as the schedule says
-/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself, with
-///           the bits that one device has for these rows
+/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is
+///           under way in a section, as many as the schedule says
+/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself,
+///           with the bits that one device has for these rows
 template <class Net, class D, class Losses, class Metrics>
 class StageLearner {
   using Whole   = GraphLearner<Net, D, Losses, Metrics>;
@@ -106,8 +106,8 @@ class StageLearner {
   template <class Term>
   using ValueOf = typename Compare::template ValueOf<Term>;
   static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
-  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the fields of "
-                                                           "this network one length, or use MirroredStrategy");
+  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
+                                                           "fields of this network one length");
   static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
                                     "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
   static_assert(Whole::joins_below == 0, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline "
@@ -158,8 +158,8 @@ class StageLearner {
 
   /// Sets how stages exchange messages; these outlive the learner.
   void join(pipeline::Messages* messages) { messages_ = messages; }
-  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a batch
-  /// is cut in equal parts.
+  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a
+  /// batch is cut in equal parts.
   void add_to(pipeline::MicroBatchSums* sums, Span<Range const> rows) {
     sums_ = sums;
     rows_.assign(rows.begin(), rows.end());
@@ -204,8 +204,8 @@ class StageLearner {
     if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
   }
 
-  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the next
-  /// call. Nothing on the others.
+  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the
+  /// next call. Nothing on the others.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     predicted_.resize(batch.rows * output_width);
@@ -338,7 +338,8 @@ class StageLearner {
   std::uint32_t tie_message(Tie const& tie, int to, int k) const {
     return numbered(g.values.size() * ends_.size() + readers + at(tie.number) * ends_.size() + at(to), k);
   }
-  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come first.
+  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come
+  /// first.
   Range lines_of(int x) const {
     auto part         = Range{nn::plan_of<Net>.elements, 0};
     auto const& whole = whole_of<Net, D>();
@@ -374,8 +375,8 @@ class StageLearner {
   }
 
   void begin(std::size_t rows, int parts) {
-    CHORALE_EXPECTS(messages_ != nullptr || schedule_.stages == 1, "a stage of " + std::to_string(schedule_.stages) +
-                                                                       " computes without the others: join() comes first");
+    CHORALE_EXPECTS(messages_ != nullptr, "a stage of " + std::to_string(schedule_.stages) +
+                                              " computes without the others: join() comes first");
     micro_rows_.clear();
     if (!rows_.empty()) micro_rows_.assign(rows_.begin(), rows_.end());
     else
@@ -537,7 +538,8 @@ class StageLearner {
         }
     }
   }
-  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that has.
+  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that
+  /// has.
   void begin_gradients(std::size_t x, Slot& slot, int k) {
     for (auto const range : ranges_[x]) std::fill_n(&micro_[range.begin], range.size(), 0.0F);
     if (sums_ == nullptr) return;

@@ -58,7 +58,7 @@ class ShardsOfMicroBatches final : public pipeline::MicroBatchSums {
   int shards_ = 1, first_ = 0;
   bool is_first_ = true;
   shard_tree::Sums sums_;
-  std::vector<std::unique_ptr<float[]>> leaves_;                           // of micro-batches; null: not begun, or added
+  std::vector<std::unique_ptr<float[]>> leaves_;                           // of micro-batches; null: not begun, added
 };
 
 template <class R>
@@ -74,8 +74,8 @@ struct TrafficOf<R> {
 
 }  // namespace detail
 
-/// Replica of a MeshStrategy with stages: it computes one stage, exchanges values and their gradients with the others in
-/// the middle of a step, and adds up gradients with the replicas that have the same stage.
+/// Replica of a MeshStrategy with stages: it computes one stage, exchanges values and their gradients with the others
+/// in the middle of a step, and adds up gradients with the replicas that have the same stage.
 ///
 /// M         the Mesh, with an axis "stage"
 /// S         the schedule
@@ -103,7 +103,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
       constexpr auto m   = static_cast<std::size_t>(S::micro_batches);
       CHORALE_EXPECTS(shards.size() == m, "micro-batches are the logical shards of Reproducible<" + std::to_string(L) +
                                               ">, of which each of " + std::to_string(data_.size()) + " shares has " +
-                                              std::to_string(shards.size()) + ", but the schedule of the pipeline has " +
+                                              std::to_string(shards.size()) +
+                                              ", but the schedule of the pipeline has " +
                                               std::to_string(m) + " micro-batches");
       rows_.clear();
       for (auto s = shards.begin; s < shards.end; ++s) {
@@ -138,7 +139,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     }
   }
 
-  /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its gradient.
+  /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its
+  /// gradient.
   ///
   /// returns   the squared norm of all gradients, if the optimizer needs it: the bits of one device; else 0
   template <class Model>
