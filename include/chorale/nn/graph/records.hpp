@@ -91,6 +91,17 @@ struct Ops {
   int joined         = 0;                                                  // channels that it adds up over replicas
   std::string_view axis = {};                                              // of a mesh, over which the layer is split
   int axis_size         = 1;
+  bool other_rows       = false;                                           // ranks along the axis may have other rows
+  bool whole_share      = false;                                           // needs all rows of a share at once
+};
+
+/// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
+/// sequence. Empty: all of it.
+struct Held {
+  std::string_view columns{}, positions{};
+
+  constexpr bool whole() const { return columns.empty() && positions.empty(); }
+  friend constexpr bool operator==(Held const&, Held const&) = default;
 };
 
 /// A value of the network: an input, or an output of a call.
@@ -103,6 +114,7 @@ struct ValueRecord {
   bool asked        = false;                                               // an input whose gradient is asked for
   bool on_request   = false;                                               // and no step computes it
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
+  Held held{};
 };
 
 /// One call of a layer: ranges of the arrays of a Trace.
@@ -124,6 +136,7 @@ struct VariableRecord {
   int call  = -1;                                                          // the first that uses it
   int users = 0;
   int users_by_rows = 0;                                                   // that can give its gradient as rows
+  std::string_view summed{};                                               // axis over which gradients are added up
 };
 
 /// A layer of the network: one object, or one temporary.
@@ -134,7 +147,9 @@ struct LayerRecord {
 
 /// Mistakes that only values show, found while the network is traced.
 enum class Mistake {
-  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input
+  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input,
+  part_of_vectors, part_of_positions, no_part_of_vectors, no_part_of_positions, other_parts, variables_of_other_parts,
+  output_of_positions
 };
 
 /// Numbers of records of a trace.
@@ -206,7 +221,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
-      if (gives_rows) ++variables[at(v)].users_by_rows;
+      if (gives_rows || variables[at(v)].spec.by_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;

@@ -87,6 +87,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
   Finds       finds() const {
     constexpr bool own = requires(Where const& at) { L::kept_for(at); } || detail::StateOf<L>::exists;
+    if constexpr (requires { requires L::keeps_nothing; }) return Finds::nothing;
     return own || workspace() > 0 ? Finds::in_backward : Finds::nothing;
   }
 
@@ -337,6 +338,8 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.passes     = passes_gradient<L>();
     made.adds       = true;
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
@@ -397,6 +400,8 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() {
     auto made = Ops{};
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };

@@ -110,7 +110,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     });
   }
 
-  /// As those of Replica, among all ranks of the mesh.
+  /// Operations among all ranks of the mesh: see Replica.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
     auto const receive = [&] {
       if (!theirs.empty()) all().recv(peer, of_all, theirs).wait();
