@@ -5,6 +5,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstddef>
+#include <limits>
+
 using namespace chorale;
 using namespace pipeline_test;
 
@@ -65,4 +68,21 @@ TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipe
   CHECK((resumed(pipeline, alone).values == one.values));
   CHECK((resumed(alone, pipeline).values == one.values));
   CHECK((resumed(pipeline, pipeline).values == one.values));
+}
+
+TEST_CASE("a gradient that is not finite stops all stages, and they go on afterwards", "[strategy][pipeline]") {
+  auto const folder = chorale::test::Folder{};
+  auto trainer      = Trainer{model(), MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()}, Reproducible<8>{},
+                              LocalTransport{}, 7};
+  trainer.save(folder / "first");
+  auto const before = trainer.evaluate(Data{}).loss();
+  for (std::size_t i = 0; i < 3; ++i) {                                    // in a variable of each stage in turn
+    auto const variables = trainer.copies()[i].net.variables();
+    auto const last      = variables[variables.size() - 1];
+    CAPTURE(last.name);
+    last.value[0] = std::numeric_limits<float>::infinity();
+    CHECK_THROWS_AS(trainer.fit(Data{}, quietly), NumericFault);
+    trainer.load(folder / "first");
+    CHECK(trainer.evaluate(Data{}).loss() == before);                      // over new connections
+  }
 }

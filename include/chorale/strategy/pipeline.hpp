@@ -41,11 +41,8 @@ Pipelined<S> pipelined() {
 /// cost    a message for each value that crosses a cut and each micro-batch, and one back for its gradient; 16 numbers
 ///         among all stages in each step, and the squares of a few lines where gradients are clipped
 /// throws  BadArgument when micro-batches are not the logical shards; PeerLost when a replica fails
-<<<<<<< HEAD
-/// source  Huang et al., "GPipe", NeurIPS 2019; torch.distributed.pipelining
-=======
-/// source  Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., SC 2021; Qi et al., "Zero Bubble Pipeline Parallelism", 2024
->>>>>>> main
+/// source  Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., SC 2021; Qi et al., "Zero Bubble Pipeline
+///         Parallelism", ICLR 2024
 template <class M, PipelineSchedule S>
 class MeshStrategy<M, Pipelined<S>> {
   static_assert(M::has("stage"), "chorale: pipelined<Schedule>() computes stages along an Axis named \"stage\", and "

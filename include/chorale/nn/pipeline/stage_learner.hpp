@@ -238,6 +238,14 @@ class StageLearner {
     messages_->wait_all();
   }
 
+  /// The name of variable i in the plan of another stage.
+  std::string name_on(int stage, std::size_t i) const {
+    auto other    = schedule_;
+    other.stage   = stage;
+    auto const of = stage_variables<Net>(whole_of<Net, D>(), ends_, other);
+    return i < of.shapes.size() ? of.shapes[i].name : std::string{"a variable"};
+  }
+
   /// Numbers of all sections from which norm_of() adds up the squares of all gradients.
   std::size_t norm_size() const {
     auto sum = std::size_t{0};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
@@ -16,6 +17,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -142,6 +144,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its
   /// gradient.
   ///
+  /// throws    NumericFault when a stage has reported a gradient that is not finite: the same on all stages, each of
+  ///           which knows the names of its own variables alone
   /// returns   the squared norm of all gradients, if the optimizer needs it: the bits of one device; else 0
   template <class Model>
   double squared_norm(Model& model, Gradients& gradients) {
@@ -159,6 +163,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     summing_.finish();
     for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<float>(numbers_[i]);
     gradients.header().rows() = rows;                                      // which each stage has counted
+    refuse_faults(model, gradients);
     return clips ? learner.norm_of(Span<double>{numbers_}.subspan(header.size())) : 0.0;
   }
 
@@ -175,6 +180,20 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   }
 
  private:
+  template <class Model>
+  static void refuse_faults(Model& model, Gradients const& gradients) {
+    auto const trailer = gradients.trailer();
+    if (trailer.faults() != 1) return;
+    auto const rank  = static_cast<Rank>(trailer.rank());
+    auto const local = static_cast<std::size_t>(std::exchange(trailer.variable(), 0.0F));
+    if (model.optimizer.on_non_finite != NonFinite::stop || !std::isfinite(gradients.loss())) return;
+    throw NumericFault{"the gradient of " + model.learner().name_on(M::coordinate(rank, "stage"), local) + " of step " +
+                           std::to_string(model.optimizer.now.step) + " is not finite on replica " +
+                           std::to_string(rank) + "; no variable was changed.",
+                       "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
+                       "FitOptions::on_non_finite."};
+  }
+
   static constexpr auto of_shards = Tag{12}, of_stages = Tag{13}, first_message = Tag{0x8000'0000};
 
   R reduce_;
