@@ -3,6 +3,7 @@
 // The rows of `scaling` about forms of training: predicted beside simulated, and predicted beside measured.
 #pragma once
 
+#include "bench/support/ranks.hpp"
 #include "bench/support/report.hpp"
 #include "bench/support/simulated_forms.hpp"
 
