@@ -6,6 +6,7 @@
 #include "test/strategy/split_columns.hpp"
 #include "test/support/folder.hpp"
 
+#include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/strategy/mesh.hpp>
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,17 @@ struct Learned {
   /// True if all bits of training are equal.
   friend bool operator==(Learned const& a, Learned const& b) { return a.values == b.values && a.loss == b.loss; }
 };
+
+/// All numbers of a file of weights.
+inline std::vector<float> numbers_in(std::filesystem::path const& path) {
+  auto const file = SafetensorsFile::read(path);
+  auto all        = std::vector<float>{};
+  for (auto const& tensor : file.tensors()) {
+    auto const* const x = reinterpret_cast<float const*>(tensor.bytes.data());
+    all.insert(all.end(), x, x + tensor.bytes.size() / sizeof(float));
+  }
+  return all;
+}
 
 /// Where the variables of the whole network are put before training, and after it.
 struct Weights {
@@ -56,13 +69,8 @@ Learned learned(Trainer& trainer, Weights const& begin) {
   auto const history = trainer.fit(points(), quietly);
   auto const scores  = trainer.evaluate(points());
   trainer.save(begin.last());
-  auto const file = SafetensorsFile::read(begin.last());
   CHECK(scores.rows() == 48);
-  auto all = Learned{.loss = history[1].scores.loss(), .evaluated = scores.loss()};
-  for (auto const& tensor : file.tensors()) {
-    auto const* const x = reinterpret_cast<float const*>(tensor.bytes.data());
-    all.values.insert(all.values.end(), x, x + tensor.bytes.size() / sizeof(float));
-  }
+  auto all = Learned{.values = numbers_in(begin.last()), .loss = history[1].scores.loss(), .evaluated = scores.loss()};
   auto const predictions = trainer.predict(points());
   all.outputs.assign(predictions.values.begin(), predictions.values.end());
   return all;
@@ -72,9 +80,9 @@ Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
   auto one = Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   return learned(one, begin);
 }
-template <class A, class S, class Optimizer, class R, class T>
+template <class A, class B = A, class S, class Optimizer, class R, class T>
 Learned learned(S strategy, Optimizer const& rule, Weights const& begin, R reduce, T transport) {
-  auto many = Trainer{surface<A>(rule), strategy, reduce, transport, 7};
+  auto many = Trainer{surface<A, B>(rule), strategy, reduce, transport, 7};
   return learned(many, begin);
 }
 

@@ -34,8 +34,9 @@ struct Columns : nn::Layer<Columns<A, out>> {
 
   static constexpr auto output(auto) { return nn::Of<float, out>{}; }
   static constexpr auto variables(auto x) {
-    auto kernel  = nn::glorot_uniform("kernel", x.back, mine);
-    kernel.split = {1, A::size, A::name};
+    auto kernel    = nn::glorot_uniform("kernel", x.back, mine);
+    kernel.fan_out = out;                                                  // of the whole: the first values are its part
+    kernel.split   = {.dim = 1, .parts = A::size, .along = A::name};
     return std::array{kernel};
   }
 
@@ -89,11 +90,13 @@ struct Point : Field<float, 6> {};
 struct Height : Field<float, 3> {};
 
 /// Layers that all ranks have, one whose parts are whole lines of 16 numbers, and one whose are not.
-template <class A>
+///
+/// A, B    the axes of these two
+template <class A, class B = A>
 struct Surface : nn::Graph<Point> {
   nn::Dense<7> in;
   Columns<A, 32> wide;
-  Columns<A, 10> narrow;
+  Columns<B, 10> narrow;
   nn::Dense<3> last;
 
   constexpr auto operator()(auto x) const {
@@ -101,9 +104,9 @@ struct Surface : nn::Graph<Point> {
   }
 };
 
-template <class A, class Optimizer>
+template <class A, class B = A, class Optimizer>
 auto surface(Optimizer optimizer) {
-  return nn::compile<Surface<A>>(loss::MeanSquaredError{}, optimizer);
+  return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer);
 }
 
 /// Batches of 13 rows, and one of 9: no number of ranks gets even shares of all of them.

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/reduce/halves.hpp>
+#include <chorale/reduce/recursive_doubling.hpp>
+#include <chorale/reduce/step_operations.hpp>
 #include <chorale/strategy/mesh/mesh.hpp>
 #include <chorale/strategy/mesh/replica.hpp>
 #include <chorale/strategy/sharded.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
@@ -46,6 +51,7 @@ ShardedAlong<zero> sharded(std::string axis) {
 /// cost    along the data axis that of the Reduce; where the mesh has other axes, 4 numbers among the ranks with the same
 ///         rows in each step. Clipping to a norm: see docs/42-strategies.md
 /// throws  BadArgument when a part does not fit the mesh; PeerLost when a replica fails
+/// source  jax.sharding.Mesh; Shoeybi et al., "Megatron-LM", 2019
 template <class M, class... Parts>
 class MeshStrategy {
   static_assert(sizeof...(Parts) <= 1, "chorale: MeshStrategy takes a mesh and at most one sharded<Zero>(axis)");
@@ -86,25 +92,39 @@ class MeshStrategy {
   Group group() const { return mesh_.group(); }
   std::vector<device> local_devices() const { return mesh_.local_devices(); }
 
+  /// The operations of a step. Those of layers, and of the norm of what is split, are not known to a plan.
+  template <class R>
+  StepOperations step_operations(PlanView const& plan, R const& reduce, int) const {
+    auto made     = StepOperations{};
+    made.is_known = !shards_optimizer && !is_split(plan.variables);
+    if (!made.is_known) return made;
+    detail::ReducesGradients<R>::add(made, reduce, plan, num_shares(), false);
+    if (num_replicas() != num_shares())
+      made.add({.what = "reports", .element = Element::f64, .elements = 4, .ranks = num_replicas() / num_shares(),
+                .by = type_name<RecursiveDoublingAllReduce>(),
+                .traffic = detail::traffic_by<RecursiveDoublingAllReduce>});
+    return made;
+  }
+
   void update(auto& replica, auto& model, Gradients& gradients) const {
     auto& optimizer      = model.optimizer;
     auto const variables = model.net.variables();
     if constexpr (shards_optimizer) {
-      if (is_split(gradients) && optimizer.clips()) refuse_clipping();
+      if (is_split(gradients.plan) && optimizer.clips()) refuse_clipping();
       replica.reduce_scatter(gradients);
-      optimizer.apply_shard(variables, gradients, [&](Span<double> numbers) { replica.add_up(numbers); });
+      optimizer.apply_shard(variables.body(), gradients, [&](Span<double> numbers) { replica.add_up(numbers); });
       replica.gather_variables(variables);
     } else {
       replica.all_reduce(gradients);
-      if (is_split(gradients) && optimizer.clips())
+      if (is_split(gradients.plan) && optimizer.clips())
         optimizer.squared_norm = replica.squared_norm(gradients, [&](std::size_t i) { return optimizer.is_in_norm(i); });
       optimizer.apply(variables, gradients);
     }
   }
 
  private:
-  static bool is_split(Gradients const& gradients) {
-    return std::ranges::any_of(gradients.plan, [](auto const& v) { return v.spec.split.parts > 1; });
+  static bool is_split(Span<PlannedVariable const> plan) {
+    return std::ranges::any_of(plan, [](auto const& v) { return v.spec.split.parts > 1; });
   }
   [[noreturn]] static void refuse_clipping() {
     throw BadArgument{"global_clipnorm takes the norm of all gradients, but of a variable that is split along an axis, "

@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
@@ -12,31 +13,6 @@
 
 namespace chorale {
 
-/// The places of one part of a variable in the whole variable: runs of neighbours.
-///
-///   shape (2, 6), split along dimension 1 into 3 parts, part 1:    . . x x . .   . . x x . .     2 runs of 2 elements
-class PartRuns {
- public:
-  /// of    the variable as its plan has it, with the shape of one part
-  explicit constexpr PartRuns(VariableSpec const& of) : parts_{static_cast<std::size_t>(of.split.parts)} {
-    for (int i = of.split.dim; i < of.rank; ++i) run_ *= static_cast<std::size_t>(of.dims[static_cast<std::size_t>(i)]);
-    if (run_ != 0) runs_ = of.size() / run_;
-  }
-
-  constexpr std::size_t run() const { return run_; }                       // elements
-  constexpr std::size_t parts() const { return parts_; }
-  constexpr std::size_t size() const { return runs_ * run_ * parts_; }     // of the whole variable
-
-  /// Calls f(place in whole, place in the part, elements) for each run of a part.
-  template <class F>
-  constexpr void each(std::size_t part, F&& f) const {
-    for (std::size_t r = 0; r < runs_; ++r) f((r * parts_ + part) * run_, r * run_, run_);
-  }
-
- private:
-  std::size_t run_ = 1, runs_ = 0, parts_;
-};
-
 /// The layout of a network's variables before any was split over ranks: that of the same network on one device.
 ///
 /// keeps   its variables have the names, and the order, of those of the plan that it was made from
@@ -45,8 +21,8 @@ class WholePlan {
   explicit WholePlan(Span<PlannedVariable const> parts) : variables_{parts.begin(), parts.end()} {
     auto layers = std::size_t{0};
     for (auto& v : variables_) {
-      is_split_ = is_split_ || v.spec.split.parts > 1;
-      if (v.spec.split.parts > 1) v.spec.dims[static_cast<std::size_t>(v.spec.split.dim)] *= v.spec.split.parts;
+      is_split_    = is_split_ || v.spec.split.parts > 1;
+      v.spec.dims  = whole_dims(v.spec);
       v.spec.split = {};
       v.size       = v.spec.size();
       layers       = std::max(layers, static_cast<std::size_t>(v.layer) + 1);

@@ -35,9 +35,9 @@ void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
         for (std::size_t s = 0; s < replicas; ++s) count += part(s) == part(r) && each[s] == each[one] ? 1 : 0;
         return count;
       };
-      auto most = r;
+      auto most = replicas;                                                // the first one with the most frequent bits
       for (std::size_t s = 0; s < replicas; ++s)
-        if (part(s) == part(r) && like(s) > like(most)) most = s;
+        if (part(s) == part(r) && (most == replicas || like(s) > like(most))) most = s;
       all[r * n + i] = each[r] == each[most] ? 0 : each[r] | 1U;
       alike          = alike && all[r * n + i] == 0;
     }

@@ -48,7 +48,7 @@ struct Brought {
   PerReplica<Copy> copies{std::vector<Copy>{}};
   GoesOn numbers{};
 };
-/// Of a process that was not part of the job.
+/// What a process brings that was not part of the job.
 struct NothingBrought {};
 
 /// One line of what all ranks tell each other: a range that an old rank has, or that a new rank shall have.

@@ -69,7 +69,8 @@ class MeshLinks {
     lines_.reserve(M::axes);
     for (std::size_t i = 0; i < M::axes; ++i) {
       lines_.push_back({{at, M::along(M::names[i], at.rank())}, Tag{4 + static_cast<std::uint32_t>(i)}});
-      (*groups_)[i] = {M::names[i], lines_[i].at.rank(), lines_[i].at.size(), &send_and_receive, &lines_[i]};
+      (*groups_)[i] = {M::names[i], lines_[i].at.rank(), lines_[i].at.size(), &send_and_receive, &lines_[i],
+                       M::names[i] == M::data};
     }
   }
   MeshLinks(MeshLinks const&)            = delete;

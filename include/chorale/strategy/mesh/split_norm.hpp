@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/square_tree.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/tensor/whole_plan.hpp>
@@ -67,44 +68,42 @@ class SplitNorm {
   /// Squares are added up by lines of 16 numbers of the whole variables, then along the tree above these lines.
   template <class M, class Counts, class AddUp>
   double of_lines(Gradients const& g, Rank rank, Counts& counts, AddUp& add_up) {
-    if (wholes_.empty() || of_ != g.plan.data()) {
-      wholes_.assign(1, WholePlan{g.plan});
-      of_ = g.plan.data();
-    }
+    if (of_ != g.plan.data()) look_at(g.plan);
     auto const& whole = wholes_[0];
     auto const lines  = SquareTree::lines(whole.body());
     sums_.assign(std::bit_ceil(std::max<std::size_t>(lines, 1)), 0.0);
     sent_.clear();
     each_dense(g, counts, [&](std::size_t i) {
-      auto const& spec = g.plan[i].spec;
-      if (spec.split.parts == 1) {
-        auto const first = whole.variables()[i].slot_offset() / line;
-        auto const n     = g[i].size() / line;
-        for (std::size_t k = 0; k < n; ++k) sums_[first + k] = SquareTree::of_line(g[i].data() + k * line);
-        if (n * line != g[i].size()) sums_[first + n] = SquareTree::sum(g[i], {n, 0});
-      } else {
-        send_squares<M>(g[i], spec, rank);
-      }
+      if (g.plan[i].spec.split.parts != 1) return send_squares<M>(g[i], i, g.plan[i].spec, rank);
+      auto const first = whole.variables()[i].slot_offset() / line, n = g[i].size() / line;
+      for (std::size_t k = 0; k < n; ++k) sums_[first + k] = SquareTree::of_line(g[i].data() + k * line);
+      if (n * line != g[i].size()) sums_[first + n] = SquareTree::sum(g[i], {n, 0});
     });
     add_up(Span<double>{sent_});
     auto next = sent_.begin();
     each_dense(g, counts, [&](std::size_t i) {
-      auto const& spec = g.plan[i].spec;
-      if (spec.split.parts == 1) return;
-      auto const runs  = PartRuns{spec};
+      if (g.plan[i].spec.split.parts == 1) return;
       auto const first = whole.variables()[i].slot_offset() / line;
-      for (std::size_t k = 0; k < SquareTree::lines(runs.size()); ++k) {
-        if (runs.run() % line == 0) {
-          sums_[first + k] = *next++;
-        } else {
-          sums_[first + k] = SquareTree::of_squares(&*next);
-          next += line;
-        }
+      for (std::size_t k = 0; k < SquareTree::lines(whole.variables()[i].size); ++k) {
+        sums_[first + k] = in_lines_[i] != 0 ? *next : SquareTree::of_squares(&*next);
+        next += in_lines_[i] != 0 ? 1 : line;
       }
     });
     for (auto n = sums_.size() / 2; n != 0; n /= 2)
       for (std::size_t i = 0; i < n; ++i) sums_[i] = sums_[2 * i] + sums_[2 * i + 1];
     return sums_[0];
+  }
+
+  /// Finds the variables of which each line of the whole is in one part.
+  void look_at(Span<PlannedVariable const> plan) {
+    wholes_.assign(1, WholePlan{plan});
+    of_ = plan.data();
+    in_lines_.assign(plan.size(), 1);
+    for (std::size_t i = 0; i < plan.size(); ++i)
+      for (int part = 0; part < plan[i].spec.split.parts && !plan[i].spec.by_rows; ++part)
+        each_run(plan[i].spec, part, [&](Range run, std::size_t first) {
+          if (first % line != 0 || run.size() % line != 0) in_lines_[i] = 0;
+        });
   }
 
   template <class Counts, class F>
@@ -119,26 +118,27 @@ class SplitNorm {
   /// Appends the sum of each line that one part has, or, where lines have numbers of several parts, the square of each
   /// number; zeros for what other ranks have.
   template <class M>
-  void send_squares(Span<float const> mine, VariableSpec const& spec, Rank rank) {
-    auto const runs  = PartRuns{spec};
-    auto const part  = static_cast<std::size_t>(M::coordinate(rank, spec.split.along));
-    auto const first = sent_.size();
-    auto const whole = SquareTree::lines(runs.size());
-    auto const lined = runs.run() % line == 0;
-    sent_.resize(first + (lined ? whole : whole * line), 0.0);
+  void send_squares(Span<float const> mine, std::size_t variable, VariableSpec const& spec, Rank rank) {
+    auto const before = sent_.size();
+    auto const lines  = SquareTree::lines(wholes_[0].variables()[variable].size);
+    auto const lined  = in_lines_[variable] != 0;
+    sent_.resize(before + (lined ? lines : lines * line), 0.0);
     if (!is_owner<M>(spec.split, rank)) return;
-    runs.each(part, [&](std::size_t in_whole, std::size_t in_part, std::size_t n) {
+    each_run(spec, M::coordinate(rank, spec.split.along), [&](Range run, std::size_t first) {
       if (lined)
-        for (std::size_t k = 0; k < n / line; ++k)
-          sent_[first + in_whole / line + k] = SquareTree::of_line(mine.data() + in_part + k * line);
+        for (std::size_t k = 0; k < run.size() / line; ++k)
+          sent_[before + first / line + k] = SquareTree::of_line(mine.data() + run.begin + k * line);
       else
-        for (std::size_t k = 0; k < n; ++k)
-          sent_[first + in_whole + k] = static_cast<double>(mine[in_part + k]) * static_cast<double>(mine[in_part + k]);
+        for (std::size_t k = 0; k < run.size(); ++k) {
+          auto const x             = static_cast<double>(mine[run.begin + k]);
+          sent_[before + first + k] = x * x;
+        }
     });
   }
 
-  PlannedVariable const* of_ = nullptr;                                    // the plan that wholes_ was made from
+  PlannedVariable const* of_ = nullptr;                                    // the plan that the next two were made from
   std::vector<WholePlan> wholes_;                                          // one, when it is known
+  std::vector<char> in_lines_;                                             // by variable; 0: lines have several parts
   std::vector<double> sums_, sent_;                                        // of the lines of all variables; of the split ones
 };
 
