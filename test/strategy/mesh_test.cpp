@@ -2,18 +2,22 @@
 //
 // MeshStrategy against the unsplit network on one device, ranks as threads.
 #include "test/strategy/mesh.hpp"
+#include "test/support/count_allocations.hpp"
 
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace chorale;
@@ -168,4 +172,29 @@ TEST_CASE("after a step that failed a mesh goes on", "[strategy][mesh]") {
                     Catch::Contains("no."));
   live.run([&](auto& r, auto& c, auto& b) { step(r, c, b, false); }, copies, *shares);
   for (std::size_t i = 0; i < 4; ++i) CHECK(copies[i].hash() == copies[(i + 2) % 4].hash());
+}
+
+TEST_CASE("the end of a step sends what its formula says, and allocates nothing", "[strategy][mesh]") {
+  auto const ended = [](auto const& rule, auto reduce) {
+    auto live      = Live{MeshStrategy{Grid{Cpu::logical(4)}}, reduce, Counting<LocalTransport>{}};
+    auto copies    = live.create(surface<Tensor>(rule), 7);
+    auto sent      = PerReplica<std::size_t>(4);
+    auto allocated = PerReplica<int>(4);
+    for (auto& shares : live.distribute(points()))
+      live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
+        auto result       = replica.value_and_gradient(copy, batch);
+        auto const before = std::pair{replica.sent().bytes, test::allocations};
+        live.update(replica, copy, result.gradients);
+        bytes = replica.sent().bytes - before.first;
+        made  = test::allocations - before.second;
+      }, copies, shares, sent, allocated);
+    for (std::size_t i = 1; i < 4; ++i) CHECK(sent[i] == sent[0]);
+    return std::pair{sent[0], *std::ranges::max_element(allocated)};
+  };
+  auto const model    = surface<Tensor>(plain);
+  auto const gradient = PlanView{model.plan}.bytes_per_step();             // a ring of 2 sends 2 (P-1)/P of it
+  CHECK(ended(plain, RingAllReduce{}) == std::pair{gradient + 4 * sizeof(double), 0});
+  CHECK(ended(clipped, RingAllReduce{}) == std::pair{gradient + 5 * sizeof(double), 0});
+  auto const lines = 7 * 32 / 16 + 32 * 10;                                // of whole lines, and numbers of others
+  CHECK(ended(clipped, Reproducible<8>{}).first - ended(plain, Reproducible<8>{}).first == lines * sizeof(double));
 }

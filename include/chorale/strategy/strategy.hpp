@@ -27,8 +27,11 @@ class Replica;
 ///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
 ///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
+///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
+///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | has_stages            | using schedule_type, instance_of<M>, instantiate(model, device, seed, rank) | each copy computes the whole model |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
@@ -39,8 +42,12 @@ class Replica;
 ///                      alone may then enqueue the update after backward
 /// shares_variables     all replicas read the variables of the first one in place
 /// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
+/// shards_gradients     and the gradients of that shard: units of a network take turns in the memory of a copy
+/// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
+/// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares, counts_rows(rank)
+///                      then says which of the replicas with one share has the losses, metrics and outputs of its rows
 /// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
@@ -50,9 +57,12 @@ struct StrategyTraits {
   static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
   static constexpr bool shards_optimizer   = requires { requires S::shards_optimizer; };
+  static constexpr bool shards_gradients   = requires { requires S::shards_gradients; };
+  static constexpr bool shards_variables   = requires { requires S::shards_variables; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
   static constexpr bool deals_shares       = requires(S const& strategy) { strategy.num_shares(); };
   static constexpr bool has_mesh           = requires { typename S::mesh_type; };
+  static constexpr bool has_stages         = requires { typename S::schedule_type; };
 
   static constexpr int axis_size([[maybe_unused]] std::string_view name) {
     if constexpr (has_mesh) return S::mesh_type::size_of(name);
@@ -101,6 +111,12 @@ inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 template <class S>
 inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
 
+/// True if each replica of S keeps the gradients of one shard of all variables; and the variables of it alone.
+template <class S>
+inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
+template <class S>
+inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
+
 namespace detail {
 
 /// True if the mesh of S has all axes that a model's layers are split over, in these sizes.
@@ -124,6 +140,24 @@ constexpr bool leaves_data_axis() {
 
 }  // namespace detail
 
+namespace detail {
+
+template <class M, class S>
+struct InstanceOf {
+  using type = typename M::template instance<typename S::device>;
+};
+template <class M, class S>
+  requires(StrategyTraits<S>::has_stages)
+struct InstanceOf<M, S> {
+  using type = typename S::template instance_of<M>;
+};
+
+}  // namespace detail
+
+/// The copies of a model under a strategy.
+template <class M, class S>
+using InstanceUnder = typename detail::InstanceOf<M, S>::type;
+
 /// Strategies that work with what R gives.
 template <class S, class R>
 concept Takes = StrategyTraits<S>::template takes<R>;
@@ -136,6 +170,8 @@ concept choices_are_constants =
     (!requires { &S::reduces_every_step; } || requires { typename std::bool_constant<S::reduces_every_step>; }) &&
     (!requires { &S::applies_sums; } || requires { typename std::bool_constant<S::applies_sums>; }) &&
     (!requires { &S::shards_optimizer; } || requires { typename std::bool_constant<S::shards_optimizer>; }) &&
+    (!requires { &S::shards_gradients; } || requires { typename std::bool_constant<S::shards_gradients>; }) &&
+    (!requires { &S::shards_variables; } || requires { typename std::bool_constant<S::shards_variables>; }) &&
     (!requires { &S::shares_variables; } || requires { typename std::bool_constant<S::shares_variables>; });
 
 }  // namespace detail

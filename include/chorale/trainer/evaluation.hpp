@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/checkpoint/weights.hpp>
-#include <chorale/core/error.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
@@ -11,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <filesystem>
 #include <numeric>
-#include <string>
 #include <vector>
 
 namespace chorale::detail {
@@ -32,7 +28,8 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   auto shares = live.distribute(data);
   replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {
-    live.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
+    live.run([]([[maybe_unused]] auto& replica, instance& copy, Batch& batch, Totals& totals) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto sums = std::array<float, plan::header>{};
       copy.evaluate(batch, sums);
       totals += sums;
@@ -95,6 +92,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     out.values.resize(before + sum);
     auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
     live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto y           = copy.predict(batch);                            // (rows of the share, Output)
       auto const rank  = alone ? local : static_cast<std::size_t>(replica.id());
       if (!counted[rank]) y = {};
@@ -108,26 +106,6 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     }, copies, *share, ranks);
   }
   return out;
-}
-
-/// Reads the chief's file into all servers, and from there into every worker. See Trainer::load().
-template <class M, class S, class R, class T>
-void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file,
-                       WeightMap const& names) {
-  using instance = typename ModelReplicas<M, S, R, T>::instance;
-  auto& live     = replicas.live();
-  auto& copies   = replicas.copies();
-  if (live.only_serves()) return;
-  auto loaded = PerReplica<Totals>(copies.size());
-  live.run([&](auto& replica, instance& copy, Totals& totals) {
-    if (replica.id() != 0) return;
-    load_weights(file, copy.net.variables(), names);
-    replica.assign(copy.net.variables());
-    totals.sums[0] = 1;
-  }, copies, loaded);
-  if (live.reduce(loaded).sums[0] != 1)                                // waits for all workers
-    throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
-  live.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies);
 }
 
 }  // namespace chorale::detail

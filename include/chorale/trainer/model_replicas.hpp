@@ -12,7 +12,6 @@
 #include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
-#include <chorale/tensor/whole_plan.hpp>
 #include <chorale/trainer/compare_lines.hpp>
 #include <chorale/trainer/equal_parts.hpp>
 #include <chorale/trainer/history.hpp>
@@ -60,7 +59,7 @@ concept RunsAhead = requires { requires Model::runs_ahead; };
 template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
-  using instance = typename M::template instance<typename S::device>;
+  using instance      = InstanceUnder<M, S>;
   using strategy_type = S;
   using Shown    = ShownScalars<M>;
 
@@ -68,7 +67,8 @@ class ModelReplicas {
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed, MemoryBudget budget = {})
       : model_{within(budget, std::move(model), strategy, reduce)}, reduce_{reduce},
         lines_{plan_lines(model_, seed, strategy, reduce)},
-        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
+        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_,
+                                                                      shards_gradients<S> ? 2 : 1)},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)
@@ -180,10 +180,10 @@ class ModelReplicas {
   /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
   /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
   void expect_equal_copies() {
-    if constexpr (!HasServers<S> && !shares_variables<S> &&
+    if constexpr (!HasServers<S> && !shares_variables<S> && !shards_variables<S> && !StrategyTraits<S>::has_stages &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
       if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
-      if (WholePlan{plan().variables}.is_split()) return expect_equal_parts<S>(live_, copies_);
+      if (whole().is_split()) return expect_equal_parts<S>(live_, copies_);
       auto const gathered = [this](auto const& hash) {
         auto hashes = PerReplica<std::uint64_t>(copies_.size());
         live_.run([&](auto&, instance& copy, std::uint64_t& to) { to = hash(copy); }, copies_, hashes);
@@ -232,22 +232,6 @@ class ModelReplicas {
   using Whole = WholeState<S, instance>;
   /// Memory for variables and slots as one device has them.
   Whole whole() const { return Whole{plan()}; }
-
-  /// The variables as one device has them, from replicas of this process.
-  ///
-  /// throws  BadArgument when a replica of another process has a part of them
-  Whole whole_here() const
-    requires(StrategyTraits<S>::has_mesh)
-  {
-    auto all = whole();
-    if (!WholePlan{plan().variables}.is_split()) return all;
-    CHORALE_EXPECTS(live_.is_all_local(), "variables are split over " + std::to_string(live_.num_replicas()) +
-                                              " replicas, of which this process has " + std::to_string(copies_.size()) +
-                                              ": call save() in all processes, or use FitOptions::checkpoints");
-    all.make_room();
-    for (std::size_t i = 0; i < copies_.size(); ++i) all.put(copies_[i].net.variables().values, {}, static_cast<Rank>(i), "");
-    return all;
-  }
 
   /// Totals of all replicas in the epoch so far. Every process calls it, unless each step reduces its gradients.
   Totals totals_of_all() {

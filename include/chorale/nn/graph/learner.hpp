@@ -16,6 +16,7 @@
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/split_calls.hpp>
+#include <chorale/nn/graph/split_outputs.hpp>
 #include <chorale/nn/graph/term_losses.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
@@ -91,13 +92,15 @@ class GraphLearner {
   using ValueOf = typename Compare::template ValueOf<Term>;
   template <class Term>
   static constexpr std::size_t output_of = Compare::template output_of<Term>;
+  /// Elements of one row of output o on all ranks of an axis, or of one position.
+  static constexpr std::size_t whole_width(std::size_t o) { return Executing::width(o) * SplitOutputs<Net>::ranks(o); }
 
  public:
   static constexpr Memory memory = D::memory;                              // in which it computes
 
   static constexpr std::size_t output_width = [] {
     auto sum = std::size_t{0};
-    for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += Executing::width(o);
+    for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += whole_width(o);
     return sum;
   }();
 
@@ -172,6 +175,12 @@ class GraphLearner {
     slice_threads_.reset();
   }
 
+  /// Sets where variables and gradients are while units of the network take turns. It outlives the learner.
+  void place_units(UnitMemory& units) {
+    units_ = &units;
+    place({}, {});
+  }
+
   /// Sets the ranks with which layers that are split over an axis of a mesh compute. They outlive the learner.
   void join(AxisGroups axes) { axes_ = axes; }
 
@@ -230,7 +239,7 @@ class GraphLearner {
   }
 
   /// All outputs of each row, one after another: (B, output_width); of ragged outputs the positions of each row,
-  /// without padding. Valid until the next call.
+  /// without padding. Those of which ranks have parts are gathered. Valid until the next call.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     return outputs_of(forward(batch, {.axes = axes_}), batch.rows);
@@ -263,7 +272,7 @@ class GraphLearner {
       each_input([&]<class F>(std::size_t i) {
         if (static_cast<int>(i) == Executing::ragged_of(o)) n = static_cast<std::size_t>(lengths_of<F>(batch)[r]);
       });
-      sum += n * Executing::width(o);
+      sum += n * whole_width(o);
     }
     return sum;
   }
@@ -312,17 +321,22 @@ class GraphLearner {
 
   Span<float const> outputs_of(Executing& executor, std::size_t rows) {
     if constexpr (QueuesWork<D>) executor.settle();
+    auto const whole = [&](std::size_t o) { return split_outputs_.whole(o, executor.output(o), executor.size(o), axes_); };
     if constexpr (Executing::num_outputs == 1) {
-      return {executor.output(0), executor.size(0)};
+      return {whole(0), executor.size(0) * SplitOutputs<Net>::ranks(0)};
     } else {
-      auto size = std::size_t{0};
-      for (std::size_t o = 0; o < Executing::num_outputs; ++o) size += executor.size(o);
+      auto size    = std::size_t{0};
+      auto outputs = std::array<float const*, Executing::num_outputs>{};
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        outputs[o] = whole(o);
+        size += executor.size(o) * SplitOutputs<Net>::ranks(o);
+      }
       predicted_.resize(size);
       auto* to = predicted_.data();
       for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
           auto const row = Compare::row_of(executor, o, r);
-          to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
+          to = std::copy_n(outputs[o] + row.begin * whole_width(o), row.size() * whole_width(o), to);
         }
       return predicted_;
     }
@@ -407,14 +421,15 @@ class GraphLearner {
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
       *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
-                                           Compare::overwritten(losses_, metrics_));
+                                           Compare::overwritten(losses_, metrics_), units_);
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory
-      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, Compare::overwritten(losses_, metrics_));
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions,
+                                           Compare::overwritten(losses_, metrics_), units_);
     }
     return *(last_ = place->get());
   }
@@ -520,6 +535,7 @@ class GraphLearner {
   [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  UnitMemory* units_ = nullptr;
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last
@@ -528,6 +544,7 @@ class GraphLearner {
     std::uint64_t step = 0;
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
+  SplitOutputs<Net> split_outputs_;                                        // put together for predictions
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
   struct NeverEmpty {};
