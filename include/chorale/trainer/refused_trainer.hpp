@@ -7,10 +7,9 @@
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/options.hpp>
 
 namespace chorale {
-
-struct Predictions;
 
 /// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. That
 /// of trainer.hpp is for all others.

@@ -13,6 +13,7 @@
 #include <chorale/nn/pipeline/section.hpp>
 #include <chorale/nn/pipeline/section_executor.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
+#include <chorale/tensor/square_tree.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -93,10 +94,10 @@ struct StageOutputs {
 
 /// How one stage of a pipeline computes: the Learner of a copy that has the variables of its sections alone.
 ///
-/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is under
-///           way in a section, as many as the schedule says
-/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself, with
-///           the bits that one device has for these rows
+/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is
+///           under way in a section, as many as the schedule says
+/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself,
+///           with the bits that one device has for these rows
 template <class Net, class D, class Losses, class Metrics>
 class StageLearner {
   using Whole   = GraphLearner<Net, D, Losses, Metrics>;
@@ -105,8 +106,8 @@ class StageLearner {
   template <class Term>
   using ValueOf = typename Compare::template ValueOf<Term>;
   static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
-  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the fields of "
-                                                           "this network one length, or use MirroredStrategy");
+  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
+                                                           "fields of this network one length");
   static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
                                     "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
   static_assert(Whole::joins_below == 0, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline "
@@ -131,8 +132,11 @@ class StageLearner {
   }
 
   pipeline::StageSchedule const& schedule() const { return schedule_; }
-  StageVariables const& stage_variables_of() const { return variables_of_; }
-  bool has_outputs() const { return schedule_.sections.back() + 1 == count_sections() || owns(count_sections() - 1); }
+  StageVariables const& variables() const { return variables_of_; }
+  /// The stage that owns a variable of the network: that of the first section which uses it.
+  int owner_of(std::size_t variable) const {
+    return schedule_.stage_of[at(users_of(whole_of<Net, D>(), ends_, static_cast<int>(variable)).front())];
+  }
 
   void initialize(Variables const& variables, Seed seed) const {
     for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -149,15 +153,16 @@ class StageLearner {
     places_.assign(Traced<Net, NoDevice>::counts.variables, nullptr);
     for (std::size_t i = 0; i < plan_.size(); ++i) places_[at(variables_of_.of_network[i])] = &plan_[i];
     micro_.assign(gradients.values.size(), 0.0F);
+    find_ranges();
   }
 
   /// Sets how stages exchange messages; these outlive the learner.
   void join(pipeline::Messages* messages) { messages_ = messages; }
-  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a batch
-  /// is cut in equal parts.
-  void add_to(pipeline::MicroBatchSums* sums, std::vector<Range> rows) {
+  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a
+  /// batch is cut in equal parts.
+  void add_to(pipeline::MicroBatchSums* sums, Span<Range const> rows) {
     sums_ = sums;
-    rows_ = std::move(rows);
+    rows_.assign(rows.begin(), rows.end());
   }
 
   /// Executors of a chunk, of all numbers of rows.
@@ -193,33 +198,24 @@ class StageLearner {
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto total = Scores{};
-    forward_alone(batch, [&](std::size_t, Range, Outputs const&) {}, &total);
+    forward_alone(batch, [](Range, Outputs const&) {}, &total);
     header.loss() = total.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = total.metrics[i];
     if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
   }
 
-  /// All outputs of each row, one after another, on every stage: (B, output_width). Valid until the next call.
+  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the
+  /// next call. Nothing on the others.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     predicted_.resize(batch.rows * output_width);
-    forward_alone(batch, [&](std::size_t k, Range rows, Outputs const& outputs) {
+    forward_alone(batch, [&](Range rows, Outputs const& outputs) {
       auto* to = predicted_.data() + rows.begin * output_width;
       for (std::size_t r = 0; r < rows.size(); ++r)
         for (std::size_t o = 0; o < Outputs::num_outputs; ++o)
           to = std::copy_n(outputs.output(o) + r * width(o), width(o), to);
-      static_cast<void>(k);
     }, nullptr);
-    auto const all  = Span<float>{predicted_};
-    auto const last = schedule_.stage_of[at(count_sections() - 1)];
-    if (schedule_.stage != last) {
-      messages_->receive(last, outputs_message(), std::as_writable_bytes(all));
-    } else {
-      for (int s = 0; s < schedule_.stages; ++s)
-        if (s != last) messages_->send(s, outputs_message(), std::as_bytes(all));
-    }
-    messages_->wait_all();
-    return predicted_;
+    return owns(count_sections() - 1) ? Span<float const>{predicted_} : Span<float const>{};
   }
 
   /// The states of the metrics.
@@ -233,20 +229,77 @@ class StageLearner {
   void share_ties(Gradients const& gradients) {
     for (auto const& tie : ties_) {
       auto const bytes = std::as_writable_bytes(gradients[tie.variable]);
-      auto const owner = schedule_.stage_of[at(tie.sections.front())];
-      auto told        = std::vector<int>{owner};
-      for (auto const x : tie.sections) {
+      for (auto const x : tie.others) {
         auto const s = schedule_.stage_of[at(x)];
-        if (std::ranges::count(told, s) != 0) continue;
-        told.push_back(s);
-        if (schedule_.stage == owner) messages_->send(s, tie_message(tie, x, 0), bytes);
-        else if (schedule_.stage == s) messages_->receive(owner, tie_message(tie, x, 0), bytes);
+        if (schedule_.stage == tie.owner) messages_->send(s, tie_message(tie, x, 0), bytes);
+        else if (schedule_.stage == s) messages_->receive(tie.owner, tie_message(tie, x, 0), bytes);
       }
     }
     messages_->wait_all();
   }
-  /// True if this stage owns variable i of its plan: it counts in norms here, and nowhere else.
-  bool owns_variable(std::size_t i) const { return schedule_.stage_of[at(variables_of_.owner[i])] == schedule_.stage; }
+
+  /// The name of variable i in the plan of another stage.
+  std::string name_on(int stage, std::size_t i) const {
+    auto other    = schedule_;
+    other.stage   = stage;
+    auto const of = stage_variables<Net>(whole_of<Net, D>(), ends_, other);
+    return i < of.shapes.size() ? of.shapes[i].name : std::string{"a variable"};
+  }
+
+  /// Numbers of all sections from which norm_of() adds up the squares of all gradients.
+  std::size_t norm_size() const {
+    auto sum = std::size_t{0};
+    for (int x = 0; x < count_sections(); ++x) sum += SquareTree::most_nodes(lines_of(x).size());
+    return sum;
+  }
+  /// Writes those of the sections of this stage, each variable at its owner; the others stay as they are.
+  ///
+  /// in_norm   called as in_norm(i): false for variables of the plan that count as zeros
+  template <class InNorm>
+  void write_squares(Gradients const& gradients, Span<double> numbers, InNorm&& in_norm) const {
+    auto first = std::size_t{0};
+    for (int x = count_sections(); x-- > 0;) {
+      auto const lines = lines_of(x);
+      if (owns(x) && lines.size() > 0) {
+        auto part     = Range{gradients.values.size(), 0};
+        auto left_out = std::vector<Range>{};
+        each_owned(x, [&](std::size_t i) {
+          part.begin = std::min(part.begin, plan_[i].offset);
+          part.end   = std::max(part.end, plan_[i].offset + plan::aligned(plan_[i].size));
+        });
+        each_owned(x, [&](std::size_t i) {
+          auto const begin = plan_[i].offset - part.begin;
+          if (!in_norm(i)) left_out.push_back({begin, begin + plan::aligned(plan_[i].size)});
+        });
+        std::ranges::sort(left_out, {}, &Range::begin);
+        auto const own = gradients.values.subspan(part.begin, part.size());
+        auto to        = first;
+        SquareTree::each_node(lines, [&](SquareTree::Node node) {
+          numbers[to++] = SquareTree::sum(own, {node.first - lines.begin, node.level}, left_out);
+        });
+      }
+      first += SquareTree::most_nodes(lines.size());
+    }
+  }
+  /// The sum of the squares of all gradients, of what all stages have written: the bits of one device.
+  double norm_of(Span<double const> numbers) const {
+    struct Given {
+      SquareTree::Node node;
+      double value;
+    };
+    auto all   = std::vector<Given>{};
+    auto first = std::size_t{0};
+    for (int x = count_sections(); x-- > 0;) {
+      auto from = first;
+      SquareTree::each_node(lines_of(x), [&](SquareTree::Node node) { all.push_back({node, numbers[from++]}); });
+      first += SquareTree::most_nodes(lines_of(x).size());
+    }
+    auto next        = std::size_t{0};
+    auto const lines = nn::plan_of<Net>.body().size() / SquareTree::line;
+    return SquareTree::sum_of(lines, SquareTree::root(lines),
+                              [&](SquareTree::Node node) { return next < all.size() && all[next].node == node; },
+                              [&] { return all[next++].value; });
+  }
 
  private:
   struct Scores {
@@ -268,6 +321,8 @@ class StageLearner {
     std::size_t variable;                                                  // in the plan of the stage
     int number;                                                            // in the network
     std::vector<int> sections;                                             // that use it, ascending
+    int owner;                                                             // stage
+    std::vector<int> others;                                               // of other stages the last section each
   };
 
   static constexpr auto const& g = Lowered<Net, D>::calls;
@@ -291,21 +346,47 @@ class StageLearner {
   std::uint32_t tie_message(Tie const& tie, int to, int k) const {
     return numbered(g.values.size() * ends_.size() + readers + at(tie.number) * ends_.size() + at(to), k);
   }
-  std::uint32_t outputs_message() const {
-    return numbered(g.values.size() * ends_.size() + readers + g.variables.size() * ends_.size(), 0);
+  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come
+  /// first.
+  Range lines_of(int x) const {
+    auto part         = Range{nn::plan_of<Net>.elements, 0};
+    auto const& whole = whole_of<Net, D>();
+    for (std::size_t v = 0; v < whole.variables.size(); ++v) {
+      if (whole.section_of(ends_, whole.variables[v].call) != x) continue;
+      auto const& planned = nn::plan_of<Net>.variables[v];
+      part.begin          = std::min(part.begin, planned.offset);
+      part.end            = std::max(part.end, planned.offset + plan::aligned(planned.size));
+    }
+    if (part.end == 0) return {};
+    return {(part.begin - plan::header) / SquareTree::line, (part.end - plan::header) / SquareTree::line};
+  }
+  /// Calls f(i) for each variable of the plan that a section owns.
+  template <class F>
+  void each_owned(int x, F&& f) const {
+    for (std::size_t i = 0; i < plan_.size(); ++i)
+      if (variables_of_.owner[i] == x) f(i);
   }
 
   void find_ties(WholeNetwork const& whole) {
     for (std::size_t i = 0; i < variables_of_.of_network.size(); ++i)
-      if (auto users = users_of(whole, ends_, variables_of_.of_network[i]); users.size() > 1)
-        ties_.push_back({i, variables_of_.of_network[i], std::move(users)});
+      if (auto users = users_of(whole, ends_, variables_of_.of_network[i]); users.size() > 1) {
+        auto const stage = [&](int x) { return schedule_.stage_of[at(x)]; };
+        auto tie         = Tie{i, variables_of_.of_network[i], std::move(users), 0, {}};
+        tie.owner        = stage(tie.sections.front());
+        for (auto u = tie.sections.size(); u-- > 0;) {
+          auto const x = tie.sections[u];
+          if (stage(x) != tie.owner && std::ranges::none_of(tie.others, [&](int y) { return stage(y) == stage(x); }))
+            tie.others.push_back(x);
+        }
+        ties_.push_back(std::move(tie));
+      }
   }
 
   void begin(std::size_t rows, int parts) {
-    CHORALE_EXPECTS(messages_ != nullptr || schedule_.stages == 1, "a stage of " + std::to_string(schedule_.stages) +
-                                                                       " computes without the others: join() comes first");
+    CHORALE_EXPECTS(messages_ != nullptr, "a stage of " + std::to_string(schedule_.stages) +
+                                              " computes without the others: join() comes first");
     micro_rows_.clear();
-    if (!rows_.empty()) micro_rows_ = rows_;
+    if (!rows_.empty()) micro_rows_.assign(rows_.begin(), rows_.end());
     else
       for (int k = 0; k < parts; ++k) micro_rows_.push_back(share(rows, k, parts));
     pending_.assign(micro_rows_.size(), static_cast<int>(sections_.size()));
@@ -343,7 +424,7 @@ class StageLearner {
     auto& slot        = take(x, static_cast<int>(batch.rows), k);
     auto& executor    = slot.executor;
     auto const& in    = sections_[x]->arrivals();
-    auto came         = std::vector<std::size_t>{};
+    came_.clear();
     for (std::size_t i = 0; i < in.size(); ++i) {
       auto const is_first = std::ranges::none_of(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(i),
                                                  [&](Crossing const& one) { return one.value == in[i].value; });
@@ -353,12 +434,12 @@ class StageLearner {
       if (owns(in[i].other)) {
         std::memcpy(to, departure_of(in[i], k), bytes);
       } else {
-        came.push_back(messages_->receive(schedule_.stage_of[at(in[i].other)],
-                                          value_message(in[i], sections_[x]->index(), k),
-                                          {reinterpret_cast<std::byte*>(to), bytes}));
+        came_.push_back(messages_->receive(schedule_.stage_of[at(in[i].other)],
+                                           value_message(in[i], sections_[x]->index(), k),
+                                           {reinterpret_cast<std::byte*>(to), bytes}));
       }
     }
-    for (auto const message : came) messages_->wait(message);
+    for (auto const message : came_) messages_->wait(message);
     read(executor, batch);
     executor.forward(pass);
     send_values(x, slot, k);
@@ -451,23 +532,24 @@ class StageLearner {
     return here == tie.sections.begin() || here == tie.sections.end() ? -1 : *(here - 1);
   }
 
-  /// Calls f(range of the plan) for each variable that a section uses.
-  template <class F>
-  void each_range(std::size_t x, F&& f) const {
-    auto const& whole = sections_[x]->whole();
-    auto const [first, last] = sections_[x]->range();
-    auto seen = std::vector<int>{};
-    for (auto c = first; c < last; ++c)
-      for (int i = 0; i < whole.g.calls[at(c)].uses; ++i) {
-        auto const v = whole.uses[at(whole.g.calls[at(c)].first_use + i)];
-        if (std::ranges::count(seen, v) != 0) continue;
-        seen.push_back(v);
-        f(Range{places_[at(v)]->offset, places_[at(v)]->end()});
-      }
+  /// Finds the places of the variables that each section uses.
+  void find_ranges() {
+    ranges_.assign(sections_.size(), {});
+    for (std::size_t x = 0; x < sections_.size(); ++x) {
+      auto const& whole        = sections_[x]->whole();
+      auto const [first, last] = sections_[x]->range();
+      for (auto c = first; c < last; ++c)
+        for (int i = 0; i < whole.g.calls[at(c)].uses; ++i) {
+          auto const& v    = *places_[at(whole.uses[at(whole.g.calls[at(c)].first_use + i)])];
+          auto const range = Range{v.offset, v.end()};
+          if (std::ranges::count(ranges_[x], range) == 0) ranges_[x].push_back(range);
+        }
+    }
   }
-  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that has.
+  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that
+  /// has.
   void begin_gradients(std::size_t x, Slot& slot, int k) {
-    each_range(x, [&](Range range) { std::fill(&micro_[range.begin], &micro_[range.begin] + range.size(), 0.0F); });
+    for (auto const range : ranges_[x]) std::fill_n(&micro_[range.begin], range.size(), 0.0F);
     if (sums_ == nullptr) return;
     for (auto const message : slot.ties) messages_->wait(message);
     for (std::size_t t = 0; t < ties_.size(); ++t) {
@@ -481,11 +563,10 @@ class StageLearner {
   /// Adds the gradients of a section's variables to the others, and sends those on that an earlier section adds to.
   void end_gradients(std::size_t x, Slot& slot, int k) {
     auto const to = sums_ == nullptr ? gradients_.values : sums_->of(k);
-    each_range(x, [&](Range range) {
+    for (auto const range : ranges_[x])
       if (sums_ != nullptr) std::copy_n(&micro_[range.begin], range.size(), &to[range.begin]);
       else
         for (auto i = range.begin; i < range.end; ++i) to[i] += micro_[i];
-    });
     if (sums_ == nullptr) return;
     for (std::size_t t = 0; t < ties_.size(); ++t) {
       auto const before = user_before(ties_[t], sections_[x]->index());
@@ -503,17 +584,13 @@ class StageLearner {
   void add_ties() {
     if (sums_ != nullptr) return;
     for (auto const& tie : ties_) {
-      auto const owner = schedule_.stage_of[at(tie.sections.front())];
-      auto const mine  = gradients_[tie.variable];
-      auto told        = std::vector<int>{owner};
-      for (auto i = tie.sections.size(); i-- > 0;) {
-        auto const s = schedule_.stage_of[at(tie.sections[i])];
-        if (std::ranges::count(told, s) != 0) continue;
-        told.push_back(s);
-        auto const number = tie_message(tie, tie.sections[i], 0);
+      auto const mine = gradients_[tie.variable];
+      for (auto const x : tie.others) {
+        auto const s      = schedule_.stage_of[at(x)];
+        auto const number = tie_message(tie, x, 0);
         if (schedule_.stage == s) {
-          messages_->wait(messages_->send(owner, number, std::as_bytes(mine)));
-        } else if (schedule_.stage == owner) {
+          messages_->wait(messages_->send(tie.owner, number, std::as_bytes(mine)));
+        } else if (schedule_.stage == tie.owner) {
           predicted_.resize(mine.size());
           messages_->wait(messages_->receive(s, number, std::as_writable_bytes(Span<float>{predicted_})));
           for (std::size_t j = 0; j < mine.size(); ++j) mine[j] += predicted_[j];
@@ -530,7 +607,7 @@ class StageLearner {
     }(typename Net::inputs{});
   }
 
-  /// Forward of all micro-batches, one after another: calls f(k, rows, outputs) on the stage that has the outputs.
+  /// Forward of all micro-batches, one after another: calls f(rows, outputs) on the stage that has the outputs.
   template <class Batch, class F>
   void forward_alone(Batch const& batch, F&& f, Scores* scores) {
     auto const kept = std::exchange(rows_, {});
@@ -543,7 +620,7 @@ class StageLearner {
       for (auto const section : by_section) {
         auto const x = chunk_of(section);
         auto& slot   = forward(x, static_cast<int>(k), {}, batch.rows_in(micro_rows_[k]), false, scores);
-        if (is_last(x)) f(k, micro_rows_[k], outputs_of(slot, x));
+        if (is_last(x)) f(micro_rows_[k], outputs_of(slot, x));
       }
       for (auto const& pool : pools_)
         for (auto const& slot : pool) slot->micro_batch = -1;
@@ -582,7 +659,7 @@ class StageLearner {
       auto const elements  = batch.rows * width(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy       = is_second ? second_.take(elements) : outputs.dy[o];
-      auto const sum       = Compare::loss_of(term, batch, outputs, dy);
+      auto const sum       = Compare::loss_of(term, batch, outputs, dy, {}, second_);
       if (is_second) Kernels<D>::sum(elements, outputs.dy[o], dy, outputs.dy[o]);
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[i++] = sum;
@@ -630,7 +707,9 @@ class StageLearner {
   Gradients gradients_;
   Span<PlannedVariable const> plan_;
   typename SectionExecutor<D>::Places places_;
+  std::vector<std::vector<Range>> ranges_;                                 // of each chunk: places of its variables
   std::vector<float> micro_;                                               // gradients of the micro-batch under way
+  std::vector<std::size_t> came_;                                          // messages
   std::vector<std::vector<std::unique_ptr<Slot>>> pools_;                  // of each chunk
   std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way
   std::vector<int> pending_;                                               // chunks of each micro-batch

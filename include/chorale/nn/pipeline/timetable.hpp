@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace chorale::pipeline {
@@ -34,6 +35,13 @@ struct FirstFlaw {
   friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
 
+/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one's gradients by
+/// weights continue those of the later one.
+struct Tie {
+  int earlier = 0, later = 0;
+};
+using Ties = std::vector<Tie>;
+
 namespace detail {
 
 /// A vector of n equal values. (Not every C++20 compiler makes one in a constant expression by itself.)
@@ -45,13 +53,15 @@ constexpr std::vector<T> filled(std::size_t n, T value) {
   return all;
 }
 
-/// A schedule as it is executed: each stage does its entries in order, and begins one as soon as it has what that needs.
+/// A schedule as it is executed: each stage does its entries in order, and begins one as soon as it has what that
+/// needs.
 template <PipelineSchedule S>
 class Execution {
  public:
-  constexpr explicit Execution(int stages)
-      : stages_{stages}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
-        next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)}, live_{filled(count(stages) * n, 0)},
+  constexpr explicit Execution(int stages, Ties ties = {})
+      : stages_{stages}, ties_{std::move(ties)}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
+        next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)},
+        live_{filled(count(stages) * n, 0)},
         live_of_stage_{free_}, peak_{live_}, peak_of_stage_{free_} {
     flaw_ = check_places();
     if (flaw_.flaw == Flaw::none) flaw_ = check_entries();
@@ -123,6 +133,10 @@ class Execution {
   constexpr int ready(Entry const& e) {
     auto const x = section(e), k = e.micro_batch;
     if (e.work == Work::forward) return x == 0 ? 0 : known(end(Work::forward, x - 1, k));
+    for (auto const& tie : ties_)
+      if (is_last(e.work) && tie.earlier == x &&
+          std::max(end(Work::backward, tie.later, k), end(Work::by_weights, tie.later, k)) == 0)
+        return -1;
     if (e.work == Work::by_weights) return 0;                              // after by_inputs of the stage itself
     return x + 1 == stages_ * n ? 0 : known(std::max(end(Work::backward, x + 1, k), end(Work::by_inputs, x + 1, k)));
   }
@@ -163,6 +177,7 @@ class Execution {
   }
 
   int stages_;
+  Ties ties_;
   Entries all_;
   std::vector<int> ends_;
   std::vector<std::size_t> next_;                                          // entry of each stage
@@ -175,27 +190,31 @@ class Execution {
 
 /// The first flaw of a schedule for so many stages.
 template <PipelineSchedule S>
-constexpr FirstFlaw check(int stages) {
-  return detail::Execution<S>{stages}.flaw();
+constexpr FirstFlaw check(int stages, Ties const& ties = {}) {
+  auto const executed = detail::Execution<S>{stages, ties};
+  return executed.flaw();
 }
 
 /// Compiles only if there is no flaw; else the compiler's message shows v: stage, micro-batch, chunk.
 template <class S, FirstFlaw v>
 struct Proof {
-  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk that "
-      "there is not. The FirstFlaw says which. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::sections, "chorale: in this schedule of a pipeline section(stage, chunk, stages) is not one "
-      "section for each chunk of each stage. It gives each number below stages * chunks once. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::together, "chorale: in this schedule of a pipeline a stage does two things in one tick. The "
-      "FirstFlaw says which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::twice, "chorale: in this schedule of a pipeline a micro-batch goes through a stage twice. "
-      "The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::missing, "chorale: in this schedule of a pipeline a micro-batch is missing: each goes forward "
-      "and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::order, "chorale: in this schedule of a pipeline a stage is in the wrong order: forward, then "
-      "backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::cycle, "chorale: in this schedule of a pipeline stages wait for one another, for ever. The "
-      "FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk "
+      "that there is not. The FirstFlaw says which. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::sections, "chorale: in this schedule of a pipeline section(stage, chunk, stages) is "
+      "not one section for each chunk of each stage. It gives each number below stages * chunks once. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::together, "chorale: in this schedule of a pipeline a stage does two things in one "
+      "tick. The FirstFlaw says which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::twice, "chorale: in this schedule of a pipeline a micro-batch goes through a stage "
+      "twice. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::missing, "chorale: in this schedule of a pipeline a micro-batch is missing: each goes "
+      "forward and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::order, "chorale: in this schedule of a pipeline a stage is in the wrong order: "
+      "forward, then backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::cycle, "chorale: in this schedule of a pipeline stages wait for one another, for ever. "
+      "The FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
   static constexpr bool checked = true;                                    // so that the sentence is the only error
 };
 
@@ -251,8 +270,8 @@ class Timetable {
   /// Ticks of a step in which a stage does nothing: equally many on each.
   static constexpr int idle() { return ticks - 3 * S::micro_batches * S::chunks; }
 
-  /// The schedule as a grid, a line for each stage and a column for each tick. Forward of micro-batch 3 is `F3`, backward
-  /// `B3 = `, by inputs `I3`, by weights `W3`; those of odd chunks have lower-case letters.
+  /// The schedule as a grid, a line for each stage and a column for each tick. Forward of micro-batch 3 is `F3`,
+  /// backward `B3 = `, by inputs `I3`, by weights `W3`; those of odd chunks have lower-case letters.
   ///
   ///   0 F0 F1 .  .  B0 =  B1 =
   ///   1 .  F0 B0 =  F1 B1 =  .

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stages of a pipeline under a Trainer, against the whole network on one device. Ranks are threads.
+#include "test/strategy/pipeline.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <limits>
+
+using namespace chorale;
+using namespace pipeline_test;
+
+TEST_CASE("a trainer over stages learns the bits of one device, clipped or not", "[strategy][pipeline]") {
+  for (auto const clipnorm : {0.0F, 0.05F}) {
+    CAPTURE(clipnorm);
+    auto const one = on_one(clipnorm);
+    CHECK(one.accuracy > 0);
+    auto const cut = MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<8>>()};
+    auto const two = under(cut, Reproducible<8>{}, clipnorm);
+    CHECK((two.values == one.values));
+    CHECK(two.loss == one.loss);
+    CHECK(two.accuracy == one.accuracy);
+    CHECK(two.evaluated == Approx(one.evaluated));                         // added up over micro-batches
+    CHECK(apart(two.outputs, one.outputs) < 1e-6);
+  }
+}
+
+TEST_CASE("batches are dealt out along the data axis, and each share goes through its stages", "[strategy][pipeline]") {
+  using Data2 = Axis<"data", 2>;
+  auto const one  = on_one(0.05F);
+  auto const mesh = Mesh<Data2, Axis<"stage", 2>>{Cpu::logical(4)};
+  auto const many = under(MeshStrategy{mesh, pipelined<ZeroBubbleV<4>>()}, Reproducible<8>{}, 0.05F);
+  CHECK((many.values == one.values));
+  CHECK(many.loss == one.loss);
+  CHECK(apart(many.outputs, one.outputs) < 1e-6);
+  CHECK_THROWS_WITH(under(MeshStrategy{mesh, pipelined<ZeroBubbleV<4>>()}, Reproducible<16>{}),
+                    Catch::Contains("micro-batches are the logical shards of Reproducible<16>, of which each of 2 "
+                                    "shares has 8, but the schedule of the pipeline has 4 micro-batches"));
+}
+
+TEST_CASE("stages without logical shards learn what one device learns", "[strategy][pipeline]") {
+  auto const mesh = Mesh<Axis<"stage", 2>, Axis<"data", 2>>{Cpu::logical(4)};
+  for (auto const clipnorm : {0.0F, 0.05F})
+    CHECK(apart(without_moving(MeshStrategy{mesh, pipelined<OneForwardOneBackward<2>>()}, clipnorm),
+                without_moving(OneDeviceStrategy{Cpu::logical(1)[0]}, clipnorm)) < 1e-5);
+}
+
+TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipeline]") {
+  auto const one     = on_one(0.05F);
+  auto const half    = [](auto const& folder, int epochs) {
+    auto options               = quietly;
+    options.epochs             = epochs;
+    options.checkpoints.folder = folder / "checkpoints";
+    return options;
+  };
+  auto const pipeline = MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()};
+  auto const alone    = OneDeviceStrategy{Cpu::logical(1)[0]};
+  auto const resumed  = [&](auto first, auto then) {
+    auto const folder = chorale::test::Folder{};
+    {
+      auto trainer = Trainer{model(0.05F), first, Reproducible<8>{}, LocalTransport{}, 7};
+      trainer.fit(Data{}, half(folder, 2));
+    }
+    auto trainer = Trainer{model(0.05F), then, Reproducible<8>{}, LocalTransport{}, 7};
+    return learned(trainer, half(folder, 4), 2);                           // two epochs more
+  };
+  CHECK((resumed(pipeline, alone).values == one.values));
+  CHECK((resumed(alone, pipeline).values == one.values));
+  CHECK((resumed(pipeline, pipeline).values == one.values));
+}
+
+TEST_CASE("a gradient that is not finite stops all stages, and they go on afterwards", "[strategy][pipeline]") {
+  auto const folder = chorale::test::Folder{};
+  auto trainer      = Trainer{model(), MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()}, Reproducible<8>{},
+                              LocalTransport{}, 7};
+  trainer.save(folder / "first");
+  auto const before = trainer.evaluate(Data{}).loss();
+  for (std::size_t i = 0; i < 3; ++i) {                                    // in a variable of each stage in turn
+    auto const variables = trainer.copies()[i].net.variables();
+    auto const last      = variables[variables.size() - 1];
+    CAPTURE(last.name);
+    last.value[0] = std::numeric_limits<float>::infinity();
+    CHECK_THROWS_AS(trainer.fit(Data{}, quietly), NumericFault);
+    trainer.load(folder / "first");
+    CHECK(trainer.evaluate(Data{}).loss() == before);                      // over new connections
+  }
+}
