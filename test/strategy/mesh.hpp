@@ -50,13 +50,19 @@ inline std::vector<float> numbers_in(std::filesystem::path const& path) {
   return all;
 }
 
+/// The whole network on one device.
+template <class Optimizer>
+auto on_one_device(Optimizer const& rule) {
+  return Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+}
+
 /// Where the variables of the whole network are put before training, and after it.
 struct Weights {
   chorale::test::Folder folder{};
 
   Weights() {
     auto const rule = optim::Adam{};
-    Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7}.save(first());
+    on_one_device(rule).save(first());
   }
   std::filesystem::path first() const { return folder / "first"; }
   std::filesystem::path last() const { return folder / "last"; }
@@ -77,7 +83,7 @@ Learned learned(Trainer& trainer, Weights const& begin) {
 }
 template <class Optimizer>
 Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
-  auto one = Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  auto one = on_one_device(rule);
   return learned(one, begin);
 }
 template <class A, class B = A, class S, class Optimizer, class R, class T>
@@ -90,7 +96,7 @@ Learned learned(S strategy, Optimizer const& rule, Weights const& begin, R reduc
 inline double apart(std::vector<float> const& a, std::vector<float> const& b) {
   REQUIRE(a.size() == b.size());
   auto worst = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
   return worst;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer whose columns are split over an axis, and a network of two of them. On any number of ranks along the axis it has
-// the bits that it has on one.
+// A layer whose columns are split over an axis, and a network of two of them. On any number of ranks along the axis it
+// has the bits that it has on one.
 #pragma once
 
 #include <chorale/core/random.hpp>
@@ -35,7 +35,7 @@ struct Columns : nn::Layer<Columns<A, out>> {
   static constexpr auto output(auto) { return nn::Of<float, out>{}; }
   static constexpr auto variables(auto x) {
     auto kernel    = nn::glorot_uniform("kernel", x.back, mine);
-    kernel.fan_out = out;                                                  // of the whole: the first values are its part
+    kernel.fan_out = out;                                                  // of the whole, for the first values
     kernel.split   = {.dim = 1, .parts = A::size, .along = A::name};
     return std::array{kernel};
   }

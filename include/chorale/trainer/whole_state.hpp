@@ -39,7 +39,9 @@ class WholeState {
   std::uint64_t hash() const { return whole_.hash(); }
 
   /// Those of rank 0, which has the copy and has made room.
-  Variables variables(Copy const& copy) { return whole_.is_split() ? whole_.in(values_) : Variables{copy.net.variables()}; }
+  Variables variables(Copy const& copy) {
+    return whole_.is_split() ? whole_.in(values_) : Variables{copy.net.variables()};
+  }
   Span<float> slots(Copy& copy) {
     return whole_.is_split() || has_shards ? Span<float>{slots_} : copy.optimizer.slots();
   }
