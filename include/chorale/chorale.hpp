@@ -95,6 +95,7 @@
 #include <chorale/nn/derivatives.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/experts.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/gaussian_noise.hpp>
 #include <chorale/nn/global_pool.hpp>
@@ -126,6 +127,13 @@
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
 #include <chorale/nn/simple_rnn.hpp>
+#include <chorale/nn/split.hpp>
+#include <chorale/nn/split_attention.hpp>
+#include <chorale/nn/split_dense.hpp>
+#include <chorale/nn/split_embedding.hpp>
+#include <chorale/nn/split_loss.hpp>
+#include <chorale/nn/split_sequence.hpp>
+#include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
@@ -138,7 +146,9 @@
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
+#include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>

@@ -52,6 +52,9 @@ struct LayerNorm;                                                               
 template <class... Options> struct LayerNormWith;
 struct UnitNorm;                                                                      // nn/unit_norm.hpp
 template <int... I> struct By;                                                        // nn/derivatives.hpp
+struct Distribution;                                                                  // nn/distribution/types.hpp
+template <class O, class... On> struct Spread;                                        // nn/distribution/spread.hpp
+struct SpreadsAs;                                                                     // nn/distribution/layer_rules.hpp
 template <int Percent> struct Dropout;                                                // nn/dropout.hpp
 template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
@@ -67,6 +70,11 @@ template <class A, int Rows, int Width, class... Options> struct ShardedEmbeddin
 template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
 template <int... Rows> struct TableRows;
 template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
+template <int Percent> struct Capacity;                                               // nn/experts.hpp
+template <int Count> struct Top;
+template <int Percent> struct Balanced;
+struct Uncounted;
+template <class A, int Count, int Hidden, class... Options> struct Experts;
 struct GlobalAveragePool1D;                                                           // nn/global_pool.hpp
 struct GlobalMaxPool1D;
 struct Sequences;                                                                     // nn/recurrent.hpp
@@ -79,6 +87,15 @@ template <int Number> struct Heads;                                             
 template <int Number> struct CausalHeads;
 template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;         // nn/multi_head_attention.hpp
 struct ClassToken;                                                                    // nn/class_token.hpp
+template <class A, int Width, class... Options> struct ColumnDense;                   // nn/split_dense.hpp
+template <class A, int Width, class... Options> struct RowDense;
+template <class A, int Number, class... Options> struct ColumnHeads;                  // nn/split_attention.hpp
+template <class A, int Number, class... Options> struct RingHeads;
+template <class A, int Rows, int Width, class... Options> struct SplitEmbedding;      // nn/split_embedding.hpp
+template <class A, class... Options> struct SplitLayerNorm;                           // nn/split_sequence.hpp
+template <int N> struct Parts;                                                        // nn/split.hpp
+template <int N> struct Blocks;
+struct SplitSequence;
 struct Add;                                                                           // nn/merge.hpp
 struct Subtract;
 struct Multiply;
@@ -200,6 +217,8 @@ template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
+struct ReplicaMemory;                                                                 // model/memory.hpp
+struct MemoryBudget;                                                                  // model/memory.hpp
 
 // Transport: how bytes travel.
 struct LocalTransport;                                                                // transport/local.hpp
@@ -245,7 +264,6 @@ class WordPieceTokenizer;                                                       
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
-struct ReplicaMemory;                                                                 // model/memory.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp
 class EarlyStopping;                                                                  // trainer/callbacks.hpp

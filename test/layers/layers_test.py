@@ -12,7 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
-    nn/  distribution/  graph/  models/  pipeline/    pipeline/ includes graph/; nn/ includes data/ for the fields of a row
+    nn/  models/   distribution/, pipeline/ ─▶ graph/      nn/ includes data/ for the fields of a row
 """
 import functools
 import pathlib
@@ -57,7 +57,7 @@ NEIGHBOURS = {
     "data/formats": {"stages", "threads"},
     "data/text": {"formats", "stages", "threads"},
     "nn/engine": set(),
-    "nn/distribution": set(),
+    "nn/distribution": {"graph"},
     "nn/graph": set(),
     "nn/models": set(),
     "nn/pipeline": {"graph"},

@@ -74,7 +74,7 @@ class Programs {
     for (auto const& layer : layers)
       for (std::size_t a = 0; a < leaves_; ++a)
         for (std::size_t b = 0; b < (layer.is_binary() ? leaves_ : 1); ++b) {
-          if (rule(layer, a, b).why == Reason::none) continue;
+          if (result(layer, a, b).why == Reason::none) continue;
           for (auto const as : {invariant, replicated, varying, partial, sharded<0>, sharded<1>}) {
             auto const y = computed(layer, a, b);
             ++refusals;
@@ -89,9 +89,9 @@ class Programs {
   std::size_t refusals = 0;                                                // that too_strict() has tried
 
  private:
-  Rule rule(Layer const& layer, std::size_t a, std::size_t b) const {
-    return rule_of(table_, layer.operation, distribution::like(values_[a].is, layer.over, 2),
-                   layer.is_binary() ? distribution::like(values_[b].is, layer.over, 2) : Like::none);
+  Result result(Layer const& layer, std::size_t a, std::size_t b) const {
+    if (!layer.is_binary()) return result_of(table_, layer.operation, layer.over, values_[a].is, 2);
+    return result_of(table_, layer.operation, layer.over, values_[a].is, 2, values_[b].is, 2);
   }
 
   /// The result on ranks and on one device, without a distribution; nothing where shapes do not fit on ranks.
@@ -130,13 +130,11 @@ class Programs {
   }
 
   void try_layer(Layer const& layer, std::size_t a, std::size_t b, int depth) {
-    auto const rule = this->rule(layer, a, b);
-    if (rule.why != Reason::none) return;
+    auto const result = this->result(layer, a, b);
+    if (result.why != Reason::none) return;
     auto y = computed(layer, a, b);
     if (!y) return;
-    auto const is_of_a = rule.a == Like::sharded;
-    y->is = distribution::made(rule.y, is_of_a || !layer.is_binary() ? values_[a].is.dim
-                                       : layer.operation == Operation::contract ? 1 : values_[b].is.dim);
+    y->is = result.y;
     go_on({&layer, {}, a, b}, std::move(*y), depth);
   }
 
@@ -270,6 +268,18 @@ Counted all_programs(Span<Rule const> table, Span<Conversion const> ways, int de
   return all;
 }
 
+/// A file of docs/.
+std::string page() {
+  auto file = std::ifstream{"docs/44-distribution.md"};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+/// A number as the page has it: 725 022.
+std::string grouped(std::size_t n) {
+  auto text = std::to_string(n);
+  for (auto i = static_cast<int>(text.size()) - 3; i > 0; i -= 3) text.insert(static_cast<std::size_t>(i), " ");
+  return "| " + text + " |";
+}
+
 /// The rules with another result of one.
 auto with(Operation operation, Like a, Like b, Like y, Reason why = Reason::none) {
   auto changed = rules;
@@ -292,6 +302,7 @@ TEST_CASE("every program of three operations that distribution types allow compu
   auto const all = all_programs(rules, conversions, 3);
   CHECK(all.first_wrong == "");
   CHECK(all.programs > 10'000);
+  CHECK(page().find(grouped(all.programs)) != std::string::npos);
   std::cout << "distribution types: " << all.programs << " programs over 1 to 4 ranks are those of one device\n";
 }
 
@@ -302,6 +313,7 @@ TEST_CASE("every pair of distributions that an operation refuses would be wrong"
     CHECK(programs.too_strict() == "");
     tried += programs.refusals;
   }
+  CHECK(page().find(grouped(tried)) != std::string::npos);
   std::cout << "distribution types: " << tried << " refused programs are wrong, whatever their output is taken for\n";
 }
 
@@ -326,11 +338,9 @@ TEST_CASE("a wrong rule of distribution types is found", "[nn][distribution]") {
 }
 
 TEST_CASE("docs/44-distribution.md has the tables of the headers", "[nn][distribution]") {
-  auto file       = std::ifstream{"docs/44-distribution.md"};
-  auto const page = std::string{std::istreambuf_iterator<char>{file}, {}};
-  auto const all  = text();
-  if (page.find(all) == std::string::npos) std::cout << "The page should have:\n\n" << all;
-  CHECK(page.find(all) != std::string::npos);
+  auto const all = text();
+  if (page().find(all) == std::string::npos) std::cout << "The page should have:\n\n" << all;
+  CHECK(page().find(all) != std::string::npos);
 }
 
 // Each rule once more, written by hand.

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+namespace sharded_tables_test {
+
 using namespace chorale;
 
 namespace {
@@ -308,3 +310,5 @@ TEST_CASE("an id that is in no row is one sentence, and nothing was sent", "[nn]
   CHECK(errors[0].find("rank 1 of the axis is gone") != std::string::npos);
   CHECK(ranks.sent(1) == 0);
 }
+
+}  // namespace sharded_tables_test

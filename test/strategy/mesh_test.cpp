@@ -7,6 +7,7 @@
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -116,6 +117,9 @@ TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][
   whole(plain, 2, "from shards");
   CHECK(split(shards, plain, 3, "from shards") == unclipped);
   CHECK_THROWS_WITH(split(shards, clipped, 1, "clipped"), Catch::Contains("of a variable that is split along an axis"));
+  auto many = Trainer{surface<Tensor>(clipped), grid, Reproducible<8>{}, LocalTransport{}, 7};
+  CHECK_THROWS_WITH(retarget(std::move(many), turned, Reproducible<8>{}, LocalTransport{}),
+                    Catch::Contains("of columns/kernel each of 2 ranks along tensor has a part"));
   CHECK_THROWS_WITH((MeshStrategy{Grid{Cpu::logical(4)}, sharded<Zero::one>("tensor")}),
                     Catch::Contains("got \"tensor\""));
 }

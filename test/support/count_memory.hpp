@@ -6,6 +6,7 @@
 
 #include <link.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,14 @@ struct Memory {
   std::atomic<long> blocks{0}, ours{0}, onednn{0};                         // calls; of operator new: ours and oneDNN's
 };
 inline Memory memory;
+
+/// The bytes that this thread asks operator new for, call by call, while `on`.
+struct Asked {
+  std::array<std::size_t, 4096> bytes;
+  std::size_t calls = 0;
+  bool on           = false;
+};
+inline thread_local Asked asked{};
 
 /// Where oneDNN's code lies.
 struct Code {
@@ -45,6 +54,7 @@ inline Code const onednn = Code::of_onednn();
 inline void* counted(std::size_t bytes, void* caller) noexcept {
   auto const at = reinterpret_cast<std::uintptr_t>(caller);
   (at >= onednn.begin && at < onednn.end ? memory.onednn : memory.ours).fetch_add(1, std::memory_order_relaxed);
+  if (asked.on && asked.calls < asked.bytes.size()) asked.bytes[asked.calls++] = bytes;
   return std::malloc(bytes);
 }
 

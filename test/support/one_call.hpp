@@ -49,7 +49,7 @@ class OneCall {
   OneCall() {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       v[i].resize(specs[i].size());
-      if constexpr (nn::graph::gives_rows<L>)
+      if (nn::graph::gives_rows<L> || specs[i].by_rows)
         rows_of[i].emplace(i, static_cast<std::size_t>(specs[i].dims[0]), specs[i].size() / static_cast<std::size_t>(specs[i].dims[0]));
       else
         dv[i].resize(specs[i].size());

@@ -85,7 +85,7 @@ TEST_CASE("a run tells its parameters and its memory before its first step, once
     trainer.fit(tiny::some(), {.epochs = 1});
   });
   CAPTURE(text);
-  auto const memory = memory_of(tiny::learner(), 6, Cpu::logical(1)[0]);
+  auto const memory = memory_plan<MirroredStrategy<>>(tiny::learner(), RingAllReduce{}, Cpu::logical(1)[0], 6, {0, 2});
   auto const lines  = text_of(memory, 2);
   CHECK(times(text, lines) == 1);
   CHECK(text.find(lines) < text.find("3/3"));
@@ -93,7 +93,35 @@ TEST_CASE("a run tells its parameters and its memory before its first step, once
   CHECK(times(text, " rows/s") + times(text, " images/s") == 3);           // after each epoch
   CHECK(times(text, "of floor") == 0);
   CHECK_THAT(lines, Contains("683 parameters: variables 2.94 KiB, gradients 2.94 KiB, optimizer slots 2.94 KiB\n2 replicas of "
-                             "6 rows: activations ") && Contains(" each, peak "));
+                             "6 rows: activations ") && Contains(" each, received messages ") && Contains(" each, peak "));
+}
+
+TEST_CASE("a run whose replicas take more than their budget is refused before it begins", "[trainer][memory]") {
+  auto const strategy = MirroredStrategy{Cpu::logical(2)};
+  auto const memory   = memory_plan<MirroredStrategy<>>(tiny::learner(), RingAllReduce{}, Cpu::logical(1)[0], 6, {0, 2});
+  auto const refused  = Contains("a replica takes " + text_of_bytes(memory.peak()));
+  auto const with     = [&](MemoryBudget budget) {
+    return Trainer{tiny::learner(), strategy, RingAllReduce{}, LocalTransport{}, 7, budget};
+  };
+  CHECK_NOTHROW(with({.bytes = memory.peak(), .rows = 6}));
+  CHECK_THROWS_WITH(with({.bytes = memory.peak() - 1, .rows = 6}), refused);
+  CHECK_NOTHROW(with({.bytes = memory.peak() - 1}));                       // without rows: activations come later
+  CHECK_THROWS_WITH(with({.bytes = memory.variables}), Contains("a replica takes "));
+  auto trainer = with({});
+  auto before  = trainer.hashes();
+  CHECK_THROWS_WITH(trainer.fit(tiny::some(), {.show = Show::nothing, .memory_budget = memory.peak() - 1}), refused);
+  CHECK(trainer.hashes() == before);
+  CHECK_NOTHROW(trainer.fit(tiny::some(), {.show = Show::nothing, .memory_budget = memory.peak()}));
+  CHECK(trainer.hashes() != before);
+}
+
+TEST_CASE("ranks compare the operations of their steps as they connect", "[trainer][operations]") {
+  auto const lines = plan_lines(tiny::learner(), 7, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
+  auto const model = plan_lines(tiny::learner(), 7);
+  REQUIRE(lines.size() == model.size() + 1);
+  CHECK(lines.back() == "operation 0: all_reduce float[752] of 2 ranks by RingAllReduce: gradients");
+  CHECK(plan_lines(tiny::learner(), 7, MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}) == model);
+  CHECK(plan_lines(tiny::learner(), 7, MirroredStrategy{Cpu::logical(2)}, TreeAllReduce{}).back() != lines.back());
 }
 
 TEST_CASE("a run that shows nothing tells nothing", "[trainer][memory]") {
@@ -116,6 +144,9 @@ TEST_CASE("the texts of memory", "[model][memory]") {
                               "1 replica of 1 row: activations are not known before a step, without them peak 16.0 KiB\n");
   memory.activations = 1'024;
   memory.has_tables  = true;
+  auto gathers       = memory;
+  gathers.gathered   = 2'048;
+  CHECK(text_of(gathers, 3).ends_with("activations 1.00 KiB each, gathered layers 2.00 KiB each, peak 19.0 KiB each\n"));
   CHECK(text_of(memory, 3) == "1,000 parameters: variables 4.00 KiB, gradients 4.00 KiB and rows of tables, optimizer slots "
                               "8.00 KiB\n3 replicas of 1 row: activations 1.00 KiB each, peak 17.0 KiB each\n");
 }

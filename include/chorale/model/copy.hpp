@@ -65,6 +65,9 @@ class Copy : public StepReports {
   }();
   static constexpr bool joins = joins_below != 0;
 
+  /// True if replicas ask one another in the middle of a step, so that one without rows has to answer.
+  static constexpr bool answers = requires(L& learner, Pass const& pass) { learner.take_part(pass); };
+
   /// The axes of several ranks over which the learner is split.
   static constexpr auto axes_asked()
     requires requires { L::axes_asked(); }
@@ -129,7 +132,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     rows_        = batch.rows;
     if constexpr (!continues<Batch>) clear();
-    report(g, optimizer.now.step, net.variables().values);
+    report(g, optimizer.now.step, mirrored());
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
@@ -141,8 +144,14 @@ class Copy : public StepReports {
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now, .together = together}, leave);
+      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
+    } else if constexpr (answers) {
+      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards});
+      if (optimizer.checks()) {
+        report_non_finite<D>(g, plan::header, g.values.size());
+        report_non_finite_rows<D>(g);
+      }
     } else if constexpr (joins) {
       learner_.take_part(together);
     }
@@ -156,7 +165,7 @@ class Copy : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
-    if (batch.rows == 0) return;
+    if (batch.rows == 0) return answer();
     auto const header = StepHeader<float>{sums};
     if constexpr (requires { learner_.evaluate(net.variables(), batch, header); }) {
       header.rows() = static_cast<float>(batch.rows);
@@ -175,7 +184,7 @@ class Copy : public StepReports {
   Span<float const> predict(Batch const& batch)
     requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
   {
-    if (batch.rows == 0) return {};
+    if (batch.rows == 0) return answer(), Span<float const>{};
     return learner_.predict(net.variables(), batch);
   }
 
@@ -276,6 +285,20 @@ class Copy : public StepReports {
     Variables variables_;
   };
 
+  /// The variables whose copies are equal on all ranks along the data axis. Those that are split along it are tables.
+  Span<float const> mirrored() const {
+    auto const values = net.variables().values;
+    if constexpr (answers)
+      for (auto const& v : plan_.variables)
+        if (is_split_along_data(v.spec)) return values.first(plan_.elements);
+    return values;
+  }
+
+  /// Takes part in a pass over a batch of which this replica has no rows.
+  void answer() {
+    if constexpr (answers) learner_.take_part(Pass{});
+  }
+
   template <class Batch>
   static constexpr bool continues = requires { requires L::template continues<Batch>; };
 
@@ -344,6 +367,7 @@ class Copy : public StepReports {
   std::size_t rows_     = 0;                                               // of the last step
 
  public:
+  bool in_shards = false;                                                  // true: steps compute one logical shard
   Network net;
   OptimizerState<D, Optimizer> optimizer;
 };

@@ -11,7 +11,7 @@ namespace detail {
 template <Activation F>
 struct Elementwise {
   static constexpr bool monotone      = differentiates_from_y(F);          // such functions never decrease
-  static constexpr bool each_position = true;
+  static constexpr bool each_position = true, each_element = true;
 
   template <class In>
   static constexpr void check() {}                                         // takes any shape

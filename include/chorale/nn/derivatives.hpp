@@ -33,8 +33,10 @@ namespace detail {
 /// Refuses derivatives of an input that has none like them.
 template <class O, class... B>
 constexpr bool check_derivatives() {
-  constexpr bool is_vector = std::is_same_v<typename O::type, float> && O::rank == 1 && !O::is_ragged;
-  static_assert(is_vector, "chorale: nn::derivatives takes an input of numbers (B, N), e.g. of a Field<float, 2>");
+  constexpr bool is_vector = std::is_same_v<typename O::type, float> && O::rank == 1 && !O::is_ragged &&
+                             !graph::has_spread<O>;
+  static_assert(is_vector, "chorale: nn::derivatives takes an input of numbers (B, N), e.g. of a Field<float, 2>, that "
+                           "is the same on all ranks");
   constexpr bool orders = sizeof...(B) > 0 && ((B::dims.size() == 1 || B::dims.size() == 2) && ...);
   static_assert(orders, "chorale: nn::derivatives gives first and second derivatives: nn::By<i> and nn::By<i, j>");
   constexpr bool within = !is_vector || ([] {

@@ -50,7 +50,8 @@ concept GraphNetwork = requires { typename Net::inputs; } && !requires { typenam
 template <class... F, class D, class... O>
 constexpr auto outputs(Tensor<D, O>... y) {
   static_assert(sizeof...(F) == sizeof...(O), "chorale: nn::outputs<Fields...>(...) needs a field for each output");
-  return Outputs<D, detail::List<F...>, O...>{{y.value...}};
+  if constexpr ((graph::has_spread<O> || ...)) return graph::SpreadOutputs<D, detail::List<F...>, O...>::run(y...);
+  else return Outputs<D, detail::List<F...>, O...>{{y.value...}};
 }
 
 /// The plan of a network derived from nn::Graph: its variables, their names, places and buckets, as a constexpr value.

@@ -82,12 +82,14 @@ struct StateOf<L> {
 ///
 ///   check<O...>()       a function whose static_asserts refuse inputs
 ///   kept(O...)          floats of a row that forward leaves for backward, in `kept`
+///   keeps_nothing       true if `kept` is only scratch: backward finds nothing in it that forward wrote
 ///   products(O...)      multiplications of one row in forward
 ///   inner_products(O...)    of these, those whose factors the layer itself computes, as a state times a variable
 ///   overwrites          true if y may be x, and backward sets dx, which may be dy, in place of adding to it
 ///   keeps_x, keeps_y    whether backward reads x, by default true, and y, by default false
 ///   gives_rows          true if backward can give the gradients of its variables as rows: see RowGradients. They are
 ///                       rows where all layers that share the variables give them as rows
+///   each_element        true if the layer computes each number by itself, so that it takes a part of every vector
 ///   each_position       true if the layer computes each position of a sequence by itself, so that it takes ragged
 ///                       values: to it the positions of all rows are rows
 ///   reads_lengths       true if the layer takes ragged values Of<T, -1, ..> as they are: spans hold the positions of
@@ -100,6 +102,9 @@ struct StateOf<L> {
 ///   kept_queued(O...)   in place of kept, on such a device
 ///   axis                a type, Axis<name, ranks>: the layer is split over the ranks of that axis, and exchanges values
 ///                       with them through group_along<axis>(at.axes)
+///   other_rows          true if the ranks along `axis` may have different rows of the batch: see AxisGroup
+///   whole_share         true if what comes of a row depends on other rows, as where they take places from one another:
+///                       all rows of a share are computed at once
 ///   state               a type whose object `at.state` is one for each call: memory that the layer lets grow, kept from
 ///                       forward to backward. For layers on the host, whose needs their inputs alone tell
 ///   look(at)            refuses an input of the network that the layer reads, in memory of the host, before such a
@@ -167,7 +172,7 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
 ///   static float df(float x, float y);          the derivative, from x or from y
 template <class L>
 struct Elementwise : Layer<L> {
-  static constexpr bool keeps_y = true, each_position = true;
+  static constexpr bool keeps_y = true, each_position = true, each_element = true;
 
   template <int... D>
   static constexpr auto output(Of<float, D...> x) { return x; }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace chorale::nn {
 
@@ -57,14 +58,18 @@ struct LayerNormOf : Layer<L> {
   }
   template <int... D, class Out>
   static void backward(Place<L, List<Of<float, D...>>, Out>& at) {
+    backward_into(at, [&](std::size_t) { return std::pair{at.dv[0].data(), at.dv[1].data()}; });
+  }
+  /// sums(r)   where the gradients of gamma and beta of vector r are added up
+  template <int... D, class Out, class Sums>
+  static void backward_into(Place<L, List<Of<float, D...>>, Out>& at, Sums const& sums) {
     constexpr std::size_t c = Of<float, D...>::back;
     auto const* const gamma = at.v[0].data();
-    auto* const d_gamma     = at.dv[0].data();
-    auto* const d_beta      = at.dv[1].data();
     auto z                  = std::array<float, c>{};                      // x normalised
     auto g                  = std::array<float, c>{};                      // the gradient by it
     for (std::size_t r = 0; r < at.x().size() / c; ++r) {
       auto const mean = at.kept[2 * r], scale = at.kept[2 * r + 1];
+      auto const [d_gamma, d_beta] = sums(r);
       auto const* const x  = at.x().data() + r * c;
       auto const* const dy = at.dy().data() + r * c;
       for (std::size_t i = 0; i < c; ++i) z[i] = (x[i] - mean) * scale;

@@ -22,7 +22,7 @@ namespace chorale::nn {
 struct Add : Layer<Add> {
   static constexpr std::string_view name = "add";
   static constexpr bool keeps_x = false, passes = true, overwrites = true;         // dx is dy, for both inputs
-  static constexpr bool each_position    = true;
+  static constexpr bool each_position    = true, each_element = true;
 
   template <class A, class B>
   static constexpr void check() {
@@ -43,7 +43,7 @@ struct Add : Layer<Add> {
 /// y = a - b, of one shape. In a network: a - b.
 struct Subtract : Layer<Subtract> {
   static constexpr std::string_view name = "subtract";
-  static constexpr bool each_position    = true;
+  static constexpr bool each_position    = true, each_element = true;
   static constexpr bool keeps_x          = false;
 
   template <class A, class B>
@@ -68,7 +68,7 @@ struct Subtract : Layer<Subtract> {
 /// y = a b, element by element, of one shape. In a network: a * b.
 struct Multiply : Layer<Multiply> {
   static constexpr std::string_view name = "multiply";
-  static constexpr bool each_position    = true;
+  static constexpr bool each_position    = true, each_element = true;
 
   template <class A, class B>
   static constexpr void check() {

@@ -60,7 +60,7 @@ struct CutRows {
 
 /// A table that is split over the ranks of axis A, and what its layers do with it.
 template <class A, int Rows, int Width, class... Options>
-struct SplitTable {
+struct TableInShards {
   static constexpr bool by_column = (std::is_same_v<Options, ByColumn> || ...);
   static constexpr bool by_rows   = ([] {
     if constexpr (is_cut<Options>) return true;
@@ -85,6 +85,9 @@ struct SplitTable {
     static_assert(!by_column || Width % A::size == 0,
                   "chorale: a ShardedEmbedding<A, rows, width, nn::ByColumn> deals out its columns evenly: the width must "
                   "be a multiple of the size of axis A. Use nn::ByRow, which cuts any table");
+    static_assert(by_rows || A::name != data_axis,
+                  "chorale: along the axis \"data\" the gradient of a table is rows, which its rank has whole: leave "
+                  "nn::DenseGradient out");
     Table<Rows, Width>::template check<X>();
   }
 
@@ -120,9 +123,10 @@ struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>> {
   using Layer<ShardedEmbedding>::Layer;
   using axis  = A;
   using state = detail::TableExchange;
-  using split = detail::SplitTable<A, Rows, Width, Options...>;
+  using split = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_x          = true, each_position = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = split::by_rows;
 
   template <class X>
@@ -197,9 +201,10 @@ struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Optio
   using Layer<ShardedEmbeddingBag>::Layer;
   using axis  = A;
   using state = detail::TableExchange;
-  using split = detail::SplitTable<A, Rows, Width, Options...>;
+  using split = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
   static constexpr bool keeps_x          = true, reads_lengths = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = split::by_rows;
 
   template <class X>
@@ -332,6 +337,7 @@ struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
   using cut   = detail::DealtTables<Tables, A::size>;
   static constexpr std::string_view name = "tables";
   static constexpr bool keeps_x          = true, reads_lengths = true;
+  static constexpr bool other_rows       = true;
   static constexpr bool gives_rows       = ((Options::gives_rows) && ... && true);
 
   template <class X>

@@ -78,12 +78,17 @@ class TableExchange {
   }
   /// Sends all gradients to their owners, and adds them to that of the part.
   ///
-  /// rows      if not null, of the part; else `whole` is its gradient, (rows, width)
+  /// rows      if not null, of the part; else `whole` is its gradient, (rows, width). Of logical shards, each rank's is
+  ///           kept apart
   void add_up(RowGradients* rows, float* whole) {
     got_.begin(size());
     for (Rank r = 0; r < size(); ++r) got_[r].resize(width_ * bags_in(wanted_[r]));
     exchange_.to_owners(made_, got_);
-    for (Rank r = 0; r < size(); ++r) add(wanted_[r], got_[r].data(), rows, whole);
+    for (Rank r = 0; r < size(); ++r) {
+      if (wanted_[r].empty()) continue;
+      if (exchange_.in_shards() && rows != nullptr) rows->begin_part(r);
+      add(wanted_[r], got_[r].data(), rows, whole);
+    }
   }
 
  private:

@@ -143,7 +143,7 @@ class Live<S, R, T> {
         "has with another number of ranks. Give both the same Axis");
     static_assert(detail::leaves_data_axis<S, Copy>(),
         "chorale: a layer of this network is split along the axis \"data\", along which batches are dealt out and gradients "
-        "are added up. Split it along another Axis of the Mesh");
+        "are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh");
     auto copies = std::vector<Copy>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {

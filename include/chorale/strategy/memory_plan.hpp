@@ -4,7 +4,6 @@
 #include <chorale/core/types.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/placement/placed.hpp>
-#include <chorale/reduce/bucketed.hpp>
 #include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -17,29 +16,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 namespace chorale {
-
-/// Memory of one rank under strategy S, of what a replica with all variables takes: shards in place of the whole where S
-/// keeps shards, and the memory of messages until R has added them up. A strategy that places variables otherwise has
-///
-///   static constexpr ReplicaMemory memory(ReplicaMemory whole, PlanView plan, int slots, placement::Shard at)
-///
-/// slots   of the optimizer
-/// at      the rank, of so many
-/// keeps   received is that of schedules: reduces without one, and Reproducible, whose messages are as many as a step has,
-///         add nothing to it
-template <class S, class R>
-constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at);
 
 namespace detail {
 
 /// Bytes of messages that R keeps to add them up, of all gradients.
 ///
 /// scatters   true: so that each rank has the sums of its shard
+/// clips      true: with the squares of a global norm
 template <class R>
-constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, bool scatters, bool clips = false) {
+constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, bool scatters, bool clips) {
   auto sum = std::size_t{0};
   if (at.world == 1) return sum;
   if constexpr (!ShardedReduce<R> && !LossyReduce<R>) {
@@ -73,8 +62,19 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
 
 }  // namespace detail
 
+/// Memory of one rank under strategy S, of what a replica with all variables takes: shards in place of the whole where S
+/// keeps shards, and the memory of messages until R has added them up. A strategy that places variables otherwise has
+///
+///   static constexpr ReplicaMemory memory(ReplicaMemory whole, PlanView plan, int slots, placement::Shard at)
+///
+/// slots   of the optimizer
+/// at      the rank, of so many
+/// clips   true: the global norm of gradients is clipped
+/// keeps   received is that of schedules. Reduces without one, and Reproducible, whose messages are as many as a step has,
+///         add nothing to it
 template <class S, class R>
-constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at) {
+constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at,
+                                     bool clips = false) {
   if constexpr (requires { S::memory(whole, plan, slots, at); }) {
     return S::memory(whole, plan, slots, at);
   } else {
@@ -82,9 +82,16 @@ constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, 
       if (at.rank != 0) whole.variables = whole.slots = 0;
     if constexpr (shards_optimizer<S>)
       whole.slots = static_cast<std::size_t>(slots) * sizeof(float) * at.of(plan.body().size()).size();
-    if constexpr (ReducesEveryStep<S>) whole.received = detail::received_by<R>(plan, at, shards_optimizer<S>);
+    if constexpr (ReducesEveryStep<S>) whole.received = detail::received_by<R>(plan, at, shards_optimizer<S>, clips);
     return whole;
   }
+}
+
+/// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch.
+template <class S>
+placement::Shard shard_of(S const& strategy, Rank rank) {
+  if constexpr (StrategyTraits<S>::deals_shares) return {strategy.share_of(rank), strategy.num_shares()};
+  else return {rank, strategy.num_replicas()};
 }
 
 /// Memory of one rank that trains a model, in bytes, before any of it is allocated.
@@ -96,10 +103,9 @@ constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, 
 template <class S, class M, class R, class D>
 ReplicaMemory memory_plan(M const& model, R const&, D const& device, std::size_t rows, placement::Shard at = {},
                           std::size_t positions = 0) {
-  auto const plan   = PlanView{model.plan};
-  auto const slots  = std::remove_cvref_t<decltype(model.optimizer)>::slots;
-  auto memory       = memory_under<S, R>(memory_of(model, rows, device, positions), plan, slots, at);
-  return memory;
+  constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
+  return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
+                            model.optimizer.global_clipnorm > 0);
 }
 
 }  // namespace chorale

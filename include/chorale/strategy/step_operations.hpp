@@ -211,13 +211,22 @@ StepOperations step_operations(M const& model, R const& reduce, int ranks) {
   return made;
 }
 
-/// The operations of a step of a model under a strategy, with its replicas.
+/// The operations of a step of a model under a strategy, with its replicas. Of a mesh, those along its data axis; what
+/// split layers exchange within forward and backward is not in the list.
 template <class M, class S, class R>
 StepOperations step_operations(M const& model, S const& strategy, R const& reduce) {
   auto const ranks = strategy.num_replicas();
-  if constexpr (requires { strategy.step_operations(PlanView{model.plan}, reduce, ranks); })
+  if constexpr (requires { strategy.step_operations(PlanView{model.plan}, reduce, ranks); }) {
     return strategy.step_operations(PlanView{model.plan}, reduce, ranks);
-  else return step_operations<S>(model, reduce, ranks);
+  } else if constexpr (StrategyTraits<S>::deals_shares) {                  // gradients are added up among shares
+    auto made = step_operations<S>(model, reduce, strategy.num_shares());
+    if (strategy.num_shares() == ranks) return made;
+    for (auto& one : made.all) one.along = "data";
+    made.add({.what = "reports of ranks with the same rows", .ranks = ranks / strategy.num_shares()});
+    return made;
+  } else {
+    return step_operations<S>(model, reduce, ranks);
+  }
 }
 
 }  // namespace chorale

@@ -112,12 +112,13 @@ constexpr bool mesh_fits() {
   return true;
 }
 
-/// True if no layer of a model is split along the axis along which batches are dealt out.
+/// True if no layer of a model that needs the same rows on all its ranks is split along the axis along which batches are
+/// dealt out.
 template <class S, class Instance>
 constexpr bool leaves_data_axis() {
   if constexpr (requires { Instance::axes_asked(); S::mesh_type::data; })
     for (auto const& axis : Instance::axes_asked())
-      if (axis.name == S::mesh_type::data) return false;
+      if (axis.name == S::mesh_type::data && axis.same_rows) return false;
   return true;
 }
 

@@ -37,6 +37,10 @@ struct Axis {
   static constexpr int size              = ranks;
 };
 
+/// The name of the axis along which the rows of a batch are dealt out, and gradients added up. Of a variable that is split
+/// along it, each rank has the whole gradient of its part: see RowGradients.
+inline constexpr std::string_view data_axis = "data";
+
 /// The ranks along one axis of a mesh, of which this replica is one, and their way to exchange bytes in the middle of a
 /// step. Layers that are split over the axis build their operations on it.
 ///
@@ -50,6 +54,8 @@ struct AxisGroup {
   void* peers = nullptr;
   bool deals_rows = false;                                                 // true: its ranks have different rows of a
                                                                            // batch, in their order; false: the same rows
+  bool in_shards  = false;                                                 // true: the rows of each are a logical shard,
+                                                                           // which counts and adds up by itself
 
   /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
   /// are done.

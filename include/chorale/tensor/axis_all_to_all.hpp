@@ -46,6 +46,7 @@ class OwnerExchange {
   Rank rank() const { return group_.rank; }
   int  size() const { return group_.size; }
   bool deals_rows() const { return group_.deals_rows; }
+  bool in_shards() const { return group_.in_shards && deals_rows(); }
 
   /// Tells all ranks n numbers of each: afterwards those of rank r are all[r]. Where all have the same rows of a batch
   /// they have the same numbers, which are this rank's.

@@ -97,7 +97,8 @@ struct Pass {
   float loss_scale  = 1;                                                   // by which gradients are multiplied
   bool by_variables = true, by_input = true;                               // what backward is for; a layer that ignores
                                                                            // this computes both
-  AxisGroups axes = {};                                                          // for layers that are split over ranks
+  AxisGroups axes = {};                                                    // for layers that are split over ranks
+  bool in_shards  = false;                                                 // the rows are one logical shard of a batch
 };
 
 /// Destination of a sum over rows.

@@ -19,6 +19,7 @@ namespace chorale {
 struct RowsView {
   Span<std::uint32_t const> rows, vectors;
   Span<float const> values;
+  std::size_t first = 0;                                                   // number of the first of the vectors
 
   std::size_t bytes() const { return rows.size_bytes() + vectors.size_bytes() + values.size_bytes(); }
 };
@@ -81,7 +82,26 @@ class RowGradients {
     shared_.resize(values_.size() / width_, true);
     for (std::size_t i = 0; i < more.rows.size(); ++i) {
       if (i + ahead < more.rows.size()) fetch(more.rows[i + ahead]);
-      add_shared(more.rows[i], first + more.vectors[i]);
+      add_shared(more.rows[i], first + more.vectors[i] - more.first);
+    }
+  }
+
+  /// Begins a part, whose rows are kept apart from those before: of the logical shard of another rank. A row may occur in
+  /// several parts; find() knows those of the last one.
+  void begin_part(Rank of) {
+    for (auto i = parts_.empty() ? 0 : parts_.back().row; i < rows_.size(); ++i) place_[rows_[i]] = none;
+    parts_.push_back({of, rows_.size(), values_.size() / width_});
+  }
+  /// Calls f(rank, view) for each part.
+  template <class F>
+  void each_part(F&& f) const {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      auto const& [of, row, vector] = parts_[p];
+      auto const rows    = (p + 1 < parts_.size() ? parts_[p + 1].row : rows_.size()) - row;
+      auto const vectors = (p + 1 < parts_.size() ? parts_[p + 1].vector : values_.size() / width_) - vector;
+      f(of, RowsView{Span<std::uint32_t const>{rows_}.subspan(row, rows),
+                     Span<std::uint32_t const>{vectors_}.subspan(row, rows),
+                     Span<float const>{values_}.subspan(vector * width_, vectors * width_), vector});
     }
   }
 
@@ -90,7 +110,7 @@ class RowGradients {
 
   void clear() {
     for (auto const row : rows_) place_[row] = none;
-    rows_.clear(), vectors_.clear(), values_.clear(), shared_.clear();
+    rows_.clear(), vectors_.clear(), values_.clear(), shared_.clear(), parts_.clear();
   }
 
  private:
@@ -131,6 +151,11 @@ class RowGradients {
   std::vector<std::uint32_t> rows_, vectors_;
   std::vector<float> values_;
   std::vector<char> shared_;                                               // of each vector: several rows may have it
+  struct Part {
+    Rank of;
+    std::size_t row, vector;                                               // the first ones
+  };
+  std::vector<Part> parts_;
 };
 
 /// A RowGradients for each variable of the plan whose gradient is rows, in the plan's order.
@@ -154,7 +179,7 @@ struct RowList {
   void append(RowsView const& view, std::size_t width) {
     auto const first = static_cast<std::uint32_t>(values.size() / width);
     rows.insert(rows.end(), view.rows.begin(), view.rows.end());
-    for (auto const vector : view.vectors) vectors.push_back(first + vector);
+    for (auto const vector : view.vectors) vectors.push_back(first + vector - static_cast<std::uint32_t>(view.first));
     values.insert(values.end(), view.values.begin(), view.values.end());
   }
   void clear() { rows.clear(), vectors.clear(), values.clear(); }

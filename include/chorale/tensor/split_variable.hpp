@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <array>
@@ -16,6 +17,9 @@ constexpr std::array<int, 4> whole_dims(VariableSpec const& spec) {
   if (spec.split.parts > 1) extent = spec.split.extent_of_whole(extent);
   return dims;
 }
+
+/// True if each rank along the data axis has a part of a variable, and the whole gradient of that part.
+constexpr bool is_split_along_data(VariableSpec const& spec) { return spec.split.parts > 1 && spec.split.along == data_axis; }
 
 /// Calls f(range, first) for each range of one part of a variable, in ascending order: its numbers lie from `first` on in
 /// the whole variable, one after another.

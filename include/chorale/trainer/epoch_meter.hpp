@@ -5,6 +5,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/observe/progress.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/tensor/cpu/machine_speed.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
@@ -76,7 +77,8 @@ class EpochMeter {
   static constexpr int slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
 
  public:
-  explicit EpochMeter(Replicas& replicas) : replicas_{replicas} {}
+  /// budget   bytes that a replica may take; 0: any
+  explicit EpochMeter(Replicas& replicas, std::size_t budget = 0) : replicas_{replicas}, budget_{budget} {}
 
   /// rows_before   of all replicas, that the epoch had before a checkpoint
   void begin_epoch(std::size_t rows_before) {
@@ -88,6 +90,7 @@ class EpochMeter {
   /// that asks for it, measures the machine.
   ///
   /// line    null: tells nothing
+  /// throws  BadArgument before the first batch of a fit if its step takes more memory than the budget
   template <class Batch>
   void look_at(PerReplica<Batch>& shares, ProgressLine* line, bool measures) {
     auto rows = std::size_t{0}, positions = rows;
@@ -96,8 +99,12 @@ class EpochMeter {
       positions += ragged_positions(share);
     }
     auto const start = std::chrono::steady_clock::now();
-    if (line != nullptr && replicas_.is_first_telling())
-      line->note(text_of(memory_for(shares), replicas_.live().num_replicas()));
+    auto const tells = line != nullptr && replicas_.is_first_telling();
+    if (auto const checks = budget_ != 0 && !std::exchange(checked_, true); tells || checks) {
+      auto const memory = memory_for(shares);
+      if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
+      check_budget(memory, budget_);
+    }
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);
     spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -141,7 +148,9 @@ class EpochMeter {
     auto const first  = live.local_replica(0).id();
     auto const device = live.strategy().local_devices()[0];
     live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
-      if (replica.id() == first) to = memory_of(replicas_.model(), share.rows, device, ragged_positions(share));
+      if (replica.id() != first) return;
+      to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device, share.rows,
+                                                    shard_of(live.strategy(), first), ragged_positions(share));
     }, shares, memory);
     return memory[0];
   }
@@ -175,7 +184,8 @@ class EpochMeter {
   Replicas& replicas_;
   StepFloor floor_{work(), replicas_.plan(), slots};
   std::optional<MachineSpeed> machine_;                                    // measured before the first step
-  bool measured_           = false;
+  std::size_t budget_      = 0;
+  bool measured_ = false, checked_ = false;
   std::size_t rows_before_ = 0;
   double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring
 };

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
-#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/reduce/step_time.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/bucket_ends.hpp>
 #include <chorale/strategy/step_operations.hpp>
@@ -16,6 +16,7 @@
 #include <chorale/trainer/equal_parts.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/metric_states.hpp>
+#include <chorale/trainer/plan_lines.hpp>
 #include <chorale/trainer/shown_scalars.hpp>
 #include <chorale/trainer/whole_state.hpp>
 
@@ -35,64 +36,13 @@
 
 namespace chorale {
 
-namespace detail {
-
-/// True if a transport of this type compares a plan when its ranks connect: its own, or that of a transport within it.
-template <class T>
-constexpr bool compares_plans() {
-  if constexpr (requires(T& t) { t.plan.empty(); }) return true;
-  else if constexpr (requires(T& t) { t.transport; }) return compares_plans<decltype(T::transport)>();
-  else if constexpr (requires(T& t) { t.far; }) return compares_plans<decltype(T::far)>();
-  else return false;
-}
-
-/// Appends lines to the plan that a transport compares, if it compares one.
-template <class T>
-void add_plan(T& transport, std::vector<std::string> const& lines) {
-  if constexpr (requires { transport.plan = lines; }) {
-    transport.plan.insert(transport.plan.end(), lines.begin(), lines.end());
-  } else if constexpr (requires { transport.plan = std::string{}; }) {
-    for (auto const& line : lines) transport.plan += (transport.plan.empty() ? "" : "\n") + line;
-  } else if constexpr (requires { transport.transport; }) {
-    add_plan(transport.transport, lines);                                  // Staged, Counting, Faulty
-  } else if constexpr (requires { transport.far; }) {
-    add_plan(transport.far, lines);                                        // Layered: it connects all ranks
-  }
-}
-
-}  // namespace detail
-
-/// Lines that must be equal on all ranks before they train a model: the model's own lines(), or only its variables and
-/// their shapes, and the seed of their first values.
-template <class Model>
-std::vector<std::string> plan_lines(Model const& model, Seed seed) {
-  auto lines = std::vector<std::string>{};
-  if constexpr (requires { { model.lines() } -> std::same_as<std::vector<std::string>>; }) lines = model.lines();
-  else lines = lines_of(model.plan);
-  lines.push_back("seed " + word_of(seed.value));
-  return lines;
-}
-
-/// Those lines, and the operations of a step under a strategy, so that ranks whose steps would not meet refuse each other.
+/// The lines of a model, and the operations of its step under a strategy, so that ranks whose steps would not meet refuse
+/// each other.
 template <class Model, class S, class R>
 std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
   auto lines = plan_lines(model, seed);
   for (auto& line : step_operations(model, strategy, reduce).lines()) lines.push_back(std::move(line));
   return lines;
-}
-
-/// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
-/// different models refuse each other. A transport over shared memory also gets room for the gradients.
-template <class T>
-T with_plan(T transport, PlanView const& plan, std::vector<std::string> const& lines) {
-  detail::add_plan(transport, lines);
-  if constexpr (requires { transport.arena = std::size_t{0}; })
-    transport.arena = std::max(transport.arena, plan.bytes_per_step());
-  return transport;
-}
-template <class T>
-T with_plan(T transport, PlanView const& plan) {
-  return with_plan(std::move(transport), plan, lines_of(plan));
 }
 
 }  // namespace chorale
@@ -110,10 +60,13 @@ template <class M, class S, class R, class T>
 class ModelReplicas {
  public:
   using instance = typename M::template instance<typename S::device>;
+  using strategy_type = S;
   using Shown    = ShownScalars<M>;
 
-  ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed)
-      : model_{std::move(model)}, lines_{plan_lines(model_, seed, strategy, reduce)},
+  /// budget   checked before anything is allocated, and before ranks connect
+  ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed, MemoryBudget budget = {})
+      : model_{within(budget, std::move(model), strategy, reduce)}, reduce_{reduce},
+        lines_{plan_lines(model_, seed, strategy, reduce)},
         live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()), seed_{seed} {
@@ -129,6 +82,7 @@ class ModelReplicas {
   }
 
   M const& model() const { return model_; }
+  R const& reduce() const { return reduce_; }
   Seed     seed() const { return seed_; }
   PlanView plan() const { return model_.plan; }                            // valid as long as this object
   Live<S, R, T>&       live() { return live_; }
@@ -308,7 +262,18 @@ class ModelReplicas {
   MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_, counted_}; }
 
  private:
+  /// Returns the model, if what one replica of it takes is within the budget.
+  ///
+  /// throws   BadArgument if it is not
+  static M within(MemoryBudget budget, M model, S const& strategy, R const& reduce) {
+    auto const devices = strategy.local_devices();
+    if (budget.bytes != 0 && !devices.empty())                             // the first rank has the largest shard
+      check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, 0)), budget.bytes);
+    return model;
+  }
+
   M model_;
+  R reduce_;
   std::vector<std::string> lines_;                                         // what all ranks must have alike
   Live<S, R, T> live_;
   PerReplica<instance> copies_;

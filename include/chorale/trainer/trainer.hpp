@@ -15,6 +15,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/refused_trainer.hpp>
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/trainer/weight_files.hpp>
@@ -32,9 +33,6 @@
 #include <vector>
 
 namespace chorale {
-
-template <class M, class S, class R, class T>
-class Trainer;
 
 /// Trains one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
 ///
@@ -55,8 +53,9 @@ class Trainer<M, S, R, T> {
   using instance = typename Replicas::instance;
 
   /// seed    of the variables' first values and of dropout
-  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {})
-      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed} {}
+  /// budget  of each replica, checked before anything is allocated: see check_budget, and FitOptions::memory_budget
+  Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {}, MemoryBudget budget = {})
+      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget} {}
 
   /// Takes over from the copies that processes of another job have brought: see retarget().
   template <class Brought>
@@ -208,6 +207,9 @@ class Trainer<M, S, R, T> {
     else detail::load_into_replicas(replicas_, file, names);
   }
 
+  M const& model() const { return replicas_.model(); }
+  Seed     seed() const { return replicas_.seed(); }
+
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
 
@@ -270,27 +272,6 @@ class Trainer<M, S, R, T> {
  private:
   Replicas replicas_;
   bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
-};
-
-/// A trainer whose parts do not fit together: its constructor fails to compile with one sentence that says why. The
-/// class above is for all others.
-///
-/// keeps   its functions take anything, so that a program which calls them gets no second error
-template <class M, class S, class R, class T>
-class Trainer {
- public:
-  Trainer(M, S, R = {}, T = {}, Seed = {}) {
-    static_assert(sizeof(Live<S, R, T>) > 0);                              // reports parts that do not fit together
-    static_assert(!Strategy<S> || ModelOn<M, typename detail::DeviceOf<S>::type>,
-                  "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
-                  "instantiate(device, seed). See nn::compile and custom_model");
-  }
-
-  History     fit(auto&&...);
-  Scores      evaluate(auto&&...);
-  Predictions predict(auto&&...);
-  void        save(auto&&...);
-  void        load(auto&&...);
 };
 
 template <class M, class S>

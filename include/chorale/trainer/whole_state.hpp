@@ -103,10 +103,11 @@ class WholeState {
       if (has_shards && with_slots && along.id() == 0) shards.resize(each * stride_of_part_);
       auto const to = has_shards ? Span<float>{shards} : slots;
       if (replica.id() == 0) deal_out(replica, copy, values, to);
-      else if (along.id() == 0) {
+      else if (along.id() == 0 || is_split_along_data_) {
         replica.exchange(0, {}, std::as_writable_bytes(values));
         replica.exchange(0, {}, std::as_writable_bytes(to));
       }
+      if (is_split_along_data_) return;                                    // each has what is its own
       along.broadcast(values);
       if constexpr (has_shards) {
         if (with_slots) along.scatter_slots(shards, slots, each);
@@ -132,29 +133,29 @@ class WholeState {
 
  private:
   /// The axis whose parts a rank brings: the only one along which it is not at the first place. Empty if there is none,
-  /// or it is the data axis.
-  static std::string_view brings(Rank rank) {
+  /// or it is the data axis, and nothing is split along that.
+  std::string_view brings(Rank rank) const {
     auto axis = std::string_view{};
     if constexpr (has_mesh) {
       using M       = typename S::mesh_type;
       auto const at = M::coordinates(rank);
       for (std::size_t a = 0; a < M::axes; ++a) {
         if (at[a] == 0) continue;
-        if (!axis.empty() || M::names[a] == M::data) return {};
+        if (!axis.empty() || (M::names[a] == M::data && !is_split_along_data_)) return {};
         axis = M::names[a];
       }
     }
     return axis;
   }
 
-  /// Sends the first rank of each group along the data axis what it has of rank 0's variables and slots.
+  /// Sends the first rank of each group along the data axis, or every rank where a variable is split along it, what it has of rank 0's variables and slots.
   void deal_out(auto& replica, Copy& copy, Span<float> values, Span<float> slots) {
     auto const from_values = variables(copy).values;
     auto const from_slots  = this->slots(copy);
     auto image_of_values   = std::vector<float>(values.size());
     auto image_of_slots    = std::vector<float>(slots.size());
     for (auto rank = replica.num_replicas(); rank-- > 0;) {                // rank 0 last: its copy may be the source
-      if (StrategyTraits<S>::coordinate(rank, S::mesh_type::data) != 0) continue;
+      if (StrategyTraits<S>::coordinate(rank, S::mesh_type::data) != 0 && !is_split_along_data_) continue;
       each_run(rank, "", false, [&](std::size_t in_whole, std::size_t in_part, std::size_t n) {
         std::copy_n(&from_values[in_whole], n, &image_of_values[in_part]);
       });
@@ -189,6 +190,7 @@ class WholeState {
   Span<PlannedVariable const> parts_;
   std::size_t stride_of_part_;                                             // elements of a slot that a rank has
   WholePlan whole_;
+  bool is_split_along_data_ = std::ranges::any_of(parts_, [](auto const& v) { return chorale::is_split_along_data(v.spec); });
   std::vector<float> values_, slots_;                                      // on rank 0
 };
 

@@ -124,6 +124,21 @@ TEST_CASE("no pass of a convolution runs on reference loops", "[conv_pool]") {
   CHECK(conv.references(wants_dx) == 0);
 }
 
+TEST_CASE("no pass of a transposed convolution runs on reference loops", "[conv_pool]") {
+  struct Shape {
+    int rows, side, channels, filters, kernel;                             // x is (rows, side / 2, side / 2, channels)
+  };
+  auto const [rows, side, channels, filters, kernel] =
+      GENERATE(Shape{32, 28, 16, 1, 4}, Shape{32, 14, 32, 16, 4}, Shape{8, 64, 16, 3, 4});
+  CAPTURE(rows, side, channels, filters, kernel);
+  auto rt       = K::runtime{};
+  auto const by = (kernel - 2) / 2;
+  auto const w  = Window{.height = side, .width = side, .channels = filters, .kernel = kernel, .stride = 2,
+                         .pad_before = by, .pad_after = by, .pad_left = by, .pad_right = by};
+  auto const conv = K::Conv2DTranspose{rt, K::image(rows, side / 2, side / 2, channels), rows, w, channels, true};
+  CHECK(conv.references() == 0);
+}
+
 // oneDNN reads the variable once, so each set of instructions is another process.
 TEST_CASE("nor on CPUs with fewer instructions", "[conv_pool]") {
   auto const isa   = GENERATE("SSE41", "AVX", "AVX2");

@@ -148,6 +148,12 @@ inline constexpr auto conversions = [] {
                     Conversion{as_shards, V, S, vary}};
 }();
 
+/// What an operation gives along one axis, or why it gives nothing.
+struct Result {
+  Distribution y{};
+  Reason why = Reason::none;
+};
+
 /// What a distribution is like to an operation that works over the last `over` dimensions of a value of so many.
 constexpr Like like(Distribution of, int over, int rank) {
   using Kind = Distribution::Kind;
@@ -191,6 +197,23 @@ constexpr Conversion conversion_of(Span<Conversion const> table, Change change, 
   for (auto const& c : table)
     if (c.change == change && c.from == from && c.to == to) return c;
   return {change, from, Like::none, change};
+}
+
+/// What comes of one input of so many dimensions, by an operation that works over its last `over` ones.
+constexpr Result result_of(Span<Rule const> table, Operation operation, int over, Distribution a, int rank) {
+  auto const rule = rule_of(table, operation, like(a, over, rank), Like::none);
+  return {made(rule.y, a.dim), rule.why};
+}
+/// What comes of two inputs of so many dimensions.
+constexpr Result result_of(Span<Rule const> table, Operation operation, int over, Distribution a, int rank_of_a,
+                           Distribution b, int rank_of_b) {
+  using enum Operation;
+  auto const of_a = like(a, over, rank_of_a), of_b = like(b, over, rank_of_b);
+  if (of_a == Like::sharded && of_b == Like::sharded && operation != contract && a.dim != b.dim)
+    return {{}, Reason::shapes};
+  auto const rule = rule_of(table, operation, of_a, of_b);
+  auto const dim  = of_a == Like::sharded ? a.dim : operation == contract ? rank_of_a - 1 : b.dim;
+  return {made(rule.y, dim), rule.why};
 }
 
 /// True if the backward of each conversion is a conversion, from the dual of what it gives to the dual of what it

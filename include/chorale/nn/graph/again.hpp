@@ -20,6 +20,8 @@ struct Records {
 
   template <Counts N>
   constexpr Records(Fixed<N> const& g) : values{g.values}, calls{g.calls}, ins{g.ins}, outputs{g.outputs} {}
+  constexpr Records(Span<ValueRecord const> v, Span<CallRecord const> c, Span<int const> in, Span<int const> out)
+      : values{v}, calls{c}, ins{in}, outputs{out} {}
 
   constexpr int in(CallRecord const& call, int i) const { return ins[at(call.first_in + i)]; }
   /// The nn::Recompute in which a value is computed; -1: in none.

@@ -183,6 +183,56 @@ inline constexpr Ops ops_of = Stage<D, L, In, Out>::ops();
 template <class L>
 inline constexpr bool gives_rows = requires { requires L::gives_rows; };
 
+/// True if a layer computes each number by itself, so that it takes parts of vectors.
+template <class L>
+inline constexpr bool each_element = requires { requires L::each_element; };
+
+/// True if outputs have the positions of the first input.
+template <class In, class... Out>
+constexpr bool keeps_positions() {
+  if constexpr (In::rank == 0) return false;
+  else return ([] {
+    if constexpr (Out::rank == 0) return false;
+    else return Out::dims[0] == In::dims[0];
+  }() && ...);
+}
+
+/// What a rank has of the outputs of layer L, by what it has of its inputs. Notes in the trace what L does not take. A
+/// layer that exchanges values with other ranks says both: refuses(held) and gives(held).
+template <class L, class First, class... O, class... Out>
+constexpr Held held_by(Trace& trace, List<First, O...>, List<Out...>, Span<int const> in) {
+  auto const held = trace.values[at(in[0])].held;
+  auto mistake    = Mistake::none;
+  auto made       = held;
+  for (auto const value : in)
+    if (trace.values[at(value)].held != held) mistake = Mistake::other_parts;
+  if constexpr (requires { L::refuses(held); }) {
+    if (mistake == Mistake::none) mistake = L::refuses(held);
+    made = L::gives(held);
+  } else if (!held.whole() && mistake == Mistake::none) {
+    if (!held.columns.empty() && !each_element<L>) mistake = Mistake::part_of_vectors;
+    else if (!held.positions.empty() && !(each_position<L> && keeps_positions<First, Out...>()))
+      mistake = Mistake::part_of_positions;
+  }
+  if (trace.mistake == Mistake::none) trace.mistake = mistake;
+  return made;
+}
+
+/// Notes over which axis the gradients of a layer's variables are added up: that of the positions which it reads, unless
+/// the layer does so itself.
+template <class L>
+constexpr void note_sums(Trace& trace, int id, Held const& read, Held const& made) {
+  constexpr bool own = requires { requires L::sums_gradients; };
+  auto const axis    = own || made.positions.empty() ? std::string_view{} : read.positions;
+  auto const& layer  = trace.layers[at(id)];
+  for (auto v = at(layer.first); v < at(layer.first + layer.variables); ++v) {
+    auto& variable = trace.variables[v];
+    if (variable.users > 0 && variable.summed != axis && trace.mistake == Mistake::none)
+      trace.mistake = Mistake::variables_of_other_parts;
+    variable.summed = axis;
+  }
+}
+
 /// Records one call of layer L. `id` is the layer's index in the trace, or negative at its first call.
 template <class D, class L, class... O, class... Out>
 constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name,
@@ -195,9 +245,11 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   else if (trace.mistake == Mistake::none && trace.is_moving(id)) trace.mistake = Mistake::two_calls_of_moving_layer;
   if (trace.mistake == Mistake::none && trace.recompute >= 0 && trace.is_moving(id))
     trace.mistake = Mistake::moving_layer_in_recompute;
+  auto const held = held_by<L>(trace, List<O...>{}, List<Out...>{}, in);
+  note_sums<L>(trace, id, trace.values[at(in[0])].held, held);
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .ragged = Out::ragged_field,
-                                            .number = std::is_same_v<typename Out::type, float>}...};
+                                            .number = std::is_same_v<typename Out::type, float>, .held = held}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
                                     DescribedCall<L, O...>::products(), DescribedCall<L, O...>::inner(), &text_of<L>,
                                     gives_rows<L>);
@@ -215,6 +267,21 @@ struct CallWithDerivatives;
 template <class O>
 inline constexpr bool has_derivatives = requires { typename O::parts; };
 
+/// A call of layer L with values that ranks along an axis have parts of, or of a layer that is split; defined in
+/// nn/distribution/call.hpp.
+template <class D, class L, class... O>
+struct CallWithSpread;
+
+template <class O>
+inline constexpr bool has_spread = requires { typename O::spread; };
+
+/// True if layer L is split over an axis, and says what ranks have of its inputs and of its output.
+template <class L>
+inline constexpr bool states_spread = requires {
+  typename L::axis;
+  &L::spread;
+};
+
 /// Checks one call of layer L, and records it. A call with a wrong input gives a Refused value.
 template <class D, class L, class... O>
 constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
@@ -223,6 +290,8 @@ constexpr auto call(int& id, std::string_view name, Tensor<D, O>... x) {
     return Tensor<D, Refused>{&trace, 0};
   } else if constexpr ((has_derivatives<O> || ...)) {
     return CallWithDerivatives<D, L, O...>::run(id, name, x...);
+  } else if constexpr ((has_spread<O> || ...) || states_spread<L>) {
+    return CallWithSpread<D, L, O...>::run(id, name, x...);
   } else {
     DescribedCall<L, O...>::check();
     if constexpr (DescribedCall<L, O...>::takes) {

@@ -57,6 +57,20 @@ constexpr std::string_view last_layer() {
   else return g.layers[at(g.calls[at(g.values[at(g.outputs[O])].call)].layer)].kind;
 }
 
+/// What a rank has of output o.
+template <class Net, std::size_t O>
+constexpr Held held_of_output() {
+  constexpr auto const& g = Traced<Net, NoDevice>::calls;
+  if constexpr (O >= g.outputs.size()) return {};
+  else return g.values[at(g.outputs[O])].held;
+}
+/// The axis over which a loss adds up; empty: its outputs are whole.
+template <class L>
+constexpr std::string_view axis_of() {
+  if constexpr (requires { typename L::axis; }) return L::axis::name;
+  else return {};
+}
+
 /// Checks a loss or a metric of an output. A function for each kind of mistake, so that there is one error.
 template <class Net, class Term>
 constexpr bool check_field() {
@@ -97,12 +111,23 @@ constexpr bool check_loss() {
     static_assert(!requires { requires L::takes_probabilities; } || (last != "dense" && last != "conv2d"),
                   "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its end, "
                   "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
-    return same_type && same_rows;
+    constexpr auto held = held_of_output<Net, o>().columns;
+    constexpr auto axis = axis_of<L>();
+    static_assert(held == axis || held.empty(),
+                  "chorale: each rank has a part of the logits of this output, and its loss needs all of them. Use "
+                  "loss::SplitSparseCrossEntropy<axis> with the axis over which they are split, or put nn::RowDense last");
+    static_assert(held == axis || !held.empty(),
+                  "chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of an "
+                  "nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy");
+    return same_type && same_rows && held == axis;
   }
   return false;
 }
 template <class Net, class Term>
 constexpr bool check_metric() {
+  static_assert(held_of_output<Net, index_of<typename Term::field, typename OutputsIn<Net>::fields>>().whole(),
+                "chorale: each rank has a part of this output, and a metric needs all of it. Leave the metric out: the exp "
+                "of the loss is the perplexity");
   static_assert(requires { decltype(Term::what)::name; },
                 "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
                 "sum(rows, width, outputs, targets)");

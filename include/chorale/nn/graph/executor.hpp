@@ -404,6 +404,7 @@ class GraphExecutor {
         case graph::Do::backward: backward_of<what>(graph::at(step.call), pass); break;
         case graph::Do::add: add(step); break;
         case graph::Do::zero: zero(graph::at(step.c)); break;
+        case graph::Do::variables: break;                                  // no call leaves them out
         case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
       }
     }
@@ -431,6 +432,7 @@ class GraphExecutor {
       case graph::Do::add:
       case graph::Do::zero: return values_for(what)[graph::at(s_.registers[graph::at(step.c)].value)];
       case graph::Do::again: return true;
+      case graph::Do::variables:
       case graph::Do::ready: break;
     }
     return what == graph::For::step;

@@ -11,6 +11,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/nn/graph/compared.hpp>
+#include <chorale/nn/graph/empty_share.hpp>
 #include <chorale/nn/graph/executor.hpp>
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
@@ -22,6 +23,7 @@
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/row_loss.hpp>
+#include <chorale/tensor/axis_collectives.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -78,7 +80,7 @@ class GraphLearner {
 
   // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls) &&
-                                    !is_split(Traced<Net, NoDevice>::calls);
+                                    !is_in_one_piece(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   template <class F, class When>
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
@@ -164,6 +166,7 @@ class GraphLearner {
     gradients_ = gradients.values;
     tables_    = gradients.tables;
     executors_.clear();
+    empty_.reset();
     last_  = nullptr;
     begun_ = {};
     slice_threads_.reset();
@@ -175,6 +178,18 @@ class GraphLearner {
   /// Takes part in the sums over all replicas of one step, without rows.
   void take_part(Together const& together) { Executing::take_part(together, zeros_); }
 
+  /// Takes part, without rows, in what the ranks of an axis that deals out rows compute together: forward and, in
+  /// training, backward.
+  void take_part(Pass pass)
+    requires(is_split(Traced<Net, NoDevice>::calls))
+  {
+    pass.axes = groups_for(pass);
+    if (!empty_)
+      empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
+    empty_->forward(pass);
+    if (pass.training) empty_->backward(pass);
+  }
+
   /// True if learning from such a batch continues what outputs() has begun, as it has no inputs.
   template <class Batch>
   static constexpr bool continues = !has_fields<Batch>(typename Net::inputs{});
@@ -182,14 +197,18 @@ class GraphLearner {
   template <class Step, class Batch>
   void learn(Step& step, Batch const& batch) {
     auto pass = step.pass;
-    pass.axes = axes_;
+    pass.axes = groups_for(pass);
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
     auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
-    auto const is_final = [&](std::size_t end) { step.done_below(end); };
+    auto summed         = std::size_t{0};
+    auto const is_final = [&](std::size_t end) {
+      if constexpr (has_sums(Traced<Net, NoDevice>::calls)) sum_along_axes(std::exchange(summed, end), end);
+      step.done_below(end);
+    };
     if constexpr (in_slices) {
       executor.backward(pass, is_final, Step::looks_at_end);
     } else if constexpr (QueuesWork<D>) {
@@ -220,8 +239,9 @@ class GraphLearner {
   /// All outputs of each row, as predict() gives them, computed as in a training step, which learn() of a batch without
   /// inputs then continues. The inputs live until then.
   template <class Batch>
-  Span<float const> outputs(Pass const& pass, Batch const& batch) {
+  Span<float const> outputs(Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: outputs(batch) begins a step on Cpu only. Use predict(batch) there");
+    pass.axes      = axes_;
     auto& executor = forward(batch, pass);
     begun_         = {batch.rows, pass.now.first_row, pass.now.step};
     return outputs_of(executor, batch.rows);
@@ -260,8 +280,9 @@ class GraphLearner {
   }
   /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
   template <class F, class Batch>
-  Span<float const> gradient_by(F, Pass const& pass, Batch const& batch) {
+  Span<float const> gradient_by(F, Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only");
+    pass.axes      = axes_;
     auto& executor = begun_or_forward(batch, pass);
     losses_of(batch, executor);
     executor.backward_to_inputs(pass);
@@ -276,6 +297,14 @@ class GraphLearner {
   }
 
  private:
+  /// The groups of a pass: where the rows are one logical shard, each rank has one of its own.
+  AxisGroups groups_for(Pass const& pass) {
+    if (!is_split(Traced<Net, NoDevice>::calls) || !pass.in_shards) return axes_;
+    in_shards_.assign(axes_.begin(), axes_.end());
+    for (auto& group : in_shards_) group.in_shards = true;
+    return in_shards_;
+  }
+
   struct Scores {
     float loss = 0;
     std::array<float, metric_names.size()> metrics{};
@@ -296,6 +325,21 @@ class GraphLearner {
           to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
         }
       return predicted_;
+    }
+  }
+
+  /// Adds up, over the ranks of an axis that have other positions, the gradients of variables in [begin, end).
+  void sum_along_axes(std::size_t begin, std::size_t end) {
+    constexpr auto const& g    = Traced<Net, NoDevice>::calls;
+    constexpr auto const& plan = nn::plan_of<Net>;
+    for (std::size_t v = 0; v < plan.variables.size(); ++v) {
+      auto const& of = plan.variables[v];
+      if (g.variables[v].summed.empty() || of.offset < begin || of.end() > end) continue;
+      for (auto const& group : axes_) {
+        if (group.name != g.variables[v].summed) continue;
+        auto const n = along::scratch_for(of.size, group.size);
+        along::all_reduce(group, gradients_.subspan(of.offset, of.size), Span<float>{along_axes_.take(n), n});
+      }
     }
   }
 
@@ -433,7 +477,7 @@ class GraphLearner {
       auto const elements  = executor.size(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
-      auto const sum = Compare::loss_of(term, batch, executor, dy);
+      auto const sum = Compare::loss_of(term, batch, executor, dy, axes_, along_axes_);
       if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
@@ -485,8 +529,13 @@ class GraphLearner {
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
+  typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
+  struct NeverEmpty {};
+  std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>
+      empty_;                                                              // null until needed
   std::vector<double> zeros_;                                              // what a share without rows adds
   AxisGroups axes_;
+  std::vector<AxisGroup> in_shards_;                                       // the same, see groups_for
 };
 
 }  // namespace chorale::nn::graph

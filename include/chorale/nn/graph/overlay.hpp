@@ -73,11 +73,12 @@ class Lifetimes {
   Lifetimes(Records const& g, Schedule const& s, Span<Finds const> finds, bool apart)
       : g_{g}, s_{s}, apart_{apart}, losses_{static_cast<int>(g.calls.size())},
         end_{losses_ + static_cast<int>(s.steps.size()) + 1}, again_(g.calls.size(), -1),
-        backward_(g.calls.size(), -1) {
+        backward_(g.calls.size(), -1), variables_(g.calls.size(), -1) {
     for (std::size_t k = 0; k < s.steps.size(); ++k) {
       auto const& step = s.steps[k];
       if (step.what == Do::again) again_[at(step.call)] = step_of(k);
       if (step.what == Do::backward) backward_[at(step.call)] = step_of(k);
+      if (step.what == Do::variables) variables_[at(step.call)] = step_of(k);
     }
     values();
     workspaces(finds);
@@ -102,6 +103,8 @@ class Lifetimes {
 
  private:
   int step_of(std::size_t k) const { return losses_ + 1 + static_cast<int>(k); }
+  /// The last step of backward of a call.
+  int last_of(std::size_t c) const { return std::max(backward_[c], variables_[c]); }
   std::vector<Lifetime> all() const { return {{0, end_}}; }
 
   static void extend(Lifetime& one, int step) {
@@ -121,13 +124,13 @@ class Lifetimes {
         auto const y = call.first_out + i;
         use(forward, y, static_cast<int>(c));
         if (again_[c] >= 0) use(backward, y, again_[c]);
-        if (backward_[c] >= 0 && call.ops->keeps_y) use(backward, y, backward_[c]);
+        if (backward_[c] >= 0 && call.ops->keeps_y) use(backward, y, backward_[c]), use(backward, y, last_of(c));
       }
       for (int i = 0; i < call.ins; ++i) {
         auto const x = g_.in(call, i);
         use(forward, x, static_cast<int>(c));
         if (again_[c] >= 0) use(backward, x, again_[c]);
-        if (backward_[c] >= 0 && call.ops->keeps_x) use(backward, x, backward_[c]);
+        if (backward_[c] >= 0 && call.ops->keeps_x) use(backward, x, backward_[c]), use(backward, x, last_of(c));
       }
     }
     for (auto const v : g_.outputs) use(forward, v, losses_);
@@ -152,10 +155,10 @@ class Lifetimes {
       if (apart_ || finds[c] == Finds::always) {
         used = all();
       } else if (finds[c] == Finds::in_backward && backward >= 0) {
-        if (again >= 0) used = {{now, now}, {again, backward}};
-        else used = {{now, backward}};
+        if (again >= 0) used = {{now, now}, {again, last_of(c)}};
+        else used = {{now, last_of(c)}};
       } else {
-        for (auto const step : {now, again, backward})
+        for (auto const step : {now, again, backward, variables_[c]})
           if (step >= 0) used.push_back({step, step});
       }
     }
@@ -188,7 +191,7 @@ class Lifetimes {
   Schedule const& s_;
   bool apart_;
   int losses_, end_;
-  std::vector<int> again_, backward_;                                      // steps of each call; -1: none
+  std::vector<int> again_, backward_, variables_;                          // steps of each call; -1: none
   std::vector<std::vector<Lifetime>> values_, workspaces_, registers_;
   std::vector<int> homes_;
 };

@@ -86,9 +86,22 @@ struct Ops {
   bool adds   = false;                                                     // backward adds to gradients of variables
   bool takes_layouts = false;                                              // false: its inputs are plain rows
   bool keeps_layout  = false;                                              // y has the layout of x
+  bool apart         = false;                                              // backward obeys by_variables and by_input of
+                                                                           // a pass: first the one, later the other
   int joined         = 0;                                                  // channels that it adds up over replicas
   std::string_view axis = {};                                              // of a mesh, over which the layer is split
   int axis_size         = 1;
+  bool other_rows       = false;                                           // ranks along the axis may have other rows
+  bool whole_share      = false;                                           // needs all rows of a share at once
+};
+
+/// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
+/// sequence. Empty: all of it.
+struct Held {
+  std::string_view columns{}, positions{};
+
+  constexpr bool whole() const { return columns.empty() && positions.empty(); }
+  friend constexpr bool operator==(Held const&, Held const&) = default;
 };
 
 /// A value of the network: an input, or an output of a call.
@@ -101,6 +114,7 @@ struct ValueRecord {
   bool asked        = false;                                               // an input whose gradient is asked for
   bool on_request   = false;                                               // and no step computes it
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
+  Held held{};
 };
 
 /// One call of a layer: ranges of the arrays of a Trace.
@@ -122,6 +136,7 @@ struct VariableRecord {
   int call  = -1;                                                          // the first that uses it
   int users = 0;
   int users_by_rows = 0;                                                   // that can give its gradient as rows
+  std::string_view summed{};                                               // axis over which gradients are added up
 };
 
 /// A layer of the network: one object, or one temporary.
@@ -132,13 +147,16 @@ struct LayerRecord {
 
 /// Mistakes that only values show, found while the network is traced.
 enum class Mistake {
-  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input
+  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input,
+  part_of_vectors, part_of_positions, no_part_of_vectors, no_part_of_positions, other_parts, variables_of_other_parts,
+  output_of_positions
 };
 
 /// Numbers of records of a trace.
 struct Counts {
   std::size_t values = 0, calls = 0, ins = 0, uses = 0, variables = 0, layers = 0, inputs = 0, outputs = 0;
   std::size_t numbers = 0;                                                 // of layers, counted by CallRecord::number
+  std::size_t cuts    = 0;
 };
 
 /// What the call operator of a network did: which layer was called with which values.
@@ -149,13 +167,14 @@ struct Trace {
   std::vector<VariableRecord> variables;
   std::vector<LayerRecord> layers;
   std::vector<int> inputs, outputs;                                        // values
+  std::vector<int> cuts;                                                   // calls with which a stage of a pipeline begins
   int number      = 0;                                                     // of the next call
   int recompute = -1, recomputes = 0;                                      // that calls now, see nn::Recompute; of all
   Mistake mistake = Mistake::none;
 
   constexpr Counts counts() const {
     return {values.size(), calls.size(),  ins.size(),    uses.size(),
-            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number)};
+            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number), cuts.size()};
   }
 
   /// Appends a layer and its variables. Returns its index.
@@ -202,7 +221,7 @@ struct Trace {
     for (int v = l.first; v < l.first + l.variables; ++v) {
       uses.push_back(v);
       ++variables[at(v)].users;
-      if (gives_rows) ++variables[at(v)].users_by_rows;
+      if (gives_rows || variables[at(v)].spec.by_rows) ++variables[at(v)].users_by_rows;
     }
     calls.push_back(made);
     return made.first_out;
@@ -220,6 +239,7 @@ struct Fixed {
   std::array<LayerRecord, N.layers> layers{};
   std::array<int, N.inputs> inputs{};
   std::array<int, N.outputs> outputs{};
+  std::array<int, N.cuts> cuts{};
   Mistake mistake = Mistake::none;
 
   constexpr explicit Fixed(Trace const& t) : mistake{t.mistake} {
@@ -228,6 +248,7 @@ struct Fixed {
     };
     copy(t.values, values), copy(t.calls, calls), copy(t.ins, ins), copy(t.uses, uses);
     copy(t.variables, variables), copy(t.layers, layers), copy(t.inputs, inputs), copy(t.outputs, outputs);
+    copy(t.cuts, cuts);
   }
 };
 

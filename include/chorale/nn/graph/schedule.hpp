@@ -18,10 +18,11 @@ namespace chorale::nn::graph {
 ///
 ///   again       forward of call `call`, within nn::Recompute
 ///   backward    of call `call`
+///   variables   the gradients by variables of call `call`, which backward has left out
 ///   add         gradient c = a + b
 ///   zero        gradient c = 0, of an output that nobody reads
 ///   ready       gradients of all variables whose first user is `call` or a later call are final
-enum class Do { again, backward, add, zero, ready };
+enum class Do { again, backward, variables, add, zero, ready };
 
 /// A step with its operands, which are indices of registers.
 struct Instruction {
@@ -98,9 +99,10 @@ class Scheduler {
   /// copies    of each call that passes its gradient: true if that holds for its first input alone, because the others
   ///           have another layout. Empty: of none
   /// finds     of each call. Empty: of all in_backward
+  /// later     of each call: true if its gradients by variables are computed behind all those by values. Empty: of none
   constexpr explicit Scheduler(Records const& g, Span<bool const> trains, Span<char const> copies = {},
-                               Span<Finds const> finds = {})
-      : g_{g}, trains_{trains}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
+                               Span<Finds const> finds = {}, Span<char const> later = {})
+      : g_{g}, trains_{trains}, later_{later}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
     s_.d_in.resize(g.ins.size(), -1);
     s_.d_value.resize(g.values.size(), -1);
     share_buffers();
@@ -166,6 +168,11 @@ class Scheduler {
       }
       if (reached && of_.is_wanted(call)) write_call(c);
       if (call.uses > 0) s_.steps.push_back({Do::ready, c});
+    }
+    for (auto c = later_.size(); c-- > 0;) {
+      if (later_[c] == 0 || s_.d_value[at(g_.calls[c].first_out)] < 0) continue;
+      for (int i = 0; i < g_.calls[c].outs; ++i) read(s_.d_value[at(g_.calls[c].first_out + i)]);
+      s_.steps.push_back({Do::variables, static_cast<int>(c)});
     }
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       if (!g_.values[v].asked) continue;
@@ -276,6 +283,7 @@ class Scheduler {
 
   Records g_;
   Span<bool const> trains_;
+  Span<char const> later_;
   Backward of_;
   std::vector<char> again_;                                                // calls that are computed again
   Schedule s_;

@@ -87,6 +87,7 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
   std::size_t workspace() const { return at_.rows * kept() * sizeof(float); }
   Finds       finds() const {
     constexpr bool own = requires(Where const& at) { L::kept_for(at); } || detail::StateOf<L>::exists;
+    if constexpr (requires { requires L::keeps_nothing; }) return Finds::nothing;
     return own || workspace() > 0 ? Finds::in_backward : Finds::nothing;
   }
 
@@ -216,6 +217,7 @@ class KernelStage {
   static constexpr bool whole_rows = It::repeats == 1;                     // false: a row of the kernel is a vector
   static constexpr bool overwrites = Inner::overwrites, keeps_x = !Inner::overwrites, keeps_y = Inner::keeps_y;
   static constexpr bool renames    = requires { requires Inner::renames; };
+  static constexpr bool apart      = requires { requires Inner::apart; };
 
   explicit KernelStage(StageSite const& site)
       : rows_{site.rows * static_cast<int>(It::repeats)},
@@ -336,6 +338,8 @@ struct Stage<D, L, List<In...>, List<Out...>> {
     made.passes     = passes_gradient<L>();
     made.adds       = true;
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };
@@ -354,6 +358,7 @@ struct Stage<D, L, List<In>, List<Out>> {
       made.layout        = [](void const* at) { return static_cast<S const*>(at)->layout(); };
       made.renames       = S::renames;
       made.takes_layouts = S::whole_rows;
+      made.apart         = S::apart;
       if constexpr (Described<L, In>::joins)
         made.joined = L::template apply<typename Described<L, In>::shape>::channels;
       return made;
@@ -395,6 +400,8 @@ struct Stage<NoDevice, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() {
     auto made = Ops{};
     if constexpr (requires { typename L::axis; }) made.axis = L::axis::name, made.axis_size = L::axis::size;
+    if constexpr (requires { requires L::whole_share; }) made.whole_share = true;
+    if constexpr (requires { requires L::other_rows; }) made.other_rows = true;
     return made;
   }
 };

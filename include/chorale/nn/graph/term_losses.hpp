@@ -6,6 +6,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/row_loss.hpp>
+#include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/kernels.hpp>
 
 #include <algorithm>
@@ -55,8 +56,11 @@ struct TermLosses {
   }
 
   /// The loss of one term, a sum over the rows, and its gradient by the output.
+  ///
+  /// axes, scratch   for a loss of outputs that are split over the ranks of an axis
   template <class Term, class Batch>
-  static float loss_of(Term const& term, Batch const& batch, Executing const& executor, float* dy) {
+  static float loss_of(Term const& term, Batch const& batch, Executing const& executor, float* dy, AxisGroups axes,
+                       typename Kernels<D>::Scratch& scratch) {
     using W             = typename Term::row_weight;
     using C             = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
     auto const* const y = executor.output(output_of<Term>);
@@ -74,7 +78,7 @@ struct TermLosses {
       });
       return sum;
     } else {
-      return loss_of_fixed(term, batch, y, dy);
+      return loss_of_fixed(term, batch, y, dy, axes, scratch);
     }
   }
 
@@ -99,7 +103,8 @@ struct TermLosses {
 
  private:
   template <class Term, class Batch>
-  static float loss_of_fixed(Term const& term, Batch const& batch, float const* y, float* dy) {
+  static float loss_of_fixed(Term const& term, Batch const& batch, float const* y, float* dy, AxisGroups axes,
+                             typename Kernels<D>::Scratch& scratch) {
     using F           = typename Term::field;
     using W           = typename Term::row_weight;
     using C           = Compared<decltype(Term::what), ValueOf<Term>, F>;
@@ -108,8 +113,18 @@ struct TermLosses {
     auto const scaled     = term.weight / static_cast<float>(C::positions);
     auto const compute    = [&](std::size_t first, std::size_t rows, float factor) {
       auto* const d  = dy + first * of_row;
-      auto const sum = loss::sum_of<D>(term.what, rows * C::positions, C::width, y + first * of_row,
-                                       wanted + first * F::size, d);
+      auto const sum = [&] {
+        auto const n = rows * C::positions;
+        if constexpr (requires { typename decltype(term.what)::axis; }) {
+          using A             = typename decltype(term.what)::axis;
+          auto const numbers  = term.what.scratch(n);
+          auto const* const x = y + first * of_row;
+          return term.what.compute_along(group_along<A>(axes), n, C::width, x, wanted + first * F::size, d,
+                                         Span<float>{scratch.take(numbers), numbers});
+        } else {
+          return loss::sum_of<D>(term.what, n, C::width, y + first * of_row, wanted + first * F::size, d);
+        }
+      }();
       if (factor != 1) Kernels<D>::multiply(rows * of_row, d, factor);
       return sum * factor;
     };

@@ -43,6 +43,10 @@ struct Outputs {
 
 namespace graph {
 
+/// The outputs of a network of which some are not I along all axes; defined in nn/distribution/outputs.hpp.
+template <class D, class Names, class... O>
+struct SpreadOutputs;
+
 template <class T, int... Dims>
 Of<T, Dims...> of_field(Field<T, Dims...> const&);
 
@@ -193,7 +197,9 @@ constexpr Trace trace() {
     made.mistake = Mistake::refused;
   }
   for (auto const value : made.outputs)
-    if (made.mistake == Mistake::none && made.values[at(value)].call < 0) made.mistake = Mistake::output_is_input;
+    if (made.mistake != Mistake::none) break;
+    else if (made.values[at(value)].call < 0) made.mistake = Mistake::output_is_input;
+    else if (!made.values[at(value)].held.positions.empty()) made.mistake = Mistake::output_of_positions;
   return made;
 }
 
@@ -208,6 +214,29 @@ constexpr bool report() {
   static_assert(M != Mistake::moving_layer_in_recompute,
                 "chorale: an nn::BatchNorm is in an nn::Recompute, which would move its statistics twice. Use "
                 "nn::LayerNorm or nn::GroupNorm there, or leave nn::Recompute out");
+  static_assert(M != Mistake::part_of_vectors,
+                "chorale: a layer needs whole vectors, but each rank has a part of them, as nn::ColumnDense and logits(x) "
+                "of an nn::SplitEmbedding give them. Put nn::RowDense before it; activations, a + b, a - b, a * b and "
+                "nn::ColumnHeads take parts");
+  static_assert(M != Mistake::part_of_positions,
+                "chorale: a layer needs whole sequences, but each rank has a part of their positions. Put "
+                "nn::gather_sequence<axis> before it, or give nn::ColumnDense the option nn::SplitSequence; attention "
+                "over such parts is nn::RingHeads");
+  static_assert(M != Mistake::no_part_of_vectors,
+                "chorale: nn::RowDense and nn::ColumnHeads take vectors of which each rank along their axis has a part, "
+                "as nn::ColumnDense gives them. Put nn::ColumnDense over the same axis before it, or use nn::Dense");
+  static_assert(M != Mistake::no_part_of_positions,
+                "chorale: nn::gather_sequence, nn::RingHeads, nn::SplitLayerNorm and nn::SplitSequence need sequences of "
+                "which each rank along their axis has a part. Put nn::scatter_sequence<axis> before it");
+  static_assert(M != Mistake::other_parts,
+                "chorale: a layer combines values of which a rank has different parts: one is split over an axis, and "
+                "another is whole or split over another axis");
+  static_assert(M != Mistake::variables_of_other_parts,
+                "chorale: a layer is called with whole sequences and with sequences of which each rank has a part, so "
+                "its gradients would be added up over ranks by one call only. Use two layers");
+  static_assert(M != Mistake::output_of_positions,
+                "chorale: an output of this network has a part of the positions on each rank. Put "
+                "nn::gather_sequence<axis> before nn::outputs");
   static_assert(is_unique, "chorale: two layers of this network have the same name, so their variables could not be told "
                            "apart in a checkpoint. Give them different names");
   static_assert(M != Mistake::output_is_input,
@@ -251,7 +280,7 @@ constexpr auto plan_of() {
   auto layers = std::array<int, count>{};
   for (std::size_t v = 0; v < count; ++v) {
     specs[v]         = g.variables[v].spec;
-    specs[v].by_rows = g.variables[v].users_by_rows == g.variables[v].users;
+    specs[v].by_rows = g.variables[v].users_by_rows == g.variables[v].users && g.variables[v].summed.empty();
     layers[v]        = g.calls[at(g.variables[v].call)].number;
   }
   auto made = make_plan<count, Calls::counts.numbers>(specs, names_of<Net>.names(), layers);

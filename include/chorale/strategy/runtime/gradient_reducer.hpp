@@ -10,8 +10,12 @@
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/strategy/runtime/bucket_ends.hpp>
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/row_gradients.hpp>
+#include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
+
+#include <gsl/util>
 
 #include <algorithm>
 #include <array>
@@ -64,7 +68,13 @@ struct ReducerOf<R, E> {
   using type = ThreadedReducer<R, E>;
 };
 
-/// Adds up the rows of tables over all replicas: the same bits on every replica.
+/// True if each replica has the whole gradient of its part of a table already: nothing is added up over replicas.
+inline bool is_owned(Gradients const& gradients, RowGradients const& table) {
+  return is_split_along_data(gradients.plan[table.variable()].spec);
+}
+
+/// Adds up the rows of tables over all replicas, but those that each replica owns a part of: the same bits on every
+/// replica.
 ///
 /// order   rank after rank: where each rank brings whole shards, the bits do not depend on the number of ranks
 template <class E>
@@ -75,6 +85,7 @@ class TableSums {
   void reduce(E& at, Gradients const& gradients, Tag tag, ReduceStatistics& traffic, RowsOf&& rows_of) {
     for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
       auto& table     = gradients.tables[i];
+      if (is_owned(gradients, table)) continue;
       auto const mine = rows_of(i);
       traffic.bytes += mine.bytes();
       gather_.gather(at, mine.rows, mine.vectors, mine.values, table.width(), tag);
@@ -187,6 +198,39 @@ class BucketedGradients {
   typename ExactOperation<R, E>::type exact_;                              // of header and trailer, where R is lossy
 };
 
+/// Rows of the gradients of what a replica owns, from all logical shards of a batch.
+class OwnedRows {
+ public:
+  void begin(Gradients const& gradients, int replicas) {
+    rows_.resize(gradients.tables.size() * static_cast<std::size_t>(replicas));
+    for (auto& rows : rows_) rows.clear();
+  }
+  /// Takes those of a pass, in which each replica has had one shard.
+  void take(Gradients const& gradients) {
+    auto const replicas = rows_.size() / std::max<std::size_t>(1, gradients.tables.size());
+    for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
+      auto const& table = gradients.tables[i];
+      if (!is_owned(gradients, table)) continue;
+      table.each_part([&](Rank of, RowsView const& view) {
+        rows_[i * replicas + static_cast<std::size_t>(of)].append(view, table.width());
+      });
+    }
+  }
+  /// order   those of the first replica's shards first, as replicas have shards in their order
+  void add_up(Gradients const& gradients) {
+    auto const replicas = rows_.size() / std::max<std::size_t>(1, gradients.tables.size());
+    for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
+      auto& table = gradients.tables[i];
+      if (!is_owned(gradients, table)) continue;
+      table.clear();
+      for (std::size_t r = 0; r < replicas; ++r) table.add(rows_[i * replicas + r].view());
+    }
+  }
+
+ private:
+  std::vector<RowList> rows_;                                              // (tables, replicas)
+};
+
 /// Sums of a replica's logical shards of a batch: each is computed by itself, then added up along the tree as far as
 /// this replica's shards go.
 template <int L>
@@ -208,17 +252,30 @@ class ShardSums {
     auto const tables = model.gradients().tables;
     rows_.resize(tables.size());
     for (auto& rows : rows_) rows.clear();
-    for (auto s = static_cast<int>(shards.begin); s < static_cast<int>(shards.end); ++s) {
+    owned_.begin(model.gradients(), replicas);
+    [[maybe_unused]] auto const apart = in_shards(model);
+    auto const end   = static_cast<int>(shards.end);
+    for (auto s = static_cast<int>(shards.begin); s < end + passes_more(model, shards, replicas); ++s) {
+      if (s >= end) {                                                      // other replicas have a shard more
+        learn(model, batch.rows_in({0, 0}));
+        owned_.take(model.gradients());
+        continue;
+      }
       auto const rows  = share(whole, s, L);
       auto const shard = batch.rows_in({rows.begin - batch.first_row, rows.end - batch.first_row});
       loss += learn(model, shard);
       auto sum = sums_.memory();
       std::copy(values.begin(), values.end(), sum.get());
       sums_.add(L + s, std::move(sum));
-      for (std::size_t i = 0; i < tables.size(); ++i) rows_[i].append(tables[i]);
+      for (std::size_t i = 0; i < tables.size(); ++i)
+        if (!is_owned(model.gradients(), tables[i])) rows_[i].append(tables[i]);
+      owned_.take(model.gradients());
     }
     return loss;
   }
+
+  /// Puts the sums of what this replica owns into the gradients: shard by shard, whichever replica had it.
+  void add_up_owned(Gradients const& gradients) { owned_.add_up(gradients); }
 
   shard_tree::Sums const& nodes() const { return sums_; }
   /// Rows of the gradient of table i, those of the first shard first.
@@ -229,8 +286,27 @@ class ShardSums {
   }
 
  private:
+  /// Tells a model whose replicas ask one another in a step that each has a shard of its own, while the result lives.
+  template <class Model>
+  static auto in_shards(Model& model) {
+    if constexpr (requires { model.in_shards; }) {
+      model.in_shards = true;
+      return gsl::finally([&model] { model.in_shards = false; });
+    } else {
+      return 0;
+    }
+  }
+  /// Passes that a replica makes without a shard, so that all make as many: the others ask it for what it owns.
+  template <class Model>
+  static int passes_more(Model const&, Range shards, int replicas) {
+    if constexpr (requires { requires Model::answers; })
+      return (L + replicas - 1) / replicas - static_cast<int>(shards.size());
+    else return 0;
+  }
+
   shard_tree::Sums sums_;
   std::vector<RowList> rows_;                                              // for each table
+  OwnedRows owned_;
 };
 
 /// Reduction of one model's gradients under Reproducible.
@@ -265,6 +341,7 @@ class ShardedGradients {
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
     tables_.reduce(*at_, gradients, tag_, traffic, [&](std::size_t i) { return sums_.rows(i).view(); });
+    sums_.add_up_owned(gradients);
     traffic.bytes += gradients.values.size_bytes();
   }
 

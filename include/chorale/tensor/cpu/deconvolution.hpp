@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 namespace chorale {
 
@@ -23,6 +24,12 @@ class Kernels<Cpu>::Conv2DTranspose {
       : rt_{&rt}, in_{in}, plain_kernel_{plain_kernel(w, channels)},
         bias_{biased ? layout{{w.channels}, onednn::f32, onednn::tag::x} : layout{}} {
     describe(rows, w, channels);
+  }
+
+  /// Number of passes that run on reference loops, because oneDNN has nothing else for this CPU and these shapes.
+  int references() const {
+    auto const reference = [](auto const& pass) { return std::string_view{pass.impl_info_str()}.starts_with("ref"); };
+    return reference(forward_) + reference(weights_) + reference(data_);
   }
 
   layout out() const { return forward_.dst_desc(); }
@@ -110,12 +117,18 @@ class Kernels<Cpu>::Conv2DTranspose {
     forward_ = onednn::describe<dnnl::deconvolution_forward>(
         rt_->engine, attributes, dnnl::prop_kind::forward_training, direct, src, kernel, bias_, dst, strides, before,
         after);
-    weights_ = onednn::describe_backward<dnnl::deconvolution_backward_weights>(
-        rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, bias_, forward_.dst_desc(), strides,
-        before, after);
-    data_ = onednn::describe_backward<dnnl::deconvolution_backward_data>(
-        rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, weights_.diff_dst_desc(), strides,
-        before, after);
+    auto const backward = [&](layout const& d_dst) {
+      weights_ = onednn::describe_backward<dnnl::deconvolution_backward_weights>(
+          rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, bias_, d_dst, strides, before, after);
+      data_ = onednn::describe_backward<dnnl::deconvolution_backward_data>(
+          rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, weights_.diff_dst_desc(), strides,
+          before, after);
+    };
+    backward(forward_.dst_desc());
+    if (auto const slow = references(); slow > 0) {                        // of one filter: for that layout there are loops
+      backward(dst);
+      if (references() >= slow) backward(forward_.dst_desc());
+    }
   }
 
   Places place(onednn::Cutter& cut) const {

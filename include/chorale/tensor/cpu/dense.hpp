@@ -18,6 +18,8 @@ namespace chorale {
 /// source    tf.keras.layers.Dense; oneDNN inner product
 class Kernels<Cpu>::Dense {
  public:
+  static constexpr bool apart = true;                                      // gradients by variables may come later
+
   Dense(runtime& rt, layout const& in, int rows, int inputs, int units)
       : rt_{&rt}, in_{in}, out_{matrix(rows, units)},
         kernel_{{units, inputs}, onednn::f32, onednn::tag::ba}, bias_{{units}, onednn::f32, onednn::tag::x} {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The outputs of a network with distribution types: whole on each rank.
+#pragma once
+
+#include <chorale/nn/distribution/conversions.hpp>
+#include <chorale/nn/distribution/spread.hpp>
+#include <chorale/nn/graph/trace.hpp>
+
+#include <tuple>
+
+namespace chorale::nn {
+
+namespace detail {
+
+template <bool is_whole>
+constexpr void check_outputs() {
+  static_assert(is_whole, "chorale: an output of this network is not whole on each rank, but a part of a sum over an "
+                          "axis (P), a shard (S) or a value of each rank (V): put nn::all_reduce<Axis>(x) or "
+                          "nn::all_gather<Axis>(x) before nn::outputs");
+}
+
+template <class... On>
+constexpr bool is_whole(List<On...>) { return ((On::is == replicated) && ...); }
+
+/// A value that is R along some axes as one that is I along all.
+template <class D, class O>
+constexpr auto counted_once(Tensor<D, O> x) {
+  if constexpr (graph::has_spread<O>)
+    return []<class First, class... On>(auto y, List<First, On...>) {
+      return counted_once(count_once<typename First::axis>(y));
+    }(x, typename SpreadParts<O>::axes{});
+  else return x;
+}
+
+}  // namespace detail
+
+namespace graph {
+
+// Declared in trace.hpp: outputs of which some are not I along all axes. The gradient of a loss is complete on each
+// rank.
+template <class D, class... F, class... O>
+struct SpreadOutputs<D, List<F...>, O...> {
+  static constexpr auto run(Tensor<D, O>... y) {
+    constexpr bool whole = (nn::detail::is_whole(typename nn::detail::SpreadParts<O>::axes{}) && ...);
+    nn::detail::check_outputs<whole>();
+    if constexpr (whole) {
+      return Outputs<D, List<F...>, nn::detail::OwnOf<O>...>{{nn::detail::counted_once(y).value...}};
+    } else {
+      auto& trace   = *std::get<0>(std::tuple{y.trace...});
+      trace.mistake = Mistake::refused;
+      return Tensor<D, Refused>{&trace, 0};
+    }
+  }
+};
+
+}  // namespace graph
+}  // namespace chorale::nn

@@ -1,0 +1,15 @@
+// adds_whole_and_part.cpp   expect: chorale: a layer combines values of which a rank has different parts: one is split over an axis, and another is whole or split over another axis
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 12, 24> {};
+struct Out : Field<float, 12, 24> {};
+using Ranks = Axis<"tensor", 1>;
+struct Net : nn::Graph<In> {
+  nn::ColumnDense<Ranks, 24> widen;
+  nn::RowDense<Ranks, 24> narrow;
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(narrow(widen(x) + x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

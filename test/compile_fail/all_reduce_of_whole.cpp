@@ -1,0 +1,17 @@
+// all_reduce_of_whole.cpp   expect: chorale: nn::all_reduce<Axis>(x) adds up parts of a sum (P) or, to nn::invariant, values of each rank (V), and what comes in along this axis is neither: what is the same on all ranks needs no sum, and for shards there is nn::all_gather. Is it another axis?
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+using Tensor = Axis<"tensor", 2>;
+
+struct Image : Field<float, 4, 6> {};
+struct Score : Field<float, 4, 6> {};
+
+struct Net : nn::Graph<Image> {
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<Score>(nn::all_reduce<Tensor>(nn::replicate<Tensor>(x)));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,20 @@
+// dense_of_a_sum.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+using Tensor = Axis<"tensor", 2>;
+
+struct Image : Field<float, 4, 6> {};
+struct Score : Field<float, 4, 6> {};
+
+struct Net : nn::Graph<Image> {
+  nn::Dense<6> dense;
+
+  constexpr auto operator()(auto x) const {
+    auto const part = nn::on_one_rank<Tensor>(x);
+    return nn::outputs<Score>(dense(nn::all_reduce<Tensor>(part)));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,12 @@
+// experts_with_capacity.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Words : Field<float, 8> {};
+struct Net : nn::Graph<Words> {
+  nn::Experts<Axis<"experts", 2>, 4, 32, nn::Capacity<1>> experts;
+  constexpr auto operator()(auto words) const { return nn::outputs<Words>(experts(words)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,16 @@
+// norm_of_rows.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 12, 24> {};
+struct Out : Field<float, 12, 24> {};
+using Ranks = Axis<"tensor", 2>;
+struct Net : nn::Graph<In> {
+  nn::ColumnDense<Ranks, 32> widen;
+  nn::RowDense<Ranks, 24> narrow;
+  nn::LayerNorm norm;
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(norm(narrow(widen(x)))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,15 @@
+// orthogonal_columns.cpp   expect: chorale: a split kernel cannot begin orthogonal, which is known of whole matrices alone. Use GlorotUniform
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 12, 24> {};
+struct Out : Field<float, 12, 24> {};
+using Ranks = Axis<"tensor", 2>;
+struct Net : nn::Graph<In> {
+  nn::ColumnDense<Ranks, 32, nn::Orthogonal> widen;
+  nn::RowDense<Ranks, 24> narrow;
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(narrow(widen(x))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,14 @@
+// positions_over_eight_ranks.cpp   expect: chorale: the positions of a sequence do not divide by the ranks of the axis over which they are split. Pad the sequences, or use another number of ranks
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 12, 24> {};
+struct Out : Field<float, 12, 24> {};
+using Ranks = Axis<"tensor", 8>;
+struct Net : nn::Graph<In> {
+  nn::LayerNorm norm;
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::gather_sequence<Ranks>(norm(nn::scatter_sequence<Ranks>(x)))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

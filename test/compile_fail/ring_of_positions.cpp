@@ -1,0 +1,15 @@
+// ring_of_positions.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 12, 24> {};
+struct Out : Field<float, 12, 24> {};
+using Ranks = Axis<"tensor", 2>;
+struct Net : nn::Graph<In> {
+  nn::Dense<72> look;
+  nn::RingHeads<Ranks, 4> attend;
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::gather_sequence<Ranks>(attend(look(nn::scatter_sequence<Ranks>(x))))); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,19 @@
+// sum_and_own_added.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+using Tensor = Axis<"tensor", 2>;
+
+struct Image : Field<float, 4, 6> {};
+struct Score : Field<float, 4, 6> {};
+
+struct Net : nn::Graph<Image> {
+  constexpr auto operator()(auto x) const {
+    auto const part = nn::on_one_rank<Tensor>(x);
+    auto const own = nn::vary<Tensor>(x);
+    return nn::outputs<Score>(nn::all_reduce<Tensor>(nn::all_reduce<Tensor, nn::replicated>(part) + own));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

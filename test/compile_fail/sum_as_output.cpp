@@ -1,0 +1,18 @@
+// sum_as_output.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+using Tensor = Axis<"tensor", 2>;
+
+struct Image : Field<float, 4, 6> {};
+struct Score : Field<float, 4, 6> {};
+
+struct Net : nn::Graph<Image> {
+  constexpr auto operator()(auto x) const {
+    auto const part = nn::on_one_rank<Tensor>(x);
+    return nn::outputs<Score>(nn::all_reduce<Tensor, nn::replicated>(part));
+  }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks that are split over 1, 2 and 4 ranks: the same bits on any number of them, and those of the unsplit network to
+// 1e-5.
+#include "test/support/split_runs.hpp"
+
+#include <chorale/nn/activation.hpp>
+#include <chorale/nn/attention.hpp>
+#include <chorale/nn/dense.hpp>
+#include <chorale/nn/embedding.hpp>
+#include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/layer_norm.hpp>
+#include <chorale/nn/loss.hpp>
+#include <chorale/nn/split_attention.hpp>
+#include <chorale/nn/split_dense.hpp>
+#include <chorale/nn/split_embedding.hpp>
+#include <chorale/nn/split_loss.hpp>
+#include <chorale/optim/adam.hpp>
+#include <chorale/tensor/cpu/all.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace split_test {
+
+using namespace chorale;
+
+namespace {
+
+template <int n>
+using Tensor = Axis<"tensor", n>;
+
+struct Words : Field<int, 8> {};
+struct Next : Field<int, 8> {};
+
+constexpr int width = 16, vocabulary = 24, heads = 4;
+
+/// The layers of a block, unsplit for n = 0.
+template <int n>
+struct Layers {
+  nn::ColumnDense<Tensor<n>, 3 * width, nn::Blocks<3>> look;
+  nn::ColumnHeads<Tensor<n>, heads, nn::Causal> attend;
+  nn::RowDense<Tensor<n>, width> join;
+  nn::ColumnDense<Tensor<n>, 4 * width> widen;
+  nn::RowDense<Tensor<n>, width> narrow;
+};
+template <>
+struct Layers<0> {
+  nn::Dense<3 * width> look;
+  nn::CausalHeads<heads> attend;
+  nn::Dense<width> join;
+  nn::Dense<4 * width> widen;
+  nn::Dense<width> narrow;
+};
+template <int n>
+struct Table {
+  using type = nn::SplitEmbedding<Tensor<n>, vocabulary, width>;
+};
+template <>
+struct Table<0> {
+  using type = nn::Embedding<vocabulary, width>;
+};
+
+template <int n>
+struct Part : Layers<n> {
+  nn::LayerNorm first, second;
+  constexpr auto operator()(auto x) const {
+    auto const seen = x + this->join(this->attend(this->look(first(x))));
+    return seen + this->narrow(nn::gelu_tanh(this->widen(second(seen))));
+  }
+};
+template <int n>
+struct Gpt : nn::Graph<Words> {
+  typename Table<n>::type table;
+  nn::Positions<8, width> places;
+  std::array<Part<n>, 2> parts;
+  nn::LayerNorm last;
+  constexpr auto operator()(auto words) const {
+    auto x = places(table(words));
+    for (auto const& part : parts) x = part(x);
+    return nn::outputs<Next>(table.logits(last(x)));
+  }
+};
+
+struct Text {
+  std::vector<int> words = std::vector<int>(3 * 8), next = words;
+  Rows<Words, Next> rows() const { return Rows<Words, Next>{words, next}; }
+};
+Text text() {
+  auto made = Text{};
+  for (std::size_t i = 0; i < made.words.size(); ++i) {
+    made.words[i] = static_cast<int>(Random{Seed{2}, 0}.below(i, vocabulary));
+    made.next[i]  = static_cast<int>(Random{Seed{2}, 1}.below(i, vocabulary));
+  }
+  return made;
+}
+
+template <int n>
+test::SplitRun run(int steps) {
+  auto const adam  = optim::Adam{.learning_rate = 1e-2F, .epsilon = 1e-3F};     // the gradient of keys' biases is 0
+  auto const batch = text();
+  if constexpr (n == 0)
+    return test::train_split(nn::compile<Gpt<0>>(loss::SparseCrossEntropy{}, adam), "tensor", 1, batch.rows(), steps);
+  else
+    return test::train_split(nn::compile<Gpt<n>>(loss::SplitSparseCrossEntropy<Tensor<n>>{}, adam), "tensor", n,
+                             batch.rows(), steps);
+}
+
+/// Logits of all ranks put together: each rank has (3, 8, vocabulary / ranks).
+std::vector<float> whole_logits(std::vector<float> const& parts, std::size_t ranks) {
+  auto const each = static_cast<std::size_t>(vocabulary) / ranks, vectors = std::size_t{3 * 8};
+  auto whole      = std::vector<float>(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto const r = i / (vectors * each), v = i / each % vectors;
+    whole[v * vocabulary + r * each + i % each] = parts[i];
+  }
+  return whole;
+}
+
+}  // namespace
+
+TEST_CASE("a GPT that is split over 1, 2 and 4 ranks learns the same bits", "[nn][split]") {
+  auto const one = run<1>(20), two = run<2>(20), four = run<4>(20), unsplit = run<0>(20);
+  CHECK(one.alike);
+  CHECK(two.alike);
+  CHECK(four.alike);
+  CHECK(whole_logits(two.outputs, 2) == one.outputs);
+  CHECK(whole_logits(four.outputs, 4) == one.outputs);
+  CHECK(two.losses == one.losses);
+  CHECK(four.losses == one.losses);
+  CHECK(two.gradients == one.gradients);
+  CHECK(four.gradients == one.gradients);
+  CHECK(two.variables == one.variables);
+  CHECK(four.variables == one.variables);
+
+  CHECK(test::difference(one.outputs, unsplit.outputs) < 1e-5);            // the same first values, too
+  CHECK(test::difference(one.gradients, unsplit.gradients) < 1e-5);
+  CHECK(test::difference(one.variables, unsplit.variables) < 5e-5);        // Adam divides by gradients near 0
+  CHECK(test::difference(one.losses, unsplit.losses) < 1e-5);
+  CHECK(one.losses.back() < 0.5F * one.losses.front());
+}
+
+TEST_CASE("a block sends four sums of its activations", "[nn][split]") {
+  auto const floats = std::size_t{3 * 8 * width};
+  auto const reduced = [](std::size_t n, std::size_t ranks) {              // n numbers, halves in pieces of each rank
+    return n <= 1024 ? n * (ranks == 2 ? 1 : 2) : 2 * n * (ranks - 1) / ranks;
+  };
+  auto const loss = [&](std::size_t ranks) { return reduced(3 * 8, ranks) + reduced(2 * 3 * 8, ranks); };
+  auto const step = [&](std::size_t ranks) {                               // two blocks, the table, and its logits
+    return sizeof(float) * (2 * 4 * reduced(floats, ranks) + 2 * reduced(floats, ranks) + loss(ranks));
+  };
+  CHECK(run<2>(1).sent == step(2));
+  CHECK(run<4>(1).sent == step(4));
+  CHECK(run<1>(1).sent == 0);
+}
+
+}  // namespace split_test
