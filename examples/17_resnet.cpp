@@ -5,7 +5,8 @@
 // moved and perhaps mirrored in another way, which depends on its place in the epoch, not on the replica.
 //
 //   tools/run 17_resnet                                           shapes drawn in code, ten classes
-//   tools/run 17_resnet --data FOLDER --epochs 160                CIFAR-10: its six .bin files
+//   tools/run 17_resnet --data FOLDER --epochs 160                CIFAR-10: its six .bin files; or a folder of pictures for
+//                                                                 each class, in train and in test
 //
 // Expect a line for each epoch, then the loss and the accuracy of pictures that it has not seen: about 0.5 after five
 // epochs of 2,000 shapes.

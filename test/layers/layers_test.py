@@ -63,6 +63,7 @@ NEIGHBOURS = {
     "nn/pipeline": {"graph"},
     "strategy/runtime": set(),
     "strategy/mesh": set(),
+    "strategy/pipeline": {"mesh"},
     "strategy/parameter_server": {"runtime"},
     "strategy/coordinator": {"runtime", "parameter_server"},
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/axis_ranks.hpp"
+#include "test/support/count_allocations.hpp"
 #include "test/support/one_call.hpp"
 
 #include <chorale/core/random.hpp>
@@ -19,7 +20,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -125,6 +128,18 @@ TEST_CASE("tables and experts of a network have the bits of one device, also whe
   compare<2>(13);
   compare<4>(13);
   compare<4>(2);                                                           // two ranks have no rows
+}
+
+TEST_CASE("a step of tables and experts allocates nothing once it was seen", "[nn][tables][experts]") {
+  auto const data = Data{13};
+  auto alone      = model<1>().instantiate(Cpu::logical(1)[0], Seed{3});
+  auto const step = [&] {
+    auto const before = test::allocations;
+    alone.value_and_gradient(data.batch(), 0, LooksAtEnd{}, Together{});
+    return test::allocations - before;
+  };
+  CHECK(step() > 0);
+  CHECK(step() == 0);
 }
 
 }  // namespace dealt_network_test

@@ -7,6 +7,7 @@
 #include <chorale/nn/attention.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/loss.hpp>
@@ -153,5 +154,21 @@ TEST_CASE("a block whose sequences are split between its products learns the sam
 
 TEST_CASE("attention around a ring of ranks is that of whole sequences", "[nn][split]") { check_rings<false>(); }
 TEST_CASE("causal attention around a ring of ranks is that of whole sequences", "[nn][split]") { check_rings<true>(); }
+
+TEST_CASE("a block over split sequences sends what one over whole ones sends, and a ring k and v", "[nn][split]") {
+  auto const part = std::size_t{3 * 16 * 12 / 2};                          // of activations on each of 2 ranks
+  CHECK(run<Split<2>>("tensor", 2, 1).sent ==
+        sizeof(float) * (4 * 2 * part + 2 * part + 2 * 24));              // scatter and gather; two norms
+  auto const kv = std::size_t{3 * 4 * 24};                                // of each of 4 ranks
+  CHECK(run<RingAlone<4, false>>("context", 4, 1).sent ==
+        sizeof(float) * (3 * kv + 3 * kv + 4 * kv + 3 * (3 * 4 * 36) + 3 * (3 * 4 * 12)));
+}
+
+TEST_CASE("gradients of layers over split sequences are those of their outputs", "[nn][split]") {
+  auto const alone = Cpu::OneThread{};
+  CHECK(nn::network_gradient_error<Split<1>>() < 2e-3);
+  CHECK(nn::network_gradient_error<Ring<1, true>>() < 2e-3);
+  CHECK(nn::network_gradient_error<RingAlone<1, false>>() < 2e-3);
+}
 
 }  // namespace split_sequence_test

@@ -2,12 +2,14 @@
 //
 // Networks that are split over 1, 2 and 4 ranks: the same bits on any number of them, and those of the unsplit network to
 // 1e-5.
+#include "test/support/count_allocations.hpp"
 #include "test/support/split_runs.hpp"
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/attention.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/loss.hpp>
@@ -141,6 +143,71 @@ TEST_CASE("a GPT that is split over 1, 2 and 4 ranks learns the same bits", "[nn
   CHECK(test::difference(one.variables, unsplit.variables) < 5e-5);        // Adam divides by gradients near 0
   CHECK(test::difference(one.losses, unsplit.losses) < 1e-5);
   CHECK(one.losses.back() < 0.5F * one.losses.front());
+}
+
+/// Products larger than the blocks in which oneDNN computes them, of sizes that vectors do not divide.
+struct Wide : Field<float, 300> {};
+struct WideOut : Field<float, 37> {};
+template <int n, int parts>
+struct WideNet : nn::Graph<Wide> {
+  nn::Dense<203> first;
+  nn::ColumnDense<Tensor<n>, 12 * 97, nn::Parts<parts>, nn::HeNormal> widen;
+  nn::RowDense<Tensor<n>, 37, nn::Parts<parts>> narrow;
+  constexpr auto operator()(auto x) const { return nn::outputs<WideOut>(narrow(nn::relu(widen(first(x))))); }
+};
+template <int n, int parts>
+test::SplitRun run_wide() {
+  auto x = std::vector<float>(29 * 300), y = std::vector<float>(29 * 37);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{Seed{4}, 0}.uniform(i, -1, 1);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = Random{Seed{4}, 1}.uniform(i, -1, 1);
+  return test::train_split(nn::compile<WideNet<n, parts>>(loss::MeanSquaredError{}, optim::Adam{}), "tensor", n,
+                           Rows<Wide, WideOut>{x, y}, 2);
+}
+
+TEST_CASE("large products and any number of ranks have the same bits", "[nn][split]") {
+  auto const check = [](test::SplitRun const& many, test::SplitRun const& one) {
+    CHECK(many.alike);
+    CHECK(many.losses == one.losses);
+    CHECK(many.gradients == one.gradients);
+    CHECK(many.variables == one.variables);
+  };
+  auto const four = run_wide<1, 4>(), six = run_wide<1, 6>();
+  check(run_wide<2, 4>(), four);
+  check(run_wide<4, 4>(), four);
+  check(run_wide<3, 6>(), six);
+  CHECK(four.gradients != six.gradients);
+  CHECK(test::difference(four.gradients, six.gradients) < 1e-5);
+}
+
+/// One of each split layer, and no kernel of oneDNN but its products.
+struct Few : nn::Graph<Words> {
+  nn::SplitEmbedding<Tensor<1>, vocabulary, 8> table;
+  nn::ColumnDense<Tensor<1>, 24, nn::Blocks<3>> look;
+  nn::ColumnHeads<Tensor<1>, 2, nn::Causal> attend;
+  nn::RowDense<Tensor<1>, 8> join;
+  constexpr auto operator()(auto words) const {
+    auto const x = table(words);
+    return nn::outputs<Next>(table.logits(x + join(attend(look(x)))));
+  }
+};
+
+TEST_CASE("gradients of split layers are those of their outputs", "[nn][split]") {
+  auto const alone = Cpu::OneThread{};
+  CHECK(nn::network_gradient_error<Few>() < 1e-3);
+}
+
+TEST_CASE("a step of split layers allocates nothing", "[nn][split]") {
+  auto const batch = text();
+  auto copy = nn::compile<Few>(loss::SplitSparseCrossEntropy<Tensor<1>>{}, optim::Adam{}).instantiate(Cpu{}, Seed{5});
+  auto const step = [&] {
+    copy.value_and_gradient(batch.rows(), 0, LooksAtEnd{});
+    auto gradients = copy.gradients();
+    copy.optimizer.apply(copy.net.variables(), gradients);
+  };
+  step();
+  auto const before = test::allocations;
+  step();
+  CHECK(test::allocations == before);
 }
 
 TEST_CASE("a block sends four sums of its activations", "[nn][split]") {

@@ -119,6 +119,17 @@ TEST_CASE("tables and experts along the data axis learn the bits of one device",
   CHECK(apart(many.outputs, one.outputs) < 1e-5);
 }
 
+TEST_CASE("tables and experts go with buckets that leave during backward", "[strategy][mesh][tables][experts]") {
+  auto const one  = learned<Data<1>, Data<1>>(OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{});
+  auto const many = learned<Data<3>, Data<3>>(MeshStrategy{Mesh<Data<3>>{Cpu::logical(3)}}, RingAllReduce{});
+  for (auto const& [name, values] : one.variables) {
+    INFO(name);
+    CHECK(apart(many.variables.at(name), values) < 1e-4);
+  }
+  CHECK(one.variables.at("experts/dropped") == many.variables.at("experts/dropped"));
+  CHECK(*std::ranges::max_element(one.variables.at("experts/dropped")) > 0);
+}
+
 TEST_CASE("a checkpoint of tables and experts goes on with another number of ranks", "[strategy][mesh][tables][experts]") {
   auto const folder = test::Folder{};
   auto const go_on  = [&]<int P>(std::integral_constant<int, P>, auto strategy, int epochs, std::string const& where) {

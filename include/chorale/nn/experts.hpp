@@ -21,14 +21,12 @@ namespace chorale::nn {
 /// 100 is what all of them need if all are chosen alike.
 template <int Percent>
 struct Capacity {
-  static_assert(Percent > 0, "chorale: Capacity<Percent> of nn::Experts needs at least 1 percent of an even share");
   static constexpr std::size_t percent = Percent;
 };
 
 /// So many experts compute on each token.
 template <int Count>
 struct Top {
-  static_assert(Count > 0, "chorale: Top<Count> of nn::Experts needs at least 1 expert for each token");
   static constexpr std::size_t chosen = Count;
 };
 
@@ -113,6 +111,9 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
     static_assert(fits<X>, "chorale: Experts takes vectors (B, .., C) of numbers");
     static_assert(Count % A::size == 0, "chorale: Experts<A, experts, hidden> deals out its experts evenly: their number "
                                         "must be a multiple of the size of axis A");
+    static_assert(options.percent > 0,
+                  "chorale: Capacity<Percent> of nn::Experts needs at least 1 percent of an even share");
+    static_assert(options.chosen > 0, "chorale: Top<Count> of nn::Experts needs at least 1 expert for each token");
     static_assert(options.chosen <= static_cast<std::size_t>(Count),
                   "chorale: Top<k> of Experts<A, experts, hidden> chooses more experts for a token than there are");
     static_assert(((detail::capacity_option<Options> || detail::top_option<Options> || detail::balance_option<Options> ||

@@ -14,8 +14,8 @@
 
 namespace chorale::nn {
 
-/// Option of layers that are split over an axis: what they add up over the split dimension is added in N parts of equal
-/// size along one binary tree, so that 1, 2, 4, .. up to N ranks get the same bits. Without it 4 parts if the size is a
+/// Option of layers that are split over an axis: what they add up over the split dimension is added in N logical parts
+/// along one binary tree, so that 1, 2, 4, .. up to N ranks get the same bits. Without it 4 parts if the size is a
 /// multiple of 4, or 2 if it is one of 2; as many as ranks, where the ranks do not divide that.
 template <int N>
 struct Parts {

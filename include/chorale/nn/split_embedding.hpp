@@ -25,7 +25,7 @@ namespace detail {
 
 /// The rows of a table of which each rank along A has a part.
 template <class A, int Rows, int Width, class... Options>
-struct SplitTable {
+struct RankTable {
   static constexpr int parts        = parts_of<Options...>(Rows, A::size);
   static constexpr bool divides     = Width > 0 && parts_fit(Rows, parts, A::size);
   static constexpr int here         = parts / A::size;                     // parts of this rank
@@ -46,7 +46,7 @@ struct SplitTable {
 template <class A, int Rows, int Width, class... Options>
 struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
   using axis = A;
-  using Of_  = SplitTable<A, Rows, Width, Options...>;
+  using Of_  = RankTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_nothing    = true;
 
@@ -109,7 +109,7 @@ template <class A, int Rows, int Width, class... Options>
 struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>> {
   using Layer<SplitEmbedding>::Layer;
   using axis  = A;
-  using part  = detail::SplitTable<A, Rows, Width, Options...>;
+  using part  = detail::RankTable<A, Rows, Width, Options...>;
   using whole = detail::Table<Rows, Width, DenseGradient>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_nothing    = true;

@@ -110,6 +110,7 @@ class Live<S, R, T> {
   }
   /// True if no replica with a smaller rank has the same share: what one of its rows gives is counted there.
   bool counts_rows(Rank rank) const {
+    if constexpr (requires { strategy_.counts_rows(rank); }) return strategy_.counts_rows(rank);
     for (Rank before = 0; StrategyTraits<S>::deals_shares && before < rank; ++before)
       if (share_of(before) == share_of(rank)) return false;
     return true;
@@ -134,7 +135,7 @@ class Live<S, R, T> {
     static_assert(!shards_optimizer<S> || HasShards<Model, device>,
         "chorale: under ShardedStrategy a copy has the optimizer's state of one shard, and this model has no "
         "instantiate_shard(device, seed, shard) for it. Use MirroredStrategy or MultiWorkerMirroredStrategy");
-    using Copy = typename Model::template instance<device>;
+    using Copy = InstanceUnder<Model, S>;
     static_assert(StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
         "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such "
         "ranks. Use MeshStrategy with a Mesh that has the Axis");
@@ -152,7 +153,11 @@ class Live<S, R, T> {
                                : model.instantiate(team_.device(i), seed));
       else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
         copies.push_back(model.instantiate_shard(team_.device(i), seed, {share_of(replicas_[i].id()), num_shares()}));
+      else if constexpr (StrategyTraits<S>::has_stages)
+        copies.push_back(strategy_.instantiate(model, team_.device(i), seed, replicas_[i].id()));
       else copies.push_back(model.instantiate(team_.device(i), seed));
+      if constexpr (requires { copies.back().learner().join(&replicas_[i].messages()); })
+        copies.back().learner().join(&replicas_[i].messages());
       if constexpr (requires { copies.back().rank; }) copies.back().rank = replicas_[i].id();
       if constexpr (requires { copies.back().join(replicas_[i].axes()); }) copies.back().join(replicas_[i].axes());
       place_gradients(copies.back(), endpoints_[i]);

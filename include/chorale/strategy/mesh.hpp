@@ -51,7 +51,7 @@ ShardedAlong<zero> sharded(std::string axis) {
 /// cost    along the data axis that of the Reduce; where the mesh has other axes, 4 numbers among the ranks with the
 ///         same rows in each step. Clipping to a norm: see docs/42-strategies.md
 /// throws  BadArgument when a part does not fit the mesh; PeerLost when a replica fails
-/// source  Shazeer et al., "Mesh-TensorFlow: Deep Learning for Supercomputers", NeurIPS 2018
+/// source  jax.sharding.Mesh; Shoeybi et al., "Megatron-LM", 2019
 template <class M, class... Parts>
 class MeshStrategy {
   static_assert(sizeof...(Parts) <= 1, "chorale: MeshStrategy takes a mesh and at most one sharded<Zero>(axis)");

@@ -29,6 +29,7 @@ class Replica;
 ///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | has_stages            | using schedule_type, instance_of<M>, instantiate(model, device, seed, rank) | each copy computes the whole model |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
 ///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
@@ -41,6 +42,8 @@ class Replica;
 /// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
+/// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares, counts_rows(rank)
+///                      then says which of the replicas with one share has the losses, metrics and outputs of its rows
 /// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
@@ -53,6 +56,7 @@ struct StrategyTraits {
   static constexpr bool has_servers        = requires { typename S::consistency; };
   static constexpr bool deals_shares       = requires(S const& strategy) { strategy.num_shares(); };
   static constexpr bool has_mesh           = requires { typename S::mesh_type; };
+  static constexpr bool has_stages         = requires { typename S::schedule_type; };
 
   static constexpr int axis_size([[maybe_unused]] std::string_view name) {
     if constexpr (has_mesh) return S::mesh_type::size_of(name);
@@ -123,6 +127,24 @@ constexpr bool leaves_data_axis() {
 }
 
 }  // namespace detail
+
+namespace detail {
+
+template <class M, class S>
+struct InstanceOf {
+  using type = typename M::template instance<typename S::device>;
+};
+template <class M, class S>
+  requires(StrategyTraits<S>::has_stages)
+struct InstanceOf<M, S> {
+  using type = typename S::template instance_of<M>;
+};
+
+}  // namespace detail
+
+/// The copies of a model under a strategy.
+template <class M, class S>
+using InstanceUnder = typename detail::InstanceOf<M, S>::type;
 
 /// Strategies that work with what R gives.
 template <class S, class R>

@@ -6,8 +6,8 @@
 #include <chorale/model/model.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/strategy.hpp>
-#include <chorale/trainer/evaluation.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/options.hpp>
 
 namespace chorale {
 

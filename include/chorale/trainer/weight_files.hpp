@@ -31,7 +31,8 @@ void save_from_here(ModelReplicas<M, S, R, T> const& replicas, std::filesystem::
                                              ": call save() in all processes, or use FitOptions::checkpoints");
     whole.make_room();
     for (std::size_t i = 0; i < copies.size(); ++i)
-      whole.put(copies[i].net.variables().values, {}, static_cast<Rank>(i), "");
+      if constexpr (StrategyTraits<S>::has_stages) whole.put(copies[i].net.variables());
+      else whole.put(copies[i].net.variables().values, {}, static_cast<Rank>(i), "");
   }
   save_weights(file, whole.variables(copies[0]), names);
 }

@@ -194,4 +194,93 @@ class WholeState {
   std::vector<float> values_, slots_;                                      // on rank 0
 };
 
+/// Variables and slots of all stages of a pipeline.
+template <class S, class Copy>
+  requires(StrategyTraits<S>::has_stages)
+class WholeState<S, Copy> {
+  static constexpr auto each = static_cast<std::size_t>(Copy::optimizer_slots);
+
+ public:
+  explicit WholeState(PlanView const& plan) : plan_{plan} {}
+
+  std::uint64_t hash() const { return plan_.hash; }
+  bool is_split() const { return true; }                                   // no replica has all of it
+
+  Variables variables(Copy const&) { return {values_, plan_.variables, plan_.table_elements}; }
+  Span<float> slots(Copy&) { return slots_; }
+
+  void make_room() {
+    values_.assign(plan_.values(), 0.0F);
+    slots_.assign(each * plan_.slot_stride(), 0.0F);
+  }
+
+  /// Writes the variables of one stage into those of the whole network.
+  void put(Variables const& stage) {
+    for (std::size_t i = 0; i < stage.size(); ++i)
+      for (auto const& v : plan_.variables)
+        if (std::string_view{v.name} == stage[i].name) std::ranges::copy(stage[i].value, &values_[v.offset]);
+  }
+
+  /// Brings each variable and its slots from the stage that owns it to rank 0, which has made room.
+  void gather(auto& replica, Copy& copy) {
+    auto const slots = copy.optimizer.slots();
+    for (std::size_t v = 0; v < plan_.variables.size(); ++v) {
+      auto const& whole = plan_.variables[v];
+      auto const owner  = first_rank_of(copy.learner().owner_of(v));
+      if (replica.id() != 0 && replica.id() != owner) continue;
+      auto const bring = [&](Span<float const> mine, float* to) {
+        if (owner == 0) std::ranges::copy(mine, to);
+        else if (replica.id() == owner) replica.exchange(0, std::as_bytes(mine), {});
+        else replica.exchange(owner, {}, std::as_writable_bytes(Span<float>{to, whole.size}));
+      };
+      auto const is_root  = replica.id() == 0;
+      auto const* const i = replica.id() == owner ? own(copy, v) : nullptr;
+      bring(i == nullptr ? Span<float const>{} : copy.net.variables().values.subspan(i->offset, i->size),
+            is_root ? &values_[whole.offset] : nullptr);
+      for (std::size_t k = 0; k < each; ++k)
+        bring(i == nullptr ? Span<float const>{} : slots.subspan(k * stride_of(copy) + i->slot_offset(), i->size),
+              is_root ? &slots_[k * plan_.slot_stride() + whole.slot_offset()] : nullptr);
+    }
+  }
+  /// Brings each stage its variables and slots from rank 0.
+  ///
+  /// with_slots   false: of the variables alone
+  void scatter(auto& replica, Copy& copy, bool with_slots = true) {
+    auto const slots = copy.optimizer.slots();
+    auto image       = std::vector<float>{};
+    for (std::size_t v = 0; v < plan_.variables.size(); ++v) {
+      auto const& whole   = plan_.variables[v];
+      auto const* const i = own(copy, v);
+      image.resize(whole.size);
+      auto const tell = [&](std::vector<float> const& from, std::size_t first, float* to) {
+        if (replica.id() == 0) std::copy_n(&from[first], whole.size, image.begin());
+        replica.broadcast(Span<float>{image});
+        if (to != nullptr) std::ranges::copy(image, to);
+      };
+      tell(values_, whole.offset, i == nullptr ? nullptr : &copy.net.variables().values[i->offset]);
+      for (std::size_t k = 0; with_slots && k < each; ++k)
+        tell(slots_, k * plan_.slot_stride() + whole.slot_offset(),
+             i == nullptr ? nullptr : &slots[k * stride_of(copy) + i->slot_offset()]);
+    }
+  }
+
+ private:
+  static Rank first_rank_of(int stage) {
+    auto rank = Rank{0};
+    while (StrategyTraits<S>::coordinate(rank, "stage") != stage) ++rank;
+    return rank;
+  }
+  static std::size_t stride_of(Copy const& copy) { return copy.net.variables().body().size(); }
+  /// Variable v of the network in the plan of a stage; null if it is on none of its sections.
+  static PlannedVariable const* own(Copy const& copy, std::size_t v) {
+    auto const& numbers = copy.learner().variables().of_network;
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (numbers[i] == static_cast<int>(v)) return &copy.net.variables().plan[i];
+    return nullptr;
+  }
+
+  PlanView plan_;
+  std::vector<float> values_, slots_;                                      // on rank 0
+};
+
 }  // namespace chorale::detail

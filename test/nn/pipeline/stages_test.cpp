@@ -18,7 +18,7 @@
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/tensor/cpu/all.hpp>
-#include <chorale/strategy/runtime/stage_messages.hpp>
+#include <chorale/strategy/pipeline/stage_messages.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
@@ -67,9 +67,6 @@ auto model() {
   return nn::compile<Net>(nn::of<Next>(loss::SparseCrossEntropy{}) + 0.5F * nn::of<Mean>(loss::MeanSquaredError{}),
                           optim::Adam{.learning_rate = 0.01F}, nn::of<Next>(metric::Accuracy{}));
 }
-template <class Net, class L, class O, class M>
-using CopyOf = custom::Copy<Cpu, nn::graph::StageLearner<Net, Cpu, L, M>, O, RunTimePlan>;
-
 /// Rows that own their memory.
 struct Owned {
   std::vector<int> tokens, next;
@@ -183,7 +180,7 @@ Learned in_stages(int stages, bool along_tree, std::vector<std::vector<std::size
     auto messages       = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
     using Learner = nn::graph::StageLearner<Net, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
     auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, schedule, ends.ends};
-    auto const plan = RunTimePlan{learner.stage_variables_of().shapes};
+    auto const plan = RunTimePlan{learner.variables().shapes};
     auto copy = custom::Copy<Cpu, Learner, optim::Adam, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
                                                                      compiled.optimizer, 7};
     copy.learner().join(&messages);
@@ -291,7 +288,7 @@ TEST_CASE("stages learn the bits of one device: two chunks in turn", "[nn][pipel
 
 TEST_CASE("stages that add up in the order of the schedule learn what one device learns", "[nn][pipeline]") {
   auto const whole = on_one(0);
-  CHECK(in_stages<OneForwardOneBackward<1>>(3, false) == whole);
+  CHECK(apart(in_stages<OneForwardOneBackward<1>>(3, false), whole) < 1e-5);
   CHECK(apart(in_stages<OneForwardOneBackward<4>>(3, false), whole) < 1e-5);
   CHECK(apart(in_stages<ZeroBubbleH1<8>>(4, false), whole) < 1e-5);
   CHECK(apart(in_stages<ZeroBubbleV<4>>(2, false), whole) < 1e-5);

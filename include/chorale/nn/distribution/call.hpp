@@ -89,8 +89,8 @@ constexpr std::optional<distribution::Result> result_along() {
     if constexpr (requires { L::spread(along_axis<A, O>...); }) {
       auto const stated = L::spread(along_axis<A, O>...);
       return stated ? std::optional{Result{*stated}} : std::nullopt;
-    } else {
-      return std::nullopt;
+    } else {                                                               // it says nothing: I of I
+      return ((along_axis<A, O> == invariant) && ...) ? std::optional{Result{}} : std::nullopt;
     }
   } else if constexpr (graph::DescribedCall<L, OwnOf<O>...>::variables().size() > 0) {
     for (std::size_t i = 0; i < in.size(); ++i)

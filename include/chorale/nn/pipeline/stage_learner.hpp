@@ -13,6 +13,7 @@
 #include <chorale/nn/pipeline/section.hpp>
 #include <chorale/nn/pipeline/section_executor.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
+#include <chorale/tensor/square_tree.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -131,8 +132,11 @@ class StageLearner {
   }
 
   pipeline::StageSchedule const& schedule() const { return schedule_; }
-  StageVariables const& stage_variables_of() const { return variables_of_; }
-  bool has_outputs() const { return schedule_.sections.back() + 1 == count_sections() || owns(count_sections() - 1); }
+  StageVariables const& variables() const { return variables_of_; }
+  /// The stage that owns a variable of the network: that of the first section which uses it.
+  int owner_of(std::size_t variable) const {
+    return schedule_.stage_of[at(users_of(whole_of<Net, D>(), ends_, static_cast<int>(variable)).front())];
+  }
 
   void initialize(Variables const& variables, Seed seed) const {
     for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -193,33 +197,24 @@ class StageLearner {
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto total = Scores{};
-    forward_alone(batch, [&](std::size_t, Range, Outputs const&) {}, &total);
+    forward_alone(batch, [](Range, Outputs const&) {}, &total);
     header.loss() = total.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = total.metrics[i];
     if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
   }
 
-  /// All outputs of each row, one after another, on every stage: (B, output_width). Valid until the next call.
+  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the next
+  /// call. Nothing on the others.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     predicted_.resize(batch.rows * output_width);
-    forward_alone(batch, [&](std::size_t k, Range rows, Outputs const& outputs) {
+    forward_alone(batch, [&](Range rows, Outputs const& outputs) {
       auto* to = predicted_.data() + rows.begin * output_width;
       for (std::size_t r = 0; r < rows.size(); ++r)
         for (std::size_t o = 0; o < Outputs::num_outputs; ++o)
           to = std::copy_n(outputs.output(o) + r * width(o), width(o), to);
-      static_cast<void>(k);
     }, nullptr);
-    auto const all  = Span<float>{predicted_};
-    auto const last = schedule_.stage_of[at(count_sections() - 1)];
-    if (schedule_.stage != last) {
-      messages_->receive(last, outputs_message(), std::as_writable_bytes(all));
-    } else {
-      for (int s = 0; s < schedule_.stages; ++s)
-        if (s != last) messages_->send(s, outputs_message(), std::as_bytes(all));
-    }
-    messages_->wait_all();
-    return predicted_;
+    return owns(count_sections() - 1) ? Span<float const>{predicted_} : Span<float const>{};
   }
 
   /// The states of the metrics.
@@ -245,8 +240,61 @@ class StageLearner {
     }
     messages_->wait_all();
   }
-  /// True if this stage owns variable i of its plan: it counts in norms here, and nowhere else.
-  bool owns_variable(std::size_t i) const { return schedule_.stage_of[at(variables_of_.owner[i])] == schedule_.stage; }
+
+  /// Numbers of all sections from which norm_of() adds up the squares of all gradients.
+  std::size_t norm_size() const {
+    auto sum = std::size_t{0};
+    for (int x = 0; x < count_sections(); ++x) sum += SquareTree::most_nodes(lines_of(x).size());
+    return sum;
+  }
+  /// Writes those of the sections of this stage, each variable at its owner; the others stay as they are.
+  ///
+  /// in_norm   called as in_norm(i): false for variables of the plan that count as zeros
+  template <class InNorm>
+  void write_squares(Gradients const& gradients, Span<double> numbers, InNorm&& in_norm) const {
+    auto first = std::size_t{0};
+    for (int x = count_sections(); x-- > 0;) {
+      auto const lines = lines_of(x);
+      if (owns(x) && lines.size() > 0) {
+        auto part     = Range{gradients.values.size(), 0};
+        auto left_out = std::vector<Range>{};
+        each_owned(x, [&](std::size_t i) {
+          part.begin = std::min(part.begin, plan_[i].offset);
+          part.end   = std::max(part.end, plan_[i].offset + plan::aligned(plan_[i].size));
+        });
+        each_owned(x, [&](std::size_t i) {
+          auto const begin = plan_[i].offset - part.begin;
+          if (!in_norm(i)) left_out.push_back({begin, begin + plan::aligned(plan_[i].size)});
+        });
+        std::ranges::sort(left_out, {}, &Range::begin);
+        auto const own = gradients.values.subspan(part.begin, part.size());
+        auto to        = first;
+        SquareTree::each_node(lines, [&](SquareTree::Node node) {
+          numbers[to++] = SquareTree::sum(own, {node.first - lines.begin, node.level}, left_out);
+        });
+      }
+      first += SquareTree::most_nodes(lines.size());
+    }
+  }
+  /// The sum of the squares of all gradients, of what all stages have written: the bits of one device.
+  double norm_of(Span<double const> numbers) const {
+    struct Given {
+      SquareTree::Node node;
+      double value;
+    };
+    auto all   = std::vector<Given>{};
+    auto first = std::size_t{0};
+    for (int x = count_sections(); x-- > 0;) {
+      auto from = first;
+      SquareTree::each_node(lines_of(x), [&](SquareTree::Node node) { all.push_back({node, numbers[from++]}); });
+      first += SquareTree::most_nodes(lines_of(x).size());
+    }
+    auto next        = std::size_t{0};
+    auto const lines = nn::plan_of<Net>.body().size() / SquareTree::line;
+    return SquareTree::sum_of(lines, SquareTree::root(lines),
+                              [&](SquareTree::Node node) { return next < all.size() && all[next].node == node; },
+                              [&] { return all[next++].value; });
+  }
 
  private:
   struct Scores {
@@ -291,8 +339,24 @@ class StageLearner {
   std::uint32_t tie_message(Tie const& tie, int to, int k) const {
     return numbered(g.values.size() * ends_.size() + readers + at(tie.number) * ends_.size() + at(to), k);
   }
-  std::uint32_t outputs_message() const {
-    return numbered(g.values.size() * ends_.size() + readers + g.variables.size() * ends_.size(), 0);
+  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come first.
+  Range lines_of(int x) const {
+    auto part         = Range{nn::plan_of<Net>.elements, 0};
+    auto const& whole = whole_of<Net, D>();
+    for (std::size_t v = 0; v < whole.variables.size(); ++v) {
+      if (whole.section_of(ends_, whole.variables[v].call) != x) continue;
+      auto const& planned = nn::plan_of<Net>.variables[v];
+      part.begin          = std::min(part.begin, planned.offset);
+      part.end            = std::max(part.end, planned.offset + plan::aligned(planned.size));
+    }
+    if (part.end == 0) return {};
+    return {(part.begin - plan::header) / SquareTree::line, (part.end - plan::header) / SquareTree::line};
+  }
+  /// Calls f(i) for each variable of the plan that a section owns.
+  template <class F>
+  void each_owned(int x, F&& f) const {
+    for (std::size_t i = 0; i < plan_.size(); ++i)
+      if (variables_of_.owner[i] == x) f(i);
   }
 
   void find_ties(WholeNetwork const& whole) {
@@ -530,7 +594,7 @@ class StageLearner {
     }(typename Net::inputs{});
   }
 
-  /// Forward of all micro-batches, one after another: calls f(k, rows, outputs) on the stage that has the outputs.
+  /// Forward of all micro-batches, one after another: calls f(rows, outputs) on the stage that has the outputs.
   template <class Batch, class F>
   void forward_alone(Batch const& batch, F&& f, Scores* scores) {
     auto const kept = std::exchange(rows_, {});
@@ -543,7 +607,7 @@ class StageLearner {
       for (auto const section : by_section) {
         auto const x = chunk_of(section);
         auto& slot   = forward(x, static_cast<int>(k), {}, batch.rows_in(micro_rows_[k]), false, scores);
-        if (is_last(x)) f(k, micro_rows_[k], outputs_of(slot, x));
+        if (is_last(x)) f(micro_rows_[k], outputs_of(slot, x));
       }
       for (auto const& pool : pools_)
         for (auto const& slot : pool) slot->micro_batch = -1;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace chorale::pipeline {
@@ -34,6 +35,13 @@ struct FirstFlaw {
   friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
 
+/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one's gradients by weights
+/// continue those of the later one.
+struct Tie {
+  int earlier = 0, later = 0;
+};
+using Ties = std::vector<Tie>;
+
 namespace detail {
 
 /// A vector of n equal values. (Not every C++20 compiler makes one in a constant expression by itself.)
@@ -49,8 +57,8 @@ constexpr std::vector<T> filled(std::size_t n, T value) {
 template <PipelineSchedule S>
 class Execution {
  public:
-  constexpr explicit Execution(int stages)
-      : stages_{stages}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
+  constexpr explicit Execution(int stages, Ties ties = {})
+      : stages_{stages}, ties_{std::move(ties)}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
         next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)}, live_{filled(count(stages) * n, 0)},
         live_of_stage_{free_}, peak_{live_}, peak_of_stage_{free_} {
     flaw_ = check_places();
@@ -123,6 +131,10 @@ class Execution {
   constexpr int ready(Entry const& e) {
     auto const x = section(e), k = e.micro_batch;
     if (e.work == Work::forward) return x == 0 ? 0 : known(end(Work::forward, x - 1, k));
+    for (auto const& tie : ties_)
+      if (is_last(e.work) && tie.earlier == x &&
+          std::max(end(Work::backward, tie.later, k), end(Work::by_weights, tie.later, k)) == 0)
+        return -1;
     if (e.work == Work::by_weights) return 0;                              // after by_inputs of the stage itself
     return x + 1 == stages_ * n ? 0 : known(std::max(end(Work::backward, x + 1, k), end(Work::by_inputs, x + 1, k)));
   }
@@ -163,6 +175,7 @@ class Execution {
   }
 
   int stages_;
+  Ties ties_;
   Entries all_;
   std::vector<int> ends_;
   std::vector<std::size_t> next_;                                          // entry of each stage
@@ -175,8 +188,9 @@ class Execution {
 
 /// The first flaw of a schedule for so many stages.
 template <PipelineSchedule S>
-constexpr FirstFlaw check(int stages) {
-  return detail::Execution<S>{stages}.flaw();
+constexpr FirstFlaw check(int stages, Ties const& ties = {}) {
+  auto const executed = detail::Execution<S>{stages, ties};
+  return executed.flaw();
 }
 
 /// Compiles only if there is no flaw; else the compiler's message shows v: stage, micro-batch, chunk.

@@ -142,12 +142,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     return all().now();
   }
 
- private:
-  static constexpr auto of_all = detail::MeshLinks<M, E, Data>::of_all;
-
-  E&       all() { return *this->links->all; }
-  E const& all() const { return *this->links->all; }
-
+ protected:
   /// Adds up reports of ranks with the same rows, which have other parts of the gradients.
   void tell_alike(Gradients const& gradients) {
     auto& alike = this->links->alike;
@@ -164,6 +159,12 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     trailer.asked()    = static_cast<float>(numbers[3]);
     if (has_sums && numbers[0] == 0) trailer.summed() = 1;                 // the sums were checked, by all ranks
   }
+
+ private:
+  static constexpr auto of_all = detail::MeshLinks<M, E, Data>::of_all;
+
+  E&       all() { return *this->links->all; }
+  E const& all() const { return *this->links->all; }
 
   /// Reports the first variable whose sum is not finite, if there is one, as of this rank.
   void report_sum(Gradients const& gradients) const {

@@ -42,6 +42,10 @@ class StageMessages final : public pipeline::Messages {
     wait_until([&] { return under_way_.empty(); });
   }
 
+  /// Forgets all messages, as the endpoint failed; and uses another one from now on.
+  void forget() { under_way_.clear(); }
+  void move_to(E& at) { at_ = &at; }
+
  private:
   struct One {
     std::size_t number;

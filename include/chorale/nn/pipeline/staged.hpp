@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/model/copy.hpp>
+#include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/pipeline/cut.hpp>
+#include <chorale/nn/pipeline/stage_learner.hpp>
+#include <chorale/nn/pipeline/timetable.hpp>
+#include <chorale/tensor/run_time_plan.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace chorale::nn {
+
+namespace graph {
+
+/// What keeps a network from being cut in so many sections: none, if nothing does.
+template <class Net, int sections>
+inline constexpr CutFlaw cut_flaw = [] {
+  constexpr auto const& g = Traced<Net, NoDevice>::calls;
+  auto const cut          = cut_of(g, g.cuts, sections);
+  return cut.flaw;
+}();
+
+}  // namespace graph
+
+/// A model as the stages of a pipeline have it: each a copy with the variables of its sections.
+template <class Model>
+struct Staged {
+  static_assert(sizeof(Model) == 0, "chorale: a pipeline cuts a network that is derived from nn::Graph, and this model is "
+                                    "none. Put the layers of a Sequential in an nn::Block that a Graph calls");
+};
+// A network derived from nn::Graph.
+template <class Net, class Losses, class Optimizer, class Metrics>
+struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
+  using Model = CompiledGraph<Net, Losses, Optimizer, Metrics>;
+  template <class D>
+  using instance = custom::Copy<D, graph::StageLearner<Net, D, Losses, Metrics>, Optimizer, RunTimePlan>;
+
+  /// Makes the copy of one stage: the same seed gives variables the bits that they have on one device.
+  ///
+  /// throws  BadArgument when a variable that several sections share lets stages wait for one another
+  template <PipelineSchedule S, int stages, class D>
+  static instance<D> instantiate(Model const& model, D const& device, Seed seed, int stage) {
+    static_assert(pipeline::Timetable<S, stages>::ticks > 0);              // it is checked
+    constexpr auto flaw = graph::cut_flaw<Net, stages * S::chunks>;
+    if constexpr (graph::report_cut<flaw>()) {
+      auto const whole = graph::whole_of<Net, D>();
+      auto ends        = graph::cut_of(whole.g, graph::Traced<Net, graph::NoDevice>::calls.cuts, stages * S::chunks).ends;
+      auto ties        = pipeline::Ties{};
+      for (std::size_t v = 0; v < whole.variables.size(); ++v) {
+        auto const users = graph::users_of(whole, ends, static_cast<int>(v));
+        for (std::size_t i = 1; i < users.size(); ++i) ties.push_back({users[i - 1], users[i]});
+      }
+      if (auto const found = pipeline::check<S>(stages, ties); found.flaw != pipeline::Flaw::none)
+        throw BadArgument{"variables that several sections share let stages wait for one another: gradients by weights of "
+                          "micro-batch " + std::to_string(found.micro_batch) + " on stage " + std::to_string(found.stage) +
+                              " need those of a later section, which come after them.",
+                          "a schedule whose backward by weights of a later section comes first."};
+      auto learner = graph::StageLearner<Net, D, Losses, Metrics>{
+          device, model.losses, model.metrics, pipeline::schedule_of<S>(stage, stages), std::move(ends)};
+      auto const plan = RunTimePlan{learner.variables().shapes};
+      return {device, std::move(learner), plan, model.optimizer, seed};
+    } else {
+      throw BadArgument{"this network is not cut.", "fewer stages."};
+    }
+  }
+};
+
+}  // namespace chorale::nn
