@@ -34,6 +34,7 @@ struct Learned {
   std::vector<float> values{};
   double loss = 0, evaluated = 0;
   std::vector<float> outputs{};
+  std::vector<double> counts{};                                            // a metric, and its outputs
 
   /// True if all bits of training are equal.
   friend bool operator==(Learned const& a, Learned const& b) { return a.values == b.values && a.loss == b.loss; }
@@ -77,6 +78,8 @@ Learned learned(Trainer& trainer, Weights const& begin) {
   trainer.save(begin.last());
   CHECK(scores.rows() == 48);
   auto all = Learned{.values = numbers_in(begin.last()), .loss = history[1].scores.loss(), .evaluated = scores.loss()};
+  for (auto const& of : {history[1].scores, scores})
+    all.counts.insert(all.counts.end(), {of.metric(0), of.counts("root_mean_squared_error").back()});
   auto const predictions = trainer.predict(points());
   all.outputs.assign(predictions.values.begin(), predictions.values.end());
   return all;

@@ -78,6 +78,8 @@ TEST_CASE("a network that is split over ranks learns the bits of the whole one",
     CHECK(all == one);
     CHECK(all.evaluated == Approx(one.evaluated));                         // added up over shares, in another order
     CHECK(apart(all.outputs, one.outputs) < 1e-6);
+    REQUIRE(all.counts.size() == one.counts.size());
+    for (std::size_t i = 0; i < one.counts.size(); ++i) CHECK(all.counts[i] == Approx(one.counts[i]));
     CHECK(many(Turned{Cpu::logical(4)}, Reproducible<8>{}) == one);
     CHECK(apart(many(Grid{Cpu::logical(4)}, RingAllReduce{}).values, one.values) < 1e-5);
     CHECK(apart(many(Grid{Cpu::logical(4)}, DirectAllReduce{}).values, one.values) < 1e-5);

@@ -13,6 +13,7 @@
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/loss.hpp>
+#include <chorale/nn/state_metrics.hpp>
 #include <chorale/tensor/axes.hpp>
 
 #include <array>
@@ -106,7 +107,7 @@ struct Surface : nn::Graph<Point> {
 
 template <class A, class B = A, class Optimizer>
 auto surface(Optimizer optimizer) {
-  return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer);
+  return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer, metric::RootMeanSquaredError{});
 }
 
 /// Batches of 13 rows, and one of 9: no number of ranks gets even shares of all of them.
