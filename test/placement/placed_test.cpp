@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/core/random.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/placement/shard_cut.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/collective.hpp>
 
@@ -57,7 +58,8 @@ double norm_over(int world, Span<float const> x, Span<Range const> left_out = {}
     auto const n = squared_norm(Placed<Sharded<0>>{own, mine}, Span<double>{written.back()}, left_out);
     REQUIRE(n <= written.back().size());
   }
-  return squared_norm_of_shards(x.size(), world, [&](int rank) {
+  auto read = std::vector<std::size_t>(static_cast<std::size_t>(world));
+  return squared_norm_of_shards(ShardCut{x.size(), world}, read, [&](int rank) {
     return Span<double const>{written[static_cast<std::size_t>(rank)]};
   });
 }
@@ -85,6 +87,40 @@ TEST_CASE("what is left out of a norm counts as zeros", "[placement][placed]") {
   for (auto const part : left_out) std::fill(x.begin() + static_cast<std::ptrdiff_t>(part.begin),
                                              x.begin() + static_cast<std::ptrdiff_t>(part.end), 0.0F);
   CHECK(bits(SquareTree::sum(x)) == bits(with));
+}
+
+TEST_CASE("memory cut in parts, each for all ranks, has the bits of the norm of the whole", "[placement][placed]") {
+  auto const parts = std::vector<std::vector<Range>>{{{0, 224}}, {{288, 400}, {464, 512}}, {{224, 288}, {400, 464}}};
+  auto const x     = numbers(512);
+  auto const frozen = std::vector<Range>{{16, 208}, {304, 320}};
+  for (int const world : {1, 2, 3, 5, 7, 40}) {
+    auto const cut = ShardCut{parts, world};
+    auto written   = std::vector<std::vector<double>>(static_cast<std::size_t>(world));
+    auto held      = std::size_t{0};
+    for (int rank = 0; rank < world; ++rank) {
+      auto own  = std::vector<float>(cut.held(rank));
+      auto last = std::size_t{0};
+      for (auto const& run : cut.runs_of(rank)) {
+        REQUIRE(run.at + run.range.size() <= own.size());
+        auto const to = Span<float>{own}.subspan(run.at, run.range.size());
+        std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(run.range.begin), run.range.size(), to.begin());
+        auto& numbers = written[static_cast<std::size_t>(rank)];
+        numbers.resize(last + nodes_in(run.range));
+        last += squared_norm(Placed<Sharded<0>>{to, run.range, run.range.begin}, Span<double>{numbers}.subspan(last),
+                             frozen);
+      }
+      held += cut.held(rank);
+      for (std::size_t p = 0; p < parts.size(); ++p)
+        CHECK(cut.shard(p, rank).size() == Shard{rank, world}.of(cut.ends(p).back()).size());
+    }
+    CHECK(held == 512);
+    auto read = std::vector<std::size_t>(written.size());
+    CAPTURE(world);
+    CHECK(bits(squared_norm_of_shards(cut, read, [&](int rank) {
+            return Span<double const>{written[static_cast<std::size_t>(rank)]};
+          })) == bits(SquareTree::sum(x, frozen)));
+  }
+  CHECK_THROWS_WITH((ShardCut{{{{0, 16}}, {{32, 48}}}, 2}), Catch::Contains("cover 16 elements, and go on at element 32"));
 }
 
 TEST_CASE("numbers that fill no line are counted too", "[placement][placed]") {

@@ -80,6 +80,15 @@ auto odd(O optimizer) {
       Odd{}, optimizer);
 }
 
+/// A network with batch normalization, dropout and more layers than ranks.
+struct Normed : nn::Sequential<nn::Input<16>, nn::Dense<13>, nn::BatchNorm<>, nn::Tanh, nn::Dropout<20>, nn::Dense<7>,
+                               nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
+
+template <class O>
+auto normed(O optimizer) {
+  return nn::compile<Normed>(loss::MeanSquaredError{}, optimizer);
+}
+
 /// 20 batches, of whose rows most worlds get uneven shares, and some ranks none.
 inline tiny::Batches<float> batches() {
   auto sizes = std::vector<std::size_t>(20, 13);

@@ -19,15 +19,6 @@ namespace {
 
 auto sharded(int n) { return ShardedStrategy<Zero::one>{Cpu::logical(n)}; }
 
-/// A network with batch normalization, dropout and more layers than ranks.
-struct Normed : nn::Sequential<nn::Input<16>, nn::Dense<13>, nn::BatchNorm<>, nn::Tanh, nn::Dropout<20>, nn::Dense<7>,
-                               nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
-
-template <class O>
-auto normed(O optimizer) {
-  return nn::compile<Normed>(loss::MeanSquaredError{}, optimizer);
-}
-
 /// Odd with a gradient that is finite on every replica, in a variable that the last shards have, and whose sum is not.
 struct TooLarge {
   template <class Step, class B>

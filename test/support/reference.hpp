@@ -38,10 +38,10 @@ auto learner_under(S strategy, R reduce = {}, T transport = {}) {
   return Trainer{learner(), std::move(strategy), reduce, transport, 7};
 }
 
-/// The values of all variables of the first local replica.
+/// The values of all variables of the first local replica, or of all shards.
 template <class Trainer>
 std::vector<float> values_of(Trainer& trainer) {
-  auto const body = trainer.copies()[0].net.variables().body();
+  auto const body = trainer.variables().body();
   return {body.begin(), body.end()};
 }
 

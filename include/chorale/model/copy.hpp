@@ -8,6 +8,7 @@
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step.hpp>
 #include <chorale/model/step_reports.hpp>
+#include <chorale/model/unit_memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/placement/placed.hpp>
@@ -101,6 +102,18 @@ class Copy : public StepReports {
     begin();
   }
 
+  /// Makes a copy that keeps a shard of its gradients and, if the units are split, of its variables.
+  Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed, std::unique_ptr<UnitMemory> units)
+    requires requires { learner.place_units(*units); }
+      : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
+        units_{std::move(units)}, arena_{device_.allocate(units_->elements() * sizeof(float))},
+        gradients_{(units_->place(part(0, units_->elements())), units_->gradients())}, is_done_(plan_.variables.size()),
+        net{units_->variables(), plan_},
+        optimizer{rule, plan_, units_->slots(), units_->cut(), units_->shard().rank, {units_->splits(), true}} {
+    first_values(*units_, plan_, seed_);
+    learner_.place_units(*units_);
+  }
+
   /// Makes a reader of another copy's variables, with its own gradients and learner: its optimizer can only follow().
   ///
   /// keeps     the owner outlives it
@@ -134,18 +147,21 @@ class Copy : public StepReports {
     if constexpr (!continues<Batch>) clear();
     report(g, optimizer.now.step, mirrored());
     auto loss = 0.0F;
+    if (batch.rows == 0 && units_ != nullptr) take_part();
     if (batch.rows != 0) {
+      if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite());
       g.trailer().summed() = 1;
       auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                                    .first_row = first_row};
       auto checked   = plan::header;
       auto leave     = Leaving<std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>>::of([&](std::size_t end) {
-        if (optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
+        if (units_ == nullptr && optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
       learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
+      if (units_ != nullptr && units_->bad()) report_bad(g, *units_->bad());
     } else if constexpr (answers) {
       learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards});
       if (optimizer.checks()) {
@@ -165,11 +181,11 @@ class Copy : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
-    if (batch.rows == 0) return answer();
+    if (!begin_pass(batch.rows)) return answer();
     auto const header = StepHeader<float>{sums};
-    if constexpr (requires { learner_.evaluate(net.variables(), batch, header); }) {
+    if constexpr (requires { learner_.evaluate(net.all(), batch, header); }) {
       header.rows() = static_cast<float>(batch.rows);
-      learner_.evaluate(net.variables(), batch, header);
+      learner_.evaluate(net.all(), batch, header);
     } else {
       auto const g = gradients();                                          // memory that is free between steps
       clear();
@@ -184,8 +200,8 @@ class Copy : public StepReports {
   Span<float const> predict(Batch const& batch)
     requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
   {
-    if (batch.rows == 0) return answer(), Span<float const>{};
-    return learner_.predict(net.variables(), batch);
+    if (!begin_pass(batch.rows)) return answer(), Span<float const>{};
+    return learner_.predict(net.all(), batch);
   }
 
   /// The gradient of the loss by input F, for the rows of the last step: (B, F). Of learners that compute it, such as
@@ -218,6 +234,8 @@ class Copy : public StepReports {
   Span<float const> outputs(Batch const& batch)
     requires requires(L& learner, Pass const& pass) { learner.outputs(pass, batch); }
   {
+    CHORALE_EXPECTS(units_ == nullptr, "outputs(batch) begins a step of 1 replica alone, and under "
+                                       "ShardedStrategy<Zero::two> and <Zero::three> all replicas make a step together");
     clear();
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
@@ -236,10 +254,21 @@ class Copy : public StepReports {
 
   Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
 
+  /// Memory of a copy whose units take turns.
+  UnitMemory& units() const { return *units_; }
+  bool in_units() const { return units_ != nullptr; }
+  /// Takes part in a step without rows, if units take turns.
+  void take_part() { units_->take_part(true, finite()); }
+
+  /// Bytes that the copy has allocated, beside what its learner has.
+  std::size_t arena_bytes() const { return arena_.size(); }
+
   /// Moves the gradients to memory that other ranks may read. Called before the first step.
   ///
   /// memory    plan.elements numbers, aligned to 64 bytes; it outlives the copy
   void place_gradients(Span<float> memory) {
+    if constexpr (requires { learner_.place_units(*units_); })
+      if (units_ != nullptr) return units_->expose(memory), learner_.place_units(*units_);
     CHORALE_EXPECTS(memory.size() >= plan_.elements, "gradients of " + std::to_string(plan_.elements) +
                                                          " elements are placed in memory of " +
                                                          std::to_string(memory.size()));
@@ -247,8 +276,8 @@ class Copy : public StepReports {
     place();
   }
 
-  /// Hash of all bits of all variables: equal on all replicas after every step.
-  std::uint64_t hash() const { return hash_of(net.variables().values); }
+  /// Hash of all bits of all variables: equal on all replicas after every step. Of a shard, of its bits.
+  std::uint64_t hash() const { return hash_of(units_ != nullptr ? units_->values() : net.all().values); }
 
   /// The states of the learner's metrics, if it has metrics with a state.
   auto& states()
@@ -276,7 +305,13 @@ class Copy : public StepReports {
   class Network {
    public:
     Network(Span<float> values, PlanView const& plan) : variables_{values, plan.variables, plan.table_elements} {}
+    /// throws  BadArgument when the copy has a shard of them
     auto variables() const {
+      expect_whole(variables_);
+      return all();
+    }
+    /// Without a check: there are no values if the copy has a shard.
+    auto all() const {
       if constexpr (joins) return JoinedVariables{variables_};
       else return variables_;
     }
@@ -287,7 +322,7 @@ class Copy : public StepReports {
 
   /// The variables whose copies are equal on all ranks along the data axis. Those that are split along it are tables.
   Span<float const> mirrored() const {
-    auto const values = net.variables().values;
+    auto const values = net.all().values;
     if constexpr (answers)
       for (auto const& v : plan_.variables)
         if (is_split_along_data(v.spec)) return values.first(plan_.elements);
@@ -302,8 +337,21 @@ class Copy : public StepReports {
   template <class Batch>
   static constexpr bool continues = requires { requires L::template continues<Batch>; };
 
+  /// The check of gradients that units use.
+  static constexpr bool (*finite())(Span<float const>) {
+    if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
+    else return nullptr;
+  }
+
+  /// Begins a pass without gradients. Returns false if there is nothing to compute.
+  bool begin_pass(std::size_t rows) {
+    if (units_ != nullptr && rows == 0) units_->take_part(false, finite());
+    if (units_ != nullptr && rows != 0) units_->begin(false, false, finite());
+    return rows != 0;
+  }
+
   void clear() {
-    std::ranges::fill(gradients_.first(plan_.elements), 0.0F);
+    std::ranges::fill(gradients_, 0.0F);
     for (auto& table : *tables_) table.clear();
   }
 
@@ -319,7 +367,7 @@ class Copy : public StepReports {
   template <class Batch, class Ready>
   void learn(Batch const& batch, Gradients const& g, Pass const& pass, Ready& ready) {
     std::ranges::fill(is_done_, char{0});
-    auto step = Step<Ready>{net.variables(), g, pass, batch.rows, metrics, is_done_, ready};
+    auto step = Step<Ready>{net.all(), g, pass, batch.rows, metrics, is_done_, ready};
     if constexpr (std::is_void_v<decltype(learner_.learn(step, batch))>) {
       learner_.learn(step, batch);
     } else {
@@ -357,6 +405,7 @@ class Copy : public StepReports {
   P owner_;
   PlanView plan_;                                                          // of owner_
   Seed seed_;
+  std::unique_ptr<UnitMemory> units_;                                      // null: no units take turns
   typename D::block arena_;
   Span<float> gradients_;
   // Gradients of tables, in the plan's order; elsewhere in memory, as Gradients has a view of them.

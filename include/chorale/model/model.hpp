@@ -66,6 +66,8 @@ using BatchOf = typename detail::BatchTaken<M, B>::type;
 ///                       strategies that share variables
 ///   instantiate_shard(device, seed, shard)   optional: a copy whose optimizer has the state of one shard of all
 ///                       variables, for strategies that shard it
+///   instantiate_units(device, seed, shard, splits)   optional: a copy that has the gradients of a shard alone, and if it
+///                       `splits` the variables of it: see UnitMemory
 ///   M::output_width     optional: numbers that predict() gives for each row
 template <class M, class D>
 concept ModelOn = requires(M const& model, D const& device, Seed seed) {
@@ -86,6 +88,12 @@ concept HasReaders = requires(M const& model, D const& device, typename M::templ
 template <class M, class D>
 concept HasShards = requires(M const& model, D const& device, Seed seed, placement::Shard shard) {
   { model.instantiate_shard(device, seed, shard) } -> std::same_as<typename M::template instance<D>>;
+};
+
+/// Models whose copies can have the gradients, or the variables, of one shard alone, while their layers take turns.
+template <class M, class D>
+concept HasUnits = requires(M const& model, D const& device, Seed seed, placement::Shard shard) {
+  { model.instantiate_units(device, seed, shard, true) } -> std::same_as<typename M::template instance<D>>;
 };
 
 /// True if optim::LossScaled multiplies the loss of this model.

@@ -11,6 +11,7 @@
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/placement/shard_cut.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -36,8 +37,7 @@ class OptimizerState {
   /// throws    BadArgument when an option is out of range, the groups of optim::Grouped do not fit the plan, or the plan
   ///           has gradients that are rows of a table and the rule takes whole variables
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots)
-      : rule_{rule}, plan_{plan}, slots_{slots}, mine_{0, plan.body().size()}, stride_{plan.slot_stride()},
-        groups_{rule, plan} {
+      : rule_{rule}, plan_{plan}, slots_{slots}, stride_{plan.slot_stride()}, groups_{rule, plan} {
     optim::check_options(rule);
     if constexpr (scales_loss) loss_scale.value = rule.initial_scale;
     if constexpr (optim::UpdatesByVariable<Optimizer>)
@@ -55,6 +55,16 @@ class OptimizerState {
   /// slots     memory for Optimizer::slots times the elements of the shard
   /// throws    BadArgument as above, or when a gradient is rows of a table
   OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots, placement::Shard shard)
+      : OptimizerState{rule, plan, slots, placement::ShardCut{plan.body().size(), shard.world}, shard.rank, {}} {}
+
+  /// Where the values and the gradients of a shard lie: in the whole of all variables, or run after run.
+  struct InRuns {
+    bool values = false, gradients = false;
+  };
+
+  /// Makes the state of what one rank holds of all variables, which apply_shard() updates.
+  OptimizerState(Optimizer const& rule, PlanView const& plan, Span<float> slots, placement::ShardCut cut, int rank,
+                 InRuns lie)
       : OptimizerState{rule, plan, slots} {
     static_assert(!optim::UpdatesByVariable<Optimizer>,
                   "chorale: optim::Lamb takes the norm of each whole variable, but under ShardedStrategy a replica "
@@ -63,10 +73,11 @@ class OptimizerState {
                   "chorale: optim::Averaged keeps averages of all variables beside them, but under ShardedStrategy a "
                   "replica keeps a shard of its state. Use MultiWorkerMirroredStrategy");
     refuse_rows("updates a shard of all variables", "MultiWorkerMirroredStrategy");
-    mine_    = shard.of(plan.body().size());
-    stride_  = mine_.size();
+    runs_    = cut.runs_of(rank);
+    stride_  = cut.held(rank);
     sharded_ = true;
-    report_.resize(plan.body().size(), shard);
+    lie_     = lie;
+    report_.resize(std::move(cut), rank);
   }
 
   float rate() const { return rule_.rate(now); }
@@ -78,14 +89,19 @@ class OptimizerState {
   }
 
   /// All slots, one after the other, each laid out as the variables between header and trailer; empty in a reader. Of a
-  /// shard, each has the elements of mine().
+  /// shard, each has the elements that the rank holds, as cut() says.
   Span<float> slots() const {
     constexpr auto n = static_cast<std::size_t>(Optimizer::slots);
     return slots_.first(std::min(slots_.size(), n * stride_));
   }
 
-  /// The elements whose slots these are, from the header on: all dense variables, or the shard.
-  Range mine() const { return mine_; }
+  /// The elements whose slots these are, from the header on: all dense variables, or a shard that is one range.
+  Range mine() const {
+    if (!sharded_) return {0, plan_.body().size()};
+    return runs_.empty() ? Range{} : Range{runs_.front().range.begin, runs_.back().range.end};
+  }
+  /// How the dense variables are cut for ranks; of a shard.
+  placement::ShardCut const& cut() const { return report_.cut(); }
 
   /// True if steps have to check that gradients are finite.
   bool checks() const { return scales_loss || on_non_finite != NonFinite::allow; }
@@ -137,19 +153,29 @@ class OptimizerState {
   /// Applies the mean of gradients of which this replica has the sums of its shard: updates the shard, and no other
   /// variable. Every replica calls it, with the same header and trailer.
   ///
+  /// values    the body of all variables, or the shard, run after run
   /// add_up    called as add_up(numbers) if a norm or a check needs all shards: adds up doubles over all replicas
   /// throws    as apply() does, on every replica
   template <class AddUp>
-  void apply_shard(Variables const& variables, Gradients const& gradients, AddUp&& add_up) {
+  void apply_shard(Span<float> values, Gradients const& gradients, AddUp&& add_up) {
     if (gradients.rows() == 0) return;
     auto const scaled_by = loss_scale.value;
     auto const clips     = rule_.global_clipnorm > 0;
     report_.begin(clips);
     if (checks()) report_.bad(first_bad_of_shard(gradients));
-    take_moving(variables, gradients, gradients.rows());
-    if (clips) report_.squares(gradients.body(), groups_.frozen());
+    auto const body = gradients.body();
+    take_moving(values, body, gradients.rows());
+    if (clips)
+      for (auto const& run : runs_)
+        report_.squares(body.subspan(at(run, lie_.gradients), run.range.size()), run.range, groups_.frozen());
     if (checks() || clips) add_up(report_.numbers());
-    if (accepts(gradients)) update_taken(variables, gradients, [&] { return scale(gradients, scaled_by); });
+    if (accepts(gradients)) {
+      auto const by = scale(gradients, scaled_by);
+      for (auto const& run : runs_)
+        update_range(run.range, values.subspan(at(run, lie_.values), run.range.size()),
+                     body.subspan(at(run, lie_.gradients), run.range.size()), slots_.subspan(run.at), by);
+      put_moving(values);
+    }
     ++now.step;
   }
 
@@ -241,10 +267,12 @@ class OptimizerState {
     return "a gradient" + step + " is not finite";
   }
   std::optional<std::size_t> first_bad_of_shard(Gradients const& g) const {
-    for (std::size_t i = 0; i < plan_.variables.size(); ++i) {
-      auto const part = within(plan_.variables[i], mine_);
-      if (!Kernels<D>::finite(g.values.subspan(part.begin, part.size()))) return i;
-    }
+    for (std::size_t i = 0; i < plan_.variables.size(); ++i)
+      for (auto const& run : runs_) {
+        auto const part = within(plan_.variables[i], run.range);
+        if (!Kernels<D>::finite(g.body().subspan(at(run, lie_.gradients) + part.begin - run.range.begin, part.size())))
+          return i;
+      }
     return {};
   }
   static std::string name_of(Gradients const& g, float index) {
@@ -254,24 +282,23 @@ class OptimizerState {
   /// scale   called when the gradients are those of trained variables alone: their norm is of nothing else
   template <class Scale>
   void update(Variables const& variables, Gradients const& gradients, float rows, Scale&& scale) {
-    take_moving(variables, gradients, rows);
-    update_taken(variables, gradients, scale);
-  }
-
-  template <class Scale>
-  void update_taken(Variables const& variables, Gradients const& gradients, Scale&& scale) {
-    auto const by  = scale();
-    auto const all = optim::Update{variables.body().subspan(mine_.begin, mine_.size()),
-                                   gradients.body().subspan(mine_.begin, mine_.size()), slots_, by, now, stride_};
-    if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all, mine_);
-    else if constexpr (optim::UpdatesByVariable<Optimizer>) update_each(all);
-    else rule_.template update<D>(all);
+    take_moving(variables.body(), gradients.body(), rows);
+    auto const by = scale();
+    update_range({0, plan_.body().size()}, variables.body(), gradients.body(), slots_, by);
     if constexpr (D::memory == Memory::host && !optim::UpdatesByVariable<Optimizer>)
       for (auto const& table : gradients.tables)
         groups_.update_alike(rule_, table.variable(), now, [&](auto const& rule, optim::Moment const& at) {
           rows_.template update<D>(rule, variables, table, slots_, {by, at, plan_});
         });
-    put_moving(variables);
+    put_moving(variables.body());
+  }
+
+  /// Updates a range of the body.
+  void update_range(Range range, Span<float> values, Span<float const> gradients, Span<float> slots, float by) {
+    auto const all = optim::Update{values, gradients, slots, by, now, stride_};
+    if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all, range);
+    else if constexpr (optim::UpdatesByVariable<Optimizer>) update_each(all);
+    else rule_.template update<D>(all);
   }
 
   /// Updates each variable by itself.
@@ -290,32 +317,37 @@ class OptimizerState {
                                            " is rows: use nn::Embedding<.., nn::DenseGradient>, or " + instead);
   }
 
-  /// The elements of a variable that lie in a range of the body, as elements of the plan.
+  /// The elements of a variable that lie in a range of the body.
   static Range within(Range elements, Range of) {
-    auto const begin = std::max(elements.begin, of.begin + plan::header);
-    return {begin, std::max(begin, std::min(elements.end, of.end + plan::header))};
+    auto const begin = std::max(elements.begin - plan::header, of.begin);
+    return {begin, std::max(begin, std::min(elements.end - plan::header, of.end))};
   }
   static Range within(PlannedVariable const& v, Range of) { return within(Range{v.offset, v.end()}, of); }
 
+  /// Where a run lies in values or gradients.
+  static std::size_t at(placement::ShardRun const& run, bool in_runs) { return in_runs ? run.at : run.range.begin; }
+
   /// Computes the next moving averages and tracked variables in separate memory: the update rule may shrink what has no
   /// gradient.
-  void take_moving(Variables const& variables, Gradients const& gradients, float rows) {
-    each_moving([&](Range range, Movement how, std::size_t at) {
-      Kernels<D>::move(range.size(), &variables.values[range.begin], &gradients.values[range.begin], rows, how,
-                       moved_.take(padded_moving_) + at);
+  ///
+  /// values, gradients   of the body, or of the shard as it lies
+  void take_moving(Span<float const> values, Span<float> gradients, float rows) {
+    each_moving([&](std::size_t n, std::size_t value, std::size_t gradient, Movement how, std::size_t to) {
+      Kernels<D>::move(n, &values[value], &gradients[gradient], rows, how, moved_.take(padded_moving_) + to);
     });
   }
-  void put_moving(Variables const& variables) {
-    each_moving([&](Range range, Movement, std::size_t at) {
-      Kernels<D>::copy(range.size(), moved_.take(padded_moving_) + at, &variables.values[range.begin]);
+  void put_moving(Span<float> values) {
+    each_moving([&](std::size_t n, std::size_t value, std::size_t, Movement, std::size_t from) {
+      Kernels<D>::copy(n, moved_.take(padded_moving_) + from, &values[value]);
     });
   }
 
-  /// Calls f(range of the plan, movement, offset among all that moves) for each range of neighbours that move alike.
+  /// Calls f(elements, place of values, of gradients, movement, place among all that moves) for each range of neighbours
+  /// that move alike.
   template <class F>
   void each_moving(F&& f) const {
     if (padded_moving_ == 0) return;
-    for (std::size_t i = 0, at = 0; i < plan_.variables.size(); ++i) {
+    for (std::size_t i = 0, to = 0; i < plan_.variables.size(); ++i) {
       auto const& first = plan_.variables[i];
       if (first.spec.trained() || groups_.is_frozen(i)) continue;
       auto range = Range{first.offset, first.end()};
@@ -326,13 +358,21 @@ class OptimizerState {
           break;
         range.end = next.end();
       }
-      auto const part = within(range, mine_);
-      if (part.size() != 0) f(part, first.spec.movement(), at);
-      at += part.size();
+      auto const move = [&](Range part, std::size_t value, std::size_t gradient) {
+        if (part.size() != 0) f(part.size(), value, gradient, first.spec.movement(), to);
+        to += part.size();
+      };
+      auto const begin = range.begin - plan::header;
+      if (!sharded_) move({begin, range.end - plan::header}, begin, begin);
+      for (auto const& run : runs_) {
+        auto const part   = within(range, run.range);
+        auto const inside = part.begin - run.range.begin;
+        move(part, at(run, lie_.values) + inside, at(run, lie_.gradients) + inside);
+      }
     }
   }
 
-  float scale(Gradients const& gradients, float scaled_by) const {
+  float scale(Gradients const& gradients, float scaled_by) {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
@@ -349,9 +389,10 @@ class OptimizerState {
   Optimizer rule_;
   PlanView plan_;
   Span<float> slots_;
-  Range mine_;                                                             // of the body
   std::size_t stride_;                                                     // from one slot to the next
   bool sharded_ = false;
+  std::vector<placement::ShardRun> runs_;                                  // of this rank, if sharded
+  InRuns lie_{};
   ShardReport report_;                                                     // if sharded
   std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
   bool reads_  = false;                                                    // the variables are another instance's

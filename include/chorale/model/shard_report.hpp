@@ -3,11 +3,13 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/placement/placed.hpp>
-#include <chorale/tensor/plan.hpp>
+#include <chorale/placement/shard_cut.hpp>
 #include <chorale/tensor/square_tree.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -20,27 +22,36 @@ namespace chorale {
 /// order   the numbers are added up over all ranks, which changes no bit of them
 class ShardReport {
  public:
-  /// elements  of the gradients' body
-  void resize(std::size_t elements, placement::Shard shard) {
-    elements_ = elements;
-    shard_    = shard;
-    each_     = 1 + SquareTree::most_nodes(SquareTree::lines(elements));
-    numbers_.reserve(each_ * static_cast<std::size_t>(shard.world));
+  /// cut     of the gradients' body
+  void resize(placement::ShardCut cut, int rank) {
+    cut_       = std::move(cut);
+    rank_      = rank;
+    auto nodes = std::vector<std::size_t>(static_cast<std::size_t>(cut_.world()));
+    for (auto const& run : cut_.runs()) nodes[static_cast<std::size_t>(run.rank)] += placement::nodes_in(run.range);
+    each_ = 1 + (cut_.parts() == 1 ? SquareTree::most_nodes(SquareTree::lines(cut_.elements()))
+                                   : *std::ranges::max_element(nodes));
+    read_.resize(nodes.size());
+    numbers_.reserve(each_ * nodes.size());
   }
+
+  placement::ShardCut const& cut() const { return cut_; }
+  int rank() const { return rank_; }
 
   /// Begins a report without anything bad.
   ///
   /// with_norm   it will have the squares
   void begin(bool with_norm) {
-    size_ = with_norm ? each_ : 1;
-    numbers_.assign(size_ * static_cast<std::size_t>(shard_.world), 0.0);
+    size_    = with_norm ? each_ : 1;
+    written_ = 1;
+    numbers_.assign(size_ * read_.size(), 0.0);
   }
   void bad(std::optional<std::size_t> variable) {
-    if (variable) of(shard_.rank)[0] = static_cast<double>(*variable + 1);
+    if (variable) of(rank_)[0] = static_cast<double>(*variable + 1);
   }
-  void squares(Span<float const> body, Span<Range const> left_out = {}) {
-    auto const placed = placement::Placed<placement::Sharded<0>>{body, shard_.of(elements_)};
-    placement::squared_norm(placed, of(shard_.rank).subspan(1), left_out);
+  /// Adds the squares of what this rank has of one run; of all its runs in turn.
+  void squares(Span<float const> run, Range range, Span<Range const> left_out = {}) {
+    auto const placed = placement::Placed<placement::Sharded<0>>{run, range, range.begin};
+    written_ += placement::squared_norm(placed, of(rank_).subspan(written_), left_out);
   }
 
   Span<double> numbers() { return numbers_; }
@@ -48,13 +59,13 @@ class ShardReport {
   /// The first variable that is not finite in any shard.
   std::optional<std::size_t> first_bad() const {
     auto first = std::optional<std::size_t>{};
-    for (int rank = 0; rank < shard_.world; ++rank)
+    for (int rank = 0; rank < cut_.world(); ++rank)
       if (auto const found = static_cast<std::size_t>(of(rank)[0]); found != 0 && (!first || found - 1 < *first))
         first = found - 1;
     return first;
   }
-  double squared_norm_of_all() const {
-    return placement::squared_norm_of_shards(elements_, shard_.world, [this](int rank) { return of(rank).subspan(1); });
+  double squared_norm_of_all() {
+    return placement::squared_norm_of_shards(cut_, read_, [this](int rank) { return of(rank).subspan(1); });
   }
 
  private:
@@ -63,8 +74,10 @@ class ShardReport {
     return Span<double const>{numbers_}.subspan(static_cast<std::size_t>(rank) * size_, size_);
   }
 
-  placement::Shard shard_;
-  std::size_t elements_ = 0, each_ = 0, size_ = 0;                         // size_: numbers of each rank in this report
+  placement::ShardCut cut_;
+  int rank_         = 0;
+  std::size_t each_ = 0, size_ = 0, written_ = 0;                          // size_: numbers of each rank in this report
+  std::vector<std::size_t> read_;
   std::vector<double> numbers_;
 };
 

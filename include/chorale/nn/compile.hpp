@@ -7,6 +7,7 @@
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/graph/layer_lines.hpp>
+#include <chorale/nn/graph/units.hpp>
 #include <chorale/nn/instance.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -101,6 +103,14 @@ struct Compiled {
   template <class D>
   instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
     return {device, loss, optimizer, metrics, seed, shard};
+  }
+
+  /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
+  template <class D>
+  instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
+    return {device, loss, optimizer, metrics, seed,
+            std::make_unique<UnitMemory>(PlanView{plan}, graph::UnitsOf<detail::SequentialTrace<Net>, D>::view, shard,
+                                         Optimizer::slots, splits)};
   }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.

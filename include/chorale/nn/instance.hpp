@@ -8,6 +8,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/model/optimizer_state.hpp>
 #include <chorale/model/step_reports.hpp>
+#include <chorale/model/unit_memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/nn/graph/queued_step.hpp>
 #include <chorale/nn/graph/sequential_executor.hpp>
@@ -102,13 +103,24 @@ class Instance : public StepReports {
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }
 
+  /// Makes a copy that keeps a shard of its gradients and, if the units are split, of its variables.
+  Instance(D device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> metrics_of, Seed seed,
+           std::unique_ptr<UnitMemory> units)
+      : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
+        seed_{seed}, units_{std::move(units)}, arena_{device_.allocate(units_->elements() * sizeof(float))},
+        gradients_{(units_->place({part(0, 0).data(), units_->elements()}), units_->gradients())},
+        net{units_->variables()},
+        optimizer{rule, plan, units_->slots(), units_->cut(), units_->shard().rank, {units_->splits(), true}} {
+    first_values(*units_, plan, seed);
+  }
+
   /// Makes a reader of another instance's variables, with its own gradients: its optimizer can only follow().
   ///
   /// keeps     the owner outlives it
   Instance(D device, Instance const& owner)
       : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, states_{metrics_}, seed_{owner.seed_},
         arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
-        net{owner.net.variables().values}, optimizer{owner.optimizer} {
+        net{owner.net.all().values}, optimizer{owner.optimizer} {
     optimizer.read_only();
     keep_ends_near_host();
   }
@@ -139,6 +151,7 @@ class Instance : public StepReports {
     if (batch.rows == 0) {
       if constexpr (joins) Executing::take_part(together, zeros_);
       std::fill(g.values.begin(), g.values.end(), 0.0F);
+      if (units_ != nullptr) take_part();
       mark(g);
       ready(g.values.size());
       return {};
@@ -232,7 +245,7 @@ class Instance : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::fill(sums.begin(), sums.end(), 0.0F);
-    if (batch.rows == 0) return;
+    if (!begin_pass(batch.rows)) return;
     auto& executor = executor_for(batch);
     if constexpr (QueuesWork<D>) {
       queued(batch, executor, Pass{.now = {.seed = seed_}}, metric::Over::evaluation).evaluate(sums);
@@ -246,7 +259,7 @@ class Instance : public StepReports {
   /// The outputs of the network: (B, Output), valid until the next call.
   template <class Batch>
   Span<float const> predict(Batch const& batch) {
-    if (batch.rows == 0) return {};
+    if (!begin_pass(batch.rows)) return {};
     auto& executor = executor_for(batch, Targets::ignored);
     executor.read(0, batch.x.data());
     executor.forward(Pass{.now = {.seed = seed_}});
@@ -256,18 +269,28 @@ class Instance : public StepReports {
 
   Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
 
+  /// Memory of a copy whose units take turns.
+  UnitMemory& units() const { return *units_; }
+  bool in_units() const { return units_ != nullptr; }
+  /// Takes part in a step without rows, if units take turns.
+  void take_part() { units_->take_part(true, finite()); }
+
+  /// Bytes of variables, gradients and slots that the copy has allocated.
+  std::size_t arena_bytes() const { return arena_.size(); }
+
   /// Moves the gradients to memory that other ranks may read. Called before the first step.
   ///
   /// memory    plan.elements numbers, aligned to 64 bytes; it outlives the instance
   void place_gradients(Span<float> memory) {
+    if (units_ != nullptr) return units_->expose(memory);
     CHORALE_EXPECTS(executors_.empty() && memory.size() >= plan.elements,
                     "gradients of " + std::to_string(plan.elements) + " elements are placed before the first step, got " +
                         std::to_string(memory.size()));
     gradients_ = memory.first(plan.elements);
   }
 
-  /// Hash of all bits of all variables: equal on all replicas after every step.
-  std::uint64_t hash() const { return hash_of(net.variables().values); }
+  /// Hash of all bits of all variables: equal on all replicas after every step. Of a shard, of its bits.
+  std::uint64_t hash() const { return hash_of(units_ != nullptr ? units_->values() : net.all().values); }
 
   /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
   auto& states()
@@ -283,10 +306,16 @@ class Instance : public StepReports {
   class Network {
    public:
     explicit Network(Span<float> values) : values_{values} {}
+    /// throws  BadArgument when the copy has a shard of them
     auto variables() const {
-      auto const all = Variables{values_, plan.variables};
-      if constexpr (joins) return JoinedVariables{all};
-      else return all;
+      expect_whole({values_, plan.variables});
+      return all();
+    }
+    /// Without a check: there are no values if the copy has a shard.
+    auto all() const {
+      auto const every = Variables{values_, plan.variables};
+      if constexpr (joins) return JoinedVariables{every};
+      else return every;
     }
 
    private:
@@ -306,6 +335,19 @@ class Instance : public StepReports {
     std::size_t turn, rows;
     std::int64_t step;
   };
+
+  /// The check of gradients that units use.
+  static constexpr bool (*finite())(Span<float const>) {
+    if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
+    else return nullptr;
+  }
+
+  /// Begins a pass without gradients. Returns false if there is nothing to compute.
+  bool begin_pass(std::size_t rows) {
+    if (units_ != nullptr && rows == 0) units_->take_part(false, finite());
+    if (units_ != nullptr && rows != 0) units_->begin(false, false, finite());
+    return rows != 0;
+  }
 
   Pass training_pass(std::size_t first_row, Together together) const {
     auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
@@ -364,10 +406,10 @@ class Instance : public StepReports {
   Executing& executor_for_rows(int rows) {
     for (auto const& executor : executors_)
       if (executor->rows() == rows) return *executor;
-    auto const v = net.variables().values;
+    auto const v = net.all().values;
     if constexpr (in_slices)
-      executors_.push_back(
-          std::make_unique<Executing>(device_, rows, v, gradients_, Span<RowGradients>{}, slice_threads_));
+      executors_.push_back(std::make_unique<Executing>(device_, rows, v, gradients_, Span<RowGradients>{}, slice_threads_,
+                                                       typename Executing::Overwritten{}, units_.get()));
     else executors_.push_back(std::make_unique<Executing>(rows, v, gradients_, device_));
     return *executors_.back();
   }
@@ -379,6 +421,7 @@ class Instance : public StepReports {
     std::ranges::fill(g.trailer().all(), 0.0F);
     g.trailer().summed() = 1;
     mark(g);
+    if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite());
     executor.read(0, batch.x.data());
     executor.forward(pass);
     write_header(batch, executor, g.header(), metric::Over::step);
@@ -393,6 +436,7 @@ class Instance : public StepReports {
     if constexpr (in_slices)
       executor.backward(pass, is_final, std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>);
     else executor.backward(pass, is_final);
+    if (units_ != nullptr && units_->bad()) report_bad(g, *units_->bad());
     return loss;
   }
 
@@ -425,7 +469,7 @@ class Instance : public StepReports {
   }
 
   /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
-  void mark(Gradients const& g) const { report(g, optimizer.now.step, net.variables().values); }
+  void mark(Gradients const& g) const { report(g, optimizer.now.step, net.all().values); }
 
   template <class Batch>
   void write_header(Batch const& batch, Executing& executor, StepHeader<float> header, metric::Over over) {
@@ -449,6 +493,7 @@ class Instance : public StepReports {
   std::tuple<Metrics...> metrics_;
   [[no_unique_address]] metric::StatesOf<Metrics...> states_;
   Seed seed_;
+  std::unique_ptr<UnitMemory> units_;                                      // null: no units take turns
   typename D::block arena_;
   Span<float> gradients_;
   std::uint64_t number_ = next_owner();                                     // unique in this program

@@ -57,55 +57,26 @@ struct Placed {
 /// Flat values of which this rank has those of a range.
 template <int axis>
 struct Placed<Sharded<axis>> {
-  Span<float const> values;                                                // of the whole
+  Span<float const> values;                                                // of the whole, from element `first` on
   Range mine;
+  std::size_t first = 0;
 };
 
 /// Sum of the squares of mirrored values.
 inline double squared_norm(Placed<Mirrored> const& x) { return SquareTree::sum(x.values); }
 
 /// Writes what this rank has of the sum of the squares of sharded values: that at each node of SquareTree which covers
-/// its shard. See squared_norm_of_shards.
+/// its shard. See squared_norm_of_shards in placement/shard_cut.hpp.
 ///
 /// left_out  ranges of the whole that count as zeros, ascending, whose ends are multiples of plan::align
 /// returns   how many numbers were written
 inline std::size_t squared_norm(Placed<Sharded<0>> const& x, Span<double> to, Span<Range const> left_out = {}) {
   auto written = std::size_t{0};
   SquareTree::each_node({x.mine.begin / SquareTree::line, x.mine.end / SquareTree::line},
-                        [&](SquareTree::Node node) { to[written++] = SquareTree::sum(x.values, node, left_out); });
+                        [&](SquareTree::Node node) {
+                          to[written++] = SquareTree::sum(x.values, node, left_out, x.first);
+                        });
   return written;
-}
-
-/// Sum of the squares of sharded values, of what all ranks have written: the bits of squared_norm() of mirrored values.
-///
-/// numbers   called as numbers(rank): what that rank has written
-template <class Numbers>
-double squared_norm_of_shards(std::size_t elements, int world, Numbers&& numbers) {
-  auto const lines = SquareTree::lines(elements);
-  auto rank        = -1;
-  auto rest        = Range{};                                              // lines of this rank that are not taken yet
-  auto at          = std::size_t{0};                                       // in what it has written
-  auto const next_node = [&] {
-    while (rest.size() == 0 && rank + 1 < world) {
-      auto const mine = Shard{++rank, world}.of(elements);
-      rest            = {mine.begin / SquareTree::line, mine.end / SquareTree::line};
-      at              = 0;
-    }
-    auto first = SquareTree::Node{};
-    auto found = false;
-    SquareTree::each_node(rest, [&](SquareTree::Node node) {
-      if (!found) first = node;
-      found = true;
-    });
-    return first;
-  };
-  auto due = next_node();
-  return SquareTree::sum_of(lines, SquareTree::root(lines), [&](SquareTree::Node node) { return node == due; }, [&] {
-    auto const value = numbers(rank)[at++];
-    rest.begin += std::size_t{1} << due.level;
-    due = next_node();
-    return value;
-  });
 }
 
 /// Hash of mirrored values, which replicas compare.

@@ -135,6 +135,9 @@ class Live<S, R, T> {
     static_assert(!shards_optimizer<S> || HasShards<Model, device>,
         "chorale: under ShardedStrategy a copy has the optimizer's state of one shard, and this model has no "
         "instantiate_shard(device, seed, shard) for it. Use MirroredStrategy or MultiWorkerMirroredStrategy");
+    static_assert(!shards_gradients<S> || !HasShards<Model, device> || HasUnits<Model, device>,
+        "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take turns in a few buffers, "
+        "and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a network of nn");
     using Copy = InstanceUnder<Model, S>;
     static_assert(StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
         "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such "
@@ -151,7 +154,11 @@ class Live<S, R, T> {
       if constexpr (shares_variables<S> && HasReaders<Model, device>)
         copies.push_back(i > 0 ? model.instantiate_reader(team_.device(i), copies[0])
                                : model.instantiate(team_.device(i), seed));
-      else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
+      else if constexpr (shards_gradients<S> && HasUnits<Model, device>) {
+        copies.push_back(model.instantiate_units(team_.device(i), seed, {replicas_[i].id(), num_replicas()},
+                                                 shards_variables<S>));
+        replicas_[i].connect(copies.back());
+      } else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
         copies.push_back(model.instantiate_shard(team_.device(i), seed, {share_of(replicas_[i].id()), num_shares()}));
       else if constexpr (StrategyTraits<S>::has_stages)
         copies.push_back(strategy_.instantiate(model, team_.device(i), seed, replicas_[i].id()));
@@ -349,7 +356,10 @@ class Live<S, R, T> {
   void place_gradients(auto& copy, endpoint& at) {
     if constexpr (requires { copy.place_gradients(Span<float>{}); at.memory(); }) {
       auto const free = at.memory().subspan(std::min(placed_, at.memory().size()));
-      auto const n    = copy.gradients().values.size();
+      auto const n    = [&] {
+        if constexpr (shards_gradients<S>) return copy.units().exposed();
+        else return copy.gradients().values.size();
+      }();
       if (free.size() < n * sizeof(float)) return;
       copy.place_gradients({reinterpret_cast<float*>(free.data()), n});
       to_place_ = n * sizeof(float);                                       // at the same place on all replicas

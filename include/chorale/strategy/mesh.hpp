@@ -112,7 +112,7 @@ class MeshStrategy {
     if constexpr (shards_optimizer) {
       if (is_split(gradients.plan) && optimizer.clips()) refuse_clipping();
       replica.reduce_scatter(gradients);
-      optimizer.apply_shard(variables, gradients, [&](Span<double> numbers) { replica.add_up(numbers); });
+      optimizer.apply_shard(variables.body(), gradients, [&](Span<double> numbers) { replica.add_up(numbers); });
       replica.gather_variables(variables);
     } else {
       replica.all_reduce(gradients);

@@ -109,7 +109,7 @@ class Replica {
   ///         bits, which the sums show every Instance::compare_every steps: it names replica and variable
   void all_reduce(Gradients& gradients) {
     lane_of(gradients).reduce(gradients, traffic_);
-    if (!ReplicaDigest::all_equal(gradients.trailer().digest())) tell_divergence();
+    expect_alike(gradients);
   }
 
   /// Part of the gradients that this replica has not sent yet, under an algorithm that leaves elements out, such as
@@ -215,9 +215,22 @@ class Replica {
  protected:
   static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
   E& endpoint() { return *at_; }
+  R const& reduction() const { return reduce_; }
+
+  /// The first of 65536 tags, of which each model has its own: all replicas ask for them in the same order.
+  Tag next_tags() { return Tag{(lanes_made_++ % 0xFFFF + 1) << 16}; }
+
+  /// Sets the variables in which tell_divergence() looks for differences.
+  void remember(Variables const& variables) { variables_ = variables; }
+
+  /// Refuses copies that have drifted apart, of which the sums of all digests tell.
+  void expect_alike(Gradients const& gradients) {
+    if (!ReplicaDigest::all_equal(gradients.trailer().digest())) tell_divergence();
+  }
+
+  ReduceStatistics traffic_;
 
  private:
-
   template <class V>
   float average_dense(V const& variables, Gradients const& scratch, float weight) {
     static_assert(!std::same_as<V, JoinedVariables>,
@@ -318,8 +331,7 @@ class Replica {
     for (auto& entry : lanes_)
       if (entry.buffer == buffer && entry.owner == gradients.owner) return *entry.lane;
     std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a destroyed model
-    auto const first = Tag{(lanes_made_++ % 0xFFFF + 1) << 16};            // all replicas make them in the same order
-    lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, first)});
+    lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, next_tags())});
     return *lanes_.back().lane;
   }
 
@@ -327,7 +339,6 @@ class Replica {
   E* at_;
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
-  ReduceStatistics traffic_;
   detail::TableSums<E> table_sums_;
   std::shared_ptr<void> summing_;                                          // the ScheduleExecution of together()
   Variables variables_;                                                    // of the model that computed last

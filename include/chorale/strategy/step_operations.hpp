@@ -183,7 +183,7 @@ template <class S, class M, class R>
 StepOperations step_operations(M const& model, R const& reduce, int ranks) {
   auto made        = StepOperations{};
   auto const& plan = PlanView{model.plan};
-  if constexpr (!ReducesEveryStep<S> || HasServers<S> || shares_variables<S>) {
+  if constexpr (!ReducesEveryStep<S> || HasServers<S> || shares_variables<S> || shards_gradients<S>) {
     made.is_known = false;
   } else {
     detail::ReducesGradients<R>::add(made, reduce, plan, ranks, shards_optimizer<S>);

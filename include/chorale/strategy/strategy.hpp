@@ -27,6 +27,8 @@ class Replica;
 ///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
 ///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
+///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
+///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
 ///   | has_stages            | using schedule_type, instance_of<M>, instantiate(model, device, seed, rank) | each copy computes the whole model |
@@ -40,6 +42,8 @@ class Replica;
 ///                      alone may then enqueue the update after backward
 /// shares_variables     all replicas read the variables of the first one in place
 /// shards_optimizer     each replica has the optimizer's state of its placement::Shard, and updates it by apply_shard()
+/// shards_gradients     and the gradients of that shard: units of a network take turns in the memory of a copy
+/// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
 /// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares, counts_rows(rank)
@@ -53,6 +57,8 @@ struct StrategyTraits {
   static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
   static constexpr bool shards_optimizer   = requires { requires S::shards_optimizer; };
+  static constexpr bool shards_gradients   = requires { requires S::shards_gradients; };
+  static constexpr bool shards_variables   = requires { requires S::shards_variables; };
   static constexpr bool has_servers        = requires { typename S::consistency; };
   static constexpr bool deals_shares       = requires(S const& strategy) { strategy.num_shares(); };
   static constexpr bool has_mesh           = requires { typename S::mesh_type; };
@@ -104,6 +110,12 @@ inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 /// True if each replica of S has the optimizer's state of one shard of all variables.
 template <class S>
 inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
+
+/// True if each replica of S keeps the gradients of one shard of all variables; and the variables of it alone.
+template <class S>
+inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
+template <class S>
+inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
 
 namespace detail {
 
@@ -158,6 +170,8 @@ concept choices_are_constants =
     (!requires { &S::reduces_every_step; } || requires { typename std::bool_constant<S::reduces_every_step>; }) &&
     (!requires { &S::applies_sums; } || requires { typename std::bool_constant<S::applies_sums>; }) &&
     (!requires { &S::shards_optimizer; } || requires { typename std::bool_constant<S::shards_optimizer>; }) &&
+    (!requires { &S::shards_gradients; } || requires { typename std::bool_constant<S::shards_gradients>; }) &&
+    (!requires { &S::shards_variables; } || requires { typename std::bool_constant<S::shards_variables>; }) &&
     (!requires { &S::shares_variables; } || requires { typename std::bool_constant<S::shares_variables>; });
 
 }  // namespace detail

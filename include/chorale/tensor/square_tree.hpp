@@ -55,18 +55,18 @@ class SquareTree {
 
   /// Sum of the squares below a node.
   ///
-  /// x         all numbers of the tree; only those of the node are read
-  /// left_out  ranges of x, ascending, whose ends are those of lines: they count as zeros
-  static double sum(Span<float const> x, Node node, Span<Range const> left_out = {}) {
-    if (node.first * line >= x.size()) return 0;
+  /// x         numbers of the tree, from number `from` on, at which a line begins; only those of the node are read
+  /// left_out  ranges of the tree, ascending, whose ends are those of lines: they count as zeros
+  static double sum(Span<float const> x, Node node, Span<Range const> left_out = {}, std::size_t from = 0) {
+    if (node.first * line - from >= x.size()) return 0;
     if (node.level > block_level) {
       auto const below = node.level - 1;
-      auto const left  = sum(x, {node.first, below}, left_out);
-      return left + sum(x, {node.first + (std::size_t{1} << below), below}, left_out);
+      auto const left  = sum(x, {node.first, below}, left_out, from);
+      return left + sum(x, {node.first + (std::size_t{1} << below), below}, left_out, from);
     }
     auto squares     = std::array<double, std::size_t{1} << block_level>{};
     auto const count = std::size_t{1} << node.level;
-    auto const begin = node.first * line, end = std::min(x.size(), begin + count * line);
+    auto const begin = node.first * line - from, end = std::min(x.size(), begin + count * line);
     auto const whole = (end - begin) / line;
     for (std::size_t i = 0; i < whole; ++i) squares[i] = of_line(x.data() + begin + i * line);
     if (whole * line != end - begin) {
@@ -75,7 +75,8 @@ class SquareTree {
       squares[whole] = of_line(last.data());
     }
     for (auto const part : left_out)
-      for (auto i = std::max(part.begin, begin); i < std::min(part.end, end); i += line) squares[(i - begin) / line] = 0;
+      for (auto i = std::max(part.begin, begin + from); i < std::min(part.end, end + from); i += line)
+        squares[(i - begin - from) / line] = 0;
     for (auto n = count / 2; n != 0; n /= 2)
       for (std::size_t i = 0; i < n; ++i) squares[i] = squares[2 * i] + squares[2 * i + 1];
     return squares[0];

@@ -28,7 +28,8 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   auto shares = live.distribute(data);
   replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {
-    live.run([](auto&, instance& copy, Batch& batch, Totals& totals) {
+    live.run([]([[maybe_unused]] auto& replica, instance& copy, Batch& batch, Totals& totals) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto sums = std::array<float, plan::header>{};
       copy.evaluate(batch, sums);
       totals += sums;
@@ -91,6 +92,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     out.values.resize(before + sum);
     auto const all = Span<float>{out.values}.subspan(before);            // (rows of the batch, Output)
     live.run([&](auto& replica, instance& copy, Batch& batch, std::size_t local) {
+      if constexpr (shards_gradients<S>) replica.connect(copy);
       auto y           = copy.predict(batch);                            // (rows of the share, Output)
       auto const rank  = alone ? local : static_cast<std::size_t>(replica.id());
       if (!counted[rank]) y = {};

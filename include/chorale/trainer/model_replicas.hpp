@@ -179,7 +179,7 @@ class ModelReplicas {
   /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
   /// cost    one pass over the variables and one all_gather of 8 bytes for each replica
   void expect_equal_copies() {
-    if constexpr (!HasServers<S> && !shares_variables<S> && !StrategyTraits<S>::has_stages &&
+    if constexpr (!HasServers<S> && !shares_variables<S> && !shards_variables<S> && !StrategyTraits<S>::has_stages &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
       if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
       if (whole().is_split()) return expect_equal_parts<S>(live_, copies_);

@@ -74,10 +74,10 @@ class RunFolder {
   }
 
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
+    auto const variables = options_.histograms ? trainer.variables() : Variables{};        // every process brings its shards
     if (!trainer.is_chief()) return;
-    if (options_.histograms)
-      for (std::size_t i = 0; i < trainer.variables().size(); ++i)
-        board_->histogram(trainer.variables()[i].name, trainer.step(), trainer.variables()[i].value);
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      board_->histogram(variables[i].name, trainer.step(), variables[i].value);
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));

@@ -19,6 +19,7 @@
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/trainer/weight_files.hpp>
+#include <chorale/trainer/whole_variables.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <algorithm>
@@ -186,11 +187,13 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
+    static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings together: "
+                                        "call it of a Trainer that is not const, in every process");
     detail::save_from_here(replicas_, file, names);
   }
   /// Writes the variables where several processes have parts of them: every process calls it.
   void save(std::filesystem::path const& file, WeightMap const& names = {})
-    requires(StrategyTraits<S>::has_mesh)
+    requires(StrategyTraits<S>::has_mesh || shards_variables<S>)
   {
     auto const mine = live().hold();
     detail::save_from_all(replicas_, file, names);
@@ -214,6 +217,7 @@ class Trainer<M, S, R, T> {
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
 
   /// Hashes of the variables, one for each replica of this process: equal as long as all copies of all variables are.
+  /// Where replicas have shards, of the shards.
   std::vector<std::uint64_t> hashes() const {
     auto all = std::vector<std::uint64_t>{};
     for (auto const& copy : replicas_.copies()) all.push_back(copy.hash());
@@ -233,7 +237,9 @@ class Trainer<M, S, R, T> {
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 
-  Variables variables() const { return replicas_.copies()[0].net.variables(); }            // of the first replica here
+  Variables variables() const requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
+  /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
+  Variables variables() requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
 
   /// Replaces all variables. Every process calls it with the same values, or none.
   ///
@@ -241,10 +247,7 @@ class Trainer<M, S, R, T> {
   void set_variables(Span<float const> values)
     requires(!HasServers<S>)
   {
-    CHORALE_EXPECTS(values.size() == variables().values.size(),
-                    "this model has " + std::to_string(variables().values.size()) + " numbers, got " +
-                        std::to_string(values.size()));
-    for (auto& copy : copies()) std::ranges::copy(values, copy.net.variables().values.begin());
+    detail::set_variables<S>(replicas_, values);
   }
 
   /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
@@ -271,6 +274,7 @@ class Trainer<M, S, R, T> {
 
  private:
   Replicas replicas_;
+  std::vector<float> whole_;                                               // all variables, where replicas have shards
   bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
 };
 

@@ -44,15 +44,16 @@ void save_from_all(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path co
   auto whole     = replicas.whole();
   auto& live     = replicas.live();
   if (live.is_chief()) whole.make_room();
-  if (whole.is_split())
+  if constexpr (shards_variables<S>)
+    live.run([&](auto& replica, instance& copy) { whole.gather_runs(replica, copy); }, replicas.copies());
+  else if (whole.is_split())
     live.run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, replicas.copies());
   if (live.is_chief()) save_weights(file, whole.variables(replicas.copies()[0]), names);
 }
 
 /// Reads the chief's file into every replica. See Trainer::load().
 template <class M, class S, class R, class T>
-void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file,
-                        WeightMap const& names) {
+void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file, WeightMap const& names) {
   using instance = typename ModelReplicas<M, S, R, T>::instance;
   replicas.live().run([&](auto& replica, instance& copy) {
     auto whole = replicas.whole();

@@ -29,7 +29,8 @@ constexpr int part_of(VariableSpec const& spec, Rank rank) {
 template <class S, class Copy>
 class WholeState {
   static constexpr auto each = static_cast<std::size_t>(Copy::optimizer_slots);
-  static constexpr bool has_mesh = StrategyTraits<S>::has_mesh, has_shards = shards_optimizer<S>;
+  static constexpr bool has_mesh = StrategyTraits<S>::has_mesh, has_shards = shards_optimizer<S>,
+                        has_runs = shards_variables<S>;
 
  public:
   explicit WholeState(PlanView const& plan)
@@ -40,7 +41,7 @@ class WholeState {
 
   /// Those of rank 0, which has the copy and has made room.
   Variables variables(Copy const& copy) {
-    return whole_.is_split() ? whole_.in(values_) : Variables{copy.net.variables()};
+    return whole_.is_split() || has_runs ? whole_.in(values_) : Variables{copy.net.variables()};
   }
   Span<float> slots(Copy& copy) {
     return whole_.is_split() || has_shards ? Span<float>{slots_} : copy.optimizer.slots();
@@ -48,14 +49,15 @@ class WholeState {
 
   /// Takes the memory, on rank 0, for what its copy does not have.
   void make_room() {
-    if (whole_.is_split()) values_.assign(whole_.values(), 0.0F);
+    if (whole_.is_split() || has_runs) values_.assign(whole_.values(), 0.0F);
     if (whole_.is_split() || has_shards) slots_.assign(each * whole_.slot_stride(), 0.0F);
   }
 
   /// Brings variables and slots to rank 0, which has made room. Every replica calls it.
   void gather(auto& replica, Copy& copy) {
     if constexpr (!has_mesh) {
-      if constexpr (has_shards) replica.gather_slots(copy.optimizer.slots(), slots_, each);
+      if constexpr (has_shards) replica.gather_shards(copy.optimizer.cut(), copy.optimizer.slots(), slots_, each);
+      gather_runs(replica, copy);
     } else {
       if (!whole_.is_split() && !has_shards) return;
       auto shards = std::vector<float>{};
@@ -84,16 +86,26 @@ class WholeState {
     }
   }
 
+  /// Brings the variables alone to rank 0, where replicas have runs of them.
+  void gather_runs([[maybe_unused]] auto& replica, [[maybe_unused]] Copy& copy) {
+    if constexpr (has_runs) replica.gather_shards(copy.units().cut(), copy.units().values(), body());
+  }
+
   /// Brings each replica its part of the variables and slots that rank 0 has. Undoes gather().
   ///
   /// with_slots   false: of the variables alone
   void scatter(auto& replica, Copy& copy, bool with_slots = true) {
-    auto const values = copy.net.variables().values;
+    auto const values = copy.net.all().values;                             // none where a replica has runs of them
     auto slots        = with_slots ? copy.optimizer.slots() : Span<float>{};
     if constexpr (!has_mesh) {
-      replica.broadcast(values);
+      if constexpr (has_runs) {
+        replica.scatter_shards(copy.units().cut(), body(), copy.units().values());
+        copy.units().changed();
+      } else {
+        replica.broadcast(values);
+      }
       if constexpr (has_shards) {
-        if (with_slots) replica.scatter_slots(slots_, slots, each);
+        if (with_slots) replica.scatter_shards(copy.optimizer.cut(), slots_, slots, each);
       } else if (with_slots) {
         replica.broadcast(slots);
       }
@@ -132,6 +144,9 @@ class WholeState {
   }
 
  private:
+  /// The dense variables in the memory that rank 0 has made.
+  Span<float> body() { return values_.empty() ? Span<float>{} : whole_.in(values_).body(); }
+
   /// The axis whose parts a rank brings: the only one along which it is not at the first place. Empty if there is none,
   /// or it is the data axis, and nothing is split along that.
   std::string_view brings(Rank rank) const {

@@ -10,6 +10,7 @@
 #include <chorale/model/memory.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
+#include <chorale/nn/graph/units.hpp>
 #include <chorale/nn/objective.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/optim/loss_scaled.hpp>
@@ -20,6 +21,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -267,6 +269,13 @@ struct CompiledGraph {
   template <class D>
   instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed, shard};
+  }
+
+  /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
+  template <class D>
+  instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
+    return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed,
+            std::make_unique<UnitMemory>(PlanView{plan}, graph::UnitsOf<Net, D>::view, shard, Optimizer::slots, splits)};
   }
 
   /// Creates a copy on another device that reads the variables of `owner` in place.

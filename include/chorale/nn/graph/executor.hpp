@@ -3,9 +3,11 @@
 // One cohesive class, in one piece: its stages, its schedule and the memory of both know each other's places.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
+#include <chorale/model/unit_memory.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/overlay.hpp>
 #include <chorale/nn/graph/ragged_inputs.hpp>
@@ -75,9 +77,12 @@ class GraphExecutor {
   /// tables      gradients of the variables whose gradients are rows, in the plan's order; without rows before backward
   /// rooms       of each ragged input: the most positions of a batch, rounded up
   /// overwritten   without it, gradients by outputs have memory of their own
+  /// units       not null: where variables and gradients are, instead of in the first two, while units take turns
   GraphExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables = {},
-                D const& device = {}, Rooms const& rooms = {}, Overwritten const& overwritten = {})
+                D const& device = {}, Rooms const& rooms = {}, Overwritten const& overwritten = {},
+                UnitMemory* units = nullptr)
       : GraphExecutor{LaidOut{}, rows, rooms, overwritten, variables, gradients, tables} {
+    units_           = units;
     memory_          = device.allocate(places_.total);
     auto* const base = memory_.data();
     scratch_         = reinterpret_cast<float*>(base + places_.scratch);
@@ -143,16 +148,20 @@ class GraphExecutor {
   graph::RaggedRows const& ragged(std::size_t i) const { return ragged_[i]; }
 
   void forward(Pass const& pass) {
+    if (units_ != nullptr) return forward_in_turns(pass);
     for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
   }
 
   /// Computes gradients of variables, and of inputs that ask for it in each step. d_output() was written before.
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
+    if (units_ != nullptr) return backward_in_turns(pass);
     backward<graph::For::step>(pass, ready);
   }
   /// Computes gradients of inputs alone. Those of variables have any value then.
   void backward_to_inputs(Pass const& pass) {
+    CHORALE_EXPECTS(units_ == nullptr, "gradients by inputs alone are computed where a replica has 1 of 1 parts of all "
+                                       "gradients: not under ShardedStrategy<Zero::two> or <Zero::three>");
     backward<graph::For::inputs>(pass, [](std::size_t) {});
   }
 
@@ -366,12 +375,12 @@ class GraphExecutor {
     auto* own = scratch_;
     for (int i = 0; i < call.uses; ++i) {
       auto const& v    = variable(call, i);
-      auto* const data = variables_.data() + v.offset;
+      auto* const data = value_of(v);
       if (v.spec.by_rows) {
         variables.push_back({.data = data, .rows = &rows_of(v)});
         continue;
       }
-      auto* d = gradients_.data() + v.offset;
+      auto* d = gradient_of(v);
       if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
       variables.push_back({data, d});
     }
@@ -382,6 +391,46 @@ class GraphExecutor {
     } else {
       call.ops->bind(stages_[c], {in, out, variables, workspace});
     }
+  }
+
+  /// The addresses of a variable and its gradient.
+  float* value_of(PlannedVariable const& v) const {
+    return units_ != nullptr ? units_->value(static_cast<std::size_t>(&v - plan.variables.data()))
+                             : variables_.data() + v.offset;
+  }
+  float* gradient_of(PlannedVariable const& v) const {
+    return units_ != nullptr ? units_->gradient(static_cast<std::size_t>(&v - plan.variables.data()))
+                             : gradients_.data() + v.offset;
+  }
+
+  /// forward() and backward() while units of variables and gradients take turns.
+  void forward_in_turns(Pass const& pass) {
+    for (std::size_t c = 0; c < N.calls; ++c) {
+      units_->forward_to(c);
+      g.calls[c].ops->forward(stages_[c], pass);
+    }
+  }
+  void backward_in_turns(Pass const& pass) {
+    units_->turn();
+    for (auto const& step : s_.steps) {
+      auto const call = graph::at(step.call);
+      if (!needs_all<graph::For::step> && !is_needed(step, graph::For::step)) continue;
+      switch (step.what) {
+        case graph::Do::again:
+          units_->backward_to(call);
+          g.calls[call].ops->forward(stages_[call], pass);
+          break;
+        case graph::Do::backward:
+          units_->backward_to(call);
+          backward_of<graph::For::step>(call, pass);
+          break;
+        case graph::Do::add: add(step); break;
+        case graph::Do::zero: zero(graph::at(step.c)); break;
+        case graph::Do::variables: break;
+        case graph::Do::ready: units_->passed(call); break;
+      }
+    }
+    units_->end();
   }
 
   /// The gradient of a table.
@@ -453,7 +502,7 @@ class GraphExecutor {
     auto const* own = scratch_;
     for (int i = 0; i < call.uses; ++i) {
       auto const& v = variable(call, i);
-      auto* const d = gradients_.data() + v.offset;
+      auto* const d = gradient_of(v);
       if constexpr (QueuesWork<D>) K::add(K::matrix(1, static_cast<int>(v.size)), own, d);
       else K::sum(v.size, d, own, d);
       own += plan::aligned(v.size);
@@ -467,6 +516,7 @@ class GraphExecutor {
   graph::Schedule s_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  UnitMemory* units_ = nullptr;
   Places places_;
   typename D::block memory_;
   float* scratch_ = nullptr;

@@ -172,6 +172,12 @@ class GraphLearner {
     slice_threads_.reset();
   }
 
+  /// Sets where variables and gradients are while units of the network take turns. It outlives the learner.
+  void place_units(UnitMemory& units) {
+    units_ = &units;
+    place({}, {});
+  }
+
   /// Sets the ranks with which layers that are split over an axis of a mesh compute. They outlive the learner.
   void join(AxisGroups axes) { axes_ = axes; }
 
@@ -407,14 +413,15 @@ class GraphLearner {
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
       *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
-                                           Compare::overwritten(losses_, metrics_));
+                                           Compare::overwritten(losses_, metrics_), units_);
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
       place->reset();                                                      // before the next one takes memory
-      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions, Compare::overwritten(losses_, metrics_));
+      *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions,
+                                           Compare::overwritten(losses_, metrics_), units_);
     }
     return *(last_ = place->get());
   }
@@ -520,6 +527,7 @@ class GraphLearner {
   [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
+  UnitMemory* units_ = nullptr;
   std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
   std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
   Executing* last_ = nullptr;                                              // that computed last

@@ -145,12 +145,13 @@ class SlicedExecutor {
   /// rows      of every batch that this executor takes, at least 1
   /// variables, gradients, tables, overwritten    as of GraphExecutor
   /// threads   made when first needed
+  /// units     as of GraphExecutor: all threads then compute each layer together, as there is one gradient of each unit
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
-                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {})
+                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {}, UnitMemory* units = nullptr)
       : rows_{rows}, overwritten_{overwritten} {
-    auto const n = slices_of(device, rows);
+    auto const n = units != nullptr ? 0 : slices_of(device, rows);
     if (n == 0) {
-      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device, Rooms{}, overwritten));
+      slices_.push_back(std::make_unique<One>(rows, variables, gradients, tables, device, Rooms{}, overwritten, units));
       return;
     }
     if (!threads) threads = std::make_unique<SliceThreads>(device, device.threads(), plan, gradients, tables);

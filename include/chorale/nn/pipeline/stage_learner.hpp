@@ -646,7 +646,7 @@ class StageLearner {
       auto const elements  = batch.rows * width(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy       = is_second ? second_.take(elements) : outputs.dy[o];
-      auto const sum       = Compare::loss_of(term, batch, outputs, dy);
+      auto const sum       = Compare::loss_of(term, batch, outputs, dy, {}, second_);
       if (is_second) Kernels<D>::sum(elements, outputs.dy[o], dy, outputs.dy[o]);
       scores.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[i++] = sum;

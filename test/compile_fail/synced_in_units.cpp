@@ -1,0 +1,16 @@
+// synced_in_units.cpp   expect: chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which units are on their way under ShardedStrategy<Zero::two> and <Zero::three>. Use nn::BatchNorm, or Zero::one
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::SyncBatchNorm<>, nn::Dense<2>> {};
+
+void learn(Batch const& batch) {
+  auto live   = Live{ShardedStrategy<Zero::two>{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
+  auto copies = live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}));
+  live.run([&](auto& replica, auto& copy) {
+    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+    live.update(replica, copy, gradients);
+  }, copies);
+}
