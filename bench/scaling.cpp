@@ -14,12 +14,17 @@
 //                  1.5 times as fast
 //   check/...      all-reduces of 2 to 4 ranks of this machine, and what a simulation predicts from exchanges of such
 //                  messages, as `calibrate` measures them: medians of 21 rounds of both, by turns
+//   form/...       a step of GPT-2 of 124M numbers, mirrored, Zero 1 to 3, split and as a pipeline: memory, bytes, and the
+//                  step as predicted_time() gives it beside what simulations of all it sends give
+//   mesh/...       data x stages x parts of a block, up to 64 x 8 x 8 = 4096 ranks: a step simulated message by message
+//   measured/...   steps of 1 to 4 replicas of this machine, beside the sum of their parts, each measured by itself
 //   advice/...     with --grid: how often advise() is within 10 % of the fastest of all algorithms, of 500 cases
 //
 // A step computes a third of its time forward and two thirds backward. With overlap, eight buckets leave as they become
 // final; without, all gradients leave in the end. bf16 halves the bytes. Speed-up: rows per second beside one rank.
 #include "support/calibrated.hpp"
 #include "support/our_reduce.hpp"
+#include "support/scaling_forms.hpp"
 #include "support/simulated_time.hpp"
 #include "tools/plot/svg_plot.hpp"
 
@@ -394,7 +399,8 @@ int main(int argc, char** argv) try {
       ->capture_default_str();
   flags.add_option("--largest", largest, "ranks")->check(CLI::Range(2, 4'096))->capture_default_str();
   flags.add_option("--svg", svg, "file for a picture of the speed-ups of step/");
-  flags.add_option("--only", only, "one part")->check(CLI::IsMember({"step", "servers", "published", "check", "grid"}));
+  flags.add_option("--only", only, "one part")
+      ->check(CLI::IsMember({"step", "servers", "published", "check", "grid", "form", "mesh", "measured"}));
   CLI11_PARSE(flags, argc, argv);
   auto ranks = std::vector<int>{};
   for (int const P : {2, 4, 8, 16, 64, 256, 1'024, 4'096})
@@ -408,6 +414,23 @@ int main(int argc, char** argv) try {
     if (!svg.empty())
       replace_file(svg, detail::Plot::of(panels, networks_of_picture(),
                                          "simulated speed-up over ranks, as powers of two"));
+  }
+  if (only.empty() || only == "form")
+    for (auto const& one : {networks[0], networks[1]}) {
+      auto some = std::vector<int>{1, 2, 4, 8};
+      for (int const P : {64, 512, 4'096})
+        if (P <= largest && !quick) some.push_back(P);
+      bench::print_forms(one.name, one.model, some, std::min(largest, std::max(up_to, 512)), json);
+    }
+  if (only.empty() || only == "mesh") {
+    auto meshes = std::vector<bench::FormMesh>{{2, 2, 2}};
+    if (!quick && largest >= 64) meshes.insert(meshes.end(), {{1, 8, 8}, {8, 4, 2}});
+    if (!quick && largest >= 4'096) meshes.push_back({64, 8, 8});
+    for (auto const& one : {networks[0], networks[1]}) bench::print_meshes(one.name, one.model, meshes, json);
+  }
+  if (only.empty() || only == "measured") {
+    bench::print_measured<MirroredStrategy<>>("mirrored", 4, quick ? 5 : 41, json);
+    bench::print_measured<ShardedStrategy<Zero::one>>("Zero::one", 4, quick ? 5 : 41, json);
   }
   if (grid || only == "grid") print_grid(cases, json);
   return 0;

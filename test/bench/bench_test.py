@@ -39,7 +39,9 @@ RUNS = {
                {"reduce/sent": 16, "reduce/threads": 2, "reduce/agreement": 1, "reduce/shared_memory": 2,
                 "reduce/shared_memory_own": 2, "reduce/tcp": 2}),
     "scaling": ([["--only", "servers", "--largest", "8", "--simulate", "8"], ["--only", "step", "--largest", "2"],
-                 ["--only", "step", "--quick", "--simulate", "2"], ["--only", "grid", "--cases", "5"]], None),
+                 ["--only", "step", "--quick", "--simulate", "2"], ["--only", "grid", "--cases", "5"],
+                 ["--only", "form", "--largest", "4"], ["--only", "mesh", "--quick"],
+                 ["--only", "measured", "--quick"]], None),
     "staleness": ([["--epochs", "1", "--largest", "4", "--drawn", "640"]],
                   {f"staleness/{row}": 1 for row in
                    ("staleness 16", "staleness 4", "staleness 0", "synchronous", "1 backup")} |
@@ -50,7 +52,8 @@ RUNS = {
 }
 # Rows whose number depends on the machine, or of which there are many: at least one of each.
 SOME = {
-    "scaling": {"servers/synchronous", "servers/asynchronous", "step/ring", "step/halving, doubling", "advice/grid"},
+    "scaling": {"servers/synchronous", "servers/asynchronous", "step/ring", "step/halving, doubling", "advice/grid",
+                "form/mirrored", "form/Zero::three", "form/pipeline", "mesh/2x2x2", "measured/mirrored"},
     "trainer": {"trainer/allocations per step", "trainer/mean loss"},
     "training": {"training/chorale", "training/by_hand"},
 }

@@ -77,6 +77,20 @@ struct WideBatches {
   std::optional<std::size_t> size() const { return batches; }
 };
 
+/// Makes three steps. Tells, of the last one, the bytes that each replica has sent, and how often it allocated.
+void make_steps(auto& live, auto& copies, PerReplica<std::size_t>& sent, PerReplica<int>& allocated) {
+  auto const data = WideBatches{};
+  for (auto& share : live.distribute(data))
+    live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
+      auto const begin = replica.sent().bytes;
+      auto const first = test::allocations;
+      auto result      = replica.value_and_gradient_ahead(copy, batch);
+      live.update(replica, copy, result.gradients);
+      made  = test::allocations - first;
+      bytes = replica.sent().bytes - begin;
+    }, copies, share, sent, allocated);
+}
+
 template <Zero zero>
 void learns_as_one(auto const& model, auto const& data, std::initializer_list<int> worlds) {
   auto const one = on_one(model, Reproducible<8>{}, data);
@@ -193,16 +207,12 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
   auto copies      = live.create(model, 7);
   auto sent        = PerReplica<std::size_t>(copies.size());
   auto allocated   = PerReplica<int>(copies.size());
-  auto const data  = WideBatches{};
-  for (auto& share : live.distribute(data))                       // what is left is that of the last step
-    live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
-      auto const begin = replica.sent().bytes;
-      auto const first = test::allocations;
-      auto result      = replica.value_and_gradient_ahead(copy, batch);
-      live.update(replica, copy, result.gradients);
-      made  = test::allocations - first;
-      bytes = replica.sent().bytes - begin;
-    }, copies, share, sent, allocated);
+  make_steps(live, copies, sent, allocated);
+  auto mirrored      = Live{MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, Counting<LocalTransport>{}};
+  auto whole         = mirrored.create(model, 7);
+  auto none          = PerReplica<std::size_t>(1);
+  auto by_kernels    = PerReplica<int>(1);                                 // of oneDNN's calls
+  make_steps(mirrored, whole, none, by_kernels);
 
   auto units_sent = std::size_t{0};
   for (int rank = 0; rank < world; ++rank) {
@@ -212,10 +222,14 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
     auto const ends = traffic<RecursiveDoublingAllReduce>(rank, world, plan::header + plan::trailer, sizeof(float)).bytes;
     auto const report = traffic<RecursiveDoublingAllReduce>(rank, world, copies.size(), sizeof(double)).bytes;
     units_sent += sent[i] - ends - report;
-    CHECK(allocated[i] == 0);
+    CHECK(allocated[i] == by_kernels[0]);
     auto const variables = zero == Zero::two ? all + plan::header + plan::trailer : held + 2 * wide;
     auto const gradients = held + plan::header + plan::trailer + 2 * wide;
     CHECK(copies[i].arena_bytes() == (variables + gradients + 2 * held) * sizeof(float));
+    auto const planned = memory_plan<Equal, ShardedStrategy<zero>, optim::Adam>(world, 2, rank);
+    CHECK(copies[i].arena_bytes() == planned.variables + planned.gathered + planned.gradients + planned.slots);
+    CHECK(memory_plan<ShardedStrategy<zero>>(model, RingAllReduce{}, Cpu::logical(1)[0], 2, {rank, world}).gradients ==
+          planned.gradients);
     if (zero == Zero::three && world == 4)
       CHECK(static_cast<double>(copies[i].arena_bytes()) <=
             0.30 * static_cast<double>(PlanView{model.plan}.arena_bytes(2)));

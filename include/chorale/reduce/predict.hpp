@@ -59,7 +59,7 @@ class ScheduleWalk {
     auto const begin  = last();
     auto half         = begin;
     for (int first = 0; first < walked; first += group) {
-      if (first == longest / 2) half = last();
+      if (first == longest / 2) half = last_folded();
       for (int s = 0; s < S::steps(size); ++s)
         for (int lane = first; lane < std::min(walked, first + group); ++lane)
           one_step<S>(size, s, lane, static_cast<double>(bytes) / chunks / lanes, of_group);
@@ -87,6 +87,17 @@ class ScheduleWalk {
   };
 
   int ranks() const { return static_cast<int>(clocks_.size()); }
+
+  /// When the last rank would be done, were nothing sent any more.
+  VirtualTime last_folded() const {
+    auto end = last();
+    for (std::size_t rank = 0; rank < clocks_.size(); ++rank) {
+      auto time = clocks_[rank];
+      for (auto const& next : to_fold_[rank]) time = folded(time, next);
+      end = std::max(end, time);
+    }
+    return end;
+  }
   VirtualTime& clock(Rank rank) { return clocks_[static_cast<std::size_t>(rank)]; }
   std::deque<Coming>& pending(Rank rank) { return to_fold_[static_cast<std::size_t>(rank)]; }
 
@@ -117,8 +128,10 @@ class ScheduleWalk {
   void fold(Rank rank) {
     auto const next = pending(rank).front();
     pending(rank).pop_front();
-    clock(rank) = std::max(clock(rank), next.at) + model_.overhead +
-                  NetworkModel::time_of(next.bytes, model_.fold_bytes_per_second);
+    clock(rank) = folded(clock(rank), next);
+  }
+  VirtualTime folded(VirtualTime now, Coming const& next) const {
+    return std::max(now, next.at) + model_.overhead + NetworkModel::time_of(next.bytes, model_.fold_bytes_per_second);
   }
 
   NetworkModel model_;
@@ -137,6 +150,19 @@ VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
 
 }  // namespace detail
 
+/// The time of a ring, as a simulation without noise would measure it: RingAllReduce, RingReduceScatter, RingAllGather.
+///
+/// keeps   of more than 256 ranks it is extrapolated in proportion to its steps
+template <Schedule S>
+VirtualTime predicted_ring_time(int ranks, std::size_t bytes, NetworkModel const& model) {
+  if (ranks == 1) return {};
+  auto const unit = model.ranks_per_host * std::max(1, model.hosts_per_rack);
+  auto const few  = std::max(1, 256 / unit) * unit;
+  if (ranks <= few) return detail::flat_time<S>(ranks, bytes, model);
+  auto const part = bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(few);
+  return detail::flat_time<S>(few, part, model) * (ranks - 1) / (few - 1);
+}
+
 /// The time of an all-reduce of that many bytes, as a simulation without noise would measure it.
 ///
 /// cost    some 100 ns for each message of the schedule. A ring of more than 256 ranks is extrapolated in proportion
@@ -148,13 +174,7 @@ inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t b
     case ReduceKind::recursive_doubling: return detail::flat_time<RecursiveDoublingAllReduce>(ranks, bytes, model);
     case ReduceKind::halving_doubling: return detail::flat_time<HalvingDoublingAllReduce>(ranks, bytes, model);
     case ReduceKind::double_tree: return detail::flat_time<DoubleTreeAllReduce>(ranks, bytes, model);
-    case ReduceKind::ring: {
-      auto const unit = model.ranks_per_host * std::max(1, model.hosts_per_rack);
-      auto const few  = std::max(1, 256 / unit) * unit;
-      if (ranks <= few) return detail::flat_time<RingAllReduce>(ranks, bytes, model);
-      auto const part = bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(few);
-      return detail::flat_time<RingAllReduce>(few, part, model) * (ranks - 1) / (few - 1);
-    }
+    case ReduceKind::ring: return predicted_ring_time<RingAllReduce>(ranks, bytes, model);
     case ReduceKind::hierarchical: break;
   }
   auto const L = model.ranks_per_host, N = ranks / L;

@@ -11,6 +11,7 @@
 #include <chorale/reduce/schedule.hpp>
 #include <chorale/strategy/runtime/bucket_ends.hpp>
 #include <chorale/strategy/strategy.hpp>
+#include <chorale/strategy/unit_memory_plan.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/square_tree.hpp>
 
@@ -104,8 +105,12 @@ template <class S, class M, class R, class D>
 ReplicaMemory memory_plan(M const& model, R const&, D const& device, std::size_t rows, placement::Shard at = {},
                           std::size_t positions = 0) {
   constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
-  return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
-                            model.optimizer.global_clipnorm > 0);
+  if constexpr (shards_gradients<S> && requires { M::template units_on<D>(); })
+    return memory_in_units<R>(memory_of(model, rows, device, positions), PlanView{model.plan}, M::template units_on<D>(), at,
+                              slots, shards_variables<S>);
+  else
+    return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
+                              model.optimizer.global_clipnorm > 0);
 }
 
 }  // namespace chorale
