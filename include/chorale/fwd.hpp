@@ -169,6 +169,7 @@ namespace placement {
 template <int along> struct Sharded;                                                  // placement/placed.hpp
 template <auto operation> struct Partial;
 struct Shard;
+class ShardCut;                                                                       // placement/shard_cut.hpp
 
 }  // namespace placement
 

@@ -195,6 +195,26 @@ TEST_CASE("a checkpoint of units is resumed by another number of ranks and other
   CHECK((fit(sharded<Zero::three>(4), folder, 4) == undisturbed));
 }
 
+TEST_CASE("training goes on from units under other strategies, and back, without a file", "[strategy][units]") {
+  auto const data  = OddBatches{};
+  auto const model = odd_net(optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.05F});
+  auto const until = [&](auto& trainer, int epochs) {
+    trainer.fit(data, {.epochs = epochs, .initial_epoch = epochs - 1, .show = Show::nothing});
+  };
+  auto const by = Reproducible<8>{};
+  auto one      = Trainer{model, alone(), by, LocalTransport{}, 7};
+  auto three    = Trainer{model, sharded<Zero::three>(3), by, LocalTransport{}, 7};
+  one.fit(data, {.epochs = 4, .show = Show::nothing});
+  until(three, 1);
+  auto two = retarget(std::move(three), sharded<Zero::two>(2), by, LocalTransport{});
+  until(two, 2);
+  auto mirrored = retarget(std::move(two), MirroredStrategy{Cpu::logical(2)}, by, LocalTransport{});
+  until(mirrored, 3);
+  auto again = retarget(std::move(mirrored), sharded<Zero::three>(4), by, LocalTransport{});
+  until(again, 4);
+  CHECK((tiny::values_of(again) == tiny::values_of(one)));
+}
+
 TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says and allocates nothing",
                        "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
   constexpr auto& units = nn::graph::UnitsOf<Equal, Cpu>::view;
