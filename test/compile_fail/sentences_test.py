@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-MOST = 999
+MOST = 260
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|[()]')
 EXPECT = re.compile(r'^//\s*\S+\s+expect:\s*(.+?)\s*$', re.MULTILINE)
 
