@@ -1,4 +1,4 @@
-// adds_whole_and_part.cpp   expect: chorale: a layer combines values of which a rank has different parts: one is split over an axis, and another is whole or split over another axis
+// adds_whole_and_part.cpp   expect: chorale: a shard of a value (S) meets a value that is not sharded alike over this axis: put nn::scatter<Axis, dim>(x) around that one, or nn::all_gather<Axis, nn::replicated>(x) around the shard
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

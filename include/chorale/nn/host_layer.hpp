@@ -102,6 +102,9 @@ struct StateOf<L> {
 ///   kept_queued(O...)   in place of kept, on such a device
 ///   axis                a type, Axis<name, ranks>: the layer is split over the ranks of that axis, and exchanges values
 ///                       with them through group_along<axis>(at.axes)
+///   spread(x, ..)       of such a layer: what ranks have of y, by what they have of each input, or nothing: see
+///                       docs/44-distribution.md. A static function, and no template
+///   spreads_as          which rule holds for the layer along axes over which it is not split: see nn::SpreadsAs
 ///   other_rows          true if the ranks along `axis` may have different rows of the batch: see AxisGroup
 ///   whole_share         true if what comes of a row depends on other rows, as where they take places from one another:
 ///                       all rows of a share are computed at once

@@ -99,9 +99,12 @@ constexpr graph::Held parts_of_type(List<On...>) {
 template <class O>
 inline constexpr graph::Held held_of = parts_of_type<OwnOf<O>>(typename SpreadParts<O>::axes{});
 
-/// What a layer says against the parts of its inputs, in a sentence that knows the layers that are split.
+/// What a layer that is split, or one with variables, has against the parts of its inputs, in a sentence that names the
+/// layers that are split.
 template <class L, class... O>
 constexpr graph::Mistake mistake_of_parts() {
+  constexpr bool has_variables = graph::DescribedCall<L, OwnOf<O>...>::variables().size() > 0;
+  if (!has_variables && !knows_parts<L>) return graph::Mistake::none;
   using Made = decltype(graph::DescribedCall<L, OwnOf<O>...>::output());
   auto trace = graph::Trace{};
   (trace.values.push_back({.held = held_of<O>}), ...);

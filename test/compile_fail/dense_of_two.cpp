@@ -1,0 +1,14 @@
+// dense_of_two.cpp   expect: chorale: this layer takes one input. Call it once for each, or put nn::concatenate(...) before it
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 4> {};
+struct Other : Field<float, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In, Other> {
+  constexpr auto operator()(auto x, auto other) const { return nn::outputs<Out>(nn::Dense<2>{}(x, other)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

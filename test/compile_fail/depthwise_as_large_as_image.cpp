@@ -1,0 +1,13 @@
+// depthwise_as_large_as_image.cpp   expect: compiles
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 8, 8, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In> {
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::DepthwiseConv2D<8>{}(x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

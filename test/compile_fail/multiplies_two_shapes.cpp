@@ -1,0 +1,14 @@
+// multiplies_two_shapes.cpp   expect: chorale: * multiplies values of one shape, element by element
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 4> {};
+struct Other : Field<float, 5> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In, Other> {
+  constexpr auto operator()(auto x, auto other) const { return nn::outputs<Out>(x * other); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,13 @@
+// noise_below_zero.cpp   expect: chorale: GaussianNoise<Percent> needs a standard deviation of at least 0 percent
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In> {
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::GaussianNoise<-1>{}(x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

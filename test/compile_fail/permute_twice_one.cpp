@@ -1,0 +1,13 @@
+// permute_twice_one.cpp   expect: chorale: permute<axes...> takes each dimension of a row once, counted from 0
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 6, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In> {
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::Permute<1, 1>{}(x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,13 @@
+// reshape_to_fewer.cpp   expect: chorale: reshape<dims...> gives as many elements as it takes; the product of the dimensions differs
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 6, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In> {
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::Reshape<23>{}(x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -1,0 +1,13 @@
+// slope_below_zero.cpp   expect: chorale: LeakyReLU<Percent> needs a slope of at least 0
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct In : Field<float, 4> {};
+struct Out : Field<float, 1> {};
+
+struct Net : nn::Graph<In> {
+  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::LeakyReLU<-1>{}(x)); }
+};
+constexpr auto parameters = nn::plan_of<Net>.parameters;
