@@ -194,8 +194,8 @@ class ExpertExchange {
 
     auto const& mine = kept_[exchange_.rank()];
     first_.resize(s_.experts);
-    sent_.begin(exchange_.size()), received_.begin(exchange_.size());
-    got_.begin(exchange_.size()), answers_.begin(exchange_.size());
+    sent_.prepare(exchange_.size()), received_.prepare(exchange_.size());
+    got_.prepare(exchange_.size()), answers_.prepare(exchange_.size());
     for (std::size_t e = 0, next = 0; e < s_.experts; ++e) {
       if (e % own_ == 0) next = 0;
       first_[e] = std::exchange(next, next + mine[e]);
