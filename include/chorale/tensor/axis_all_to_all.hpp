@@ -36,8 +36,8 @@ struct ListsOfRanks {
 ///   rank 0 asks 1: 5 9      to_owners    rank 1 has the questions of rank 0: 5 9, of rank 1: 7, ..
 ///   rank 1 answers          to_askers    rank 0 has the answers of rank 1: those of 5 and of 9
 ///
-/// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those of
-/// its own rank, nothing is sent to owners, and its answers go to all.
+/// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those
+/// of its own rank, nothing is sent to owners, and its answers go to all.
 ///
 /// cost    to_owners: P - 1 messages, of what the others are asked. to_askers: of what the others are answered
 /// order   every rank makes the same calls. Lists keep their order, and owners see them in the order of ranks
@@ -70,8 +70,8 @@ class OwnerExchange {
     return told_;
   }
 
-  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent. theirs[r] has its size before. What this rank
-  /// has for itself changes its place, and leaves as many values behind.
+  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent. theirs[r] has its size before. What this
+  /// rank has for itself changes its place, and leaves as many values behind.
   template <class T>
   void to_owners(ListsOfRanks<T>& mine, ListsOfRanks<T>& theirs) const {
     std::swap(mine[rank()], theirs[rank()]);
