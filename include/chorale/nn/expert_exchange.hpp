@@ -88,8 +88,8 @@ class ExpertExchange {
 
   /// Adds to the gradients of the variables, and to dx, if it is not empty.
   ///
-  /// rows      if not null, the gradients of the experts' variables: a row for each expert of this rank, also if it had no
-  ///           token. Of logical shards, each rank's is kept apart
+  /// rows      if not null, the gradients of the experts' variables: a row for each expert of this rank, also if it had
+  ///           no token. Of logical shards, each rank's is kept apart
   /// balance   of the loss that asks for even counts, for each token; 0: there is none
   void backward(Span<float const> x, float const* dy, OfExperts const& v, OfExperts const& dv, float const* router,
                 float* d_router, float balance, Span<float> dx, std::array<RowGradients*, 4> const& rows = {}) {
@@ -112,7 +112,8 @@ class ExpertExchange {
         for (auto* const all : rows) all->begin_part(r);
       scratch_.assign(2 * matrix() + s_.hidden + s_.width, 0.0F);
       auto* const begin = scratch_.data();
-      auto const made   = OfExperts{begin, begin + matrix(), begin + matrix() + s_.hidden, begin + 2 * matrix() + s_.hidden};
+      auto* const bias  = begin + matrix();
+      auto const made   = OfExperts{begin, bias, bias + s_.hidden, bias + s_.hidden + matrix()};
       backward_of(e, first, n, v, made, 0);
       rows[0]->add(e, made.widen), rows[1]->add(e, made.widen_bias);
       rows[2]->add(e, made.narrow), rows[3]->add(e, made.narrow_bias);
@@ -194,8 +195,8 @@ class ExpertExchange {
 
     auto const& mine = kept_[exchange_.rank()];
     first_.resize(s_.experts);
-    sent_.begin(exchange_.size()), received_.begin(exchange_.size());
-    got_.begin(exchange_.size()), answers_.begin(exchange_.size());
+    sent_.prepare(exchange_.size()), received_.prepare(exchange_.size());
+    got_.prepare(exchange_.size()), answers_.prepare(exchange_.size());
     for (std::size_t e = 0, next = 0; e < s_.experts; ++e) {
       if (e % own_ == 0) next = 0;
       first_[e] = std::exchange(next, next + mine[e]);
@@ -247,8 +248,8 @@ class ExpertExchange {
     });
   }
 
-  /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, of logical shards,
-  /// those of each rank, one rank after another. Of a rank without tokens there is nothing.
+  /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, of logical
+  /// shards, those of each rank, one rank after another. Of a rank without tokens there is nothing.
   template <class F>
   void each_block(F&& f) const {
     if (!exchange_.in_shards()) {

@@ -88,9 +88,10 @@ struct ExpertOptions {
 ///           choices until it is full; those after that add nothing to y. Weights are divided by the sum of the k
 ///           probabilities, unless k is 1
 /// cost      of ranks with different rows: 4 (E + 1) bytes to each rank, a vector for each choice that others have room
-///           for, and one back; two more of them in backward. Of ranks with the same rows: the vectors back alone, to all
-/// order     y, dx, and the gradients of experts have the bits of one device with all experts. That of the router is a sum
-///           over the rows of a replica, as of any mirrored variable
+///           for, and one back; two more of them in backward. Of ranks with the same rows: the vectors back alone, to
+///           all
+/// order     y, dx, and the gradients of experts have the bits of one device with all experts. That of the router is a
+///           sum over the rows of a replica, as of any mirrored variable
 /// source    Shazeer et al., ICLR 2017; Lepikhin et al., "GShard", ICLR 2021
 template <class A, int Count, int Hidden, class... Options>
 struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
@@ -167,8 +168,8 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   }
 
  private:
-  /// A variable of which each rank has the part of its experts. Along the data axis gradients are a row for each expert,
-  /// as these are not added up over ranks.
+  /// A variable of which each rank has the part of its experts. Along the data axis gradients are a row for each
+  /// expert, as these are not added up over ranks.
   static constexpr VariableSpec of_ranks(VariableSpec spec) {
     spec.by_rows = A::name == data_axis;
     if (A::size > 1) spec.split = {.dim = 0, .parts = A::size, .along = A::name};

@@ -23,8 +23,8 @@
 
 namespace chorale::nn {
 
-/// How a table is cut over ranks: each has some rows, one after another, as placement::layout() cuts them. If they do not
-/// divide, the first ranks have one more.
+/// How a table is cut over ranks: each has some rows, one after another, as placement::layout() cuts them. If they do
+/// not divide, the first ranks have one more.
 struct ByRow {};
 /// Row i is on rank i mod P, so that ids which often come, and are often the first, are on all ranks.
 struct ByRowInTurn {};
@@ -104,18 +104,19 @@ struct TableInShards {
 
 }  // namespace detail
 
-/// nn::Embedding whose table is split over the ranks along an axis of a mesh: each id is replaced by a row of the table,
-/// wherever that is.
+/// nn::Embedding whose table is split over the ranks along an axis of a mesh: each id is replaced by a row of the
+/// table, wherever that is.
 ///
 /// A         Axis<name, ranks>. Its ranks have different rows of the batch, or the same ones
 /// Options   nn::ByRow, if nothing is said, nn::ByRowInTurn or nn::ByColumn; nn::DenseGradient
 /// x         (B, ..) ids of int or of bytes, each in [0, Rows)
 /// table     (Rows, Width), uniform between -0.05 and 0.05, of which each rank has a part
 /// y         (B, .., Width)
-/// cost      of ranks with different rows, forward: the ids that others own, 4 bytes each, and their vectors back; ByColumn:
-///           all ids to all. Backward: a vector for each of these ids. Of ranks with the same rows: the vectors in forward
-///           alone. And 4 bytes for each pair of ranks
-/// order     the gradient of a row is added up in the order of the global batch: the bits of nn::Embedding on one device
+/// cost      of ranks with different rows, forward: the ids that others own, 4 bytes each, and their vectors back;
+///           ByColumn: all ids to all. Backward: a vector for each of these ids. Of ranks with the same rows: the
+///           vectors in forward alone. And 4 bytes for each pair of ranks
+/// order     the gradient of a row is added up in the order of the global batch: the bits of nn::Embedding on one
+///           device
 /// throws    BadArgument when an id is in no row of the table, before anything was sent
 /// source    Naumov et al., "Deep Learning Training in Facebook Data Centers", 2020; HugeCTR
 template <class A, int Rows, int Width, class... Options>
@@ -191,9 +192,9 @@ constexpr float factor_of(Bag as, std::size_t n) { return as == Bag::mean ? 1 / 
 ///
 /// x         (B, n) ids, each in [0, Rows); an id may occur several times. n may be ragged
 /// y         (B, Width); of a row without ids, zeros
-/// cost      ByColumn, forward: all ids to all, and a vector of Width / P numbers for each bag back. ByRow: the ids that
-///           others own, and a vector for each of them, as a sum of sums has other bits. Backward: a vector for each bag,
-///           to each owner of one of its ids
+/// cost      ByColumn, forward: all ids to all, and a vector of Width / P numbers for each bag back. ByRow: the ids
+///           that others own, and a vector for each of them, as a sum of sums has other bits. Backward: a vector for
+///           each bag, to each owner of one of its ids
 /// order     the bits of nn::EmbeddingBag on one device, outputs and gradients
 /// throws    BadArgument when an id is in no row of the table, before anything was sent
 template <class A, int Rows, int Width, Bag As = Bag::mean, class... Options>
@@ -290,8 +291,13 @@ struct DealtTables {
     auto made  = Dealt{};
     auto order = std::array<std::size_t, count>{};
     auto rows  = std::array<int, static_cast<std::size_t>(ranks)>{};
-    for (std::size_t t = 0; t < count; ++t) order[t] = t, made.in_whole[t] = std::exchange(made.whole, made.whole + Tables::of[t]);
-    std::ranges::sort(order, [](auto a, auto b) { return Tables::of[a] != Tables::of[b] ? Tables::of[a] > Tables::of[b] : a < b; });
+    for (std::size_t t = 0; t < count; ++t) {
+      order[t]         = t;
+      made.in_whole[t] = std::exchange(made.whole, made.whole + Tables::of[t]);
+    }
+    std::ranges::sort(order, [](auto a, auto b) {
+      return Tables::of[a] != Tables::of[b] ? Tables::of[a] > Tables::of[b] : a < b;
+    });
     for (auto const t : order) {
       auto const least = std::ranges::min_element(rows);
       made.owner[t]    = static_cast<Rank>(least - rows.begin());
@@ -322,11 +328,12 @@ struct DealtTables {
 ///   auto const [user, item, word] = tables(users, items, words);             nn::ShardedTables<A, 16, nn::TableRows<..>>
 ///
 /// x         for each table (B, n) ids; n may be ragged, and differ
-/// tables    one variable, the rows of all tables one after another: (sum of Rows, Width), of which each rank has its tables
+/// tables    one variable, the rows of all tables one after another: (sum of Rows, Width), of which each rank has its
+///           tables
 /// y         for each table (B, Width); of a row without ids, zeros
-/// cost      of ranks with different rows, forward: the ids of tables that others have, 4 bytes each, and a vector for each
-///           bag back. Backward: a vector for each bag. Of ranks with the same rows: the vectors in forward alone. And 4
-///           bytes for each pair of ranks
+/// cost      of ranks with different rows, forward: the ids of tables that others have, 4 bytes each, and a vector for
+///           each bag back. Backward: a vector for each bag. Of ranks with the same rows: the vectors in forward alone.
+///           And 4 bytes for each pair of ranks
 /// order     the bits of nn::EmbeddingBag on one device, outputs and gradients
 /// throws    BadArgument when an id is in no row of its table, before anything was sent
 template <class A, int Width, class Tables, Bag As = Bag::mean, class... Options>

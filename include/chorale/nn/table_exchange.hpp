@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axis_all_to_all.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 
 #include <algorithm>
@@ -55,11 +56,11 @@ class TableExchange {
     numbers_.clear();
     for (Rank q = 0; q < size(); ++q) numbers_.push_back(static_cast<std::uint32_t>(asked(q).size()));
     auto const counts = exchange_.counts(numbers_);
-    wanted_.begin(size());
+    wanted_.prepare(size());
     for (Rank r = 0; r < size(); ++r) wanted_[r].resize(counts[at(r)]);
     send_asked();
-    made_.begin(size());
-    got_.begin(size());
+    made_.prepare(size());
+    got_.prepare(size());
     for (Rank r = 0; r < size(); ++r) look_up(part, width, as, wanted_[r], made_[r]);
     for (Rank q = 0; q < size(); ++q)
       got_[q].resize(width * (as == Answers::each ? asked(q).size() : bags_[list(q)]));
@@ -81,7 +82,7 @@ class TableExchange {
   /// rows      if not null, of the part; else `whole` is its gradient, (rows, width). Of logical shards, each rank's is
   ///           kept apart
   void add_up(RowGradients* rows, float* whole) {
-    got_.begin(size());
+    got_.prepare(size());
     for (Rank r = 0; r < size(); ++r) got_[r].resize(width_ * bags_in(wanted_[r]));
     exchange_.to_owners(made_, got_);
     for (Rank r = 0; r < size(); ++r) {
@@ -93,6 +94,7 @@ class TableExchange {
 
  private:
   static constexpr std::uint32_t last = std::uint32_t{1} << 31;            // of a bag
+  static constexpr std::size_t ahead  = 16;                                // questions whose memory is fetched before
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
   std::size_t list(Rank owner) const { return to_all_ ? 0 : at(owner); }
@@ -116,10 +118,16 @@ class TableExchange {
 
   static void look_up(float const* part, std::size_t width, Answers as, Span<std::uint32_t const> questions,
                       std::vector<float>& answers) {
-    answers.assign(width * (as == Answers::each ? questions.size() : bags_in(questions)), 0.0F);
+    if (as == Answers::each) answers.resize(width * questions.size());
+    else answers.assign(width * bags_in(questions), 0.0F);
     auto* y = answers.data();
     auto n  = 0;                                                           // ids of the bag so far
-    for (auto const question : questions) {
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      if (i + ahead < questions.size()) {
+        auto const* const soon = part + (questions[i + ahead] & ~last) * width;
+        for (std::size_t c = 0; c < width; c += plan::align) __builtin_prefetch(soon + c);
+      }
+      auto const question   = questions[i];
       auto const* const row = part + (question & ~last) * width;
       if (as == Answers::each) {
         y = std::copy_n(row, width, y);
@@ -138,9 +146,11 @@ class TableExchange {
   void add(Span<std::uint32_t const> questions, float const* d, RowGradients* rows, float* whole) const {
     auto begins = true;                                                    // a bag
     auto shared = std::size_t{0};
-    for (auto const question : questions) {
-      auto const row  = std::size_t{question & ~last};
-      auto const ends = (question & last) != 0;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      if (rows != nullptr && i + ahead < questions.size()) rows->fetch(questions[i + ahead] & ~last);
+      auto const question = questions[i];
+      auto const row      = std::size_t{question & ~last};
+      auto const ends     = (question & last) != 0;
       if (rows == nullptr) {
         for (std::size_t c = 0; c < width_; ++c) whole[row * width_ + c] += d[c];
       } else if (begins && ends) {

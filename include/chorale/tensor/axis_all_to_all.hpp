@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -19,9 +20,10 @@ template <class T>
 struct ListsOfRanks {
   std::vector<std::vector<T>> of;
 
-  /// Makes all lists empty.
+  /// Makes as many lists, of any length; and makes all of them empty.
+  void prepare(int ranks) { of.resize(static_cast<std::size_t>(ranks)); }
   void begin(int ranks) {
-    of.resize(static_cast<std::size_t>(ranks));
+    prepare(ranks);
     for (auto& list : of) list.clear();
   }
   std::vector<T>& operator[](Rank rank) { return of[static_cast<std::size_t>(rank)]; }
@@ -34,8 +36,8 @@ struct ListsOfRanks {
 ///   rank 0 asks 1: 5 9      to_owners    rank 1 has the questions of rank 0: 5 9, of rank 1: 7, ..
 ///   rank 1 answers          to_askers    rank 0 has the answers of rank 1: those of 5 and of 9
 ///
-/// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those of
-/// its own rank, nothing is sent to owners, and its answers go to all.
+/// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those
+/// of its own rank, nothing is sent to owners, and its answers go to all.
 ///
 /// cost    to_owners: P - 1 messages, of what the others are asked. to_askers: of what the others are answered
 /// order   every rank makes the same calls. Lists keep their order, and owners see them in the order of ranks
@@ -68,11 +70,12 @@ class OwnerExchange {
     return told_;
   }
 
-  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent. theirs[r] has its size before.
+  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent. theirs[r] has its size before. What this
+  /// rank has for itself changes its place, and leaves as many values behind.
   template <class T>
-  void to_owners(ListsOfRanks<T> const& mine, ListsOfRanks<T>& theirs) const {
-    theirs[rank()] = mine[rank()];
-    if (deals_rows()) swap(mine, theirs);
+  void to_owners(ListsOfRanks<T>& mine, ListsOfRanks<T>& theirs) const {
+    std::swap(mine[rank()], theirs[rank()]);
+    if (deals_rows()) send_to_each(mine, theirs);
   }
 
   /// Sends the same to each owner; afterwards theirs[r] is what rank r sent. theirs[r] has its size before.
@@ -82,12 +85,12 @@ class OwnerExchange {
     if (deals_rows()) send_to_all(mine, theirs);
   }
 
-  /// Sends answers[r] to each rank r that asked; afterwards got[q] is what owner q answered. got[q] has its size before.
+  /// Sends answers[r] to each rank r that asked; afterwards got[q] is what owner q answered. Sizes as above.
   template <class T>
-  void to_askers(ListsOfRanks<T> const& answers, ListsOfRanks<T>& got) const {
-    got[rank()] = answers[rank()];
-    if (deals_rows()) swap(answers, got);
-    else send_to_all(Span<T const>{answers[rank()]}, got);
+  void to_askers(ListsOfRanks<T>& answers, ListsOfRanks<T>& got) const {
+    std::swap(answers[rank()], got[rank()]);
+    if (deals_rows()) send_to_each(answers, got);
+    else send_to_all(Span<T const>{got[rank()]}, got);
   }
 
  private:
@@ -99,7 +102,7 @@ class OwnerExchange {
     for (int turn = 1; turn < size(); ++turn) f((rank() + turn) % size(), (rank() - turn + size()) % size());
   }
   template <class T>
-  void swap(ListsOfRanks<T> const& mine, ListsOfRanks<T>& theirs) const {
+  void send_to_each(ListsOfRanks<T> const& mine, ListsOfRanks<T>& theirs) const {
     each_pair([&](Rank to, Rank from) {
       group_.exchange(to, std::as_bytes(Span<T const>{mine[to]}), from, std::as_writable_bytes(Span<T>{theirs[from]}));
     });
