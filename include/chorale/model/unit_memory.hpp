@@ -35,7 +35,7 @@ struct UnitsView {
   std::size_t turns = 0;
   bool keeps        = false;
 
-  std::size_t count() const { return turns + (keeps ? 1 : 0); }
+  constexpr std::size_t count() const { return turns + (keeps ? 1 : 0); }
 };
 
 /// What brings the variables of a unit, and takes its gradients.

@@ -109,9 +109,11 @@ struct Compiled {
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
     return {device, loss, optimizer, metrics, seed,
-            std::make_unique<UnitMemory>(PlanView{plan}, graph::UnitsOf<detail::SequentialTrace<Net>, D>::view, shard,
-                                         Optimizer::slots, splits)};
+            std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
+  /// The units of such a copy.
+  template <class D>
+  static constexpr UnitsView units_on() { return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view; }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.
   template <class D>

@@ -7,6 +7,7 @@
 #include <chorale/nn/graph/kept_values.hpp>
 #include <chorale/nn/graph/sequential_trace.hpp>
 #include <chorale/nn/graph/stages.hpp>
+#include <chorale/nn/graph/units.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/memory_plan.hpp>
@@ -56,7 +57,10 @@ constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, 
                                       .rows        = rows,
                                       .activations = each * rows,
                                       .has_tables  = plan.table_elements != 0};
-  return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips);
+  if constexpr (shards_gradients<S>)
+    return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips,
+                              nn::graph::UnitsOf<typename Traced::type, typename S::device>::view);
+  else return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips);
 }
 
 /// Refuses, when it is compiled, a network of which a replica takes more than `budget` bytes.
