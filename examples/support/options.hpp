@@ -17,17 +17,17 @@
 namespace example {
 
 struct Options {
-  std::string data;                           // a folder of IDX files; empty: digits are drawn
+  std::string data{};                         // a folder of IDX files; empty: digits are drawn
   int epochs         = 3;
   int batch          = 64;                    // rows of all replicas together: the result does not depend on their number
   int replicas       = chorale::Cpu{}.threads();
   std::uint64_t seed = 1;
   std::string lr     = "0.001";               // a number, or "decay"
   int rows           = 20'000;                // drawn for training; a quarter more for the test
-  std::string checkpoints;                    // a folder to go on from and to save to; empty: none
-  std::string run;                            // a folder for what the run tells; empty: none
+  std::string checkpoints{};                  // a folder to go on from and to save to; empty: none
+  std::string run{};                          // a folder for what the run tells; empty: none
   int shift = 0;                              // pixels
-  std::vector<std::string> flags;             // of --replicas, --lr, --checkpoints, --run and --shift, those that this
+  std::vector<std::string> flags{};           // of --replicas, --lr, --checkpoints, --run and --shift, those that this
                                               // program uses: it refuses the others. All programs have the rest
 
   chorale::optim::Rate rate() const {

@@ -107,6 +107,19 @@ struct Concatenate;
 
 }  // namespace nn
 
+// Schedules of a pipeline.
+template <int m> struct AllForwardAllBackward;                                        // nn/pipeline/schedules.hpp
+template <int m> struct OneForwardOneBackward;
+template <int m, int n> struct Interleaved;
+template <int m> struct ZeroBubbleH1;
+template <int m> struct ZeroBubbleV;
+
+namespace pipeline {
+
+template <auto entries_of, int m, int n> struct Table;                                // nn/pipeline/entry.hpp
+
+}  // namespace pipeline
+
 namespace loss {                                                                      // nn/loss.hpp
 
 struct SparseCrossEntropy;
@@ -156,6 +169,7 @@ namespace placement {
 template <int along> struct Sharded;                                                  // placement/placed.hpp
 template <auto operation> struct Partial;
 struct Shard;
+class ShardCut;                                                                       // placement/shard_cut.hpp
 
 }  // namespace placement
 

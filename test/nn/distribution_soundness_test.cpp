@@ -230,7 +230,8 @@ class Programs {
       auto whole = Matrices{}, parts = Matrices{};
       for (std::size_t i = 0; i < dy.first.size(); ++i) add(whole, 0, gradient_of_weights(a.whole[i], dy.first[i]));
       for (std::size_t r = 0; r < a.parts.size(); ++r) parts.push_back(gradient_of_weights(a.parts[r], dy.second[r]));
-      if (!is(parts, invariant, whole)) return false;
+      auto const is_sharded = a.is.kind == Distribution::Kind::sharded;     // then gradients are added up over ranks
+      if (!is(parts, is_sharded ? partial : invariant, whole)) return false;
     }
     give(call.a, of_whole.first, of_parts.first);
     if (layer.is_binary()) give(call.b, of_whole.second, of_parts.second);
@@ -358,8 +359,8 @@ static_assert(of(sum, I) == I && of(sum, R) == R && of(sum, V) == V && of(sum, P
 static_assert(of(sum, X) == P);
 static_assert(of(nonlinear, I) == I && of(nonlinear, R) == R && of(nonlinear, V) == V && of(nonlinear, S) == S);
 static_assert(why(nonlinear, P) == Reason::not_linear && why(nonlinear, X) == Reason::needs_whole);
-static_assert(of(trained, I) == I && why(trained, R) == Reason::variables && why(trained, V) == Reason::variables);
-static_assert(why(trained, P) == Reason::variables && why(trained, S) == Reason::variables);
+static_assert(of(trained, I) == I && of(trained, S) == S && why(trained, R) == Reason::variables && why(trained, V) == Reason::variables);
+static_assert(why(trained, P) == Reason::variables && why(trained, X) == Reason::variables);
 
 static_assert(of(add, I, I) == I && of(add, R, R) == R && of(add, V, V) == V && of(add, P, P) == P);
 static_assert(of(add, S, S) == S);

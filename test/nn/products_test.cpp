@@ -3,6 +3,8 @@
 // Networks whose products round their factors, against the same in float.
 #include "test/support/tiny.hpp"
 
+#include <chorale/nn/activation.hpp>
+#include <chorale/nn/graph.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 
 #include <catch2/catch.hpp>
@@ -20,6 +22,22 @@ namespace {
 struct Denses : Sequential<Input<48>, Dense<64>, Tanh, Dense<32>, ReLU, Dense<10>> {};
 struct Windows : Sequential<Input<12, 12, 3>, Conv2D<32, 3, Same>, ReLU, Conv2D<32, 3>, ReLU, MaxPool2D<2>,
                             Conv2D<16, 3>, Flatten, Dense<10>> {};
+
+struct Image : Field<float, 12, 12, 3> {};
+struct Answer : Field<float, 10> {};
+struct Graphs : Graph<Image> {
+  Conv2D<32, 3, Same> first;
+  Conv2D<32, 3, Same> second;
+  Dense<10> last;
+  constexpr auto operator()(auto image) const {
+    auto const x = relu(first(image));
+    return outputs<Answer>(last(reshape<12 * 12 * 32>(x + relu(second(x)))));
+  }
+};
+/// It says itself how it multiplies.
+struct GraphsInHalves : Graphs {
+  static constexpr auto products = Products::bf16;
+};
 
 template <class Net>
 auto learner() {
@@ -86,4 +104,36 @@ TEMPLATE_TEST_CASE("a CPU keeps float under every Precision, and rounds the prod
   CHECK(gradient(compile<TestType, Precision<fp16>>(loss, scaled)) == plain);
   CHECK(gradient(compile<TestType, Precision<bf16>>(loss, optim::SGD{})) ==
         gradient(compile<WithProducts<TestType, Products::bf16>>(loss, optim::SGD{})));
+}
+
+TEST_CASE("products of a network of calls are rounded by the same word", "[nn][products][graph]") {
+  auto const rows  = tiny::batch<float>(33, 12 * 12 * 3, 10);
+  auto const view  = rows.view();
+  auto const batch = Rows<Image, Answer>{view.x, view.y};
+  auto loss        = std::vector<float>{};
+  auto const gradient = [&](auto model) {
+    auto copy = model.instantiate(Cpu{}, 3);
+    loss.push_back(copy.value_and_gradient(batch, 0, LooksAtEnd{}).value);
+    return std::vector<float>(copy.gradients().body().begin(), copy.gradients().body().end());
+  };
+  auto const of     = loss::MeanSquaredError{};
+  auto const plain  = gradient(compile<Graphs>(of, optim::SGD{}));
+  auto const halves = gradient(compile<Graphs, Precision<bf16>>(of, optim::SGD{}));
+  CHECK(gradient(compile<Graphs, Precision<float>>(of, optim::SGD{})) == plain);
+  CHECK(gradient(compile<WithProducts<Graphs, Products::bf16>>(of, optim::SGD{})) == halves);
+  CHECK(gradient(compile<GraphsInHalves>(of, optim::SGD{})) == halves);
+  CHECK(loss[1] == Approx(loss[0]).epsilon(2e-2));
+  auto worst = 0.0F, largest = 0.0F;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    worst   = std::max(worst, std::abs(plain[i] - halves[i]));
+    largest = std::max(largest, std::abs(plain[i]));
+  }
+  CHECK(largest > 0);
+  CHECK(worst < 2e-2F * largest);
+  auto const line = [](auto const& model) { return model.lines().back(); };
+  CHECK(line(compile<Graphs>(of, optim::SGD{})) == "products f32");
+  CHECK(line(compile<Graphs, Precision<bf16>>(of, optim::SGD{})) == "products bf16");
+  CHECK(plan_of<WithProducts<Graphs, Products::bf16>>.hash == plan_of<Graphs>.hash);
+  if (rounds("products of a network of calls are rounded by the same word")) CHECK(worst > 1e-5F * largest);
+  else CHECK(worst == 0);
 }

@@ -6,6 +6,9 @@
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/layer_norm.hpp>
+#include <chorale/nn/split_dense.hpp>
+#include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/spread.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -100,7 +103,30 @@ struct Types : nn::Graph<X> {
 };
 static_assert(nn::plan_of<Types>.parameters == 6 * 6 + 6 + 6 * 3);
 
-/// Of rows of a matrix of the interpreter.
+struct Long : Field<float, 4, 8> {};
+
+/// Layers that are split, and conversions of what they give.
+struct Mixed : nn::Graph<Long> {
+  nn::ColumnDense<T, 16> widen;
+  nn::RowDense<T, 8> narrow;
+  nn::LayerNorm norm;
+
+  constexpr auto operator()(auto x) const {
+    auto const h = nn::gelu(widen(x));
+    static_assert(along<T>(decltype(h){}) == nn::sharded<1>);
+    auto const y = x + narrow(h);
+    static_assert(along<T>(decltype(y){}) == nn::invariant);
+    auto const s = norm(nn::scatter_sequence<T>(y));
+    static_assert(along<T>(decltype(s){}) == nn::sharded<0>);
+    auto const all = nn::slice<0, 8>(nn::all_gather<T>(h));
+    static_assert(along<T>(decltype(all){}) == nn::invariant);
+    auto const z = nn::gather_sequence<T>(s) + all + nn::all_gather<T>(norm(nn::scatter<T, 0>(y)));
+    return nn::outputs<Long>(z + narrow(nn::scatter<T, 1>(nn::concatenate(z, z))));
+  }
+};
+static_assert(nn::plan_of<Mixed>.parameters == 8 * 8 + 8 + 8 * 8 + 8 + 2 * 8);
+
+/// Shape of what a rank has of rows of n x n.
 template <Distribution as, int n, int size>
 using LocalOf = nn::Of<float, (as == nn::sharded<0> ? n / size : n), (as == nn::sharded<1> ? n / size : n)>;
 

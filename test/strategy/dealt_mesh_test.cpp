@@ -161,6 +161,8 @@ TEST_CASE("tables along the data axis, and experts along another one, learn the 
     CHECK(many.variables.at(name) == values);
   }
   CHECK(many.loss == one.loss);
+  auto const same_rows = learned<Apart<2>, Apart<2>>(MeshStrategy{Mesh<Data<2>, Apart<2>>{Cpu::logical(4)}}, Exact{});
+  CHECK(same_rows.variables == one.variables);                             // rows of a part are gathered along data
 }
 
 }  // namespace dealt_mesh_test

@@ -34,6 +34,7 @@ struct Learned {
   std::vector<float> values{};
   double loss = 0, evaluated = 0;
   std::vector<float> outputs{};
+  std::vector<double> counts{};                                            // a metric, and its outputs
 
   /// True if all bits of training are equal.
   friend bool operator==(Learned const& a, Learned const& b) { return a.values == b.values && a.loss == b.loss; }
@@ -50,13 +51,19 @@ inline std::vector<float> numbers_in(std::filesystem::path const& path) {
   return all;
 }
 
+/// The whole network on one device.
+template <class Optimizer>
+auto on_one_device(Optimizer const& rule) {
+  return Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+}
+
 /// Where the variables of the whole network are put before training, and after it.
 struct Weights {
   chorale::test::Folder folder{};
 
   Weights() {
     auto const rule = optim::Adam{};
-    Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7}.save(first());
+    on_one_device(rule).save(first());
   }
   std::filesystem::path first() const { return folder / "first"; }
   std::filesystem::path last() const { return folder / "last"; }
@@ -71,13 +78,15 @@ Learned learned(Trainer& trainer, Weights const& begin) {
   trainer.save(begin.last());
   CHECK(scores.rows() == 48);
   auto all = Learned{.values = numbers_in(begin.last()), .loss = history[1].scores.loss(), .evaluated = scores.loss()};
+  for (auto const& of : {history[1].scores, scores})
+    all.counts.insert(all.counts.end(), {of.metric(0), of.counts("root_mean_squared_error").back()});
   auto const predictions = trainer.predict(points());
   all.outputs.assign(predictions.values.begin(), predictions.values.end());
   return all;
 }
 template <class Optimizer>
 Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
-  auto one = Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  auto one = on_one_device(rule);
   return learned(one, begin);
 }
 template <class A, class B = A, class S, class Optimizer, class R, class T>
@@ -90,7 +99,7 @@ Learned learned(S strategy, Optimizer const& rule, Weights const& begin, R reduc
 inline double apart(std::vector<float> const& a, std::vector<float> const& b) {
   REQUIRE(a.size() == b.size());
   auto worst = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
   return worst;
 }
 

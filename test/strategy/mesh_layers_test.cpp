@@ -24,7 +24,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
@@ -72,6 +74,7 @@ struct Gpt : nn::Graph<Words> {
 struct Learned {
   std::string file{};
   std::vector<double> losses{};
+  std::vector<float> logits{};
 
   friend bool operator==(Learned const&, Learned const&) = default;
 };
@@ -97,7 +100,15 @@ Learned learned(S strategy, float clip, R reduce = {}) {
   trainer.save(folder / "last");
   auto in   = std::ifstream{folder / "last", std::ios::binary};
   made.file = std::string{std::istreambuf_iterator<char>{in}, {}};
+  auto const predicted = trainer.predict(texts());
+  made.logits.assign(predicted.values.begin(), predicted.values.end());
   return made;
+}
+
+float apart(std::vector<float> const& a, std::vector<float> const& b) {
+  auto most = a.size() == b.size() ? 0.0F : HUGE_VALF;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
 }
 
 }  // namespace
@@ -108,6 +119,8 @@ TEST_CASE("a GPT that is split over a mesh learns the bits of one device", "[str
     auto const grid = learned<2>(MeshStrategy{Mesh<Axis<"data", 2>, Axis<"tensor", 2>>{Cpu::logical(4)}}, clip);
     CHECK(grid.losses == one.losses);
     CHECK(grid.file == one.file);
+    CHECK(grid.logits.size() == 20 * 8 * 24);
+    CHECK(apart(grid.logits, one.logits) < 1e-5F);                         // of shares of other sizes
     CHECK(one.losses[1] < one.losses[0]);
   }
 }

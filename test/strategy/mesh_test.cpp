@@ -7,6 +7,7 @@
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/live.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -77,6 +78,8 @@ TEST_CASE("a network that is split over ranks learns the bits of the whole one",
     CHECK(all == one);
     CHECK(all.evaluated == Approx(one.evaluated));                         // added up over shares, in another order
     CHECK(apart(all.outputs, one.outputs) < 1e-6);
+    REQUIRE(all.counts.size() == one.counts.size());
+    for (std::size_t i = 0; i < one.counts.size(); ++i) CHECK(all.counts[i] == Approx(one.counts[i]));
     CHECK(many(Turned{Cpu::logical(4)}, Reproducible<8>{}) == one);
     CHECK(apart(many(Grid{Cpu::logical(4)}, RingAllReduce{}).values, one.values) < 1e-5);
     CHECK(apart(many(Grid{Cpu::logical(4)}, DirectAllReduce{}).values, one.values) < 1e-5);
@@ -92,7 +95,7 @@ TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][
     return numbers_in(folder / "values");
   };
   auto const whole = [&](auto const& rule, int epochs, char const* checkpoints) {
-    auto one = Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+    auto one = on_one_device(rule);
     return after(one, epochs, checkpoints);
   };
   auto const split = [&](auto strategy, auto const& rule, int epochs, char const* checkpoints) {
@@ -116,7 +119,11 @@ TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][
   whole(plain, 2, "from shards");
   CHECK(split(shards, plain, 3, "from shards") == unclipped);
   CHECK_THROWS_WITH(split(shards, clipped, 1, "clipped"), Catch::Contains("of a variable that is split along an axis"));
-  CHECK_THROWS_WITH((MeshStrategy{Grid{Cpu::logical(4)}, sharded<Zero::one>("tensor")}), Catch::Contains("got \"tensor\""));
+  auto many = Trainer{surface<Tensor>(clipped), grid, Reproducible<8>{}, LocalTransport{}, 7};
+  CHECK_THROWS_WITH(retarget(std::move(many), turned, Reproducible<8>{}, LocalTransport{}),
+                    Catch::Contains("of columns/kernel each of 2 ranks along tensor has a part"));
+  CHECK_THROWS_WITH((MeshStrategy{Grid{Cpu::logical(4)}, sharded<Zero::one>("tensor")}),
+                    Catch::Contains("got \"tensor\""));
 }
 
 TEST_CASE("all ranks of a mesh leave out a step of which one part is not finite", "[strategy][mesh]") {
@@ -148,13 +155,14 @@ TEST_CASE("all ranks of a mesh leave out a step of which one part is not finite"
 
 TEST_CASE("copies of a variable, and of one part, are compared", "[strategy][mesh]") {
   auto const changed = [](std::vector<std::size_t> const& ranks, std::size_t variable) {
-    auto many = Trainer{surface<Tensor>(plain), MeshStrategy{Grid{Cpu::logical(4)}}, RingAllReduce{}, LocalTransport{}, 7};
+    auto const grid = MeshStrategy{Grid{Cpu::logical(4)}};
+    auto many       = Trainer{surface<Tensor>(plain), grid, RingAllReduce{}, LocalTransport{}, 7};
     for (auto const rank : ranks) many.copies()[rank].net.variables()[variable].value[0] += 0.5F;
     many.fit(points(), quietly);
   };
   CHECK_NOTHROW(changed({}, 0));
   CHECK_THROWS_WITH(changed({2}, 2), Catch::Contains("columns/kernel"));   // one of the two with part 0
-  CHECK_THROWS_WITH(changed({1, 3}, 0), Catch::Contains("dense/kernel"));  // both with part 1, of a variable that all have
+  CHECK_THROWS_WITH(changed({1, 3}, 0), Catch::Contains("dense/kernel"));  // both with part 1, of what all have
   CHECK_NOTHROW(changed({1, 3}, 2));                                       // all that have this part
 }
 

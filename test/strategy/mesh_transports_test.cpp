@@ -78,7 +78,7 @@ TEMPLATE_TEST_CASE("workers that have parts of variables save whole ones", "[str
   for (int me = 0; me < 4; ++me) losses.push_back(processes.line(me));
   for (int me = 0; me < 4; ++me) CHECK(processes.exit(me) == 0);
 
-  auto one = Trainer{surface<One>(clipping), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  auto one           = on_one_device(clipping);
   auto const history = one.fit(points(), quietly);
   one.save(folder / "whole");
   CHECK(numbers_in(folder / "run-weights") == numbers_in(folder / "whole"));
@@ -87,7 +87,7 @@ TEMPLATE_TEST_CASE("workers that have parts of variables save whole ones", "[str
     CHECK(std::stod(loss) == history[1].scores.loss());
   }
   auto const more = FitOptions{.epochs = 3, .show = Show::nothing, .checkpoints = {.folder = folder / "run"}};
-  auto resumed = Trainer{surface<One>(clipping), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  auto resumed    = on_one_device(clipping);
   resumed.fit(points(), more);
   one.fit(points(), {.epochs = 3, .initial_epoch = 2, .show = Show::nothing});
   CHECK(numbers_of(resumed) == numbers_of(one));
@@ -103,7 +103,8 @@ TEMPLATE_TEST_CASE("ranks that see the mesh differently refuse each other", "[st
   }};
   for (int me = 0; me < 4; ++me) {
     auto const line = processes.line(me);
-    CHECK_THAT(line, Catch::Contains("mesh axis 0: ") && Catch::Contains("data of 2") && Catch::Contains("tensor of 2"));
+    CHECK_THAT(line, Catch::Contains("mesh axis 0: ") && Catch::Contains("data of 2") &&
+                         Catch::Contains("tensor of 2"));
     CHECK(processes.exit(me) != 0);
   }
 }

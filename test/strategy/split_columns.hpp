@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer whose columns are split over an axis, and a network of two of them. On any number of ranks along the axis it has
-// the bits that it has on one.
+// A layer whose columns are split over an axis, and a network of two of them. On any number of ranks along the axis it
+// has the bits that it has on one.
 #pragma once
 
 #include <chorale/core/random.hpp>
@@ -13,6 +13,7 @@
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/loss.hpp>
+#include <chorale/nn/state_metrics.hpp>
 #include <chorale/tensor/axes.hpp>
 
 #include <array>
@@ -35,7 +36,7 @@ struct Columns : nn::Layer<Columns<A, out>> {
   static constexpr auto output(auto) { return nn::Of<float, out>{}; }
   static constexpr auto variables(auto x) {
     auto kernel    = nn::glorot_uniform("kernel", x.back, mine);
-    kernel.fan_out = out;                                                  // of the whole: the first values are its part
+    kernel.fan_out = out;                                                  // of the whole, for the first values
     kernel.split   = {.dim = 1, .parts = A::size, .along = A::name};
     return std::array{kernel};
   }
@@ -106,7 +107,7 @@ struct Surface : nn::Graph<Point> {
 
 template <class A, class B = A, class Optimizer>
 auto surface(Optimizer optimizer) {
-  return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer);
+  return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer, metric::RootMeanSquaredError{});
 }
 
 /// Batches of 13 rows, and one of 9: no number of ranks gets even shares of all of them.

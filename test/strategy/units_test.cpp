@@ -77,6 +77,20 @@ struct WideBatches {
   std::optional<std::size_t> size() const { return batches; }
 };
 
+/// Makes three steps. Tells, of the last one, the bytes that each replica has sent, and how often it allocated.
+void make_steps(auto& live, auto& copies, PerReplica<std::size_t>& sent, PerReplica<int>& allocated) {
+  auto const data = WideBatches{};
+  for (auto& share : live.distribute(data))
+    live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
+      auto const begin = replica.sent().bytes;
+      auto const first = test::allocations;
+      auto result      = replica.value_and_gradient_ahead(copy, batch);
+      live.update(replica, copy, result.gradients);
+      made  = test::allocations - first;
+      bytes = replica.sent().bytes - begin;
+    }, copies, share, sent, allocated);
+}
+
 template <Zero zero>
 void learns_as_one(auto const& model, auto const& data, std::initializer_list<int> worlds) {
   auto const one = on_one(model, Reproducible<8>{}, data);
@@ -181,6 +195,26 @@ TEST_CASE("a checkpoint of units is resumed by another number of ranks and other
   CHECK((fit(sharded<Zero::three>(4), folder, 4) == undisturbed));
 }
 
+TEST_CASE("training goes on from units under other strategies, and back, without a file", "[strategy][units]") {
+  auto const data  = OddBatches{};
+  auto const model = odd_net(optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.05F});
+  auto const until = [&](auto& trainer, int epochs) {
+    trainer.fit(data, {.epochs = epochs, .initial_epoch = epochs - 1, .show = Show::nothing});
+  };
+  auto const by = Reproducible<8>{};
+  auto one      = Trainer{model, alone(), by, LocalTransport{}, 7};
+  auto three    = Trainer{model, sharded<Zero::three>(3), by, LocalTransport{}, 7};
+  one.fit(data, {.epochs = 4, .show = Show::nothing});
+  until(three, 1);
+  auto two = retarget(std::move(three), sharded<Zero::two>(2), by, LocalTransport{});
+  until(two, 2);
+  auto mirrored = retarget(std::move(two), MirroredStrategy{Cpu::logical(2)}, by, LocalTransport{});
+  until(mirrored, 3);
+  auto again = retarget(std::move(mirrored), sharded<Zero::three>(4), by, LocalTransport{});
+  until(again, 4);
+  CHECK((tiny::values_of(again) == tiny::values_of(one)));
+}
+
 TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says and allocates nothing",
                        "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
   constexpr auto& units = nn::graph::UnitsOf<Equal, Cpu>::view;
@@ -193,16 +227,12 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
   auto copies      = live.create(model, 7);
   auto sent        = PerReplica<std::size_t>(copies.size());
   auto allocated   = PerReplica<int>(copies.size());
-  auto const data  = WideBatches{};
-  for (auto& share : live.distribute(data))                       // what is left is that of the last step
-    live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
-      auto const begin = replica.sent().bytes;
-      auto const first = test::allocations;
-      auto result      = replica.value_and_gradient_ahead(copy, batch);
-      live.update(replica, copy, result.gradients);
-      made  = test::allocations - first;
-      bytes = replica.sent().bytes - begin;
-    }, copies, share, sent, allocated);
+  make_steps(live, copies, sent, allocated);
+  auto mirrored      = Live{MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, Counting<LocalTransport>{}};
+  auto whole         = mirrored.create(model, 7);
+  auto none          = PerReplica<std::size_t>(1);
+  auto by_kernels    = PerReplica<int>(1);                                 // of oneDNN's calls
+  make_steps(mirrored, whole, none, by_kernels);
 
   auto units_sent = std::size_t{0};
   for (int rank = 0; rank < world; ++rank) {
@@ -212,10 +242,14 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
     auto const ends = traffic<RecursiveDoublingAllReduce>(rank, world, plan::header + plan::trailer, sizeof(float)).bytes;
     auto const report = traffic<RecursiveDoublingAllReduce>(rank, world, copies.size(), sizeof(double)).bytes;
     units_sent += sent[i] - ends - report;
-    CHECK(allocated[i] == 0);
+    CHECK(allocated[i] == by_kernels[0]);
     auto const variables = zero == Zero::two ? all + plan::header + plan::trailer : held + 2 * wide;
     auto const gradients = held + plan::header + plan::trailer + 2 * wide;
     CHECK(copies[i].arena_bytes() == (variables + gradients + 2 * held) * sizeof(float));
+    auto const planned = memory_plan<Equal, ShardedStrategy<zero>, optim::Adam>(world, 2, rank);
+    CHECK(copies[i].arena_bytes() == planned.variables + planned.gathered + planned.gradients + planned.slots);
+    CHECK(memory_plan<ShardedStrategy<zero>>(model, RingAllReduce{}, Cpu::logical(1)[0], 2, {rank, world}).gradients ==
+          planned.gradients);
     if (zero == Zero::three && world == 4)
       CHECK(static_cast<double>(copies[i].arena_bytes()) <=
             0.30 * static_cast<double>(PlanView{model.plan}.arena_bytes(2)));

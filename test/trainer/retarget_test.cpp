@@ -62,7 +62,7 @@ TEST_CASE("a run that changes strategy and ranks has the bits of one that does n
   auto const t    = LocalTransport{};
   auto first      = Trainer{adam(), mirrored(2), r, t, 7};
   first.fit(data, epoch(0));
-  auto const values = first.variables().values.size_bytes();
+  auto const values = first.variables().body().size_bytes();
   auto second = retarget(std::move(first), sharded(3), r, t, &moved);
   CHECK(second.step() == 20);
   CHECK(moved.bytes == values + 2 * shards(2, 3));                         // the third rank alone gets something
@@ -111,6 +111,28 @@ TEST_CASE("replicas that learn apart come together before they change", "[traine
   CHECK_THROWS_WITH(apart.fit(tiny::some(1), tiny::quietly), Catch::Contains("has left its job of 2 replicas"));
 }
 
+TEST_CASE("mirrored variables are cut into shards and come together again", "[trainer][retarget][sharded]") {
+  auto const data = tiny::uneven();
+  auto moved      = Moved{};
+  auto first      = Trainer{adam(), mirrored(2), Reproducible<8>{}, LocalTransport{}, 7};
+  first.fit(data, epoch(0));
+  auto const values = first.variables().body().size_bytes();
+  auto second = retarget(std::move(first), ShardedStrategy<Zero::three>{Cpu::logical(2)}, Reproducible<8>{}, LocalTransport{},
+                         &moved);
+  CHECK(moved.bytes == 0);                                                 // each has its shard already
+  second.fit(data, epoch(1));
+  auto third = retarget(std::move(second), mirrored(4), Reproducible<8>{}, LocalTransport{}, &moved);
+  CHECK(moved.bytes == 3 * (4 * values - values));                         // variables and two slots, without what is there
+  third.fit(data, epoch(2));
+  auto fourth = retarget(std::move(third), ShardedStrategy<Zero::two>{Cpu::logical(3)}, Reproducible<8>{}, LocalTransport{},
+                         &moved);
+  CHECK(moved.bytes == 0);
+  fourth.fit(data, epoch(3));
+  auto fifth = retarget(std::move(fourth), ShardedStrategy<Zero::three>{Cpu::logical(5)}, Reproducible<8>{}, LocalTransport{});
+  fifth.fit(data, epoch(4));
+  CHECK(tiny::values_of(fifth) == never_changed(5));                      // hashes() are those of shards
+}
+
 TEST_CASE("processes join a run that goes on", "[trainer][retarget][processes]") {
   auto const before = free_loopback_addresses(2), after = free_loopback_addresses(3);
   auto processes    = chorale::test::Processes{3, [&](int me, chorale::test::Voice voice) {
@@ -132,7 +154,7 @@ TEST_CASE("processes join a run that goes on", "[trainer][retarget][processes]")
   }};
   auto one = Trainer{adam(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   one.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing});
-  auto const bytes = one.variables().values.size_bytes() + 2 * shards(2, 3);
+  auto const bytes = one.variables().body().size_bytes() + 2 * shards(2, 3);
   for (int i = 0; i < 3; ++i) {
     CHECK(processes.line(i) == std::to_string(one.hashes()[0]) + " 40 " + std::to_string(bytes));
     CHECK(processes.exit(i) == 0);

@@ -75,11 +75,11 @@ enum class Fault {
 struct Loss {
   Fault fault = Fault::peer_lost;
   int rank    = -1;                                                        // the one that failed
-  std::string host;                                                        // where it ran, when known
-  std::string operation;                                                   // that the first rank to detect it was in
+  std::string host{};                                                      // where it ran, when known
+  std::string operation{};                                                 // that the first rank to detect it was in
   std::uint64_t sequence = 0;                                              // of that operation, and the training step
   std::uint64_t step     = 0;
-  std::string reason;                                                      // a part of a sentence: "it closed the ..."
+  std::string reason{};                                                    // a part of a sentence: "it closed the ..."
 };
 
 /// A rank of the group failed or fell silent. The message names the rank, and the operation that waited for it.

@@ -4,8 +4,9 @@
 #include <chorale/core/types.hpp>
 #include <chorale/placement/moves.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/variable.hpp>
+#include <chorale/tensor/plan.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <vector>
 
@@ -39,27 +40,40 @@ std::vector<HeldNumbers> held_in_units(Copy& copy) {
   return all;
 }
 
-/// All numbers of the state of a copy: held() of one that keeps pieces of its variables; of others all variables, and of
-/// each slot what OptimizerState::mine() names.
+/// All numbers of the state of a copy: of one in units its shard, of others all variables, and of each slot what
+/// OptimizerState::mine() names.
 template <class Copy>
 std::vector<HeldNumbers> held_by(Copy& copy) {
-  if constexpr (requires { { copy.held() } -> std::same_as<std::vector<HeldNumbers>>; }) {
-    return copy.held();
-  } else {
-    if constexpr (requires { copy.in_units(); })
-      if (copy.in_units()) return held_in_units(copy);
-    auto const values = copy.net.variables().values;
-    auto const slots  = copy.optimizer.slots();
-    auto const mine   = copy.optimizer.mine();
-    auto all          = std::vector<HeldNumbers>{{{0, {0, values.size()}}, values.data()}};
-    constexpr auto n  = static_cast<std::size_t>(Copy::optimizer_slots);
-    for (std::size_t k = 0; k < n && !slots.empty(); ++k) {
-      auto const stride = slots.size() / n;                                // with tables: more than the dense variables
-      all.push_back({{static_cast<int>(k) + 1, stride == mine.size() ? mine : Range{0, stride}},
-                     slots.data() + k * stride});
+  constexpr auto slots = static_cast<std::size_t>(Copy::optimizer_slots);
+  auto all             = std::vector<HeldNumbers>{};
+  auto const add_whole = [&](Variables const& variables) {
+    auto const values = variables.values;
+    auto const tables = Range{values.size() - variables.tables, values.size()};
+    all.push_back({{0, {plan::header, tables.begin - plan::trailer}}, values.data() + plan::header});
+    if (tables.size() != 0) all.push_back({{0, tables}, values.data() + tables.begin});
+  };
+  auto const add_slots = [&](Range range, std::size_t stride, std::size_t at) {
+    for (std::size_t k = 0; k < slots; ++k)
+      all.push_back({{static_cast<int>(k) + 1, range}, copy.optimizer.slots().data() + k * stride + at});
+  };
+  if constexpr (requires { copy.units().cut(); })
+    if (copy.in_units()) {
+      auto& memory = copy.units();
+      if (!memory.splits()) add_whole({memory.variables(), copy.net.variables().plan});
+      for (auto const& run : memory.cut().runs_of(memory.shard().rank)) {
+        if (memory.splits())
+          all.push_back({{0, {run.range.begin + plan::header, run.range.end + plan::header}}, memory.values().data() + run.at});
+        add_slots(run.range, memory.held(), run.at);
+      }
+      return all;
     }
-    return all;
+  add_whole(copy.net.variables());
+  if (!copy.optimizer.slots().empty()) {
+    auto const stride = copy.optimizer.slots().size() / slots;             // with tables: more than the dense variables
+    auto const mine   = copy.optimizer.mine();
+    add_slots(stride == mine.size() ? mine : Range{0, stride}, stride, 0);
   }
+  return all;
 }
 
 }  // namespace chorale

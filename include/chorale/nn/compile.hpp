@@ -32,9 +32,6 @@ concept PrecisionPolicy = requires {
   P::products;
   P::activations;
 };
-template <class Net>
-concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
-
 template <class L>
 concept takes_logits = requires { requires L::takes_logits; };
 template <class L>
@@ -105,15 +102,16 @@ struct Compiled {
     return {device, loss, optimizer, metrics, seed, shard};
   }
 
+  /// How the network is cut into units on a device.
+  template <class D>
+  static constexpr UnitsView units_on() { return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view; }
+
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
     return {device, loss, optimizer, metrics, seed,
             std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
-  /// The units of such a copy.
-  template <class D>
-  static constexpr UnitsView units_on() { return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view; }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.
   template <class D>
@@ -156,9 +154,12 @@ Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimize
 }
 
 /// Compiles a network in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...).
+///
+/// keeps   of a network derived from nn::Graph, activations are float on every device
 template <class Net, detail::PrecisionPolicy P, class Loss, class Optimizer, class... Metrics>
 auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
-  return compile<WithPrecision<Net, P>>(std::move(loss), std::move(optimizer), std::move(metrics)...);
+  using Rounded = std::conditional_t<GraphNetwork<Net>, WithProducts<Net, P::products>, WithPrecision<Net, P>>;
+  return compile<Rounded>(std::move(loss), std::move(optimizer), std::move(metrics)...);
 }
 
 }  // namespace chorale::nn

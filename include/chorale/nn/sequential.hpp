@@ -109,7 +109,8 @@ struct Sequential<Input<D...>, Layers...> {
 
 /// A network whose products may round their factors; its variables are those of the network itself, also in files.
 ///
-///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)
+///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)                    or, in Net itself,
+///   static constexpr auto products = Products::bf16;
 ///   nn::compile<nn::WithProducts<Net, Products::fp16>>(loss, optim::LossScaled{optimizer}, metrics...)
 template <class Net, Products P>
 struct WithProducts : Net {
@@ -118,7 +119,8 @@ struct WithProducts : Net {
 
 /// The type in which a network computes: T is float, bf16 or fp16. With bf16 and fp16, products round their factors to
 /// T, and activations and their gradients are stored in T, on devices that support it: GPUs. Variables, their
-/// gradients, sums, statistics of normalizations and the loss are always float.
+/// gradients, sums, statistics of normalizations and the loss are always float. Of a network derived from nn::Graph it is
+/// the type of products alone, float or bf16.
 ///
 ///   nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...)
 ///   nn::compile<Net, nn::Precision<fp16>>(loss, optim::LossScaled{optimizer}, metrics...)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/nn/spread.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/axis_collectives.hpp>
 

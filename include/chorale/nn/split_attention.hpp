@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -54,6 +55,9 @@ struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, s
     static_assert(Number % A::size != 0 || ColumnHeads::template fits<X>,
                   "chorale: ColumnHeads<axis, heads> takes sequences (B, T, 3 C / ranks), as "
                   "nn::ColumnDense<axis, 3 * C, nn::Blocks<3>> gives them, with C a multiple of the heads");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x.kind == Distribution::Kind::sharded ? std::optional{sharded<-1>} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     if (x.columns != A::name) return graph::Mistake::no_part_of_vectors;
@@ -105,6 +109,10 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     static_assert(!fits<X> || divides<X>,
                   "chorale: the positions of a sequence are a multiple of the parts of a RingHeads, which are a multiple of "
                   "the ranks of its axis. Write nn::Parts<N>");
+  }
+  static constexpr auto spreads_as = SpreadsAs{distribution::Operation::nonlinear, 0};
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == sharded<0> ? std::optional{x} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     return x.positions == A::name ? graph::Mistake::none : graph::Mistake::no_part_of_positions;

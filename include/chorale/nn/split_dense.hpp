@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -82,6 +83,9 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
                   "GlorotUniform");
     static_assert(fits<X>, "chorale: ColumnDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
                            "(B, T, In)");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == (by_sequence ? sharded<0> : invariant) ? std::optional{sharded<-1>} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     if (!x.columns.empty()) return graph::Mistake::part_of_vectors;
@@ -229,6 +233,9 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
                                 "Change the width before it, or write nn::Parts<N>");
     static_assert(cuts<X>, "chorale: the positions of a sequence do not divide by the ranks of the axis over which they "
                            "are split. Pad the sequences, or use another number of ranks");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x.kind == Distribution::Kind::sharded ? std::optional{by_sequence ? sharded<0> : invariant} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     if (x.columns != A::name) return graph::Mistake::no_part_of_vectors;

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -55,6 +56,9 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
   template <class X>
   static constexpr void check() {
     static_assert(fits<X>, "chorale: logits(x) of a SplitEmbedding takes vectors (B, .., width) as wide as its own");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == invariant ? std::optional{sharded<-1>} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     if (!x.columns.empty()) return graph::Mistake::part_of_vectors;
@@ -119,6 +123,9 @@ struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>> {
     part::check();
     whole::template check<X>();
     static_assert(!X::is_ragged, "chorale: SplitEmbedding takes rows of one length. Pad them, or use nn::Embedding");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == invariant ? std::optional{x} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     return x.positions == A::name ? graph::Mistake::part_of_positions : graph::Mistake::none;

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -41,6 +42,10 @@ struct ScatterSequence : Layer<ScatterSequence<A>> {
     static_assert(X::is_ragged || X::rank == 0 || fits<X>,
                   "chorale: the positions of a sequence do not divide by the ranks of the axis over which they are split. "
                   "Pad the sequences, or use another number of ranks");
+  }
+  static constexpr auto spreads_as = SpreadsAs{distribution::Operation::linear, 0};
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == invariant ? std::optional{sharded<0>} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     return x.positions.empty() ? graph::Mistake::none : graph::Mistake::part_of_positions;
@@ -79,6 +84,10 @@ struct GatherSequence : Layer<GatherSequence<A>> {
   template <class X>
   static constexpr void check() {
     static_assert(fits<X>, "chorale: gather_sequence takes sequences of numbers (B, T, ..) of one length");
+  }
+  static constexpr auto spreads_as = SpreadsAs{distribution::Operation::linear, 0};
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == sharded<0> ? std::optional{invariant} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     return x.positions == A::name ? graph::Mistake::none : graph::Mistake::no_part_of_positions;
@@ -149,6 +158,9 @@ struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
     static_assert(!fits<X> || detail::parts_fit(positions<X>, parts<X>, A::size),
                   "chorale: the positions of a sequence are a multiple of the parts of a SplitLayerNorm, which are as many "
                   "as the ranks of its axis, or 2, 4, 8 .. times as many. Write nn::Parts<N>");
+  }
+  static constexpr std::optional<Distribution> spread(Distribution x) {
+    return x == sharded<0> ? std::optional{x} : std::nullopt;
   }
   static constexpr graph::Mistake refuses(graph::Held x) {
     if (!x.columns.empty()) return graph::Mistake::part_of_vectors;

@@ -27,7 +27,7 @@ namespace chorale {
 template <class T>
 struct CollectiveCall {
   Collective collective = Collective::all_reduce;
-  Span<T> x;
+  Span<T> x = {};
   Span<T const> in = {};
   Op       op    = Op::sum;
   Tag      tag   = {};

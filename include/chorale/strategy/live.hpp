@@ -140,11 +140,11 @@ class Live<S, R, T> {
         "and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a network of nn");
     using Copy = InstanceUnder<Model, S>;
     static_assert(StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
-        "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such ranks. "
-        "Use MeshStrategy with a Mesh that has the Axis");
+        "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such "
+        "ranks. Use MeshStrategy with a Mesh that has the Axis");
     static_assert(!StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
-        "chorale: a layer of this network is split along an Axis that the Mesh of this MeshStrategy does not have, or has "
-        "with another number of ranks. Give both the same Axis");
+        "chorale: a layer of this network is split along an Axis that the Mesh of this MeshStrategy does not have, or "
+        "has with another number of ranks. Give both the same Axis");
     static_assert(detail::leaves_data_axis<S, Copy>(),
         "chorale: a layer of this network is split along the axis \"data\", along which batches are dealt out and gradients "
         "are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh");
@@ -198,7 +198,8 @@ class Live<S, R, T> {
     using Given = typename Batches::element;
     if constexpr (requires(Given b) { b.part(0, 1); }) {
       auto stream = batches.stream(static_cast<std::size_t>(epoch));
-      return DistributedBatches<decltype(stream), Given>{std::move(stream), num_shares(), local_shares(), shards(), shares_};
+      return DistributedBatches<decltype(stream), Given>{std::move(stream), num_shares(), local_shares(), shards(),
+                                                         shares_};
     } else {
       static_assert(sizeof(Given) == 0, "chorale: distribute takes batches; end the dataset with .batch(n)");
       return std::vector<PerReplica<Given>>{};                             // so that the assert is the only error

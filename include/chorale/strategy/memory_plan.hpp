@@ -17,6 +17,7 @@
 #include <chorale/tensor/square_tree.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <type_traits>
 #include <vector>
@@ -101,9 +102,9 @@ constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& pla
   auto const buffers = kept + std::min<std::size_t>(units.turns, 2) * largest;
   auto const further = whole.gradients - plan.bytes_per_step();            // of other threads
   whole.variables    = sizeof(float) * (splits ? own : plan.values());
-  whole.gradients    = sizeof(float) * (2 * plan::header + own) + further;
+  whole.gradients    = sizeof(float) * (2 * plan::header + own + buffers) + further;
   whole.slots        = sizeof(float) * static_cast<std::size_t>(slots) * own;
-  whole.gathered     = sizeof(float) * buffers * (splits ? 2 : 1);         // of gradients, and of variables
+  whole.gathered     = sizeof(float) * (splits ? buffers : 0);
   return whole;
 }
 
@@ -117,7 +118,7 @@ constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& pla
 /// slots   of the optimizer
 /// at      the rank, of so many
 /// clips   true: the global norm of gradients is clipped
-/// units   of the network, if S keeps shards of gradients: two take turns, in buffers that count as gathered layers
+/// units   of the network, if S keeps shards of gradients: two take turns in buffers of gradients, and of gathered layers
 /// keeps   received is that of schedules. Reduces without one, and Reproducible, whose messages are as many as a step has,
 ///         add nothing to it
 template <class S, class R>

@@ -46,10 +46,10 @@ ShardedAlong<zero> sharded(std::string axis) {
 ///   MeshStrategy{Mesh<Axis<"data", 2>, Axis<"tensor", 2>>{Cpu::split(4)}}
 ///   MeshStrategy{Mesh<Axis<"data", 4>, Axis<"tensor", 2>>{Cluster::from_env()}, sharded<Zero::one>("data")}
 ///
-/// keeps   all copies of a variable, or of one part of it, are bit-equal after every step. Under Reproducible the bits are
-///         those of one replica with the whole batch, if those of the layers are. A checkpoint has whole variables
-/// cost    along the data axis that of the Reduce; where the mesh has other axes, 4 numbers among the ranks with the same
-///         rows in each step. Clipping to a norm: see docs/42-strategies.md
+/// keeps   all copies of a variable, or of one part of it, are bit-equal after every step. Under Reproducible the bits
+///         are those of one replica with the whole batch, if those of the layers are. A checkpoint has whole variables
+/// cost    along the data axis that of the Reduce; where the mesh has other axes, 4 numbers among the ranks with the
+///         same rows in each step. Clipping to a norm: see docs/42-strategies.md
 /// throws  BadArgument when a part does not fit the mesh; PeerLost when a replica fails
 /// source  jax.sharding.Mesh; Shoeybi et al., "Megatron-LM", 2019
 template <class M, class... Parts>
@@ -117,7 +117,8 @@ class MeshStrategy {
     } else {
       replica.all_reduce(gradients);
       if (is_split(gradients.plan) && optimizer.clips())
-        optimizer.squared_norm = replica.squared_norm(gradients, [&](std::size_t i) { return optimizer.is_in_norm(i); });
+        optimizer.squared_norm =
+            replica.squared_norm(gradients, [&](std::size_t i) { return optimizer.is_in_norm(i); });
       optimizer.apply(variables, gradients);
     }
   }
@@ -135,8 +136,8 @@ class MeshStrategy {
   template <Zero zero>
   static void check(ShardedAlong<zero> const& part) {
     static_assert(M::has(M::data), "chorale: sharded<Zero>(\"data\") needs an Axis named \"data\" in the Mesh");
-    CHORALE_EXPECTS(part.axis == M::data, "the optimizer's state is sharded along the axis \"data\", among replicas that "
-                                          "have the same variables, got \"" + part.axis + "\"");
+    CHORALE_EXPECTS(part.axis == M::data, "the optimizer's state is sharded along the axis \"data\", among replicas "
+                                          "that have the same variables, got \"" + part.axis + "\"");
   }
 
   M mesh_;

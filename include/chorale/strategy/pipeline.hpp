@@ -31,24 +31,25 @@ Pipelined<S> pipelined() {
   return {};
 }
 
-/// Synchronous training in stages: each rank along the axis "stage" has the variables of its sections of the network, with
-/// their optimizer's state, and computes these for each micro-batch as the schedule says. Batches are dealt out along the
-/// axis "data", if there is one.
+/// Synchronous training in stages: each rank along the axis "stage" has the variables of its sections of the network,
+/// with their optimizer's state, and computes these for each micro-batch as the schedule says. Batches are dealt out
+/// along the axis "data", if there is one.
 ///
 /// keeps   variables that several stages use are bit-equal on all of them. Under Reproducible the micro-batches are the
 ///         logical shards, and the bits are those of one replica with the whole batch, whatever the number of stages. A
 ///         checkpoint has whole networks, and no trace of stages
-/// cost    a message for each value that crosses a cut and each micro-batch, and one back for its gradient; 16 numbers among
-///         all stages in each step, and the squares of a few lines where gradients are clipped
+/// cost    a message for each value that crosses a cut and each micro-batch, and one back for its gradient; 16 numbers
+///         among all stages in each step, and the squares of a few lines where gradients are clipped
 /// throws  BadArgument when micro-batches are not the logical shards; PeerLost when a replica fails
-/// source  Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., SC 2021; Qi et al., "Zero Bubble Pipeline Parallelism", 2024
+/// source  Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., SC 2021; Qi et al., "Zero Bubble Pipeline
+///         Parallelism", ICLR 2024
 template <class M, PipelineSchedule S>
 class MeshStrategy<M, Pipelined<S>> {
-  static_assert(M::has("stage"), "chorale: pipelined<Schedule>() computes stages along an Axis named \"stage\", and this "
-                                 "Mesh has none. Write Mesh<Axis<\"data\", 2>, Axis<\"stage\", 2>>");
+  static_assert(M::has("stage"), "chorale: pipelined<Schedule>() computes stages along an Axis named \"stage\", and "
+                                 "this Mesh has none. Write Mesh<Axis<\"data\", 2>, Axis<\"stage\", 2>>");
   static_assert(M::size == M::size_of("stage") * M::size_of(M::data),
-                "chorale: pipelined<Schedule>() takes a Mesh with the axes \"stage\" and \"data\" alone: layers of a stage are "
-                "not split over ranks. Remove the other Axis");
+                "chorale: pipelined<Schedule>() takes a Mesh with the axes \"stage\" and \"data\" alone: layers of a "
+                "stage are not split over ranks. Remove the other Axis");
   static constexpr int stages = M::size_of("stage");
 
  public:

@@ -261,7 +261,8 @@ class Checkpointing {
     if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
   }
 
-  void write(TrainingPosition position, Variables const& variables, Span<float> slots, ErrorFeedback& owed, auto& audience) {
+  void write(TrainingPosition position, Variables const& variables, Span<float> slots, ErrorFeedback& owed,
+             auto& audience) {
     auto const& rule  = copies_[0].optimizer;
     auto const begin  = time_for<std::remove_reference_t<decltype(audience)>>();
     position.has_rate = rule.now.rate.has_value() ? 1 : 0;

@@ -13,7 +13,8 @@
 
 namespace chorale::detail {
 
-/// Compares variables of which replicas have parts: those with the same part have the same bits. Every process calls it.
+/// Compares variables of which replicas have parts: those with the same part have the same bits. Every process calls
+/// it.
 ///
 /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
 /// cost    one pass over the variables, and one all_gather of 8 bytes for each variable and replica
@@ -26,7 +27,8 @@ void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
   auto alike           = true;
   for (std::size_t i = 0; i < n; ++i) {
     auto hashes = PerReplica<std::uint64_t>(copies.size());
-    live.run([&](auto&, Copy& copy, std::uint64_t& to) { to = hash_of(copy.net.variables()[i].value); }, copies, hashes);
+    live.run([&](auto&, Copy& copy, std::uint64_t& to) { to = hash_of(copy.net.variables()[i].value); }, copies,
+             hashes);
     auto const each = live.gather(hashes);
     auto const part = [&](std::size_t r) { return part_of<S>(variables.plan[i].spec, static_cast<Rank>(r)); };
     for (std::size_t r = 0; r < replicas; ++r) {

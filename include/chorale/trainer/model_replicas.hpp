@@ -67,7 +67,8 @@ class ModelReplicas {
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed, MemoryBudget budget = {})
       : model_{within(budget, std::move(model), strategy, reduce)}, reduce_{reduce},
         lines_{plan_lines(model_, seed, strategy, reduce)},
-        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_)},
+        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_,
+                                                                      shards_gradients<S> ? 2 : 1)},
         copies_{live_.create(model_, seed)},
         totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)

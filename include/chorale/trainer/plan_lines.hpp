@@ -54,11 +54,13 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed) {
 
 /// Returns the transport with the plan that its ranks compare when they connect, so that ranks which were built from
 /// different models refuse each other. A transport over shared memory also gets room for the gradients.
+///
+/// times     as much room: buffers in which units take turns may be larger than the gradients of a small network
 template <class T>
-T with_plan(T transport, PlanView const& plan, std::vector<std::string> const& lines) {
+T with_plan(T transport, PlanView const& plan, std::vector<std::string> const& lines, std::size_t times = 1) {
   detail::add_plan(transport, lines);
   if constexpr (requires { transport.arena = std::size_t{0}; })
-    transport.arena = std::max(transport.arena, plan.bytes_per_step());
+    transport.arena = std::max(transport.arena, times * plan.bytes_per_step());
   return transport;
 }
 template <class T>

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/strategy.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/trainer.hpp>
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -38,6 +42,16 @@ struct Left : Brought<typename Trainer<M, S, R, T>::instance> {
   /// True if old copy j has numbers of its own.
   bool keeps(std::size_t j) const { return keeps_numbers<S>(j, this->ranks[j]); }
 };
+
+/// Refuses to move variables of which replicas have parts, on all ranks alike, before any has left its job.
+inline void refuse_parts(PlanView const& plan) {
+  for (auto const& v : plan.variables)
+    if (v.spec.split.parts > 1)
+      throw BadArgument{"retarget moves whole variables, but of " + std::string{std::string_view{v.name}} + " each of " +
+                            std::to_string(v.spec.split.parts) + " ranks along " + std::string{v.spec.split.along} +
+                            " has a part.",
+                        "a checkpoint, and to resume from it under the other strategy."};
+}
 
 /// True if training under S0 can go on under S; what cannot is refused by one sentence.
 template <class S0, class R0, class T0, class S>
@@ -78,6 +92,7 @@ constexpr bool can_retarget() {
 template <class S, class R, class T, class M, class S0, class R0, class T0>
 Trainer<M, S, R, T> retarget(Trainer<M, S0, R0, T0>&& old, S strategy, R reduce, T transport, Moved* moved = nullptr) {
   if constexpr (detail::can_retarget<S0, R0, T0, S>()) {
+    detail::refuse_parts(old.model().plan);
     auto left = detail::Left<M, S0, R0, T0>{old};
     return Trainer<M, S, R, T>{left.model, std::move(strategy), std::move(reduce), std::move(transport), left.seed, left,
                                moved};
@@ -91,6 +106,7 @@ Trainer<M, S, R, T> retarget(Trainer<M, S0, R0, T0>&& old, S strategy, R reduce,
 /// throws    as retarget()
 template <class S, class R, class T, class M>
 Trainer<M, S, R, T> join_retargeted(M model, S strategy, R reduce, T transport, Seed seed = {}, Moved* moved = nullptr) {
+  detail::refuse_parts(model.plan);
   auto nothing = detail::NothingBrought{};
   return Trainer<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, nothing,
                              moved};

@@ -152,6 +152,8 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
     if constexpr (brings) goes_on = brought.numbers;
     auto const root = *std::ranges::find_if(at, [](int rank) { return rank >= 0; });
     replica.broadcast(Span<GoesOn>{&goes_on, 1}, root);
+    if constexpr (requires { copy.units().changed(); })
+      if (copy.in_units()) copy.units().changed();
     copy.optimizer.now        = goes_on.now;
     copy.optimizer.loss_scale = goes_on.loss_scale;
     copy.optimizer.skipped    = goes_on.skipped;

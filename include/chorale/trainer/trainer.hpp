@@ -210,6 +210,9 @@ class Trainer<M, S, R, T> {
     else detail::load_into_replicas(replicas_, file, names);
   }
 
+  M const& model() const { return replicas_.model(); }
+  Seed     seed() const { return replicas_.seed(); }
+
   int  num_replicas() const { return live().num_replicas(); }
   bool is_chief() const { return live().is_chief(); }                      // the process that writes files
 

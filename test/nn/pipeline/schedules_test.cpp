@@ -58,7 +58,8 @@ static_assert(peaks_hold<1, 2>() && peaks_hold<8, 2>() && peaks_hold<4, 3>() && 
 constexpr Entries good() {
   auto all = Entries{};
   for (int s = 0; s < 2; ++s)
-    for (int k = 0; k < 2; ++k) all.push_back({k, s, Work::forward, k, 0}), all.push_back({2 + k, s, Work::backward, k, 0});
+    for (int k = 0; k < 2; ++k)
+      all.push_back({k, s, Work::forward, k, 0}), all.push_back({2 + k, s, Work::backward, k, 0});
   return all;
 }
 template <int i, int tick, int stage, Work work, int micro_batch>
@@ -92,15 +93,29 @@ constexpr Flaw flaw_of() {
 }
 static_assert(flaw_of<unchanged>() == Flaw::none);
 static_assert(pipeline::check<NoSection>(2) == FirstFlaw{Flaw::sections, 1, 0, 0});
-static_assert(pipeline::check<pipeline::Table<changed<0, 0, 2, Work::forward, 0>, 2>>(2) == FirstFlaw{Flaw::no_such, 2, 0, 0});
+using OtherStage = pipeline::Table<changed<0, 0, 2, Work::forward, 0>, 2>;
+static_assert(pipeline::check<OtherStage>(2) == FirstFlaw{Flaw::no_such, 2, 0, 0});
 static_assert(flaw_of<changed<0, 0, 0, Work::forward, 2>>() == Flaw::no_such);
 static_assert(flaw_of<changed<0, 1, 0, Work::forward, 0>>() == Flaw::together);
-static_assert(pipeline::check<pipeline::Table<changed<0, 0, 0, Work::forward, 1>, 2>>(2) == FirstFlaw{Flaw::twice, 0, 1, 0});
+using SameTwice = pipeline::Table<changed<0, 0, 0, Work::forward, 1>, 2>;
+static_assert(pipeline::check<SameTwice>(2) == FirstFlaw{Flaw::twice, 0, 1, 0});
 static_assert(flaw_of<changed<1, 2, 0, Work::by_inputs, 0>>() == Flaw::missing);
 static_assert(pipeline::check<pipeline::Table<without_last, 2>>(2) == FirstFlaw{Flaw::missing, 1, 1, 0});
 static_assert(flaw_of<changed<1, -1, 0, Work::backward, 0>>() == Flaw::order);
 static_assert(flaw_of<weights_first, 1, 1>() == Flaw::order);
 static_assert(pipeline::check<pipeline::Table<crossed, 2>>(2).flaw == Flaw::cycle);
+
+/// A variable that both sections use: stage 0 needs what stage 1 does with its weights after the next micro-batch.
+constexpr Entries weights_last(int) {
+  return {{0, 0, Work::forward, 0, 0}, {1, 0, Work::by_inputs, 0, 0}, {2, 0, Work::by_weights, 0, 0},
+          {3, 0, Work::forward, 1, 0}, {4, 0, Work::backward, 1, 0}, {0, 1, Work::forward, 0, 0},
+          {1, 1, Work::by_inputs, 0, 0}, {2, 1, Work::forward, 1, 0}, {3, 1, Work::backward, 1, 0},
+          {4, 1, Work::by_weights, 0, 0}};
+}
+static_assert(flaw_of<weights_last>() == Flaw::none);
+static_assert(pipeline::check<pipeline::Table<weights_last, 2>>(2, {{0, 1}}).flaw == Flaw::cycle);
+static_assert(pipeline::check<ZeroBubbleH1<8>>(4, {{0, 3}}).flaw == Flaw::none);
+static_assert(pipeline::check<ZeroBubbleV<8>>(4, {{0, 7}}).flaw == Flaw::none);
 
 /// One micro-batch in the pipeline at a time, as docs/43-pipelines.md has it.
 constexpr Entries in_turn(int stages) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stages of a pipeline against one device that computes each micro-batch by itself, and adds them up along the same tree.
+// Stages of a pipeline against one device that computes each micro-batch by itself, and adds them up along one tree.
+#include "test/support/count_allocations.hpp"
 #include "test/support/on_ranks.hpp"
 
 #include <chorale/data/typed_rows.hpp>
@@ -16,6 +17,7 @@
 #include <chorale/nn/pipeline/schedules.hpp>
 #include <chorale/nn/pipeline/stage_learner.hpp>
 #include <chorale/optim/adam.hpp>
+#include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/shard_tree.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/strategy/pipeline/stage_messages.hpp>
@@ -42,8 +44,8 @@ struct Mean : Field<float, 2> {};
 
 constexpr int words = 11, wide = 6;
 
-/// Eight layers with variables and more calls, a residual over most of them, a head that is tied to the table of words, an
-/// output in the middle, and dropout.
+/// Eight layers with variables and more calls, a residual over most of them, a head that is tied to the table of words,
+/// an output in the middle, and dropout.
 struct Net : nn::Graph<Tokens> {
   nn::Embedding<words, wide, nn::DenseGradient> table{"words"};
   nn::Dense<3 * wide> a{"a"}, b{"b"}, c{"c"}, d{"d"};
@@ -60,6 +62,30 @@ struct Net : nn::Graph<Tokens> {
     return nn::outputs<Mean, Next>(aside, table.logits(narrow(last(z))));
   }
 };
+
+/// Three stages, the first two of which end where the network says.
+struct Named : nn::Graph<Tokens> {
+  nn::Embedding<words, wide, nn::DenseGradient> table{"words"};
+  nn::Dense<wide> a{"a"}, b{"b"}, c{"c"};
+
+  constexpr auto operator()(auto tokens) const {
+    auto const x = nn::stage_ends_after(nn::ReLU{}(a(nn::reshape<3 * wide>(table(tokens)))));
+    return nn::outputs<Next>(c(nn::stage_ends_after(b(x))));
+  }
+};
+constexpr bool is_cut_as_named() {
+  constexpr auto const& g = nn::graph::Traced<Named, nn::graph::NoDevice>::calls;
+  auto const cut          = nn::graph::cut_of(g, g.cuts, 3);
+  return cut.flaw == nn::graph::CutFlaw::none && cut.ends.size() == 3 && cut.ends[0] == 4 && cut.ends[1] == 5 &&
+         cut.ends[2] == 6;
+}
+static_assert(is_cut_as_named());
+constexpr nn::graph::CutFlaw flaw_of_two() {
+  constexpr auto const& g = nn::graph::Traced<Named, nn::graph::NoDevice>::calls;
+  auto const cut          = nn::graph::cut_of(g, g.cuts, 2);
+  return cut.flaw;
+}
+static_assert(flaw_of_two() == nn::graph::CutFlaw::named_others);
 
 using Batch = Rows<Tokens, Mean, Next>;
 
@@ -91,7 +117,9 @@ struct Owned {
 
 /// Gradients of micro-batches, added up along the tree of so many leaves.
 struct TreeSums final : pipeline::MicroBatchSums {
-  TreeSums(std::size_t size, int leaves) : shards{leaves}, of_leaf(static_cast<std::size_t>(leaves)) { sums.resize(size); }
+  TreeSums(std::size_t size, int leaves) : shards{leaves}, of_leaf(static_cast<std::size_t>(leaves)) {
+    sums.resize(size);
+  }
 
   Span<float> of(int k) override {
     auto& leaf = of_leaf[static_cast<std::size_t>(k)];
@@ -248,7 +276,8 @@ void check_peaks() {
   for (int s = 0; s < stages; ++s)
     for (int c = 0; c < S::chunks; ++c) {
       CAPTURE(s, c);
-      CHECK(executors[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)] == static_cast<std::size_t>(T::peak(s, c)));
+      auto const made = executors[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)];
+      CHECK(made == static_cast<std::size_t>(T::peak(s, c)));
     }
 }
 
@@ -301,6 +330,63 @@ TEST_CASE("a stage has as many executors as the schedule has activations", "[nn]
   check_peaks<ZeroBubbleH1<8>, 3>();
   check_peaks<ZeroBubbleV<4>, 3>();
   check_peaks<TwoChunks<8>, 2>();
+}
+
+namespace {
+
+struct Numbers : Field<float, 4> {};
+struct Wanted : Field<float, 4> {};
+/// A network whose layers allocate nothing themselves, as those of oneDNN do; a value is read by two sections.
+struct Norms : nn::Graph<Numbers> {
+  nn::LayerNorm a{"a"}, b{"b"}, c{"c"};
+  constexpr auto operator()(auto x) const {
+    auto const y = a(x);
+    return nn::outputs<Wanted>(c(b(y) + y) + y);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a step of a stage allocates nothing once its rows were seen", "[nn][pipeline]") {
+  using S             = ZeroBubbleH1<4>;
+  auto const compiled = nn::compile<Norms>(loss::MeanSquaredError{}, optim::SGD{});
+  auto const whole    = nn::graph::whole_of<Norms, Cpu>();
+  auto const ends     = nn::graph::cut_of(whole.g, {}, 3);
+  auto allocations    = std::vector<int>(3, -1);
+  test::on_ranks<LocalTransport>(3, 1, [&](LocalEndpoint& at, Span<float>) {
+    auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
+    using Learner = nn::graph::StageLearner<Norms, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
+    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
+                            pipeline::schedule_of<S>(at.rank(), 3), ends.ends};
+    auto const plan = RunTimePlan{learner.variables().shapes};
+    auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
+                                                                    compiled.optimizer, 7};
+    copy.learner().join(&messages);
+    auto const numbers = std::vector<float>(4 * 13, 0.5F);                 // 13 rows: micro-batches of 3 and 4
+    auto const batch   = Rows<Numbers, Wanted>{Span<float const>{numbers}, Span<float const>{numbers}};
+    auto const step    = [&] {
+      copy.value_and_gradient(batch, 0, LooksAtEnd{});
+      copy.learner().share_ties(copy.gradients());
+    };
+    for (int i = 0; i < 3; ++i) step();
+    auto const before = test::allocations;
+    for (int i = 0; i < 20; ++i) step();
+    allocations[static_cast<std::size_t>(at.rank())] = test::allocations - before;
+  });
+  CHECK(allocations == std::vector<int>(3));
+}
+
+TEST_CASE("stages have the variables of their sections, and share those that are tied", "[nn][pipeline]") {
+  auto const whole = nn::graph::whole_of<Net, Cpu>();
+  auto const ends  = nn::graph::cut_of(whole.g, {}, 4).ends;
+  auto names       = std::map<std::string, int>{};
+  for (int stage = 0; stage < 4; ++stage) {
+    auto const schedule = pipeline::schedule_of<ZeroBubbleH1<4>>(stage, 4);
+    auto const mine     = nn::graph::stage_variables<Net>(whole, ends, schedule);
+    for (auto const& v : mine.shapes) ++names[v.name];
+  }
+  CHECK(names.size() == nn::plan_of<Net>.variables.size());
+  for (auto const& [name, number] : names) CHECK(number == (name == "words/embeddings" ? 2 : 1));
 }
 
 TEST_CASE("a network is cut where sections have equally many products, and each has variables", "[nn][pipeline]") {

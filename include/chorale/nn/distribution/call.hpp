@@ -7,6 +7,7 @@
 #include <chorale/nn/distribution/spread.hpp>
 #include <chorale/nn/graph/call.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -79,12 +80,53 @@ constexpr bool is_split_over() {
   else return false;
 }
 
+/// True if layer L says what it takes of parts that other layers give, see graph::Held.
+template <class L>
+inline constexpr bool knows_parts = requires { L::refuses(graph::Held{}); };
+
+/// The parts of a value as the records of a trace have them: of vectors, and of the positions of sequences.
+template <class O, class... On>
+constexpr graph::Held parts_of_type(List<On...>) {
+  auto held = graph::Held{};
+  ([&] {
+    if (On::is.kind != Distribution::Kind::sharded) return;
+    constexpr bool ids = !std::is_same_v<typename O::type, float>;
+    if (!ids && On::is.dim == O::rank - 1) held.columns = On::axis::name;
+    else if (On::is.dim == 0) held.positions = On::axis::name;
+  }(), ...);
+  return held;
+}
+template <class O>
+inline constexpr graph::Held held_of = parts_of_type<OwnOf<O>>(typename SpreadParts<O>::axes{});
+
+/// What a layer says against the parts of its inputs, in a sentence that knows the layers that are split.
+template <class L, class... O>
+constexpr graph::Mistake mistake_of_parts() {
+  using Made = decltype(graph::DescribedCall<L, OwnOf<O>...>::output());
+  auto trace = graph::Trace{};
+  (trace.values.push_back({.held = held_of<O>}), ...);
+  auto in = std::array<int, sizeof...(O)>{};
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i);
+  graph::held_by<L>(trace, List<OwnOf<O>...>{}, typename graph::OutputsOf<Made>::type{}, in);
+  return trace.mistake;
+}
+
+/// The last dimensions of an input without that of positions, which is the first; ids are positions each.
+template <class L, bool each>
+constexpr int over_all_but_positions(bool ids, int rank) {
+  if (!each) return rank;
+  return ids ? 0 : std::max(rank - 1, 1);
+}
+template <class First, class... O, class... Out>
+constexpr bool keeps_positions(List<Out...>) { return graph::keeps_positions<First, Out...>(); }
+
 /// What layer L gives along axis A for inputs O, or why it gives nothing; nothing of both: the layer itself refuses.
 template <class L, class A, class... O>
 constexpr std::optional<distribution::Result> result_along() {
   using distribution::Operation, distribution::Result;
   constexpr auto in    = std::array{along_axis<A, O>...};
   constexpr auto ranks = std::array{O::rank...};
+  constexpr auto ids   = std::array{!std::is_same_v<typename OwnOf<O>::type, float>...};
   if constexpr (is_split_over<L, A>()) {
     if constexpr (requires { L::spread(along_axis<A, O>...); }) {
       auto const stated = L::spread(along_axis<A, O>...);
@@ -93,13 +135,18 @@ constexpr std::optional<distribution::Result> result_along() {
       return ((along_axis<A, O> == invariant) && ...) ? std::optional{Result{}} : std::nullopt;
     }
   } else if constexpr (graph::DescribedCall<L, OwnOf<O>...>::variables().size() > 0) {
-    for (std::size_t i = 0; i < in.size(); ++i)
-      if (auto const one = distribution::result_of(distribution::rules, Operation::trained, ranks[i], in[i], ranks[i]);
-          one.why != distribution::Reason::none)
-        return one;
-    return Result{};
+    constexpr bool each = graph::each_position<L> || knows_parts<L>;       // may be sharded along positions
+    auto y              = Result{};
+    for (std::size_t i = 0; i < in.size() && y.why == distribution::Reason::none; ++i)
+      y = distribution::result_of(distribution::rules, Operation::trained,
+                                  over_all_but_positions<L, each>(ids[i], ranks[i]), in[i], ranks[i]);
+    return y;
   } else {
-    constexpr auto as = spreads_as<L>;
+    using Made = typename graph::OutputsOf<decltype(graph::DescribedCall<L, OwnOf<O>...>::output())>::type;
+    constexpr auto stated = spreads_as<L>;
+    constexpr bool each   = graph::each_position<L> && keeps_positions<OwnOf<O>...>(Made{});
+    constexpr auto as     = SpreadsAs{
+        stated.operation, each ? std::min(stated.over, over_all_but_positions<L, true>(ids[0], ranks[0])) : stated.over};
     if (in.size() == 1) {
       auto const unary = as.operation < Operation::add ? as.operation
                          : as.operation == Operation::add ? Operation::linear : Operation::nonlinear;
@@ -114,28 +161,38 @@ constexpr std::optional<distribution::Result> result_along() {
   }
 }
 
-/// Checks layer L along one axis after another, and reports the first mistake.
-template <class L, class... O>
-constexpr bool check_along(List<O...>, List<>) { return true; }
+/// True if layer L takes what comes in along an axis.
+template <class L, class A, class... O>
+constexpr bool fits_along() {
+  constexpr auto result = result_along<L, A, O...>();
+  return result && result->why == distribution::Reason::none;
+}
+
+/// Reports the first mistake of layer L along the axes.
 template <class L, class... O, class First, class... A>
-constexpr bool check_along(List<O...>, List<First, A...>) {
-  constexpr auto result = result_along<L, First, O...>();
-  if constexpr (!result) {
-    check_stated<result.has_value()>();
-    return false;
-  } else if constexpr (result->why != distribution::Reason::none) {
-    check_rule<result->why>();
-    return false;
+constexpr void report_spread(List<O...>, List<First, A...>) {
+  if constexpr (fits_along<L, First, O...>()) {
+    report_spread<L>(List<O...>{}, List<A...>{});
   } else {
-    return check_along<L>(List<O...>{}, List<A...>{});
+    constexpr auto result = result_along<L, First, O...>();
+    if constexpr (!result) check_stated<result.has_value()>();
+    else check_rule<result->why>();
   }
 }
 
+/// What is made of a call: it fits, it is refused here, or the trace refuses the parts.
+enum class Fits { yes, no, parts_no };
+
 /// Checks layer L along all axes.
 template <class L, class... O, class... A>
-constexpr bool check_spread(List<O...>, List<A...>) {
-  if constexpr (!check_axes<List<A...>>()) return false;
-  else return check_along<L>(List<O...>{}, List<A...>{});
+constexpr Fits check_spread(List<O...>, List<A...>) {
+  if constexpr (!check_axes<List<A...>>()) return Fits::no;
+  else if constexpr ((fits_along<L, A, O...>() && ...)) return Fits::yes;
+  else if constexpr (mistake_of_parts<L, O...>() != graph::Mistake::none) return Fits::parts_no;
+  else {
+    report_spread<L>(List<O...>{}, List<A...>{});
+    return Fits::no;
+  }
 }
 
 /// A list of axes with that over which layer L is split.
@@ -179,13 +236,25 @@ struct CallWithSpread {
     if constexpr (!DescribedCall<L, nn::detail::OwnOf<O>...>::takes) {
       trace.mistake = Mistake::refused;
       return Tensor<D, Refused>{&trace, 0};
-    } else if constexpr (nn::detail::check_spread<L>(List<O...>{}, Axes{})) {
-      using Made = decltype(DescribedCall<L, nn::detail::OwnOf<O>...>::output());
-      return wrapped(record<D, L, nn::detail::OwnOf<O>...>(typename OutputsOf<Made>::type{}, trace, id, name,
-                                                           std::array{x.value...}));
     } else {
-      trace.mistake = Mistake::refused;
-      return Tensor<D, Refused>{&trace, 0};
+      constexpr auto fits = nn::detail::check_spread<L>(List<O...>{}, Axes{});
+      using Made          = typename OutputsOf<decltype(DescribedCall<L, nn::detail::OwnOf<O>...>::output())>::type;
+      if constexpr (fits == nn::detail::Fits::no) {
+        trace.mistake = Mistake::refused;
+        return Tensor<D, Refused>{&trace, 0};
+      } else if constexpr (fits == nn::detail::Fits::parts_no) {           // record() notes the mistake
+        return record<D, L, nn::detail::OwnOf<O>...>(Made{}, trace, id, name, std::array{x.value...});
+      } else {
+        constexpr bool typed = DescribedCall<L, nn::detail::OwnOf<O>...>::variables().size() == 0 &&
+                               !nn::detail::knows_parts<L>;
+        auto const forget    = [&](Held const& held, int value) {          // of what the types have checked
+          if (typed) trace.values[at(value)].held = held;
+        };
+        (forget({}, x.value), ...);
+        auto const y = record<D, L, nn::detail::OwnOf<O>...>(Made{}, trace, id, name, std::array{x.value...});
+        (forget(nn::detail::held_of<O>, x.value), ...);
+        return wrapped(y);
+      }
     }
   }
 
@@ -195,6 +264,7 @@ struct CallWithSpread {
     using Type = typename decltype([]<class... A>(List<A...>) {
       return std::type_identity<typename nn::detail::OutputSpread<L, Y, List<O...>, A...>::type>{};
     }(Axes{}))::type;
+    if (!nn::detail::knows_parts<L>) y.trace->values[at(y.value)].held = nn::detail::held_of<Type>;
     return Tensor<D, Type>{y.trace, y.value};
   }
   template <class... Y>

@@ -205,7 +205,7 @@ constexpr auto convert_along(Tensor<D, O> x) {
       if constexpr (cuts && is_there && change != Change::as_shards) return Own::dims[dim] % A::size == 0;
       else return true;
     }();
-    constexpr bool is_free = !cuts || !shards_elsewhere<A>(typename SpreadParts<O>::axes{}, to.dim);
+    constexpr bool is_free = !cuts || !shards_elsewhere<A>(axes_of<O>, to.dim);
     if constexpr (known && is_there && is_even && is_free) {
       return Convert<change, A, from, to>{}(x);
     } else {

@@ -3,6 +3,7 @@
 
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/distribution/rules.hpp>
+#include <chorale/nn/graph/call.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/merge.hpp>
 #include <chorale/nn/reshape.hpp>
@@ -39,7 +40,8 @@ template <class L>
 inline constexpr SpreadsAs spreads_as = [] {
   using enum distribution::Operation;
   if constexpr (requires { L::spreads_as; }) return L::spreads_as;
-  else if constexpr (is_activation(static_cast<L const*>(nullptr)) || std::derived_from<L, nn::Elementwise<L>>)
+  else if constexpr (graph::each_element<L> || is_activation(static_cast<L const*>(nullptr)) ||
+                     std::derived_from<L, nn::Elementwise<L>>)
     return SpreadsAs{nonlinear, 0};
   else return SpreadsAs{};
 }();

@@ -20,17 +20,21 @@ constexpr void check_outputs() {
                           "nn::all_gather<Axis>(x) before nn::outputs");
 }
 
-template <class... On>
-constexpr bool is_whole(List<On...>) { return ((On::is == replicated) && ...); }
+/// True if a value may be an output: the same on all ranks, or parts of vectors, which a loss over that axis takes. The
+/// trace refuses parts of positions, and other losses.
+template <class O, class... On>
+constexpr bool is_whole(List<On...>) {
+  return ((On::is == replicated ||
+           (On::is.kind == Distribution::Kind::sharded && (On::is.dim == 0 || On::is.dim == O::rank - 1))) && ...);
+}
 
-/// A value that is R along some axes as one that is I along all.
+/// A value that is R along some axes as one that is I along them.
 template <class D, class O>
-constexpr auto counted_once(Tensor<D, O> x) {
-  if constexpr (graph::has_spread<O>)
-    return []<class First, class... On>(auto y, List<First, On...>) {
-      return counted_once(count_once<typename First::axis>(y));
-    }(x, typename SpreadParts<O>::axes{});
-  else return x;
+constexpr auto counted_once(Tensor<D, O> x, List<>) { return x; }
+template <class D, class O, class First, class... On>
+constexpr auto counted_once(Tensor<D, O> x, List<First, On...>) {
+  if constexpr (First::is == replicated) return counted_once(count_once<typename First::axis>(x), List<On...>{});
+  else return counted_once(x, List<On...>{});
 }
 
 }  // namespace detail
@@ -42,10 +46,11 @@ namespace graph {
 template <class D, class... F, class... O>
 struct SpreadOutputs<D, List<F...>, O...> {
   static constexpr auto run(Tensor<D, O>... y) {
-    constexpr bool whole = (nn::detail::is_whole(typename nn::detail::SpreadParts<O>::axes{}) && ...);
+    constexpr bool whole = (nn::detail::is_whole<nn::detail::OwnOf<O>>(nn::detail::axes_of<O>) && ...);
     nn::detail::check_outputs<whole>();
     if constexpr (whole) {
-      return Outputs<D, List<F...>, nn::detail::OwnOf<O>...>{{nn::detail::counted_once(y).value...}};
+      return Outputs<D, List<F...>, nn::detail::OwnOf<O>...>{{
+          nn::detail::counted_once(y, nn::detail::axes_of<O>).value...}};
     } else {
       auto& trace   = *std::get<0>(std::tuple{y.trace...});
       trace.mistake = Mistake::refused;

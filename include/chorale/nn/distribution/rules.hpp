@@ -17,7 +17,8 @@ enum class Operation {
   linear,                                                                  // y = f(x), f(a + b) = f(a) + f(b)
   sum,                                                                     // linear, of all of one dimension
   nonlinear,                                                               // any function, x + 1 too; no variables
-  trained,                                                                 // a function with mirrored variables
+  trained,                                                                 // a function with mirrored variables, whose
+                                                                           // gradients are added up where x is S
   add,                                                                     // a + b, a - b, mean, concatenate
   multiply,                                                                // a * b, element by element
   combine,                                                                 // any function of two elements
@@ -68,7 +69,7 @@ inline constexpr auto rules = [] {
       Rule{nonlinear, I, no, I}, Rule{nonlinear, R, no, R}, Rule{nonlinear, V, no, V}, Rule{nonlinear, S, no, S},
       Rule{nonlinear, P, no, no, Reason::not_linear}, Rule{nonlinear, X, no, no, Reason::needs_whole},
 
-      Rule{trained, I, no, I}, Rule{trained, any, no, no, Reason::variables},
+      Rule{trained, I, no, I}, Rule{trained, S, no, S}, Rule{trained, any, no, no, Reason::variables},
 
       Rule{add, I, I, I}, Rule{add, R, R, R}, Rule{add, V, V, V}, Rule{add, P, P, P}, Rule{add, S, S, S},
       Rule{add, R, V, V}, Rule{add, V, R, V},

@@ -52,6 +52,10 @@ struct SpreadParts<Spread<O, On...>> {
 template <class O>
 using OwnOf = typename SpreadParts<O>::own;
 
+/// The list of OnAxis of a value.
+template <class O>
+inline constexpr typename SpreadParts<O>::axes axes_of{};
+
 template <class A, class... On>
 constexpr Distribution find_axis(List<On...>) {
   auto found = invariant;

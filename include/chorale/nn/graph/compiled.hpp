@@ -16,10 +16,12 @@
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -30,6 +32,13 @@
 #include <vector>
 
 namespace chorale::nn {
+
+namespace detail {
+
+template <class Net>
+concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
+
+}  // namespace detail
 
 namespace graph {
 
@@ -248,6 +257,9 @@ struct CompiledGraph {
     std::apply([&](auto const&... metric) { (term("metric", metric), ...); }, metrics);
     for (auto& line : lines_of(plan)) all.push_back(std::move(line));
     graph::describe_calls<Net>(all);
+    auto products = Products::f32;
+    if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) products = Net::products;
+    all.push_back("products " + std::string{text_of(products)});
     return all;
   }
 
@@ -271,15 +283,16 @@ struct CompiledGraph {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed, shard};
   }
 
+  /// How the network is cut into units on a device.
+  template <class D>
+  static constexpr UnitsView units_on() { return graph::UnitsOf<Net, D>::view; }
+
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed,
             std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
-  /// The units of such a copy.
-  template <class D>
-  static constexpr UnitsView units_on() { return graph::UnitsOf<Net, D>::view; }
 
   /// Creates a copy on another device that reads the variables of `owner` in place.
   template <class D>
@@ -303,6 +316,9 @@ CompiledGraph<Net, Losses, Optimizer, Metrics> compiled_graph(Losses losses, Opt
   static_assert(!optim::scales_loss<Optimizer>,
                 "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in float. Use "
                 "the optimizer that it contains");
+  static_assert(!MultipliesHalves<Net> || optim::scales_loss<Optimizer>,
+                "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does not scale its "
+                "loss. Use nn::Precision<bf16>");
   return {std::move(losses), std::move(optimizer), std::move(metrics)};
 }
 

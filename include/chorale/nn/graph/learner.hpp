@@ -16,6 +16,7 @@
 #include <chorale/nn/graph/queued_terms.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
 #include <chorale/nn/graph/split_calls.hpp>
+#include <chorale/nn/graph/split_outputs.hpp>
 #include <chorale/nn/graph/term_losses.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
@@ -91,13 +92,15 @@ class GraphLearner {
   using ValueOf = typename Compare::template ValueOf<Term>;
   template <class Term>
   static constexpr std::size_t output_of = Compare::template output_of<Term>;
+  /// Elements of one row of output o on all ranks of an axis, or of one position.
+  static constexpr std::size_t whole_width(std::size_t o) { return Executing::width(o) * SplitOutputs<Net>::ranks(o); }
 
  public:
   static constexpr Memory memory = D::memory;                              // in which it computes
 
   static constexpr std::size_t output_width = [] {
     auto sum = std::size_t{0};
-    for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += Executing::width(o);
+    for (std::size_t o = 0; o < Executing::num_outputs; ++o) sum += whole_width(o);
     return sum;
   }();
 
@@ -236,7 +239,7 @@ class GraphLearner {
   }
 
   /// All outputs of each row, one after another: (B, output_width); of ragged outputs the positions of each row,
-  /// without padding. Valid until the next call.
+  /// without padding. Those of which ranks have parts are gathered. Valid until the next call.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     return outputs_of(forward(batch, {.axes = axes_}), batch.rows);
@@ -269,7 +272,7 @@ class GraphLearner {
       each_input([&]<class F>(std::size_t i) {
         if (static_cast<int>(i) == Executing::ragged_of(o)) n = static_cast<std::size_t>(lengths_of<F>(batch)[r]);
       });
-      sum += n * Executing::width(o);
+      sum += n * whole_width(o);
     }
     return sum;
   }
@@ -318,17 +321,22 @@ class GraphLearner {
 
   Span<float const> outputs_of(Executing& executor, std::size_t rows) {
     if constexpr (QueuesWork<D>) executor.settle();
+    auto const whole = [&](std::size_t o) { return split_outputs_.whole(o, executor.output(o), executor.size(o), axes_); };
     if constexpr (Executing::num_outputs == 1) {
-      return {executor.output(0), executor.size(0)};
+      return {whole(0), executor.size(0) * SplitOutputs<Net>::ranks(0)};
     } else {
-      auto size = std::size_t{0};
-      for (std::size_t o = 0; o < Executing::num_outputs; ++o) size += executor.size(o);
+      auto size    = std::size_t{0};
+      auto outputs = std::array<float const*, Executing::num_outputs>{};
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        outputs[o] = whole(o);
+        size += executor.size(o) * SplitOutputs<Net>::ranks(o);
+      }
       predicted_.resize(size);
       auto* to = predicted_.data();
       for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
           auto const row = Compare::row_of(executor, o, r);
-          to = std::copy_n(executor.output(o) + row.begin * Executing::width(o), row.size() * Executing::width(o), to);
+          to = std::copy_n(outputs[o] + row.begin * whole_width(o), row.size() * whole_width(o), to);
         }
       return predicted_;
     }
@@ -536,6 +544,7 @@ class GraphLearner {
     std::uint64_t step = 0;
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
+  SplitOutputs<Net> split_outputs_;                                        // put together for predictions
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
   struct NeverEmpty {};

@@ -39,8 +39,8 @@ struct Cut {
   CutFlaw flaw = CutFlaw::none;
 };
 
-/// Cuts a network in sections: as the user has named, or so that the largest number of products of a section is as small
-/// as it can be; among these ends the nearest to equal parts.
+/// Cuts a network in sections: as the user has named, or so that the largest number of products of a section is as
+/// small as it can be; among these ends the nearest to equal parts.
 constexpr Cut cut_of(Records const& g, Span<int const> named, int sections) {
   auto cut         = Cut{};
   auto const calls = static_cast<int>(g.calls.size());
@@ -112,8 +112,8 @@ constexpr bool report_cut() {
   static_assert(flaw != CutFlaw::named_others, "chorale: this network names the ends of its sections by "
       "nn::stage_ends_after, but not one fewer than the pipeline has sections: stages times chunks. See "
       "docs/43-pipelines.md");
-  static_assert(flaw != CutFlaw::no_variables, "chorale: a section of this pipeline has no variables, so its stage would "
-      "learn nothing. Use fewer stages, or name the ends by nn::stage_ends_after. See docs/43-pipelines.md");
+  static_assert(flaw != CutFlaw::no_variables, "chorale: a section of this pipeline has no variables, so its stage "
+      "would learn nothing. Use fewer stages, or name the ends by nn::stage_ends_after. See docs/43-pipelines.md");
   return flaw == CutFlaw::none;
 }
 

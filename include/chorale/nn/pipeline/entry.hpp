@@ -30,7 +30,7 @@ constexpr int  ticks_of(Work work) { return work == Work::backward ? 2 : 1; }
 
 /// One entry of a schedule.
 struct Entry {
-  int tick        = 0;                                                     // when it begins; no two of a stage are equal
+  int tick        = 0;                                                     // when it begins: no two of a stage alike
   int stage       = 0;
   Work work       = Work::forward;
   int micro_batch = 0;
@@ -47,9 +47,9 @@ using Entries = std::vector<Entry>;
 /// A schedule of a pipeline, for any number of stages.
 ///
 ///   section(stage, chunk, stages)   a static function, needed with several chunks alone: which section a stage has.
-///                                   Without it chunk c of stage s is section c * stages + s
-///   entries(stages)                 of each stage those of one tick after another. Ticks that are closer than work can be
-///                                   done give the order alone: a Timetable has the earliest ticks
+///                     Without it chunk c of stage s is section c * stages + s
+///   entries(stages)   of each stage those of one tick after another. Ticks that are closer than work can be done give
+///                     the order alone: a Timetable has the earliest ticks
 template <class S>
 concept PipelineSchedule = requires(int stages) {
   { S::micro_batches }    -> std::convertible_to<int>;                     // of a step, at least 1

@@ -24,8 +24,8 @@ class Messages {
   /// stages. Return what wait() takes.
   virtual std::size_t send(int stage, std::uint32_t number, ConstBytes out)  = 0;
   virtual std::size_t receive(int stage, std::uint32_t number, Bytes in) = 0;
-  /// Returns when a message is over. All others go on meanwhile, so that no order of waits makes stages wait for ever, if
-  /// what they do can be done in that order.
+  /// Returns when a message is over. All others go on meanwhile, so that no order of waits makes stages wait for ever,
+  /// if what they do can be done in that order.
   virtual void wait(std::size_t message) = 0;
   virtual void wait_all()                = 0;
 };

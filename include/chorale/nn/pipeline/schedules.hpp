@@ -48,8 +48,8 @@ struct AllForwardAllBackward {
   }
 };
 
-/// Backward of a micro-batch as early as it can be: after a few forwards, each stage does one forward and one backward in
-/// turn.
+/// Backward of a micro-batch as early as it can be: after a few forwards, each stage does one forward and one backward
+/// in turn.
 ///
 /// m       micro-batches of a step
 /// cost    idle (p-1)/(m+p-1) of a step with p stages; activations of p - s micro-batches on stage s
@@ -102,7 +102,7 @@ struct Interleaved {
       auto next        = pipeline::detail::OrderOf{all, s};
       auto const total = forward.size();
       auto const ahead = std::min(total, static_cast<std::size_t>(2 * (stages - s - 1) + (n - 1) * stages));
-      auto const f     = [&](std::size_t i) { next(pipeline::Work::forward, forward[i].micro_batch, forward[i].chunk); };
+      auto const f = [&](std::size_t i) { next(pipeline::Work::forward, forward[i].micro_batch, forward[i].chunk); };
       auto const b = [&](std::size_t i) { next(pipeline::Work::backward, backward[i].micro_batch, backward[i].chunk); };
       for (std::size_t i = 0; i < ahead; ++i) f(i);
       for (std::size_t i = ahead; i < total; ++i) f(i), b(i - ahead);
@@ -112,8 +112,8 @@ struct Interleaved {
   }
 };
 
-/// One forward and one backward in turn, with backward by inputs and by weights apart: the stage before waits for the first
-/// alone, and the second fills the time in which a stage would wait. Stage s does it s micro-batches later.
+/// One forward and one backward in turn, with backward by inputs and by weights apart: the stage before waits for the
+/// first alone, and the second fills the time in which a stage would wait. Stage s does it s micro-batches later.
 ///
 /// m       micro-batches of a step; with as many as stages, or more:
 /// cost    idle p-1 ticks of a step with p stages, a third of OneForwardOneBackward; activations of p micro-batches
@@ -141,8 +141,8 @@ struct ZeroBubbleH1 {
   }
 };
 
-/// Two chunks, of which a micro-batch goes through the first from stage 0 to the last, and through the second back to stage
-/// 0, so that its backward begins where its forward has ended. Backward by inputs and by weights are apart.
+/// Two chunks, of which a micro-batch goes through the first from stage 0 to the last, and through the second back to
+/// stage 0, so that its backward begins where its forward has ended. Backward by inputs and by weights are apart.
 ///
 ///   stage 0     section 0    section 7
 ///   stage 1     section 1    section 6
@@ -151,8 +151,8 @@ struct ZeroBubbleH1 {
 ///
 /// m       micro-batches of a step; with as many as stages, or more:
 /// cost    idle p-1 ticks, each of half a stage, of a step with p stages; activations of p micro-batches on each stage
-/// source  Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024: ZB-V, here with the work that is ready:
-///         backward by inputs before forward before backward by weights
+/// source  Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024: ZB-V, here with the work that is
+///         ready: backward by inputs before forward before backward by weights
 template <int m>
 struct ZeroBubbleV {
   static_assert(m >= 1, "chorale: ZeroBubbleV<m> needs at least 1 micro-batch");
@@ -170,7 +170,9 @@ struct ZeroBubbleV {
     auto forward_end = std::vector<int>{};
     for (int i = 0; i < 2 * stages * m; ++i) forward_end.push_back(0);
     auto inputs_end  = forward_end;
-    auto const of = [](std::vector<int>& ends, int x, int k) -> int& { return ends[static_cast<std::size_t>(x * m + k)]; };
+    auto const of    = [](std::vector<int>& ends, int x, int k) -> int& {
+      return ends[static_cast<std::size_t>(x * m + k)];
+    };
     auto const is_over = [](int end, int tick) { return end != 0 && end <= tick; };
     auto const total = static_cast<std::size_t>(6 * m * stages);
     for (int tick = 0; all.size() < total; ++tick)

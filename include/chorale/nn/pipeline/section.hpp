@@ -40,9 +40,9 @@ struct Crossing {
   int local    = -1;                                                       // the value within the section; -1: none
 };
 
-/// The calls of one section, with the values numbered again: a value from another section is an input, once for each place
-/// where it is read, and one that another section reads is an output, once for each place. So each part of its gradient
-/// goes back by itself, and all are added up in the order in which one device adds them.
+/// The calls of one section, with the values numbered again: a value from another section is an input, once for each
+/// place where it is read, and one that another section reads is an output, once for each place. So each part of its
+/// gradient goes back by itself, and all are added up in the order in which one device adds them.
 class Section {
  public:
   /// whole     outlives the section
@@ -89,8 +89,8 @@ class Section {
 
   /// Values that come in, each once for each place where it is read.
   std::vector<Crossing> const& arrivals() const { return arrivals_; }
-  /// Values that leave, one for each output of records(): the outputs of the network, then those that other sections read,
-  /// the last place first.
+  /// Values that leave, one for each output of records(): the outputs of the network, then those that other sections
+  /// read, the last place first.
   std::vector<Crossing> const& departures() const { return departures_; }
   /// Inputs of the network that are read: (input, value).
   std::vector<std::pair<int, int>> const& inputs() const { return inputs_; }

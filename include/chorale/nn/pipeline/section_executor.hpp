@@ -18,11 +18,13 @@
 
 namespace chorale::nn {
 
-/// One micro-batch in one section of a network, on one device and for one number of rows: as a GraphExecutor, but for calls
-/// that are known when the program runs, and with backward by values and by variables apart where a schedule wants that.
+/// One micro-batch in one section of a network, on one device and for one number of rows: as a GraphExecutor, but for
+/// calls that are known when the program runs, and with backward by values and by variables apart where a schedule
+/// wants that.
 ///
-/// keeps     one block of memory. Gradients of variables are added to a buffer that all executors of a stage share; what is
-///           computed before its time, because a layer computes both at once, waits in the executor's own memory
+/// keeps     one block of memory. Gradients of variables are added to a buffer that all executors of a stage share;
+///           what is computed before its time, because a layer computes both at once, waits in the executor's own
+///           memory
 /// cost      forward and backward allocate nothing
 template <class D>
 class SectionExecutor {
@@ -35,7 +37,8 @@ class SectionExecutor {
   /// apart     true: backward by values and by variables are apart
   SectionExecutor(graph::Section const& section, Places const& variables, int rows, Span<float> values,
                   Span<float> gradients, bool apart, D const& device = {})
-      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values}, of_gradients_{gradients} {
+      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
+        of_gradients_{gradients} {
     auto const g = section.records();
     make_stages();
     auto finds = std::vector<graph::Finds>{};
@@ -64,11 +67,11 @@ class SectionExecutor {
     for (auto const& [input, value] : section_->inputs())
       if (input == static_cast<int>(i)) each_reader(g, value, x);
   }
-  /// Memory of a value that arrives: (rows, its size), to be written before forward. That of one value is the same for all
-  /// of its readers.
+  /// Memory of a value that arrives: (rows, its size), to be written before forward. That of one value is the same for
+  /// all of its readers.
   float* arrival(std::size_t i) const { return reinterpret_cast<float*>(arrivals_[i]); }
-  /// The gradient by that value, as far as its reader gives it, after backward; until the next forward. The loss writes that
-  /// of an output of the network.
+  /// The gradient by that value, as far as its reader gives it, after backward; until the next forward. The loss writes
+  /// that of an output of the network.
   float* d_arrival(std::size_t i) const {
     if (section_->arrivals()[i].local < 0) return d_outputs_[i];
     return registers_[graph::at(s_.d_value[graph::at(section_->arrivals()[i].local)])];
@@ -90,7 +93,8 @@ class SectionExecutor {
     for (std::size_t c = 0; c < g.calls.size(); ++c) g.calls[c].ops->forward(stage(c), pass);
   }
 
-  /// Backward by values and by variables: adds to the gradients of variables, or sets them where nobody has added before.
+  /// Backward by values and by variables: adds to the gradients of variables, or sets them where nobody has added
+  /// before.
   void backward(Pass const& pass) {
     auto const g = section_->records();
     for (auto const& step : s_.steps)

@@ -94,10 +94,10 @@ struct StageOutputs {
 
 /// How one stage of a pipeline computes: the Learner of a copy that has the variables of its sections alone.
 ///
-/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is under
-///           way in a section, as many as the schedule says
-/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself, with
-///           the bits that one device has for these rows
+/// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is
+///           under way in a section, as many as the schedule says
+/// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself,
+///           with the bits that one device has for these rows
 template <class Net, class D, class Losses, class Metrics>
 class StageLearner {
   using Whole   = GraphLearner<Net, D, Losses, Metrics>;
@@ -106,8 +106,8 @@ class StageLearner {
   template <class Term>
   using ValueOf = typename Compare::template ValueOf<Term>;
   static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
-  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the fields of "
-                                                           "this network one length, or use MirroredStrategy");
+  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
+                                                           "fields of this network one length");
   static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
                                     "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
   static_assert(Whole::joins_below == 0, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline "
@@ -153,15 +153,16 @@ class StageLearner {
     places_.assign(Traced<Net, NoDevice>::counts.variables, nullptr);
     for (std::size_t i = 0; i < plan_.size(); ++i) places_[at(variables_of_.of_network[i])] = &plan_[i];
     micro_.assign(gradients.values.size(), 0.0F);
+    find_ranges();
   }
 
   /// Sets how stages exchange messages; these outlive the learner.
   void join(pipeline::Messages* messages) { messages_ = messages; }
-  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a batch
-  /// is cut in equal parts.
-  void add_to(pipeline::MicroBatchSums* sums, std::vector<Range> rows) {
+  /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a
+  /// batch is cut in equal parts.
+  void add_to(pipeline::MicroBatchSums* sums, Span<Range const> rows) {
     sums_ = sums;
-    rows_ = std::move(rows);
+    rows_.assign(rows.begin(), rows.end());
   }
 
   /// Executors of a chunk, of all numbers of rows.
@@ -203,8 +204,8 @@ class StageLearner {
     if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
   }
 
-  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the next
-  /// call. Nothing on the others.
+  /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the
+  /// next call. Nothing on the others.
   template <class Batch>
   Span<float const> predict(Variables const&, Batch const& batch) {
     predicted_.resize(batch.rows * output_width);
@@ -228,17 +229,21 @@ class StageLearner {
   void share_ties(Gradients const& gradients) {
     for (auto const& tie : ties_) {
       auto const bytes = std::as_writable_bytes(gradients[tie.variable]);
-      auto const owner = schedule_.stage_of[at(tie.sections.front())];
-      auto told        = std::vector<int>{owner};
-      for (auto const x : tie.sections) {
+      for (auto const x : tie.others) {
         auto const s = schedule_.stage_of[at(x)];
-        if (std::ranges::count(told, s) != 0) continue;
-        told.push_back(s);
-        if (schedule_.stage == owner) messages_->send(s, tie_message(tie, x, 0), bytes);
-        else if (schedule_.stage == s) messages_->receive(owner, tie_message(tie, x, 0), bytes);
+        if (schedule_.stage == tie.owner) messages_->send(s, tie_message(tie, x, 0), bytes);
+        else if (schedule_.stage == s) messages_->receive(tie.owner, tie_message(tie, x, 0), bytes);
       }
     }
     messages_->wait_all();
+  }
+
+  /// The name of variable i in the plan of another stage.
+  std::string name_on(int stage, std::size_t i) const {
+    auto other    = schedule_;
+    other.stage   = stage;
+    auto const of = stage_variables<Net>(whole_of<Net, D>(), ends_, other);
+    return i < of.shapes.size() ? of.shapes[i].name : std::string{"a variable"};
   }
 
   /// Numbers of all sections from which norm_of() adds up the squares of all gradients.
@@ -316,6 +321,8 @@ class StageLearner {
     std::size_t variable;                                                  // in the plan of the stage
     int number;                                                            // in the network
     std::vector<int> sections;                                             // that use it, ascending
+    int owner;                                                             // stage
+    std::vector<int> others;                                               // of other stages the last section each
   };
 
   static constexpr auto const& g = Lowered<Net, D>::calls;
@@ -339,7 +346,8 @@ class StageLearner {
   std::uint32_t tie_message(Tie const& tie, int to, int k) const {
     return numbered(g.values.size() * ends_.size() + readers + at(tie.number) * ends_.size() + at(to), k);
   }
-  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come first.
+  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come
+  /// first.
   Range lines_of(int x) const {
     auto part         = Range{nn::plan_of<Net>.elements, 0};
     auto const& whole = whole_of<Net, D>();
@@ -361,15 +369,24 @@ class StageLearner {
 
   void find_ties(WholeNetwork const& whole) {
     for (std::size_t i = 0; i < variables_of_.of_network.size(); ++i)
-      if (auto users = users_of(whole, ends_, variables_of_.of_network[i]); users.size() > 1)
-        ties_.push_back({i, variables_of_.of_network[i], std::move(users)});
+      if (auto users = users_of(whole, ends_, variables_of_.of_network[i]); users.size() > 1) {
+        auto const stage = [&](int x) { return schedule_.stage_of[at(x)]; };
+        auto tie         = Tie{i, variables_of_.of_network[i], std::move(users), 0, {}};
+        tie.owner        = stage(tie.sections.front());
+        for (auto u = tie.sections.size(); u-- > 0;) {
+          auto const x = tie.sections[u];
+          if (stage(x) != tie.owner && std::ranges::none_of(tie.others, [&](int y) { return stage(y) == stage(x); }))
+            tie.others.push_back(x);
+        }
+        ties_.push_back(std::move(tie));
+      }
   }
 
   void begin(std::size_t rows, int parts) {
-    CHORALE_EXPECTS(messages_ != nullptr || schedule_.stages == 1, "a stage of " + std::to_string(schedule_.stages) +
-                                                                       " computes without the others: join() comes first");
+    CHORALE_EXPECTS(messages_ != nullptr, "a stage of " + std::to_string(schedule_.stages) +
+                                              " computes without the others: join() comes first");
     micro_rows_.clear();
-    if (!rows_.empty()) micro_rows_ = rows_;
+    if (!rows_.empty()) micro_rows_.assign(rows_.begin(), rows_.end());
     else
       for (int k = 0; k < parts; ++k) micro_rows_.push_back(share(rows, k, parts));
     pending_.assign(micro_rows_.size(), static_cast<int>(sections_.size()));
@@ -407,7 +424,7 @@ class StageLearner {
     auto& slot        = take(x, static_cast<int>(batch.rows), k);
     auto& executor    = slot.executor;
     auto const& in    = sections_[x]->arrivals();
-    auto came         = std::vector<std::size_t>{};
+    came_.clear();
     for (std::size_t i = 0; i < in.size(); ++i) {
       auto const is_first = std::ranges::none_of(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(i),
                                                  [&](Crossing const& one) { return one.value == in[i].value; });
@@ -417,12 +434,12 @@ class StageLearner {
       if (owns(in[i].other)) {
         std::memcpy(to, departure_of(in[i], k), bytes);
       } else {
-        came.push_back(messages_->receive(schedule_.stage_of[at(in[i].other)],
-                                          value_message(in[i], sections_[x]->index(), k),
-                                          {reinterpret_cast<std::byte*>(to), bytes}));
+        came_.push_back(messages_->receive(schedule_.stage_of[at(in[i].other)],
+                                           value_message(in[i], sections_[x]->index(), k),
+                                           {reinterpret_cast<std::byte*>(to), bytes}));
       }
     }
-    for (auto const message : came) messages_->wait(message);
+    for (auto const message : came_) messages_->wait(message);
     read(executor, batch);
     executor.forward(pass);
     send_values(x, slot, k);
@@ -515,23 +532,24 @@ class StageLearner {
     return here == tie.sections.begin() || here == tie.sections.end() ? -1 : *(here - 1);
   }
 
-  /// Calls f(range of the plan) for each variable that a section uses.
-  template <class F>
-  void each_range(std::size_t x, F&& f) const {
-    auto const& whole = sections_[x]->whole();
-    auto const [first, last] = sections_[x]->range();
-    auto seen = std::vector<int>{};
-    for (auto c = first; c < last; ++c)
-      for (int i = 0; i < whole.g.calls[at(c)].uses; ++i) {
-        auto const v = whole.uses[at(whole.g.calls[at(c)].first_use + i)];
-        if (std::ranges::count(seen, v) != 0) continue;
-        seen.push_back(v);
-        f(Range{places_[at(v)]->offset, places_[at(v)]->end()});
-      }
+  /// Finds the places of the variables that each section uses.
+  void find_ranges() {
+    ranges_.assign(sections_.size(), {});
+    for (std::size_t x = 0; x < sections_.size(); ++x) {
+      auto const& whole        = sections_[x]->whole();
+      auto const [first, last] = sections_[x]->range();
+      for (auto c = first; c < last; ++c)
+        for (int i = 0; i < whole.g.calls[at(c)].uses; ++i) {
+          auto const& v    = *places_[at(whole.uses[at(whole.g.calls[at(c)].first_use + i)])];
+          auto const range = Range{v.offset, v.end()};
+          if (std::ranges::count(ranges_[x], range) == 0) ranges_[x].push_back(range);
+        }
+    }
   }
-  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that has.
+  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that
+  /// has.
   void begin_gradients(std::size_t x, Slot& slot, int k) {
-    each_range(x, [&](Range range) { std::fill(&micro_[range.begin], &micro_[range.begin] + range.size(), 0.0F); });
+    for (auto const range : ranges_[x]) std::fill_n(&micro_[range.begin], range.size(), 0.0F);
     if (sums_ == nullptr) return;
     for (auto const message : slot.ties) messages_->wait(message);
     for (std::size_t t = 0; t < ties_.size(); ++t) {
@@ -545,11 +563,10 @@ class StageLearner {
   /// Adds the gradients of a section's variables to the others, and sends those on that an earlier section adds to.
   void end_gradients(std::size_t x, Slot& slot, int k) {
     auto const to = sums_ == nullptr ? gradients_.values : sums_->of(k);
-    each_range(x, [&](Range range) {
+    for (auto const range : ranges_[x])
       if (sums_ != nullptr) std::copy_n(&micro_[range.begin], range.size(), &to[range.begin]);
       else
         for (auto i = range.begin; i < range.end; ++i) to[i] += micro_[i];
-    });
     if (sums_ == nullptr) return;
     for (std::size_t t = 0; t < ties_.size(); ++t) {
       auto const before = user_before(ties_[t], sections_[x]->index());
@@ -567,17 +584,13 @@ class StageLearner {
   void add_ties() {
     if (sums_ != nullptr) return;
     for (auto const& tie : ties_) {
-      auto const owner = schedule_.stage_of[at(tie.sections.front())];
-      auto const mine  = gradients_[tie.variable];
-      auto told        = std::vector<int>{owner};
-      for (auto i = tie.sections.size(); i-- > 0;) {
-        auto const s = schedule_.stage_of[at(tie.sections[i])];
-        if (std::ranges::count(told, s) != 0) continue;
-        told.push_back(s);
-        auto const number = tie_message(tie, tie.sections[i], 0);
+      auto const mine = gradients_[tie.variable];
+      for (auto const x : tie.others) {
+        auto const s      = schedule_.stage_of[at(x)];
+        auto const number = tie_message(tie, x, 0);
         if (schedule_.stage == s) {
-          messages_->wait(messages_->send(owner, number, std::as_bytes(mine)));
-        } else if (schedule_.stage == owner) {
+          messages_->wait(messages_->send(tie.owner, number, std::as_bytes(mine)));
+        } else if (schedule_.stage == tie.owner) {
           predicted_.resize(mine.size());
           messages_->wait(messages_->receive(s, number, std::as_writable_bytes(Span<float>{predicted_})));
           for (std::size_t j = 0; j < mine.size(); ++j) mine[j] += predicted_[j];
@@ -694,7 +707,9 @@ class StageLearner {
   Gradients gradients_;
   Span<PlannedVariable const> plan_;
   typename SectionExecutor<D>::Places places_;
+  std::vector<std::vector<Range>> ranges_;                                 // of each chunk: places of its variables
   std::vector<float> micro_;                                               // gradients of the micro-batch under way
+  std::vector<std::size_t> came_;                                          // messages
   std::vector<std::vector<std::unique_ptr<Slot>>> pools_;                  // of each chunk
   std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way
   std::vector<int> pending_;                                               // chunks of each micro-batch

@@ -28,11 +28,19 @@ inline constexpr CutFlaw cut_flaw = [] {
 
 }  // namespace graph
 
-/// A model as the stages of a pipeline have it: each a copy with the variables of its sections.
+/// A model as the stages of a pipeline have it: each a copy with the variables of its sections. Models that cannot be
+/// cut are refused.
 template <class Model>
 struct Staged {
-  static_assert(sizeof(Model) == 0, "chorale: a pipeline cuts a network that is derived from nn::Graph, and this model is "
-                                    "none. Put the layers of a Sequential in an nn::Block that a Graph calls");
+  template <class D>
+  using instance = typename Model::template instance<D>;
+
+  template <PipelineSchedule S, int stages, class D>
+  static instance<D> instantiate(Model const& model, D const& device, Seed seed, int) {
+    static_assert(sizeof(Model) == 0, "chorale: a pipeline cuts a network that is derived from nn::Graph, and this "
+                                      "model is none. Put the layers of a Sequential in an nn::Block of a Graph");
+    return model.instantiate(device, seed);
+  }
 };
 // A network derived from nn::Graph.
 template <class Net, class Losses, class Optimizer, class Metrics>
@@ -50,15 +58,17 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
     constexpr auto flaw = graph::cut_flaw<Net, stages * S::chunks>;
     if constexpr (graph::report_cut<flaw>()) {
       auto const whole = graph::whole_of<Net, D>();
-      auto ends        = graph::cut_of(whole.g, graph::Traced<Net, graph::NoDevice>::calls.cuts, stages * S::chunks).ends;
+      auto const named = graph::Traced<Net, graph::NoDevice>::calls.cuts;
+      auto ends        = graph::cut_of(whole.g, named, stages * S::chunks).ends;
       auto ties        = pipeline::Ties{};
       for (std::size_t v = 0; v < whole.variables.size(); ++v) {
         auto const users = graph::users_of(whole, ends, static_cast<int>(v));
         for (std::size_t i = 1; i < users.size(); ++i) ties.push_back({users[i - 1], users[i]});
       }
       if (auto const found = pipeline::check<S>(stages, ties); found.flaw != pipeline::Flaw::none)
-        throw BadArgument{"variables that several sections share let stages wait for one another: gradients by weights of "
-                          "micro-batch " + std::to_string(found.micro_batch) + " on stage " + std::to_string(found.stage) +
+        throw BadArgument{"variables that several sections share let stages wait for one another: gradients by weights "
+                          "of micro-batch " + std::to_string(found.micro_batch) + " on stage " +
+                              std::to_string(found.stage) +
                               " need those of a later section, which come after them.",
                           "a schedule whose backward by weights of a later section comes first."};
       auto learner = graph::StageLearner<Net, D, Losses, Metrics>{

@@ -35,8 +35,8 @@ struct FirstFlaw {
   friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
 
-/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one's gradients by weights
-/// continue those of the later one.
+/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one's gradients by
+/// weights continue those of the later one.
 struct Tie {
   int earlier = 0, later = 0;
 };
@@ -53,13 +53,15 @@ constexpr std::vector<T> filled(std::size_t n, T value) {
   return all;
 }
 
-/// A schedule as it is executed: each stage does its entries in order, and begins one as soon as it has what that needs.
+/// A schedule as it is executed: each stage does its entries in order, and begins one as soon as it has what that
+/// needs.
 template <PipelineSchedule S>
 class Execution {
  public:
   constexpr explicit Execution(int stages, Ties ties = {})
       : stages_{stages}, ties_{std::move(ties)}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
-        next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)}, live_{filled(count(stages) * n, 0)},
+        next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)},
+        live_{filled(count(stages) * n, 0)},
         live_of_stage_{free_}, peak_{live_}, peak_of_stage_{free_} {
     flaw_ = check_places();
     if (flaw_.flaw == Flaw::none) flaw_ = check_entries();
@@ -196,20 +198,23 @@ constexpr FirstFlaw check(int stages, Ties const& ties = {}) {
 /// Compiles only if there is no flaw; else the compiler's message shows v: stage, micro-batch, chunk.
 template <class S, FirstFlaw v>
 struct Proof {
-  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk that "
-      "there is not. The FirstFlaw says which. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::sections, "chorale: in this schedule of a pipeline section(stage, chunk, stages) is not one "
-      "section for each chunk of each stage. It gives each number below stages * chunks once. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::together, "chorale: in this schedule of a pipeline a stage does two things in one tick. The "
-      "FirstFlaw says which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::twice, "chorale: in this schedule of a pipeline a micro-batch goes through a stage twice. "
-      "The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::missing, "chorale: in this schedule of a pipeline a micro-batch is missing: each goes forward "
-      "and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::order, "chorale: in this schedule of a pipeline a stage is in the wrong order: forward, then "
-      "backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::cycle, "chorale: in this schedule of a pipeline stages wait for one another, for ever. The "
-      "FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk "
+      "that there is not. The FirstFlaw says which. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::sections, "chorale: in this schedule of a pipeline section(stage, chunk, stages) is "
+      "not one section for each chunk of each stage. It gives each number below stages * chunks once. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::together, "chorale: in this schedule of a pipeline a stage does two things in one "
+      "tick. The FirstFlaw says which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::twice, "chorale: in this schedule of a pipeline a micro-batch goes through a stage "
+      "twice. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::missing, "chorale: in this schedule of a pipeline a micro-batch is missing: each goes "
+      "forward and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::order, "chorale: in this schedule of a pipeline a stage is in the wrong order: "
+      "forward, then backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See "
+      "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::cycle, "chorale: in this schedule of a pipeline stages wait for one another, for ever. "
+      "The FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
   static constexpr bool checked = true;                                    // so that the sentence is the only error
 };
 
@@ -265,8 +270,8 @@ class Timetable {
   /// Ticks of a step in which a stage does nothing: equally many on each.
   static constexpr int idle() { return ticks - 3 * S::micro_batches * S::chunks; }
 
-  /// The schedule as a grid, a line for each stage and a column for each tick. Forward of micro-batch 3 is `F3`, backward
-  /// `B3 = `, by inputs `I3`, by weights `W3`; those of odd chunks have lower-case letters.
+  /// The schedule as a grid, a line for each stage and a column for each tick. Forward of micro-batch 3 is `F3`,
+  /// backward `B3 = `, by inputs `I3`, by weights `W3`; those of odd chunks have lower-case letters.
   ///
   ///   0 F0 F1 .  .  B0 =  B1 =
   ///   1 .  F0 B0 =  F1 B1 =  .

@@ -41,7 +41,8 @@ class DirectSubEndpoint : public SubEndpoint<E> {
 
 /// True if a Reduce runs over endpoints E.
 template <class R, class E>
-inline constexpr bool reduces_over = requires(R const& reduce, E& at, Span<float> x) { reduce.all_reduce(at, x, Op::sum); };
+inline constexpr bool reduces_over =
+    requires(R const& reduce, E& at, Span<float> x) { reduce.all_reduce(at, x, Op::sum); };
 
 template <class R, class E>
 struct DataEndpoint {

@@ -44,17 +44,18 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   using Data   = typename detail::DataEndpoint<R, E>::type;
   using Shares = Base<R, Data>;
   using Links  = detail::HasLinks<M, E, Data>;
-  static_assert(detail::reduces_over<R, Data>,
-                "chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it along "
-                "the data axis. RingAllReduce runs over any");
-  static_assert(!requires { requires R::own_thread; },
-                "chorale: OwnThread sends buckets while layers of a split network exchange values over the same "
-                "endpoint. Under MeshStrategy use its Reduce without OwnThread");
 
  public:
   using mesh = M;
 
-  MeshReplica(R reduce, E& at) : Links{at}, Shares{std::move(reduce), this->links->data} {}
+  MeshReplica(R reduce, E& at) : Links{at}, Shares{std::move(reduce), this->links->data} {
+    static_assert(detail::reduces_over<R, Data>,
+                  "chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it "
+                  "along the data axis. RingAllReduce runs over any");
+    static_assert(!requires { requires R::own_thread; },
+                  "chorale: OwnThread sends buckets while layers of a split network exchange values over the same "
+                  "endpoint. Under MeshStrategy use its Reduce without OwnThread");
+  }
 
   Rank id() const { return all().rank(); }                                 // in [0, num_replicas())
   int  num_replicas() const { return all().size(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
@@ -16,6 +17,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -58,7 +60,7 @@ class ShardsOfMicroBatches final : public pipeline::MicroBatchSums {
   int shards_ = 1, first_ = 0;
   bool is_first_ = true;
   shard_tree::Sums sums_;
-  std::vector<std::unique_ptr<float[]>> leaves_;                           // of micro-batches; null: not begun, or added
+  std::vector<std::unique_ptr<float[]>> leaves_;                           // of micro-batches; null: not begun, added
 };
 
 template <class R>
@@ -74,8 +76,8 @@ struct TrafficOf<R> {
 
 }  // namespace detail
 
-/// Replica of a MeshStrategy with stages: it computes one stage, exchanges values and their gradients with the others in
-/// the middle of a step, and adds up gradients with the replicas that have the same stage.
+/// Replica of a MeshStrategy with stages: it computes one stage, exchanges values and their gradients with the others
+/// in the middle of a step, and adds up gradients with the replicas that have the same stage.
 ///
 /// M         the Mesh, with an axis "stage"
 /// S         the schedule
@@ -103,18 +105,19 @@ class PipelineReplica : public MeshReplica<M, R, E> {
       constexpr auto m   = static_cast<std::size_t>(S::micro_batches);
       CHORALE_EXPECTS(shards.size() == m, "micro-batches are the logical shards of Reproducible<" + std::to_string(L) +
                                               ">, of which each of " + std::to_string(data_.size()) + " shares has " +
-                                              std::to_string(shards.size()) + ", but the schedule of the pipeline has " +
+                                              std::to_string(shards.size()) +
+                                              ", but the schedule of the pipeline has " +
                                               std::to_string(m) + " micro-batches");
-      auto rows = std::vector<Range>{};
+      rows_.clear();
       for (auto s = shards.begin; s < shards.end; ++s) {
         auto const one = share(whole, static_cast<int>(s), L);
-        rows.push_back({one.begin - batch.first_row, one.end - batch.first_row});
+        rows_.push_back({one.begin - batch.first_row, one.end - batch.first_row});
       }
       sums_.begin(model.gradients(), L, static_cast<int>(shards.begin), S::micro_batches);
-      model.learner().add_to(&sums_, rows);
+      model.learner().add_to(&sums_, rows_);
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
-      for (std::size_t k = 0; k < rows.size(); ++k)
-        if (rows[k].size() == 0) sums_.of(static_cast<int>(k)), sums_.complete(static_cast<int>(k));
+      for (std::size_t k = 0; k < rows_.size(); ++k)
+        if (rows_[k].size() == 0) sums_.of(static_cast<int>(k)), sums_.complete(static_cast<int>(k));
       return {loss, model.gradients()};
     } else {
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
@@ -138,8 +141,11 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     }
   }
 
-  /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its gradient.
+  /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its
+  /// gradient.
   ///
+  /// throws    NumericFault when a stage has reported a gradient that is not finite: the same on all stages, each of
+  ///           which knows the names of its own variables alone
   /// returns   the squared norm of all gradients, if the optimizer needs it: the bits of one device; else 0
   template <class Model>
   double squared_norm(Model& model, Gradients& gradients) {
@@ -157,6 +163,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     summing_.finish();
     for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<float>(numbers_[i]);
     gradients.header().rows() = rows;                                      // which each stage has counted
+    refuse_faults(model, gradients);
     return clips ? learner.norm_of(Span<double>{numbers_}.subspan(header.size())) : 0.0;
   }
 
@@ -173,6 +180,20 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   }
 
  private:
+  template <class Model>
+  static void refuse_faults(Model& model, Gradients const& gradients) {
+    auto const trailer = gradients.trailer();
+    if (trailer.faults() != 1) return;
+    auto const rank  = static_cast<Rank>(trailer.rank());
+    auto const local = static_cast<std::size_t>(std::exchange(trailer.variable(), 0.0F));
+    if (model.optimizer.on_non_finite != NonFinite::stop || !std::isfinite(gradients.loss())) return;
+    throw NumericFault{"the gradient of " + model.learner().name_on(M::coordinate(rank, "stage"), local) + " of step " +
+                           std::to_string(model.optimizer.now.step) + " is not finite on replica " +
+                           std::to_string(rank) + "; no variable was changed.",
+                       "a lower learning rate, global_clipnorm, a look at the inputs for NaN, or "
+                       "FitOptions::on_non_finite."};
+  }
+
   static constexpr auto of_shards = Tag{12}, of_stages = Tag{13}, first_message = Tag{0x8000'0000};
 
   R reduce_;
@@ -183,6 +204,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   detail::ShardsOfMicroBatches sums_;
   ScheduleExecution<RecursiveDoublingAllReduce, SubEndpoint<E>, double> summing_;
   std::vector<double> numbers_;
+  std::vector<Range> rows_;                                                // of each micro-batch in the share
 };
 
 }  // namespace chorale
