@@ -72,6 +72,7 @@
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/reduce/top_k.hpp>
 #include <chorale/reduce/topology.hpp>
+#include <chorale/reduce/training_form.hpp>
 #include <chorale/reduce/tree.hpp>
 
 #include <chorale/model/averages.hpp>
@@ -140,6 +141,7 @@
 
 #include <chorale/renamed.hpp>
 
+#include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/live.hpp>

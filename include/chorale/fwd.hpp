@@ -232,6 +232,9 @@ template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
+struct ModelSizes;                                                                    // reduce/training_form.hpp
+struct TrainingCluster;                                                               // strategy/advise_forms.hpp
+struct TrainingAdvice;
 struct MemoryBudget;                                                                  // model/memory.hpp
 
 // Transport: how bytes travel.

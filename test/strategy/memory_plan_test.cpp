@@ -18,7 +18,9 @@
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/sharded.hpp>
+#include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/cpu/all.hpp>
+#include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
@@ -43,7 +45,19 @@ std::vector<std::size_t> kept_messages(Rank rank, int world, bool clips) {
   auto const plan = PlanView{Net::plan};
   auto all        = std::vector<std::size_t>{};
   auto begin      = std::size_t{0};
-  if constexpr (!shards_optimizer<S>) {
+  if constexpr (shards_gradients<S>) {                                     // what two buffers and a kept unit need at most
+    auto const units = decltype(model())::template units_on<Cpu>();
+    for (std::size_t place = 0; place < 3; ++place) {
+      auto most = std::size_t{0};
+      for (std::size_t u = 0; u < units.count(); ++u)
+        if (auto const n = detail::size_of_unit(plan, units, u); place == (u == units.turns ? 2 : u % 2))
+          most = std::max(most, scratch_bytes<typename R::scatter>(rank, world, n, 4, detail::unit_ends(n, world)));
+      all.push_back(most);
+    }
+    all.push_back(scratch_bytes<RecursiveDoublingAllReduce>(rank, world, 32, 4));
+    auto const each = clips ? detail::report_of_units(plan, units, world) : std::size_t{1};
+    all.push_back(scratch_bytes<RecursiveDoublingAllReduce>(rank, world, each * static_cast<std::size_t>(world), 8));
+  } else if constexpr (!shards_optimizer<S>) {
     for (auto const end : detail::bucket_ends<R>(plan.variables, plan.ends(), plan.elements)) {
       all.push_back(scratch_bytes<R>(rank, world, end - begin, 4));
       begin = end;
@@ -74,12 +88,13 @@ void check(int world, float clip = 0) {
   auto const x       = std::vector<float>(12 * 30, 0.5F);
   auto const y       = std::vector<int>(12, 1);
   auto& blocks       = test::memory.block_bytes;
-  auto live          = Live{S{devices}, R{}, LocalTransport{}};
+  auto live          = Live{S{devices}, R{}, Counting<LocalTransport>{}};
   auto const before  = blocks.load();
   auto copies        = live.create(what, 7);
   auto const arenas  = blocks - before;
   auto sizes         = PerReplica<std::vector<std::size_t>>(copies.size());
-  live.run([&](auto& replica, auto& copy, std::vector<std::size_t>& to) {
+  auto sent          = PerReplica<Sent>(copies.size());
+  live.run([&](auto& replica, auto& copy, std::vector<std::size_t>& to, Sent& bytes) {
     auto const rows  = share(12, replica.id(), replica.num_replicas());
     auto const batch = BasicBatch<float, int>{.x = Span<float const>{x}.subspan(rows.begin * 30, rows.size() * 30),
                                               .y = Span<int const>{y}.subspan(rows.begin, rows.size()),
@@ -88,18 +103,24 @@ void check(int world, float clip = 0) {
     test::asked.on    = true;
     auto result       = replica.value_and_gradient_ahead(copy, batch);
     live.update(replica, copy, result.gradients);
-    test::asked.on = false;
+    test::asked.on    = false;
+    auto const unsent = replica.sent();
+    result            = replica.value_and_gradient_ahead(copy, batch);
+    live.update(replica, copy, result.gradients);
+    bytes = {replica.sent().messages - unsent.messages, replica.sent().bytes - unsent.bytes};
     to.assign(test::asked.bytes.begin(), test::asked.bytes.begin() + static_cast<std::ptrdiff_t>(test::asked.calls));
-  }, copies, sizes);
+  }, copies, sizes, sent);
   auto planned = std::size_t{0}, planned_arenas = planned;
   for (Rank rank = 0; rank < world; ++rank) {
     CAPTURE(rank);
     auto const i      = static_cast<std::size_t>(rank);
     auto const rows   = share(12, rank, world).size();
     auto const memory = memory_plan<S>(what, R{}, devices[i], rows, {rank, world});
-    planned_arenas += memory.variables + memory.gradients + memory.slots;
+    planned_arenas += memory.variables + memory.gradients + memory.slots + memory.gathered;
     planned += memory.peak() - memory.received;
-    if (!std::same_as<R, DirectAllReduce> && world > 1) {
+    if (ShardedReduce<R>) {                                                // allocates messages in each step
+      continue;
+    } else if (!std::same_as<R, DirectAllReduce> && world > 1) {
       auto messages = std::size_t{0};
       REQUIRE(sizes[i].size() < test::asked.bytes.size());                 // all were counted
       if constexpr (Schedule<R>)
@@ -117,12 +138,17 @@ void check(int world, float clip = 0) {
     }
     CHECK(memory == memory_plan<S>(what, R{}, devices[i], rows, {rank, world}));
   }
+  if constexpr (shards_gradients<S>)                                       // what units send, in a second step
+    for (Rank rank = 0; rank < world; ++rank)
+      CHECK(step_operations<S>(what, R{}, world).sent(rank) == sent[static_cast<std::size_t>(rank)]);
   CHECK(arenas == planned_arenas);
-  CHECK(blocks - before == planned);
+  if constexpr (!ShardedReduce<R>) CHECK(blocks - before == planned);      // which computes the rows of a shard at once
 }
 
 using Mirrored = MirroredStrategy<>;
 using Zero1    = ShardedStrategy<Zero::one>;
+using Zero2    = ShardedStrategy<Zero::two>;
+using Zero3    = ShardedStrategy<Zero::three>;
 
 // What types say is known to the compiler.
 constexpr auto& net         = Net::plan;
@@ -133,6 +159,9 @@ static_assert(mirrored.variables == 4 * net.elements && mirrored.gradients == mi
 static_assert(mirrored.slots == 2 * mirrored.variables && mirrored.gathered == 0);
 static_assert(sharded.variables == mirrored.variables && sharded.gradients == mirrored.gradients);
 static_assert(sharded.slots == 8 * placement::Shard{0, 4}.of(net.elements - 32).size());
+constexpr auto variables    = memory_plan<Net, Zero3, optim::Adam>(4, 32);
+static_assert(variables.slots < sharded.slots + 8 * 64 && variables.variables < mirrored.variables / 3);
+static_assert(variables.gathered != 0 && memory_plan<Net, Zero2, optim::Adam>(4, 32).gathered == 0);
 static_assert(mirrored.activations == 32 * 4 * (300 + 50), "forward leaves what both ReLU give for backward");
 static_assert(memory_plan<Net, Mirrored, optim::SGD>(1, 8).slots == 4 * net.elements * optim::SGD::slots);
 static_assert(memory_plan<Net, Mirrored, optim::Adam>(1, 8).received == 0);
@@ -152,6 +181,9 @@ TEST_CASE("planned bytes are allocated bytes on each rank, of arenas, activation
     check<Zero1, RingAllReduce>(world);
     check<Zero1, RingAllReduce>(world, 0.5F);
     check<CentralStorageStrategy<>, DirectAllReduce>(world);
+    check<Zero2, RingAllReduce>(world, 0.5F);
+    check<Zero3, RingAllReduce>(world);
+    check<Zero3, Bucketed<Reproducible<8>, OneBucket>>(world);             // units are cuts of their own
   }
 }
 

@@ -110,8 +110,7 @@ struct Compiled {
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
     return {device, loss, optimizer, metrics, seed,
-            std::make_unique<UnitMemory>(PlanView{plan}, graph::UnitsOf<detail::SequentialTrace<Net>, D>::view, shard,
-                                         Optimizer::slots, splits)};
+            std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.

@@ -59,6 +59,17 @@ concept CutsBuckets = requires { typename R::cut; };
 template <class R, class C>
 struct Bucketed;                                                           // reduce/bucketed.hpp
 
+/// A Reduce without a choice of buckets.
+template <class R>
+struct WithoutCut {
+  using type = R;
+};
+/// Bucketed<R, C> without C.
+template <class R, class C>
+struct WithoutCut<Bucketed<R, C>> {
+  using type = R;
+};
+
 /// Returns the ends of the buckets with a small first one, which is sent alone, so that the network has work while the
 /// second layer still computes. The first bucket is cut where a layer ends, if at least `least` elements are before the
 /// cut: fewer cost a message and hide nothing.

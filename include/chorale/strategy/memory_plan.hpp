@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/unit_memory.hpp>
+#include <chorale/model/unit_sizes.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
@@ -62,6 +63,51 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
   return sum;
 }
 
+/// Bytes of messages that R keeps to add up the gradients of units: those of two buffers and of the kept unit.
+template <class R>
+constexpr std::size_t received_in_units(PlanView const& plan, UnitsView const& units, placement::Shard at, bool clips) {
+  using Exact = RecursiveDoublingAllReduce;
+  auto sum    = std::size_t{0};
+  if (at.world == 1) return sum;
+  if constexpr (HasHalves<R>) {
+    if constexpr (Schedule<typename R::scatter>)
+      for (std::size_t place = 0; place < 3; ++place) {
+        auto most = std::size_t{0};
+        for (std::size_t u = 0; u < units.count(); ++u)
+          if ((u == units.turns ? 2 : u % 2) == place) {
+            auto const size = size_of_unit(plan, units, u);
+            most = std::max(most, scratch_bytes<typename R::scatter>(at.rank, at.world, size, sizeof(float),
+                                                                     unit_ends(size, at.world)));
+          }
+        sum += most;
+      }
+    sum += scratch_bytes<Exact>(at.rank, at.world, plan::header + plan::trailer, sizeof(float));
+  }
+  auto const each = clips ? report_of_units(plan, units, at.world) : std::size_t{1};
+  return sum + scratch_bytes<Exact>(at.rank, at.world, each * static_cast<std::size_t>(at.world), sizeof(double));
+}
+
+/// Memory of a copy whose units take turns. See UnitMemory.
+///
+/// splits   it has the variables of its shard alone
+constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& plan, UnitsView const& units, int slots,
+                                        placement::Shard at, bool splits) {
+  auto own = std::size_t{0}, kept = own, largest = own;                    // elements
+  for (std::size_t u = 0; u < units.count(); ++u) {
+    auto const size = size_of_unit(plan, units, u);
+    own += at.of(size).size();
+    if (u == units.turns) kept = size;
+    else largest = std::max(largest, size);
+  }
+  auto const buffers = kept + std::min<std::size_t>(units.turns, 2) * largest;
+  auto const further = whole.gradients - plan.bytes_per_step();            // of other threads
+  whole.variables    = sizeof(float) * (splits ? own : plan.values());
+  whole.gradients    = sizeof(float) * (2 * plan::header + own + buffers) + further;
+  whole.slots        = sizeof(float) * static_cast<std::size_t>(slots) * own;
+  whole.gathered     = sizeof(float) * (splits ? buffers : 0);
+  return whole;
+}
+
 }  // namespace detail
 
 /// Memory of one rank under strategy S, of what a replica with all variables takes: shards in place of the whole where S
@@ -72,62 +118,27 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
 /// slots   of the optimizer
 /// at      the rank, of so many
 /// clips   true: the global norm of gradients is clipped
+/// units   of the network, if S keeps shards of gradients: two take turns in buffers of gradients, and of gathered layers
 /// keeps   received is that of schedules. Reduces without one, and Reproducible, whose messages are as many as a step has,
 ///         add nothing to it
 template <class S, class R>
 constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at,
-                                     bool clips = false) {
+                                     bool clips = false, [[maybe_unused]] UnitsView const& units = {}) {
   if constexpr (requires { S::memory(whole, plan, slots, at); }) {
     return S::memory(whole, plan, slots, at);
   } else {
     if constexpr (shares_variables<S>)                                     // the first replica has those of all
       if (at.rank != 0) whole.variables = whole.slots = 0;
+    if constexpr (shards_gradients<S>) {
+      whole          = detail::memory_in_units(whole, plan, units, slots, at, shards_variables<S>);
+      whole.received = detail::received_in_units<R>(plan, units, at, clips);
+      return whole;
+    }
     if constexpr (shards_optimizer<S>)
       whole.slots = static_cast<std::size_t>(slots) * sizeof(float) * at.of(plan.body().size()).size();
     if constexpr (ReducesEveryStep<S>) whole.received = detail::received_by<R>(plan, at, shards_optimizer<S>, clips);
     return whole;
   }
-}
-
-/// Memory of one rank whose units take turns, of what a replica with all variables takes: what UnitMemory has, and the
-/// messages of R until they are added up.
-///
-/// at       the rank, of so many
-/// slots    of the optimizer
-/// splits   true: of the variables, too, it has a shard
-/// keeps    without the numbers that tell parts of a clipped norm
-template <class R>
-constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& plan, UnitsView const& units,
-                                        placement::Shard at, int slots, bool splits) {
-  auto sizes = std::vector<std::size_t>(units.count());
-  for (std::size_t v = 0; v < plan.variables.size(); ++v)
-    sizes[static_cast<std::size_t>(units.of_variable[v])] += plan::aligned(plan.variables[v].size);
-  auto held = std::size_t{0}, largest = held;
-  auto received = std::array<std::size_t, 3>{};                            // of the two buffers, and the kept unit
-  for (std::size_t u = 0; u < sizes.size(); ++u) {
-    held += at.of(sizes[u]).size();
-    if (u < units.turns) largest = std::max(largest, sizes[u]);
-    if constexpr (!ShardedReduce<R> && HasHalves<R>)
-      if constexpr (Schedule<typename R::scatter>) {
-        auto ends = std::vector<std::size_t>{};
-        for (int rank = 0; rank < at.world; ++rank) ends.push_back(placement::Shard{rank, at.world}.of(sizes[u]).end);
-        auto& here = received[u == units.turns ? 2 : u % 2];
-        here = std::max(here, scratch_bytes<typename R::scatter>(at.rank, at.world, sizes[u], sizeof(float), ends));
-      }
-  }
-  auto const in_use = (units.keeps ? sizes[units.turns] : 0) + std::min<std::size_t>(units.turns, 2) * largest;
-  whole.variables   = sizeof(float) * (splits ? held : plan.values());
-  whole.gathered    = sizeof(float) * (splits ? in_use : 0);
-  whole.gradients   = sizeof(float) * (plan::header + held + plan::trailer + in_use);
-  whole.slots       = sizeof(float) * static_cast<std::size_t>(slots) * held;
-  whole.received    = received[0] + received[1] + received[2];
-  if (at.world > 1) {
-    using Exact = RecursiveDoublingAllReduce;
-    if constexpr (!ShardedReduce<R>)
-      whole.received += scratch_bytes<Exact>(at.rank, at.world, plan::header + plan::trailer, sizeof(float));
-    whole.received += scratch_bytes<Exact>(at.rank, at.world, static_cast<std::size_t>(at.world), sizeof(double));
-  }
-  return whole;
 }
 
 /// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch.
@@ -147,12 +158,10 @@ template <class S, class M, class R, class D>
 ReplicaMemory memory_plan(M const& model, R const&, D const& device, std::size_t rows, placement::Shard at = {},
                           std::size_t positions = 0) {
   constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
-  if constexpr (shards_gradients<S> && requires { M::template units_on<D>(); })
-    return memory_in_units<R>(memory_of(model, rows, device, positions), PlanView{model.plan}, M::template units_on<D>(), at,
-                              slots, shards_variables<S>);
-  else
-    return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
-                              model.optimizer.global_clipnorm > 0);
+  auto units           = UnitsView{};
+  if constexpr (requires { M::template units_on<D>(); } && shards_gradients<S>) units = M::template units_on<D>();
+  return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
+                            model.optimizer.global_clipnorm > 0, units);
 }
 
 }  // namespace chorale

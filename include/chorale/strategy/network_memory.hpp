@@ -58,8 +58,8 @@ constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, 
                                       .activations = each * rows,
                                       .has_tables  = plan.table_elements != 0};
   if constexpr (shards_gradients<S>)
-    return memory_in_units<R>(whole, plan, nn::graph::UnitsOf<typename Traced::type, typename S::device>::view,
-                              {rank, world}, O::slots, shards_variables<S>);
+    return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips,
+                              nn::graph::UnitsOf<typename Traced::type, typename S::device>::view);
   else return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips);
 }
 

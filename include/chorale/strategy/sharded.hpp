@@ -246,7 +246,8 @@ class ShardedStrategy {
   template <class R>
   static constexpr bool takes = scatters<R>;
   template <class R, class E>
-  using replica_type = std::conditional_t<zero == Zero::one, ShardedReplica<R, E>, UnitReplica<R, E>>;
+  using replica_type = std::conditional_t<zero == Zero::one, ShardedReplica<R, E>,
+                                          UnitReplica<typename WithoutCut<R>::type, E>>;     // units are cuts of their own
 
   explicit ShardedStrategy(std::vector<D> devices = D::visible()) : replicas_{MirroredStrategy<D>{std::move(devices)}} {}
   explicit ShardedStrategy(Cluster cluster) : replicas_{MultiWorkerMirroredStrategy<D>{std::move(cluster)}} {}

@@ -3,15 +3,16 @@
 
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/model/unit_memory.hpp>
+#include <chorale/model/unit_sizes.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/reduce/bucket.hpp>
-#include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/halves.hpp>
+#include <chorale/reduce/operation_traffic.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/schedule.hpp>
-#include <chorale/reduce/shard_tree.hpp>
 #include <chorale/reduce/step_operations.hpp>
 #include <chorale/strategy/runtime/bucket_ends.hpp>
 #include <chorale/strategy/strategy.hpp>
@@ -19,7 +20,7 @@
 #include <chorale/tensor/square_tree.hpp>
 
 #include <algorithm>
-#include <concepts>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -28,52 +29,6 @@
 namespace chorale {
 
 namespace detail {
-
-/// What a rank sends by schedule S.
-template <Schedule S>
-Sent traffic_by(StepOperation const& one, Rank rank) {
-  return chorale::traffic<S>(rank, one.ranks, one.elements, size_of(one.element), one.ends);
-}
-
-/// What a rank moves where ranks read each other's memory: it exposes, and it leaves.
-inline Sent traffic_in_place(StepOperation const& one, Rank rank) {
-  auto const i    = static_cast<std::size_t>(rank);
-  auto const mine = one.ends.empty() ? share(one.elements, rank, one.ranks).size()
-                                     : one.ends[i] - (i == 0 ? 0 : one.ends[i - 1]);
-  auto const moved = static_cast<std::size_t>(one.ranks - 1) * mine * size_of(one.element);
-  return {2, one.kind == Collective::all_reduce ? 2 * moved : moved};
-}
-
-/// What a rank sends of sums at the nodes of a tree over L shards, by the messages of S.
-template <int L, Schedule S>
-Sent traffic_of_shards(StepOperation const& one, Rank rank) {
-  auto const shards = ShardTraffic<S>{one.ranks, L};
-  auto const size   = [&](int c) {
-    auto const i = static_cast<std::size_t>(c);
-    return one.ends.empty() ? share(one.elements, c, S::chunks(one.ranks)).size()
-                            : one.ends[i] - (i == 0 ? 0 : one.ends[i - 1]);
-  };
-  auto sent = Sent{};
-  for (int s = 0; s < S::steps(one.ranks); ++s) {
-    auto const step = S::step(rank, one.ranks, s);
-    if (step.to == nobody) continue;
-    ++sent.messages;
-    for (int c = step.send.begin; c < step.send.end; ++c)
-      sent.bytes += shard_tree::nodes_of(shards.held(s, rank, c), L).size() * size(c) * size_of(one.element);
-  }
-  return sent;
-}
-
-using TrafficFunction = Sent (*)(StepOperation const&, Rank);
-
-/// What a rank sends in an all-reduce by R; null if only R knows.
-template <class R>
-constexpr TrafficFunction all_reduce_traffic() {
-  if constexpr (LossyReduce<R>) return nullptr;
-  else if constexpr (Schedule<R>) return traffic_by<R>;
-  else if constexpr (std::derived_from<R, DirectAllReduce>) return traffic_in_place;
-  else return nullptr;
-}
 
 /// Where the shards of ranks end within a part of the dense variables, counted from where that begins.
 inline std::vector<std::size_t> shard_ends(PlanView const& plan, int ranks, Range part) {
@@ -169,6 +124,71 @@ struct ReducesGradients<Bucketed<Reproducible<L, S>, C>> {
   }
 };
 
+/// Adds the first half of R for one unit of a network, and what every rank needs of all gradients.
+template <class R>
+struct ScattersUnit {
+  static void add(StepOperations& to, R const&, std::size_t elements, int ranks) {
+    auto one = StepOperation{.what = "gradients", .kind = Collective::reduce_scatter, .elements = elements, .ranks = ranks,
+                             .by = type_name<R>(), .ends = unit_ends(elements, ranks), .traffic = traffic_in_place};
+    if constexpr (Schedule<typename R::scatter>) one.traffic = traffic_by<typename R::scatter>;
+    to.add(std::move(one));
+  }
+  static void add_ends(StepOperations& to, int ranks) {
+    to.add({.what = "header and trailer", .elements = plan::header + plan::trailer, .ranks = ranks,
+            .by = type_name<RecursiveDoublingAllReduce>(), .traffic = traffic_by<RecursiveDoublingAllReduce>});
+  }
+};
+template <int L, class S>
+struct ScattersUnit<Reproducible<L, S>> {
+  static void add(StepOperations& to, Reproducible<L, S> const& by, std::size_t elements, int ranks) {
+    auto const bucket = std::max<std::size_t>(1, by.bucket_bytes / sizeof(float));
+    for (std::size_t begin = 0; begin < elements; begin += bucket) {
+      auto const last = std::min(elements, begin + bucket);
+      auto ends       = unit_ends(elements, ranks);
+      for (auto& end : ends) end = std::clamp(end, begin, last) - begin;
+      to.add({.what = "gradients", .kind = Collective::reduce_scatter, .elements = last - begin, .ranks = ranks,
+              .by = type_name<Reproducible<L, S>>(), .ends = std::move(ends),
+              .traffic = traffic_of_shards<L, typename S::scatter>});
+    }
+  }
+  static void add_ends(StepOperations& to, int ranks) {
+    to.add({.what = "header and trailer", .elements = plan::header + plan::trailer, .ranks = ranks,
+            .by = type_name<Reproducible<L, S>>(), .traffic = traffic_of_shards<L, S>});
+  }
+};
+
+/// Adds the operations of a step in which units take turns, as UnitExchange calls them: gathers of what is in no buffer,
+/// if a copy has a shard of its variables, and the scatter of each unit after its last backward.
+template <class R>
+void add_units(StepOperations& to, R const& reduce, PlanView const& plan, UnitsView const& units, int ranks, bool splits) {
+  using Gather          = typename GatherOf<R>::type;
+  constexpr auto none   = static_cast<std::size_t>(-1);
+  auto held             = std::array{none, none};                          // unit in each buffer
+  auto passes           = 1;
+  if constexpr (ShardedReduce<R>) passes = (R::logical_shards + ranks - 1) / ranks;
+  auto const gather = [&](std::size_t u) {
+    auto const size = size_of_unit(plan, units, u);
+    to.add({.what = "variables of unit " + std::to_string(u), .kind = Collective::all_gather, .elements = size,
+            .ranks = ranks, .by = type_name<Gather>(), .ends = unit_ends(size, ranks), .traffic = traffic_by<Gather>});
+  };
+  auto const bring = [&](std::size_t u) {
+    if (splits && u < units.turns && std::exchange(held[u % 2], u) != u) gather(u);
+  };
+  auto const scatter = [&](std::size_t u) {
+    ScattersUnit<R>::add(to, reduce, size_of_unit(plan, units, u), ranks);
+  };
+  if (splits && units.keeps) gather(units.turns);
+  for (int pass = 1; pass <= passes; ++pass) {
+    for (std::size_t u = 0; u < units.turns; ++u) bring(u), bring(u + 1);
+    for (auto u = units.turns; u-- > 0;) {
+      bring(u), bring(u - 1);
+      if (pass == passes) scatter(u);
+    }
+  }
+  if (units.keeps) scatter(units.turns);
+  ScattersUnit<R>::add_ends(to, ranks);
+}
+
 }  // namespace detail
 
 /// The operations of a step of a model under strategy S, whose gradients are reduced by `reduce`, with so many ranks. A
@@ -183,10 +203,18 @@ template <class S, class M, class R>
 StepOperations step_operations(M const& model, R const& reduce, int ranks) {
   auto made        = StepOperations{};
   auto const& plan = PlanView{model.plan};
-  if constexpr (!ReducesEveryStep<S> || HasServers<S> || shares_variables<S> || shards_gradients<S>) {
+  constexpr auto has_units = requires { M::template units_on<typename S::device>(); };
+  if constexpr (!ReducesEveryStep<S> || HasServers<S> || shares_variables<S> || (shards_gradients<S> && !has_units)) {
     made.is_known = false;
   } else {
-    detail::ReducesGradients<R>::add(made, reduce, plan, ranks, shards_optimizer<S>);
+    using Plain = typename WithoutCut<R>::type;                            // units are cuts of their own
+    auto units  = UnitsView{};
+    if constexpr (shards_gradients<S>) {
+      units = M::template units_on<typename S::device>();
+      detail::add_units<Plain>(made, static_cast<Plain const&>(reduce), plan, units, ranks, shards_variables<S>);
+    } else {
+      detail::ReducesGradients<R>::add(made, reduce, plan, ranks, shards_optimizer<S>);
+    }
     for (auto const& v : plan.variables)
       if (v.spec.by_rows)
         made.add({.what = "rows of " + std::string{std::string_view{v.name}}, .kind = Collective::all_gather,
@@ -197,15 +225,23 @@ StepOperations step_operations(M const& model, R const& reduce, int ranks) {
     if constexpr (shards_optimizer<S>) {
       auto const body  = plan.body().size();
       auto const clips = model.optimizer.global_clipnorm > 0;
-      auto const each  = clips ? 1 + SquareTree::most_nodes(SquareTree::lines(body)) : std::size_t{1};
+      auto each        = std::size_t{1};
+      if (clips && shards_gradients<S>) each = detail::report_of_units(plan, units, ranks);
+      else if (clips) each += SquareTree::most_nodes(SquareTree::lines(body));
       made.add({.what = clips ? "faults and squares" : "faults", .element = Element::f64,
                 .elements = each * static_cast<std::size_t>(ranks), .ranks = ranks,
                 .by = type_name<RecursiveDoublingAllReduce>(),
                 .traffic = detail::traffic_by<RecursiveDoublingAllReduce>});
-      using Gather = typename GatherOf<R>::type;
-      made.add({.what = "variables", .kind = Collective::all_gather, .elements = body, .ranks = ranks,
-                .by = type_name<Gather>(), .ends = detail::shard_ends(plan, ranks, {0, body}),
-                .traffic = detail::traffic_by<Gather>});
+      using Gather      = typename GatherOf<Plain>::type;
+      auto const gather = [&](std::string const& what, std::size_t elements, std::vector<std::size_t> ends) {
+        made.add({.what = what, .kind = Collective::all_gather, .elements = elements, .ranks = ranks,
+                  .by = type_name<Gather>(), .ends = std::move(ends), .traffic = detail::traffic_by<Gather>});
+      };
+      if (!shards_gradients<S>) gather("variables", body, detail::shard_ends(plan, ranks, {0, body}));
+      for (std::size_t u = 0; u < units.count() && !shards_variables<S>; ++u) {
+        auto const size = detail::size_of_unit(plan, units, u);
+        gather("variables of unit " + std::to_string(u), size, detail::unit_ends(size, ranks));
+      }
     }
   }
   return made;

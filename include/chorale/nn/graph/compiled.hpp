@@ -291,7 +291,7 @@ struct CompiledGraph {
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed,
-            std::make_unique<UnitMemory>(PlanView{plan}, graph::UnitsOf<Net, D>::view, shard, Optimizer::slots, splits)};
+            std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
 
   /// Creates a copy on another device that reads the variables of `owner` in place.
