@@ -4,9 +4,12 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/nn/layer.hpp>
 #include <chorale/nn/spread.hpp>
+#include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/axis_collectives.hpp>
+#include <chorale/tensor/plan.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -44,6 +47,26 @@ namespace detail {
 template <class T> concept parts_option    = requires { T::parts; };
 template <class T> concept blocks_option   = requires { T::blocks; };
 template <class T> concept sequence_option = requires { T::by_sequence; };
+
+template <class Option>
+inline constexpr bool split_option =
+    parts_option<Option> || blocks_option<Option> || sequence_option<Option> || initializer_option<Option>;
+
+/// The dimensions of a value whose positions are n times as many, or 1 / n.
+template <class O, int Times, int Over>
+struct OtherPositions;
+// Its one specialisation.
+template <class T, int First, int... D, int Times, int Over>
+struct OtherPositions<Of<T, First, D...>, Times, Over> {
+  using type = Of<T, First * Times / Over, D...>;
+};
+
+/// A variable of which each rank along A has a part of dimension `dim`.
+template <class A>
+constexpr VariableSpec split_over(VariableSpec spec, int dim, int blocks = 1) {
+  spec.split = {.dim = dim, .parts = A::size, .along = A::name, .blocks = blocks};
+  return spec;
+}
 
 template <class... Options>
 constexpr int blocks_or(int fallback) {

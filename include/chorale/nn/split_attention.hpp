@@ -50,8 +50,8 @@ struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, s
   static constexpr void check() {
     static_assert((std::is_same_v<Options, Causal> && ...), "chorale: ColumnHeads takes an axis, heads, and Causal");
     static_assert(Number > 0 && Number % A::size == 0,
-                  "chorale: the heads of a ColumnHeads do not divide by the ranks of its axis. Use a number of heads that "
-                  "is a multiple of the ranks");
+                  "chorale: the heads of a ColumnHeads do not divide by the ranks of its axis. Use a number of heads "
+                  "that is a multiple of the ranks");
     static_assert(Number % A::size != 0 || ColumnHeads::template fits<X>,
                   "chorale: ColumnHeads<axis, heads> takes sequences (B, T, 3 C / ranks), as "
                   "nn::ColumnDense<axis, 3 * C, nn::Blocks<3>> gives them, with C a multiple of the heads");
@@ -76,9 +76,9 @@ struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, s
 /// y         (B, T / ranks, C)
 /// options   Causal: a position attends to itself and to those before it; Parts<N>
 /// order     positions are N parts, and each query meets them in one order, its own first: the same bits for 1 to N ranks
-/// cost      forward sends (ranks - 1) / ranks of k and v, backward as much, and all of their gradients. Four times k and v
-///           of this rank's positions are scratch; probabilities are computed again, for 64 queries at a time. With Causal
-///           the last rank computes most
+/// cost      forward sends (ranks - 1) / ranks of k and v, backward as much, and all of their gradients. Four times k
+///           and v of this rank's positions are scratch; probabilities are computed again, for 64 queries at a time. With
+///           Causal the last rank computes most
 /// source    Liu et al., "Ring Attention with Blockwise Transformers", 2023
 template <class A, int Number, class... Options>
 struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
@@ -104,11 +104,11 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
   static constexpr void check() {
     static_assert(((std::is_same_v<Options, Causal> || detail::parts_option<Options>) && ...),
                   "chorale: RingHeads takes an axis, heads, and of options Causal and Parts<N>");
-    static_assert(fits<X>, "chorale: RingHeads<axis, heads> takes sequences (B, T / ranks, 3 C), with C a multiple of the "
-                           "heads");
+    static_assert(fits<X>, "chorale: RingHeads<axis, heads> takes sequences (B, T / ranks, 3 C), with C a multiple of "
+                           "the heads");
     static_assert(!fits<X> || divides<X>,
-                  "chorale: the positions of a sequence are a multiple of the parts of a RingHeads, which are a multiple of "
-                  "the ranks of its axis. Write nn::Parts<N>");
+                  "chorale: the positions of a sequence are a multiple of the parts of a RingHeads, which are a multiple "
+                  "of the ranks of its axis. Write nn::Parts<N>");
   }
   static constexpr auto spreads_as = SpreadsAs{distribution::Operation::nonlinear, 0};
   static constexpr std::optional<Distribution> spread(Distribution x) {
@@ -123,12 +123,16 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     requires divides<X>
   static constexpr auto output(X) { return Of<float, X::dims[0], X::back / 3>{}; }
   template <class X>
-  static constexpr std::size_t products(X x) { return (x.vectors * static_cast<std::size_t>(A::size) + 1) * (x.size / 3); }
+  static constexpr std::size_t products(X x) {
+    return (x.vectors * static_cast<std::size_t>(A::size) + 1) * (x.size / 3);
+  }
 
   /// Two numbers of each query and head; k and v that travel, in two places, and their gradients; then scratch, of which
   /// that of the first row is used.
   template <class X>
-  static constexpr std::size_t kept(X) { return Sizes<X>::numbers + 4 * Sizes<X>::travels + 2 * Sizes<X>::block * Sizes<X>::part; }
+  static constexpr std::size_t kept(X) {
+    return Sizes<X>::numbers + 4 * Sizes<X>::travels + 2 * Sizes<X>::block * Sizes<X>::part;
+  }
 
   template <class X, class Out>
   static void forward(Place<RingHeads, detail::List<X>, Out>& at) {
@@ -161,7 +165,8 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     std::fill_n(ring.d_kv, ring.travels(), 0.0F);
     ring.each_pair([&](auto const& pair) { ring.meet_back(pair); }, [&] { ring.shift(ring.d_kv, ring.next_d_kv); });
     for (std::size_t i = 0; i < at.rows * S<X>::steps; ++i)
-      for (std::size_t c = 0; c < 2 * S<X>::c; ++c) at.dx()[i * 3 * S<X>::c + S<X>::c + c] += ring.d_kv[i * 2 * S<X>::c + c];
+      for (std::size_t c = 0; c < 2 * S<X>::c; ++c)
+        at.dx()[i * 3 * S<X>::c + S<X>::c + c] += ring.d_kv[i * 2 * S<X>::c + c];
   }
 
  private:
@@ -200,7 +205,9 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
 
     std::size_t numbers() const { return at.rows * S<X>::numbers / 2; }
     std::size_t travels() const { return at.rows * S<X>::travels; }
-    std::size_t number(std::size_t r, std::size_t h, std::size_t t) const { return (r * S<X>::heads + h) * S<X>::steps + t; }
+    std::size_t number(std::size_t r, std::size_t h, std::size_t t) const {
+      return (r * S<X>::heads + h) * S<X>::steps + t;
+    }
 
     /// Sends what has come to the next rank, and takes that of the rank before.
     void shift(float*& mine, float*& next) const {
@@ -276,7 +283,8 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
           for (std::size_t u = 0; u < seen; ++u) p[u] = cpu::exp(p[u] - z);
           std::fill(p + seen, p + S<X>::part, 0.0F);
         }
-        cpu::matmul(S<X>::part, S<X>::w, n, {scratch, S<X>::part, true}, {dy, S<X>::c}, {dk + S<X>::c, 2 * S<X>::c, 1, 1});
+        cpu::matmul(S<X>::part, S<X>::w, n, {scratch, S<X>::part, true}, {dy, S<X>::c},
+                    {dk + S<X>::c, 2 * S<X>::c, 1, 1});
         cpu::matmul(n, S<X>::part, S<X>::w, {dy, S<X>::c}, {key(pair, r, h) + S<X>::c, pair.stride, true},
                     {ds, S<X>::part});
         for (std::size_t q = 0; q < n; ++q) {

@@ -20,30 +20,6 @@
 
 namespace chorale::nn {
 
-namespace detail {
-
-template <class Option>
-inline constexpr bool split_option =
-    parts_option<Option> || blocks_option<Option> || sequence_option<Option> || initializer_option<Option>;
-
-/// The dimensions of a value whose positions are n times as many, or 1 / n.
-template <class O, int Times, int Over>
-struct OtherPositions;
-// Its one specialisation.
-template <class T, int First, int... D, int Times, int Over>
-struct OtherPositions<Of<T, First, D...>, Times, Over> {
-  using type = Of<T, First * Times / Over, D...>;
-};
-
-/// A variable of which each rank along A has a part of dimension `dim`.
-template <class A>
-constexpr VariableSpec split_over(VariableSpec spec, int dim, int blocks = 1) {
-  spec.split = {.dim = dim, .parts = A::size, .along = A::name, .blocks = blocks};
-  return spec;
-}
-
-}  // namespace detail
-
 /// y = x W + b, of which each rank along A has a part of the columns: nn::Dense whose output no rank has as a whole. Put
 /// activations or nn::ColumnHeads after it, and then nn::RowDense.
 ///
@@ -68,15 +44,16 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
   static constexpr bool divides       = Width % blocks == 0 && detail::parts_fit(Width / blocks, parts, A::size);
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && (by_sequence ? X::rank == 2 : X::rank > 0);
+  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged &&
+                               (by_sequence ? X::rank == 2 : X::rank > 0);
 
   template <class X>
   static constexpr void check() {
     static_assert((detail::split_option<Options> && ...),
                   "chorale: ColumnDense takes an axis, a width, and of options Parts, Blocks, SplitSequence, and an "
                   "initializer");
-    static_assert(divides, "chorale: the width of a ColumnDense, in each of its blocks, is a multiple of its parts, which "
-                           "are as many as the ranks of its axis, or 2, 4, 8 .. times as many. Change the width, or "
+    static_assert(divides, "chorale: the width of a ColumnDense, in each of its blocks, is a multiple of its parts, "
+                           "which are as many as the ranks of its axis, or 2, 4, 8 .. times as many. Change the width, or "
                            "write nn::Parts<N>");
     static_assert(detail::init_or<Options...>(Init::glorot_uniform) != Init::orthogonal,
                   "chorale: a split kernel cannot begin orthogonal, which is known of whole matrices alone. Use "
@@ -210,7 +187,8 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
   static constexpr bool divides = detail::parts_fit(X::back * A::size, parts<X>, A::size);
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && (by_sequence ? X::rank == 2 : X::rank > 0);
+  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged &&
+                               (by_sequence ? X::rank == 2 : X::rank > 0);
   template <class X>
   static constexpr bool cuts = [] {                                        // true if positions divide
     if constexpr (by_sequence && fits<X>) return X::dims[0] % A::size == 0;
@@ -228,9 +206,9 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
     static_assert(fits<X>, "chorale: RowDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
                            "(B, T, In)");
     if constexpr (fits<X>)
-      static_assert(divides<X>, "chorale: the vectors that a RowDense takes have, on all ranks, a multiple of its parts of "
-                                "numbers, and its parts are as many as the ranks of its axis, or 2, 4, 8 .. times as many. "
-                                "Change the width before it, or write nn::Parts<N>");
+      static_assert(divides<X>, "chorale: the vectors that a RowDense takes have, on all ranks, a multiple of its parts "
+                                "of numbers, and its parts are as many as the ranks of its axis, or 2, 4, 8 .. times as "
+                                "many. Change the width before it, or write nn::Parts<N>");
     static_assert(cuts<X>, "chorale: the positions of a sequence do not divide by the ranks of the axis over which they "
                            "are split. Pad the sequences, or use another number of ranks");
   }
@@ -277,8 +255,8 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
     auto* const y       = by_sequence ? at.kept.data() : at.y().data();
     auto* const scratch = at.kept.data() + (by_sequence ? 2 * m * width : 0);
     detail::add_parts(0, P::here, m * width, y, scratch, [&](std::size_t p, float* to) {
-      cpu::matmul(m, width, P::size, {at.x().data() + p * P::size, P::in}, {at.v[0].data() + p * P::size * width, width},
-                  {to, width});
+      cpu::matmul(m, width, P::size, {at.x().data() + p * P::size, P::in},
+                  {at.v[0].data() + p * P::size * width, width}, {to, width});
     });
     if constexpr (by_sequence) sequences(at).scatter_sum(group, y, at.y().data(), at.kept.data() + m * width);
     else along::all_reduce(group, at.y(), Span<float>{scratch, along::scratch_for(m * width, A::size)});

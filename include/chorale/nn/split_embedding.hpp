@@ -6,7 +6,6 @@
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/split.hpp>
-#include <chorale/nn/split_dense.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/axis_collectives.hpp>
@@ -47,12 +46,13 @@ struct RankTable {
 template <class A, int Rows, int Width, class... Options>
 struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
   using axis = A;
-  using Of_  = RankTable<A, Rows, Width, Options...>;
+  using Own  = RankTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_nothing    = true;
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && X::rank > 0 && X::back == Width;
+  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && X::rank > 0 &&
+                               X::back == Width;
   template <class X>
   static constexpr void check() {
     static_assert(fits<X>, "chorale: logits(x) of a SplitEmbedding takes vectors (B, .., width) as wide as its own");
@@ -67,33 +67,33 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
   static constexpr graph::Held gives(graph::Held x) { return {.columns = A::name, .positions = x.positions}; }
 
   template <class X>
-    requires(fits<X> && Of_::divides)
+    requires(fits<X> && Own::divides)
   static constexpr auto output(X) { return WithBack<X, Rows / A::size>{}; }
-  static constexpr auto variables(auto) { return Of_::variables(); }
-  static constexpr std::size_t products(auto x) { return x.size * Of_::rows; }
-  static constexpr std::size_t kept(auto x) { return scratch_of_sums(x.size, Of_::parts, A::size); }
+  static constexpr auto variables(auto) { return Own::variables(); }
+  static constexpr std::size_t products(auto x) { return x.size * Own::rows; }
+  static constexpr std::size_t kept(auto x) { return scratch_of_sums(x.size, Own::parts, A::size); }
 
   static void forward(auto& at) {
     auto const m = at.x().size() / w;
-    for (std::size_t p = 0; p < Of_::here; ++p)
+    for (std::size_t p = 0; p < Own::here; ++p)
       cpu::matmul(m, of_part, w, {at.x().data(), w}, {at.v[0].data() + p * of_part * w, w, true},
                   {at.y().data() + p * of_part, n});
   }
   static void backward(auto& at) {
     auto const m         = at.x().size() / w;
     auto const* const dy = at.dy().data();
-    for (std::size_t p = 0; p < Of_::here; ++p)
+    for (std::size_t p = 0; p < Own::here; ++p)
       cpu::matmul(of_part, w, m, {dy + p * of_part, n, true}, {at.x().data(), w},
                   {at.dv[0].data() + p * of_part * w, w, 1, 1});
     if (at.dx().empty()) return;
-    add_parts(0, Of_::here, m * w, at.dx().data(), at.kept.data(), [&](std::size_t p, float* to) {
+    add_parts(0, Own::here, m * w, at.dx().data(), at.kept.data(), [&](std::size_t p, float* to) {
       cpu::matmul(m, w, of_part, {dy + p * of_part, n}, {at.v[0].data() + p * of_part * w, w}, {to, w});
     });
     along::all_reduce(group_along<A>(at.axes), at.dx(), at.kept.first(along::scratch_for(m * w, A::size)));
   }
 
  private:
-  static constexpr std::size_t w = Of_::width, n = Of_::rows, of_part = n / std::max<std::size_t>(Of_::here, 1);
+  static constexpr std::size_t w = Own::width, n = Own::rows, of_part = n / std::max<std::size_t>(Own::here, 1);
 };
 
 }  // namespace detail

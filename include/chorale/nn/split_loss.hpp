@@ -14,8 +14,8 @@
 
 namespace chorale::loss {
 
-/// loss::SparseCrossEntropy of logits of which each rank along A has a part, as logits(x) of nn::SplitEmbedding<A, ..> and
-/// nn::ColumnDense<A, ..> give them. No rank gathers them: three numbers of each row travel.
+/// loss::SparseCrossEntropy of logits of which each rank along A has a part, as logits(x) of nn::SplitEmbedding<A, ..>
+/// and nn::ColumnDense<A, ..> give them. No rank gathers them: three numbers of each row travel.
 ///
 /// logits    (B, classes / ranks); labels (B), each in [0, classes)
 /// Options   nn::Parts<N>: the sum of exp(logit) is added up over N parts of the classes along one tree, which gives the
@@ -38,8 +38,8 @@ struct SplitSparseCrossEntropy {
   /// The sum over rows, the same on all ranks, and its gradient by this rank's logits.
   ///
   /// width     classes of this rank
-  float compute_along(AxisGroup const& group, std::size_t rows, std::size_t width, float const* logits, int const* labels,
-                      float* d, Span<float> memory) const {
+  float compute_along(AxisGroup const& group, std::size_t rows, std::size_t width, float const* logits,
+                      int const* labels, float* d, Span<float> memory) const {
     auto const ranks = static_cast<std::size_t>(A::size), first = width * static_cast<std::size_t>(group.rank);
     check(rows, width * ranks, labels);
     auto const top     = memory.first(rows);

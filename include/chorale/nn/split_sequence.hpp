@@ -8,7 +8,6 @@
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/layer_norm.hpp>
 #include <chorale/nn/split.hpp>
-#include <chorale/nn/split_dense.hpp>
 #include <chorale/nn/tensor.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/axis_collectives.hpp>
@@ -40,8 +39,8 @@ struct ScatterSequence : Layer<ScatterSequence<A>> {
   static constexpr void check() {
     static_assert(!X::is_ragged && X::rank > 0, "chorale: scatter_sequence takes sequences (B, T, ..) of one length");
     static_assert(X::is_ragged || X::rank == 0 || fits<X>,
-                  "chorale: the positions of a sequence do not divide by the ranks of the axis over which they are split. "
-                  "Pad the sequences, or use another number of ranks");
+                  "chorale: the positions of a sequence do not divide by the ranks of the axis over which they are "
+                  "split. Pad the sequences, or use another number of ranks");
   }
   static constexpr auto spreads_as = SpreadsAs{distribution::Operation::linear, 0};
   static constexpr std::optional<Distribution> spread(Distribution x) {
@@ -126,8 +125,8 @@ template <class A, class D, class O>
 constexpr auto gather_sequence(Tensor<D, O> x) { return detail::GatherSequence<A>{}(x); }
 
 /// nn::LayerNorm of sequences of which each rank along A has a part of the positions. The gradients of gamma and beta are
-/// added up over N parts of the positions along one tree: the same bits for 1 to N ranks. nn::LayerNorm is as right there,
-/// but has other bits for each number of ranks.
+/// added up over N parts of the positions along one tree: the same bits for 1 to N ranks. nn::LayerNorm is as right
+/// there, but has other bits for each number of ranks.
 ///
 /// x, y      (B, T / ranks, C)
 /// options   Parts<N>, Epsilon<millionths>
@@ -156,8 +155,8 @@ struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
                   "chorale: SplitLayerNorm takes an axis, Parts<N> and Epsilon<millionths>");
     static_assert(fits<X>, "chorale: SplitLayerNorm takes sequences of numbers (B, T, C)");
     static_assert(!fits<X> || detail::parts_fit(positions<X>, parts<X>, A::size),
-                  "chorale: the positions of a sequence are a multiple of the parts of a SplitLayerNorm, which are as many "
-                  "as the ranks of its axis, or 2, 4, 8 .. times as many. Write nn::Parts<N>");
+                  "chorale: the positions of a sequence are a multiple of the parts of a SplitLayerNorm, which are as "
+                  "many as the ranks of its axis, or 2, 4, 8 .. times as many. Write nn::Parts<N>");
   }
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x == sharded<0> ? std::optional{x} : std::nullopt;

@@ -137,8 +137,8 @@ constexpr bool check_loss() {
 template <class Net, class Term>
 constexpr bool check_metric() {
   static_assert(held_of_output<Net, index_of<typename Term::field, typename OutputsIn<Net>::fields>>().whole(),
-                "chorale: each rank has a part of this output, and a metric needs all of it. Leave the metric out: the exp "
-                "of the loss is the perplexity");
+                "chorale: each rank has a part of this output, and a metric needs all of it. Leave the metric out: the "
+                "exp of the loss is the perplexity");
   static_assert(requires { decltype(Term::what)::name; },
                 "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
                 "sum(rows, width, outputs, targets)");

@@ -321,7 +321,9 @@ class GraphLearner {
 
   Span<float const> outputs_of(Executing& executor, std::size_t rows) {
     if constexpr (QueuesWork<D>) executor.settle();
-    auto const whole = [&](std::size_t o) { return split_outputs_.whole(o, executor.output(o), executor.size(o), axes_); };
+    auto const whole = [&](std::size_t o) {
+      return split_outputs_.whole(o, executor.output(o), executor.size(o), axes_);
+    };
     if constexpr (Executing::num_outputs == 1) {
       return {whole(0), executor.size(0) * SplitOutputs<Net>::ranks(0)};
     } else {
