@@ -180,6 +180,30 @@ template <class... Done, class In, class L, class... Rest>
 struct Chain<List<Done...>, In, L, Rest...>
     : Chain<List<Done..., Node<L, In>>, typename L::template apply<In>::type, Rest...> {};
 
+template <class L, class In>
+concept has_apply = requires { typename L::template apply<In>; };
+
+/// A layer that a Sequential cannot have, in the place of which nothing is computed.
+template <class L>
+struct Misplaced {
+  static constexpr std::string_view name = "misplaced";
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(has_apply<L, In>, "chorale: a layer of this nn::Sequential computes in networks derived from nn::Graph "
+                                    "alone. Write struct Net : nn::Graph<Field> with a call operator, or take layers "
+                                    "that docs/28-models.md marks with S; one of your own needs what "
+                                    "nn::SequentialLayer lists");
+  }
+  template <class In>
+  using apply = SameShape<In>;
+};
+
+/// Nodes up to a layer that a Sequential cannot have, which check() refuses. The rest would say more of the same.
+template <class... Done, class In, class L, class... Rest>
+  requires(!has_apply<L, In>)
+struct Chain<List<Done...>, In, L, Rest...> : Chain<List<Done..., Node<Misplaced<L>, In>>, In> {};
+
 template <class In, class Layers>
 struct ChainOf;
 template <class In, class... L>
