@@ -6,6 +6,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/placement/shard_cut.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -267,6 +268,22 @@ class UnitMemory {
   bool (*finite_)(Span<float const>) = nullptr;
   std::optional<std::size_t> bad_;
 };
+
+/// The check of gradients on D, as UnitMemory::begin() takes it; null where they are not in host memory.
+template <class D>
+constexpr bool (*finite_on())(Span<float const>) {
+  if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
+  else return nullptr;
+}
+
+/// Begins a pass without gradients of a copy on D, whose units take turns if it has any. Returns false if there is
+/// nothing to compute.
+template <class D>
+bool begin_pass(UnitMemory* units, std::size_t rows) {
+  if (units != nullptr && rows == 0) units->take_part(false, finite_on<D>());
+  if (units != nullptr && rows != 0) units->begin(false, false, finite_on<D>());
+  return rows != 0;
+}
 
 /// Writes the first values of all variables into memory that may have a shard of them: those that every copy has.
 inline void first_values(UnitMemory& memory, PlanView const& plan, Seed seed) {
