@@ -105,7 +105,7 @@ class StageScores {
       auto const elements  = batch.rows * Outputs::width(o);
       auto const is_second = std::exchange(has[o], true);
       auto* const dy       = is_second ? second_.take(elements) : outputs.dy[o];
-      auto const sum       = Compare::loss_of(term, batch, outputs, dy, {}, second_);
+      auto const sum       = Compare::loss_of(term, batch, outputs, dy, {}, scratch_);
       if (is_second) Kernels<D>::sum(elements, outputs.dy[o], dy, outputs.dy[o]);
       sums.loss += sum;
       if constexpr (std::tuple_size_v<Losses> > 1) sums.metrics[i++] = sum;
@@ -140,6 +140,7 @@ class StageScores {
   Metrics metrics_;
   [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
   typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
+  typename Kernels<D>::Scratch scratch_;                                   // of losses
 };
 
 }  // namespace chorale::nn::graph
