@@ -3,6 +3,8 @@
 // Stages of a pipeline under a Trainer, against the whole network on one device. Ranks are threads.
 #include "test/strategy/pipeline.hpp"
 
+#include <chorale/trainer/callbacks.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -134,10 +136,22 @@ TEST_CASE("a gradient that is not finite is found where the loss is finite", "[s
   CHECK(std::ranges::count(all(0), 1e-20F) == std::ssize(all(0)));
 }
 
+TEST_CASE("stages do not take all variables at once", "[strategy][pipeline]") {
+  auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}),
+                         MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{},
+                         LocalTransport{}, 7};
+  CHECK_FALSE(trainer.has_whole_variables());
+  CHECK_THROWS_WITH(trainer.set_variables(std::vector<float>(PlanView{trainer.model().plan}.values())),
+                    Catch::Contains("set_variables gives each of 2 replicas the same numbers"));
+  auto stop = EarlyStopping{{.monitor = "loss", .restore_best = true}};
+  CHECK_THROWS_WITH(trainer.fit(Alike{0.5F, 1}, quietly, stop),
+                    Catch::Contains("EarlyStopping cannot restore the best variables where each of 2 replicas"));
+}
+
 TEST_CASE("copies of a stage that have drifted apart are told", "[strategy][pipeline]") {
   auto const check = [](auto mesh, auto schedule, auto reduce, std::size_t replica) {
-    auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}), MeshStrategy{mesh, schedule}, reduce,
-                           LocalTransport{}, 7};
+    auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}), MeshStrategy{mesh, schedule},
+                           reduce, LocalTransport{}, 7};
     trainer.copies()[replica].net.variables()[0].value[0] += 1;
     auto options          = quietly;
     options.compare_every = 1;
