@@ -77,7 +77,8 @@ class ModelReplicas {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
       if (!live_.is_all_local()) {
         auto lines = lines_;
-        for (auto const& line : live_.strategy().group().meeting().lines) lines.push_back(line);
+        auto const group = live_.strategy().group();
+        for (auto const& line : group.meeting().lines) lines.push_back(line);
         expect_same_lines(live_, copies_.size(), lines);
       }
   }
