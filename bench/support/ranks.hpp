@@ -127,12 +127,10 @@ enum class Cores { one_each, any };
 
 /// body(rank) on every rank, each in a process of its own.
 ///
-/// bytes   of what is reduced
+/// throws  std::runtime_error when one fails, after all have ended
 template <class Body>
-double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
-  auto const blocks = static_cast<std::size_t>(Repeats{bytes}.blocks);
-  auto const shared = SharedBytes{static_cast<std::size_t>(ranks) * blocks * sizeof(double)};
-  auto children     = std::vector<pid_t>{};
+void run_processes(int ranks, Body body) {
+  auto children = std::vector<pid_t>{};
   for (int rank = 0; rank < ranks; ++rank) {
     auto const child = fork();
     if (child < 0) throw std::runtime_error{"chorale: cannot start rank " + std::to_string(rank)};
@@ -141,9 +139,7 @@ double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
       continue;
     }
     try {
-      if (where == Cores::one_each) pin(rank, ranks);
-      auto const times = body(rank);
-      std::copy(times.begin(), times.end(), shared.as<double>() + static_cast<std::size_t>(rank) * blocks);
+      body(rank);
       _exit(0);
     } catch (std::exception const& error) {
       std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -157,6 +153,20 @@ double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
     failed += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
   }
   if (failed != 0) throw std::runtime_error{"chorale: " + std::to_string(failed) + " ranks failed"};
+}
+
+/// body(rank), which returns times, on every rank, each in a process of its own.
+///
+/// bytes   of what is reduced
+template <class Body>
+double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
+  auto const blocks = static_cast<std::size_t>(Repeats{bytes}.blocks);
+  auto const shared = SharedBytes{static_cast<std::size_t>(ranks) * blocks * sizeof(double)};
+  run_processes(ranks, [&](int rank) {
+    if (where == Cores::one_each) pin(rank, ranks);
+    auto const times = body(rank);
+    std::copy(times.begin(), times.end(), shared.as<double>() + static_cast<std::size_t>(rank) * blocks);
+  });
   auto all = std::vector<Times>{};
   for (int rank = 0; rank < ranks; ++rank) {
     auto const* first = shared.as<double>() + static_cast<std::size_t>(rank) * blocks;

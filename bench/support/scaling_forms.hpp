@@ -115,7 +115,8 @@ void print_measured(std::string const& form, int most, int rounds, bool json) {
             replica.gather_variables(copy.net.variables());
           });
           timed([&] {
-            copy.optimizer.apply_shard(copy.net.variables(), gradients, [&](Span<double> sum) { replica.add_up(sum); });
+            copy.optimizer.apply_shard(copy.net.variables().body(), gradients,
+                                       [&](Span<double> sum) { replica.add_up(sum); });
           });
         } else {
           timed([&] { replica.all_reduce(gradients); });

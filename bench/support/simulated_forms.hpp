@@ -130,7 +130,7 @@ inline chorale::VirtualTime predicted_mesh_step(FormMesh const& mesh, chorale::M
   };
   auto const groups   = [&](int size, std::size_t bytes, auto of_group) {
     if (size == 1) return VirtualTime{};
-    auto walk = detail::ScheduleWalk{network, mesh.ranks()};
+    auto walk = chorale::detail::ScheduleWalk{network, mesh.ranks()};
     walk.walk<RingAllReduce>(size, bytes, of_group);
     return walk.last();
   };
@@ -143,7 +143,7 @@ inline chorale::VirtualTime predicted_mesh_step(FormMesh const& mesh, chorale::M
     return last;
   }();
   auto const forward = sizes.compute / 3 / m / T / sizes.blocks;
-  auto const passed  = detail::pipelined_step(S, m, [&](int s) { return blocks(s) * (forward + 2 * parts); },
+  auto const passed  = chorale::detail::pipelined_step(S, m, [&](int s) { return blocks(s) * (forward + 2 * parts); },
                                               [&](int s) { return blocks(s) * (2 * forward + 2 * parts); }, send,
                                               network.overhead +
                                                   NetworkModel::time_of(boundary, network.fold_bytes_per_second));

@@ -42,6 +42,9 @@ RUNS = {
                  ["--only", "step", "--quick", "--simulate", "2"], ["--only", "grid", "--cases", "5"],
                  ["--only", "form", "--largest", "4"], ["--only", "mesh", "--quick"],
                  ["--only", "measured", "--quick"]], None),
+    "sharded": ([["--quick", "--rounds", "1", "--steps", "2", "--ranks", "2"]],
+                {f"sharded_quick/{form}": 1 for form in
+                 ("mirrored", "zero1", "zero2", "zero3", "mirrored_50304", "tensor", "pipeline")}),
     "staleness": ([["--epochs", "1", "--largest", "4", "--drawn", "640"]],
                   {f"staleness/{row}": 1 for row in
                    ("staleness 16", "staleness 4", "staleness 0", "synchronous", "1 backup")} |

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/strategy/memory_plan.hpp>
+#include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/cpu/machine_speed.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
@@ -99,7 +101,9 @@ class EpochMeter {
       positions += ragged_positions(share);
     }
     auto const start = std::chrono::steady_clock::now();
-    auto const tells = line != nullptr && replicas_.is_first_telling();
+    auto const tells = line != nullptr && !has_stages && replicas_.is_first_telling();
+    CHORALE_EXPECTS(budget_ == 0 || !has_stages, "a memory budget of " + std::to_string(budget_) + " bytes is asked for, "
+                                                     "but what a stage of a pipeline takes is not planned: leave it out");
     if (auto const checks = budget_ != 0 && !std::exchange(checked_, true); tells || checks) {
       auto const memory = memory_for(shares);
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
@@ -125,6 +129,8 @@ class EpochMeter {
   }
 
  private:
+  static constexpr bool has_stages = StrategyTraits<typename Replicas::strategy_type>::has_stages;
+
   /// What a step computes for each row; all zeros if the model does not know.
   static constexpr NetworkWork work() {
     if constexpr (requires { { instance::work } -> std::convertible_to<NetworkWork>; }) return instance::work;

@@ -77,7 +77,8 @@ class ModelReplicas {
     if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
       if (!live_.is_all_local()) {
         auto lines = lines_;
-        for (auto const& line : live_.strategy().group().meeting().lines) lines.push_back(line);
+        auto const group = live_.strategy().group();
+        for (auto const& line : group.meeting().lines) lines.push_back(line);
         expect_same_lines(live_, copies_.size(), lines);
       }
   }
@@ -269,6 +270,9 @@ class ModelReplicas {
   /// throws   BadArgument if it is not
   static M within(MemoryBudget budget, M model, S const& strategy, R const& reduce) {
     auto const devices = strategy.local_devices();
+    CHORALE_EXPECTS(budget.bytes == 0 || !StrategyTraits<S>::has_stages,
+                    "a memory budget of " + std::to_string(budget.bytes) + " bytes is asked for, but what a stage of a "
+                        "pipeline takes is not planned: leave it out");
     if (budget.bytes != 0 && !devices.empty())                             // the first rank has the largest shard
       check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, 0)), budget.bytes);
     return model;
