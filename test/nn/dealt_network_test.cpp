@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/support/axis_ranks.hpp"
+#include "test/support/axis_threads.hpp"
 #include "test/support/count_allocations.hpp"
 #include "test/support/one_call.hpp"
 
@@ -93,9 +93,9 @@ void compare(std::size_t rows) {
   auto sums = std::array<float, plan::header>{};
   alone.evaluate(data.batch(), sums);
 
-  auto ranks        = test::AxisRanks{"data", P, true};
+  auto ranks        = test::AxisThreads{"data", P, true};
   auto losses       = std::array<float, P>{};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto const mine   = model<P>();
     auto const groups = std::array{group};
     auto copy         = mine.instantiate(Cpu{}, Seed{3});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/support/axis_ranks.hpp"
+#include "test/support/axis_threads.hpp"
 #include "test/support/one_call.hpp"
 
 #include <chorale/core/random.hpp>
@@ -66,8 +66,8 @@ void compare(std::size_t n, bool deals_rows, float skew = 0) {
   INFO(P << " ranks, rows: " << n << ", deals rows: " << deals_rows);
   auto const one    = OneDevice<LayerOn<1>, In>{n, skew};
   auto sums         = std::vector<std::vector<float>>(P);                  // of the router's gradient
-  auto ranks        = test::AxisRanks{"experts", P, deals_rows};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto ranks        = test::AxisThreads{"experts", P, deals_rows};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call       = test::OneCall<LayerOn<P>, In>{};
     auto const mine = deals_rows ? share(n, group.rank, P) : Range{0, n};
     for (std::size_t i = 0; i < call.v.size(); ++i) call.v[i] = test::part_of(one.call.v[i], call.specs[i], group.rank);
@@ -227,8 +227,8 @@ TEST_CASE("gradients of experts and of their router are those of differences", "
 TEST_CASE("a step of experts sends counts, tokens, and what comes of them", "[nn][experts]") {
   auto sent_of      = std::array<std::size_t, 2>{};
   auto const one    = OneDevice<Wide<1>, Token>{rows};
-  auto ranks        = test::AxisRanks{"experts", 2, true};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto ranks        = test::AxisThreads{"experts", 2, true};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call       = test::OneCall<Wide<2>, Token>{};
     auto const mine = share(rows, group.rank, 2);
     for (std::size_t i = 0; i < call.v.size(); ++i) call.v[i] = test::part_of(one.call.v[i], call.specs[i], group.rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/support/axis_ranks.hpp"
+#include "test/support/axis_threads.hpp"
 #include "test/support/one_call.hpp"
 
 #include <chorale/core/random.hpp>
@@ -92,8 +92,8 @@ template <class Split, int P, class... In>
 std::size_t compare(std::vector<float> const& whole, std::array<Bags, sizeof...(In)> const& batch,
                     std::array<std::vector<float>, sizeof...(In)> const& y, std::array<std::vector<float>, sizeof...(In)> const& dy,
                     std::vector<float> const& gradient, bool deals_rows) {
-  auto ranks        = test::AxisRanks{"tables", P, deals_rows};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto ranks        = test::AxisThreads{"tables", P, deals_rows};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call        = test::OneCall<Split, In...>{};
     auto const spec  = call.specs[0];
     auto const total = batch[0].rows();
@@ -184,8 +184,8 @@ TEST_CASE("a split table with a dense gradient adds it up in the order of one de
   using Split    = nn::ShardedEmbedding<Tables<2>, table_rows, width, nn::DenseGradient>;
   using SplitBag = nn::ShardedEmbeddingBag<Tables<2>, table_rows, width, nn::Bag::sum, nn::ByColumn, nn::DenseGradient>;
   static_assert(!Split::gives_rows && !SplitBag::gives_rows);
-  auto ranks = test::AxisRanks{"tables", 2, true};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto ranks = test::AxisThreads{"tables", 2, true};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call       = test::OneCall<Split, Ids>{};
     auto const mine = share(13, group.rank, 2);
     call.v[0]       = test::part_of(one.whole, call.specs[0], group.rank);
@@ -298,8 +298,8 @@ TEST_CASE("several tables are dealt out whole, and have the bits of one device",
 }
 
 TEST_CASE("an id that is in no row is one sentence, and nothing was sent", "[nn][tables]") {
-  auto ranks        = test::AxisRanks{"tables", 2, true};
-  auto const errors = ranks.run([&](AxisGroup group) {
+  auto ranks        = test::AxisThreads{"tables", 2, true};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call = test::OneCall<nn::ShardedEmbeddingBag<Tables<2>, table_rows, width>, Ids>{};
     call.read(2, {0, 1, 2, 3, 4, 5, group.rank == 1 ? table_rows : 6, 0});
     auto const groups = std::array{group};

@@ -3,10 +3,16 @@
 // Stages of a pipeline under a Trainer, against the whole network on one device. Ranks are threads.
 #include "test/strategy/pipeline.hpp"
 
+#include <chorale/trainer/callbacks.hpp>
+
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 using namespace chorale;
 using namespace pipeline_test;
@@ -84,4 +90,75 @@ TEST_CASE("a gradient that is not finite stops all stages, and they go on afterw
     trainer.load(folder / "first");
     CHECK(trainer.evaluate(Data{}).loss() == before);                      // over new connections
   }
+}
+
+namespace {
+
+struct Numbers : Field<float, 2> {};
+struct Wanted : Field<float, 2> {};
+struct Two : nn::Graph<Numbers> {
+  nn::Dense<2> a{"a"}, b{"b"};
+  constexpr auto operator()(auto x) const { return nn::outputs<Wanted>(b(a(x))); }
+};
+
+/// One batch, in which all numbers of a field are alike.
+struct Alike {
+  using element = Rows<Numbers, Wanted>;
+
+  std::vector<float> x, y;
+
+  Alike(float each_x, float each_y) : x(32, each_x), y(32, each_y) {}
+  struct Stream {
+    Alike const* from;
+    bool is_over = false;
+
+    bool next(element& batch) {
+      if (std::exchange(is_over, true)) return false;
+      batch = element{Span<float const>{from->x}, Span<float const>{from->y}};
+      return true;
+    }
+  };
+  Stream stream(std::size_t) const { return {this}; }
+  std::optional<std::size_t> size() const { return 1; }
+};
+
+}  // namespace
+
+TEST_CASE("a gradient that is not finite is found where the loss is finite", "[strategy][pipeline]") {
+  auto const model = nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{});
+  auto trainer     = Trainer{model, MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{},
+                             LocalTransport{}, 7};
+  auto const all   = [&](std::size_t stage) { return trainer.copies()[stage].net.variables().body(); };
+  std::ranges::fill(all(0), 1e-20F);                                       // a(x) is about 2
+  std::ranges::fill(all(1), 1.0F);                                         // dy/da is 1
+  CHECK_THROWS_WITH(trainer.fit(Alike{1e20F, 1e18F}, quietly),             // by a/kernel: 2e38 of each row
+                    Catch::Contains("the gradient of a/kernel of step 0 is not finite on replica 0"));
+  CHECK(std::ranges::count(all(0), 1e-20F) == std::ssize(all(0)));
+}
+
+TEST_CASE("stages do not take all variables at once", "[strategy][pipeline]") {
+  auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}),
+                         MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{},
+                         LocalTransport{}, 7};
+  CHECK_FALSE(trainer.has_whole_variables());
+  CHECK_THROWS_WITH(trainer.set_variables(std::vector<float>(PlanView{trainer.model().plan}.values())),
+                    Catch::Contains("set_variables gives each of 2 replicas the same numbers"));
+  auto stop = EarlyStopping{{.monitor = "loss", .restore_best = true}};
+  CHECK_THROWS_WITH(trainer.fit(Alike{0.5F, 1}, quietly, stop),
+                    Catch::Contains("EarlyStopping cannot restore the best variables where each of 2 replicas"));
+}
+
+TEST_CASE("copies of a stage that have drifted apart are told", "[strategy][pipeline]") {
+  auto const check = [](auto mesh, auto schedule, auto reduce, std::size_t replica) {
+    auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}), MeshStrategy{mesh, schedule},
+                           reduce, LocalTransport{}, 7};
+    trainer.copies()[replica].net.variables()[0].value[0] += 1;
+    auto options          = quietly;
+    options.compare_every = 1;
+    CHECK_THROWS_WITH(trainer.fit(Alike{0.5F, 1}, options), Catch::Contains("replicas have drifted apart: a/kernel"));
+  };
+  using Data2 = Axis<"data", 2>;
+  using Stage = Axis<"stage", 2>;
+  check(Mesh<Data2, Stage>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>(), Reproducible<8>{}, 2);
+  check(Mesh<Stage, Data2>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>(), RingAllReduce{}, 1);
 }

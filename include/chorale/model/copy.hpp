@@ -149,7 +149,7 @@ class Copy : public StepReports {
     auto loss = 0.0F;
     if (batch.rows == 0 && units_ != nullptr) take_part();
     if (batch.rows != 0) {
-      if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite());
+      if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite_on<D>());
       g.trailer().summed() = 1;
       auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                                    .first_row = first_row};
@@ -181,7 +181,7 @@ class Copy : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
-    if (!begin_pass(batch.rows)) return answer();
+    if (!begin_pass<D>(units_.get(), batch.rows)) return answer();
     auto const header = StepHeader<float>{sums};
     if constexpr (requires { learner_.evaluate(net.all(), batch, header); }) {
       header.rows() = static_cast<float>(batch.rows);
@@ -200,7 +200,7 @@ class Copy : public StepReports {
   Span<float const> predict(Batch const& batch)
     requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
   {
-    if (!begin_pass(batch.rows)) return answer(), Span<float const>{};
+    if (!begin_pass<D>(units_.get(), batch.rows)) return answer(), Span<float const>{};
     return learner_.predict(net.all(), batch);
   }
 
@@ -258,7 +258,7 @@ class Copy : public StepReports {
   UnitMemory& units() const { return *units_; }
   bool in_units() const { return units_ != nullptr; }
   /// Takes part in a step without rows, if units take turns.
-  void take_part() { units_->take_part(true, finite()); }
+  void take_part() { units_->take_part(true, finite_on<D>()); }
 
   /// Bytes that the copy has allocated, beside what its learner has.
   std::size_t arena_bytes() const { return arena_.size(); }
@@ -336,19 +336,6 @@ class Copy : public StepReports {
 
   template <class Batch>
   static constexpr bool continues = requires { requires L::template continues<Batch>; };
-
-  /// The check of gradients that units use.
-  static constexpr bool (*finite())(Span<float const>) {
-    if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
-    else return nullptr;
-  }
-
-  /// Begins a pass without gradients. Returns false if there is nothing to compute.
-  bool begin_pass(std::size_t rows) {
-    if (units_ != nullptr && rows == 0) units_->take_part(false, finite());
-    if (units_ != nullptr && rows != 0) units_->begin(false, false, finite());
-    return rows != 0;
-  }
 
   void clear() {
     std::ranges::fill(gradients_, 0.0F);

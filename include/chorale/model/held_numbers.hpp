@@ -5,7 +5,6 @@
 #include <chorale/placement/moves.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
-#include <chorale/tensor/plan.hpp>
 
 #include <cstddef>
 #include <vector>
@@ -18,27 +17,6 @@ struct HeldNumbers {
   placement::Held held;
   float* at = nullptr;
 };
-
-/// The numbers that a copy has whose units take turns: runs of variables, or all of them, and runs of each slot.
-template <class Copy>
-std::vector<HeldNumbers> held_in_units(Copy& copy) {
-  auto& units      = copy.units();
-  auto const whole = units.variables(), ends = units.ends();
-  auto const size  = units.cut().elements();
-  auto const runs  = units.cut().runs_of(units.shard().rank);
-  auto all         = std::vector<HeldNumbers>{};
-  if (!units.splits()) all.push_back({{0, {0, whole.size()}}, whole.data()});
-  if (units.splits()) {
-    all.push_back({{0, {0, plan::header}}, ends.data()});
-    all.push_back({{0, {plan::header + size, plan::header + size + plan::trailer}}, ends.data() + plan::header});
-    for (auto const& run : runs)
-      all.push_back({{0, {plan::header + run.range.begin, plan::header + run.range.end}}, units.values().data() + run.at});
-  }
-  for (std::size_t k = 0; k < static_cast<std::size_t>(Copy::optimizer_slots); ++k)
-    for (auto const& run : runs)
-      all.push_back({{static_cast<int>(k) + 1, run.range}, units.slots().data() + k * units.held() + run.at});
-  return all;
-}
 
 /// All numbers of the state of a copy: of one in units its shard, of others all variables, and of each slot what
 /// OptimizerState::mine() names.
@@ -62,7 +40,8 @@ std::vector<HeldNumbers> held_by(Copy& copy) {
       if (!memory.splits()) add_whole({memory.variables(), copy.net.variables().plan});
       for (auto const& run : memory.cut().runs_of(memory.shard().rank)) {
         if (memory.splits())
-          all.push_back({{0, {run.range.begin + plan::header, run.range.end + plan::header}}, memory.values().data() + run.at});
+          all.push_back({{0, {run.range.begin + plan::header, run.range.end + plan::header}},
+                         memory.values().data() + run.at});
         add_slots(run.range, memory.held(), run.at);
       }
       return all;

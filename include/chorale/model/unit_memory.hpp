@@ -6,6 +6,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/placement/shard_cut.hpp>
+#include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -21,11 +22,12 @@
 
 namespace chorale {
 
-/// How a network is cut into units: runs of its calls, whose variables and gradients have memory for a part of a step only.
+/// How a network is cut into units: runs of its calls, whose variables and gradients have memory for a part of a step
+/// only.
 ///
 ///   unit 0, 1, .. turns - 1    take turns in two buffers, in the order of forward, and backward in the reverse of it
-///   unit turns                 if `keeps`: variables that several calls use, and those that are not trained; for a whole
-///                              step
+///   unit turns                 if `keeps`: variables that several calls use, and those that are not trained; for a
+///                              whole step
 ///
 /// keeps   a view of constants
 struct UnitsView {
@@ -41,7 +43,7 @@ struct UnitsView {
 /// What brings the variables of a unit, and takes its gradients.
 ///
 /// order   in every pass, on every rank: begin, then fetch() of the units 0 to turns - 1; in training then open() and
-///         done() of turns - 1 to 0, then end
+///         done() of turns - 1 to 0, done() of the kept unit if there is one, then end
 class UnitTraffic {
  public:
   virtual void begin()              = 0;
@@ -82,7 +84,9 @@ class UnitMemory {
 
   std::size_t held() const { return cut_.held(shard_.rank); }              // elements of the shard
   /// Elements of all memory, and of that part of it which other ranks may read.
-  std::size_t elements() const { return first_of_gradients() + 2 * plan::header + held() * (1 + slots_) + exposed(); }
+  std::size_t elements() const {
+    return first_of_gradients() + plan::header + held() + plan::trailer + slots_ * held() + exposed();
+  }
   std::size_t exposed() const { return kept() + buffers() * largest_; }
 
   /// Sets the memory, elements() zeros.
@@ -115,7 +119,9 @@ class UnitMemory {
   /// Header, shard and trailer of the gradients.
   Span<float> gradients() const { return memory_.subspan(first_of_gradients(), held() + plan::header + plan::trailer); }
   Span<float> shard_of_gradients() const { return gradients().subspan(plan::header, held()); }
-  Span<float> slots() const { return memory_.subspan(first_of_gradients() + 2 * plan::header + held(), slots_ * held()); }
+  Span<float> slots() const {
+    return memory_.subspan(first_of_gradients() + plan::header + held() + plan::trailer, slots_ * held());
+  }
 
   /// Where the gathered variables of a unit lie, if a copy has only a shard of them; and its gradients.
   Span<float> values_of(std::size_t unit) const {
@@ -141,7 +147,8 @@ class UnitMemory {
   /// body      laid out by the plan, without header and trailer
   void take(Span<float const> body) {
     for (auto const& run : cut_.runs_of(shard_.rank))
-      std::ranges::copy(body.subspan(run.range.begin, run.range.size()), values().begin() + static_cast<std::ptrdiff_t>(run.at));
+      std::ranges::copy(body.subspan(run.range.begin, run.range.size()),
+                        values().begin() + static_cast<std::ptrdiff_t>(run.at));
     changed();
   }
   /// Reports that the variables are others now: none that was gathered is used again. All ranks report it.
@@ -179,7 +186,8 @@ class UnitMemory {
     backward_to(call);
     auto const unit = units_.of_call[call];
     if (unit < 0 || static_cast<std::size_t>(unit) == units_.turns) return;
-    if (units_.first_call[static_cast<std::size_t>(unit)] == static_cast<int>(call)) done(static_cast<std::size_t>(unit));
+    if (units_.first_call[static_cast<std::size_t>(unit)] == static_cast<int>(call))
+      done(static_cast<std::size_t>(unit));
   }
   /// Before backward begins.
   void turn() { now_ = none; }
@@ -268,6 +276,22 @@ class UnitMemory {
   std::optional<std::size_t> bad_;
 };
 
+/// The check of gradients on D, as UnitMemory::begin() takes it; null where they are not in host memory.
+template <class D>
+constexpr bool (*finite_on())(Span<float const>) {
+  if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
+  else return nullptr;
+}
+
+/// Begins a pass without gradients of a copy on D, whose units take turns if it has any. Returns false if there is
+/// nothing to compute.
+template <class D>
+bool begin_pass(UnitMemory* units, std::size_t rows) {
+  if (units != nullptr && rows == 0) units->take_part(false, finite_on<D>());
+  if (units != nullptr && rows != 0) units->begin(false, false, finite_on<D>());
+  return rows != 0;
+}
+
 /// Writes the first values of all variables into memory that may have a shard of them: those that every copy has.
 inline void first_values(UnitMemory& memory, PlanView const& plan, Seed seed) {
   auto whole = std::vector<float>(memory.splits() ? plan.values() : 0);
@@ -280,7 +304,8 @@ inline void first_values(UnitMemory& memory, PlanView const& plan, Seed seed) {
 /// Refuses the variables of a copy that has a shard of them.
 inline void expect_whole(Variables const& variables) {
   CHORALE_EXPECTS(!variables.values.empty() || variables.plan.empty(),
-                  "a copy under ShardedStrategy<Zero::three> has a shard of its " + std::to_string(variables.plan.size()) +
+                  "a copy under ShardedStrategy<Zero::three> has a shard of its " +
+                      std::to_string(variables.plan.size()) +
                       " variables. Trainer::variables() brings all together, on every process");
 }
 

@@ -208,6 +208,13 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
 /// How the vectors of a bag of ids become one.
 enum class Bag { sum, mean };
 
+namespace detail {
+
+/// What the sum of a bag of n ids is multiplied by.
+constexpr float factor_of(Bag as, std::size_t n) { return as == Bag::mean ? 1 / static_cast<float>(n) : 1.0F; }
+
+}  // namespace detail
+
 /// Replaces the ids of each row by the sum or the mean of their rows in a trained table: nn::Embedding and the mean over
 /// its vectors in one pass.
 ///
@@ -246,14 +253,14 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
         auto const* const row = table::row(at, at.x()[i]);
         for (std::size_t c = 0; c < Width; ++c) y[c] += row[c];
       }
-      for (auto& sum : y) sum *= factor(n);
+      for (auto& sum : y) sum *= detail::factor_of(As, n);
     });
   }
   static void backward(auto& at) {
     auto d = std::array<float, Width>{};
     at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
       if (n == 0) return;
-      for (std::size_t c = 0; c < Width; ++c) d[c] = factor(n) * at.dy()[r * Width + c];
+      for (std::size_t c = 0; c < Width; ++c) d[c] = detail::factor_of(As, n) * at.dy()[r * Width + c];
       auto* const rows  = at.rows_of[0];
       auto const shared = rows == nullptr ? 0 : rows->share(d.data());     // one vector for all ids of the bag
       for (std::size_t i = first; i < first + n; ++i)
@@ -261,9 +268,6 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
         else table::fetch_gradient(at, i), rows->add_shared(static_cast<std::size_t>(at.x()[i]), shared);
     });
   }
-
- private:
-  static constexpr float factor(std::size_t n) { return As == Bag::mean ? 1 / static_cast<float>(n) : 1.0F; }
 };
 
 /// y = x + a trained vector for each step of a sequence.

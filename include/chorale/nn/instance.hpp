@@ -245,7 +245,7 @@ class Instance : public StepReports {
   template <class Batch>
   void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::fill(sums.begin(), sums.end(), 0.0F);
-    if (!begin_pass(batch.rows)) return;
+    if (!begin_pass<D>(units_.get(), batch.rows)) return;
     auto& executor = executor_for(batch);
     if constexpr (QueuesWork<D>) {
       queued(batch, executor, Pass{.now = {.seed = seed_}}, metric::Over::evaluation).evaluate(sums);
@@ -259,7 +259,7 @@ class Instance : public StepReports {
   /// The outputs of the network: (B, Output), valid until the next call.
   template <class Batch>
   Span<float const> predict(Batch const& batch) {
-    if (!begin_pass(batch.rows)) return {};
+    if (!begin_pass<D>(units_.get(), batch.rows)) return {};
     auto& executor = executor_for(batch, Targets::ignored);
     executor.read(0, batch.x.data());
     executor.forward(Pass{.now = {.seed = seed_}});
@@ -273,7 +273,7 @@ class Instance : public StepReports {
   UnitMemory& units() const { return *units_; }
   bool in_units() const { return units_ != nullptr; }
   /// Takes part in a step without rows, if units take turns.
-  void take_part() { units_->take_part(true, finite()); }
+  void take_part() { units_->take_part(true, finite_on<D>()); }
 
   /// Bytes of variables, gradients and slots that the copy has allocated.
   std::size_t arena_bytes() const { return arena_.size(); }
@@ -335,19 +335,6 @@ class Instance : public StepReports {
     std::size_t turn, rows;
     std::int64_t step;
   };
-
-  /// The check of gradients that units use.
-  static constexpr bool (*finite())(Span<float const>) {
-    if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
-    else return nullptr;
-  }
-
-  /// Begins a pass without gradients. Returns false if there is nothing to compute.
-  bool begin_pass(std::size_t rows) {
-    if (units_ != nullptr && rows == 0) units_->take_part(false, finite());
-    if (units_ != nullptr && rows != 0) units_->begin(false, false, finite());
-    return rows != 0;
-  }
 
   Pass training_pass(std::size_t first_row, Together together) const {
     auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
@@ -421,7 +408,7 @@ class Instance : public StepReports {
     std::ranges::fill(g.trailer().all(), 0.0F);
     g.trailer().summed() = 1;
     mark(g);
-    if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite());
+    if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite_on<D>());
     executor.read(0, batch.x.data());
     executor.forward(pass);
     write_header(batch, executor, g.header(), metric::Over::step);

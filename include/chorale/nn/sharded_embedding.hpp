@@ -184,8 +184,6 @@ void expect_known_bags(auto const& at, int table_rows) {
   });
 }
 
-constexpr float factor_of(Bag as, std::size_t n) { return as == Bag::mean ? 1 / static_cast<float>(n) : 1.0F; }
-
 }  // namespace detail
 
 /// nn::EmbeddingBag whose table is split over the ranks along an axis of a mesh: see ShardedEmbedding.

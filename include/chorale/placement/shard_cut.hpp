@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -117,8 +118,8 @@ inline std::size_t nodes_in(Range run) {
   return nodes;
 }
 
-/// Sum of the squares of values that are cut for ranks, of what each has written with squared_norm() for its runs, in the
-/// order of the whole: the bits of squared_norm() of mirrored values.
+/// Sum of the squares of values that are cut for ranks, from what each has written with squared_norm() for its runs, in
+/// the order of the whole: the bits of squared_norm() of mirrored values.
 ///
 /// read      a number for each rank: scratch
 /// numbers   called as numbers(rank): what that rank has written

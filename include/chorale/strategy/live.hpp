@@ -136,8 +136,9 @@ class Live<S, R, T> {
         "chorale: under ShardedStrategy a copy has the optimizer's state of one shard, and this model has no "
         "instantiate_shard(device, seed, shard) for it. Use MirroredStrategy or MultiWorkerMirroredStrategy");
     static_assert(!shards_gradients<S> || !HasShards<Model, device> || HasUnits<Model, device>,
-        "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take turns in a few buffers, "
-        "and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a network of nn");
+        "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take turns in a few "
+        "buffers, and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a "
+        "network of nn");
     using Copy = InstanceUnder<Model, S>;
     static_assert(StrategyTraits<S>::has_mesh || detail::mesh_fits<S, Copy>(),
         "chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such "
@@ -146,8 +147,8 @@ class Live<S, R, T> {
         "chorale: a layer of this network is split along an Axis that the Mesh of this MeshStrategy does not have, or "
         "has with another number of ranks. Give both the same Axis");
     static_assert(detail::leaves_data_axis<S, Copy>(),
-        "chorale: a layer of this network is split along the axis \"data\", along which batches are dealt out and gradients "
-        "are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh");
+        "chorale: a layer of this network is split along the axis \"data\", along which batches are dealt out and "
+        "gradients are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh");
     auto copies = std::vector<Copy>{};
     copies.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
@@ -318,8 +319,8 @@ class Live<S, R, T> {
 
   /// Reserves this object for the calling thread while the result lives: run() in other threads throws BadArgument.
   [[nodiscard]] OneThread::Hold hold() {
-    CHORALE_EXPECTS(!left_, "this object has left its job of " + std::to_string(num_replicas()) + " replicas, which goes "
-                            "on elsewhere: use the trainer that retarget returned");
+    CHORALE_EXPECTS(!left_, "this object has left its job of " + std::to_string(num_replicas()) + " replicas, which "
+                            "goes on elsewhere: use the trainer that retarget returned");
     return owner_.hold("Live::run");
   }
 
@@ -462,7 +463,8 @@ class Live {
   static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
       "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
   static_assert(!Strategy<S> || detail::choices_are_constants<S>, "chorale: a choice of this Strategy is not a static "
-      "constexpr bool: reduces_every_step, applies_sums, shares_variables or shards_optimizer. See StrategyTraits");
+      "constexpr bool: reduces_every_step, applies_sums, shares_variables, shards_optimizer, shards_gradients or "
+      "shards_variables. See StrategyTraits");
   static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
       "connect(Group), and an endpoint with rank(), size(), send(), recv(). See docs/30-compose.md");
   static_assert(!Transport<T> || detail::optional_calls_fit<T>, "chorale: an optional member of this Transport's "

@@ -28,6 +28,8 @@ namespace chorale {
 /// A part of a MeshStrategy: along the data axis, each replica has the optimizer's state of its shard of the variables.
 template <Zero zero>
 struct ShardedAlong {
+  static_assert(zero == Zero::one, "chorale: MeshStrategy shards the optimizer's state alone. Write "
+                                   "sharded<Zero::one>(\"data\"), or use ShardedStrategy<Zero::two> or <Zero::three>");
   std::string axis;
 };
 

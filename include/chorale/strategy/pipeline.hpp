@@ -75,7 +75,10 @@ class MeshStrategy<M, Pipelined<S>> {
   Rank share_of(Rank rank) const { return M::coordinate(rank, M::data); }
   /// True for the ranks with the stage that has the outputs: losses, metrics and predictions are counted there.
   bool counts_rows(Rank rank) const {
-    return pipeline::section_of<S>(M::coordinate(rank, "stage"), S::chunks - 1, stages) == stages * S::chunks - 1;
+    auto const stage = M::coordinate(rank, "stage");
+    for (int chunk = 0; chunk < S::chunks; ++chunk)
+      if (pipeline::section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
+    return false;
   }
   Group group() const { return mesh_.group(); }
   std::vector<device> local_devices() const { return mesh_.local_devices(); }

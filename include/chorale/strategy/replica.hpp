@@ -57,6 +57,18 @@ namespace chorale::detail {
   throw NumericFault{"replicas have drifted apart: they differ between their variables.", what_to_try};
 }
 
+/// Sends `mine` to a peer, and receives `theirs` from it; an empty span: nothing goes there.
+template <class E>
+void exchange_over(E& at, Rank peer, Tag tag, ConstBytes mine, Bytes theirs) {
+  auto const receive = [&] {
+    if (!theirs.empty()) at.recv(peer, tag, theirs).wait();
+  };
+  if (mine.empty()) return receive();
+  auto sent = at.send(peer, tag, mine);
+  receive();
+  sent.wait();
+}
+
 }  // namespace chorale::detail
 
 namespace chorale {
@@ -166,13 +178,7 @@ class Replica {
 
   /// Sends `mine` to a peer, and receives `theirs` from it, as many bytes as it sends. Both ranks call it.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
-    auto const receive = [&] {
-      if (!theirs.empty()) at_->recv(peer, alone, theirs).wait();
-    };
-    if (mine.empty()) return receive();
-    auto sent = at_->send(peer, alone, mine);
-    receive();
-    sent.wait();
+    detail::exchange_over(*at_, peer, alone, mine, theirs);
   }
 
   /// Concatenates the values of all replicas, in the order of ranks, on every replica. See chorale::all_gather.

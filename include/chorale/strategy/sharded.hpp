@@ -32,7 +32,8 @@ namespace chorale {
 /// source  Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020
 enum class Zero { one, two, three };
 
-/// Replica of a ShardedStrategy: it gets the sums of its shard of the gradients, and gives the values of its shard to all.
+/// Replica of a ShardedStrategy: it gets the sums of its shard of the gradients, and gives the values of its shard to
+/// all.
 template <class R, class E>
 class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   using Base = Replica<ReduceScatterOf<R>, E>;
@@ -52,8 +53,8 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   /// Refuses gradients: no replica gets the sums of all.
   template <class G>
   void all_reduce(G&) {
-    static_assert(sizeof(G) == 0, "chorale: under ShardedStrategy a replica gets the sums of its shard of the gradients "
-                                  "only. End the step by live.update(replica, copy, gradients)");
+    static_assert(sizeof(G) == 0, "chorale: under ShardedStrategy a replica gets the sums of its shard of the "
+                                  "gradients only. End the step by live.update(replica, copy, gradients)");
   }
 
   /// Brings every replica the variables of all shards.
@@ -73,8 +74,8 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
     summing_.finish();
   }
 
-  /// Brings what all ranks hold to rank 0, into the layout of the whole: the slots of an optimizer, one after the other, or
-  /// the values of variables.
+  /// Brings what all ranks hold to rank 0, into the layout of the whole: the slots of an optimizer, one after the
+  /// other, or the values of variables.
   ///
   /// cut     of the body of all variables
   /// mine    what this replica holds, `times` in turn
@@ -117,8 +118,8 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
     for (Rank rank = 0; rank < this->num_replicas(); ++rank) ends_.push_back(shard(rank).of(elements).end);
   }
 
-  /// Calls f(rank, own, each_run) for each rank: `own` is memory for what it holds, and each_run(g) calls g(place in whole,
-  /// place in own, elements) for each run of it.
+  /// Calls f(rank, own, each_run) for each rank: `own` is memory for what it holds, and each_run(g) calls g(place in
+  /// whole, place in own, elements) for each run of it.
   template <class F>
   void each_shard(placement::ShardCut const& cut, Span<float> whole, std::size_t times, F&& f) {
     auto memory = std::vector<float>{};
@@ -129,7 +130,8 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
       f(rank, Span<float>{memory}, [&](auto&& copy) {
         for (std::size_t k = 0; k < times; ++k)
           for (auto const& run : runs)
-            copy(whole.data() + k * cut.elements() + run.range.begin, memory.data() + k * held + run.at, run.range.size());
+            copy(whole.data() + k * cut.elements() + run.range.begin, memory.data() + k * held + run.at,
+                 run.range.size());
       });
     }
   }
@@ -139,15 +141,15 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   ScheduleExecution<RecursiveDoublingAllReduce, E, double> summing_;
 };
 
-/// Replica under Zero::two and Zero::three: units of a network take turns in its buffers, and their gradients leave during
-/// backward.
+/// Replica under Zero::two and Zero::three: units of a network take turns in its buffers, and their gradients leave
+/// during backward.
 template <class R, class E>
 class UnitReplica : public ShardedReplica<R, E> {
   using Base     = ShardedReplica<R, E>;
   using Exchange = detail::UnitExchange<R, E>;
   static_assert(!requires { requires R::own_thread; },
-                "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as its "
-                "buffers are used again in the same step. Use the Reduce without OwnThread");
+                "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as "
+                "its buffers are used again in the same step. Use the Reduce without OwnThread");
 
  public:
   UnitReplica(R reduce, E& at) : Base{reduce, at}, whole_{std::move(reduce)} {}
@@ -158,8 +160,8 @@ class UnitReplica : public ShardedReplica<R, E> {
     model.units().connect(exchange_of(model).link());
   }
 
-  /// Computes forward, loss and backward of this replica's share, and reduce-scatters gradients meanwhile. Every replica
-  /// calls it.
+  /// Computes forward, loss and backward of this replica's share, and reduce-scatters gradients meanwhile. Every
+  /// replica calls it.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     static_assert(!detail::joins<Model>,
@@ -205,8 +207,8 @@ class UnitReplica : public ShardedReplica<R, E> {
     for (auto& entry : exchanges_)
       if (entry.memory == memory && entry.owner == owner) return *entry.exchange;
     std::erase_if(exchanges_, [&](Entry const& entry) { return entry.memory == memory; });    // of a destroyed model
-    exchanges_.push_back({memory, owner, std::make_unique<Exchange>(whole_, this->endpoint(), *memory, this->next_tags(),
-                                                                    this->traffic_)});
+    exchanges_.push_back({memory, owner, std::make_unique<Exchange>(whole_, this->endpoint(), *memory,
+                                                                    this->next_tags(), this->traffic_)});
     return *exchanges_.back().exchange;
   }
 
@@ -215,21 +217,22 @@ class UnitReplica : public ShardedReplica<R, E> {
 };
 
 /// Synchronous data parallelism in one process or many, in which no replica keeps what another one keeps: ZeRO. Each
-/// replica has the optimizer's state of its shard of all variables, and under Zero::two the gradients, under Zero::three
-/// the variables of that shard alone. A step adds up gradients so that each replica gets the sums of its shard, updates
-/// the shard, and brings all replicas the new values: at once, or when the next step needs them.
+/// replica has the optimizer's state of its shard of all variables, and under Zero::two the gradients, under
+/// Zero::three the variables of that shard alone, too. A step adds up gradients so that each replica gets the sums of
+/// its shard, updates the shard, and brings all replicas the new values: at once or, under Zero::three, when the next
+/// step needs them.
 ///
 ///   ShardedStrategy<Zero::one>{Cpu::split(4)}                         as MirroredStrategy
 ///   ShardedStrategy<Zero::two>{Cluster::from_env()}                   as MultiWorkerMirroredStrategy
 ///   ShardedStrategy<Zero::three>{Cluster::from_env(), Cpu::split(2)}
 ///
-/// keeps   after every step the variables of all shards are those that mirrored replicas have. Under Reproducible the bits
-///         are those of one replica with the whole batch, clipped or not, whatever the number of replicas. A checkpoint
-///         has no trace of shards
-/// cost    of bytes those of a ring all-reduce, 2 (P-1)/P of the gradients, and under Zero::three up to half as many again:
-///         3 (P-1)/P less what is still in a buffer when it is needed again. One message between pairs, of 8 bytes for
-///         each replica, or some 50 times as many where gradients are clipped. Of memory, 1/P of what is in shards; for
-///         what units need in a step, see UnitMemory
+/// keeps   after every step the variables of all shards are those that mirrored replicas have. Under Reproducible the
+///         bits are those of one replica with the whole batch, clipped or not, whatever the number of replicas. A
+///         checkpoint has no trace of shards
+/// cost    of bytes those of a ring all-reduce, 2 (P-1)/P of the gradients, and under Zero::three up to half as many
+///         again: 3 (P-1)/P less what is still in a buffer when it is needed again. One message between pairs, of 8
+///         bytes for each replica, or some 50 times as many where gradients are clipped. Of memory, 1/P of what is in
+///         shards; for what units need in a step, see UnitMemory
 /// throws  BadArgument when there is no device, or the cluster has tasks that this strategy cannot use; PeerLost when a
 ///         replica fails: in the middle of an update, some shards are then those of the step before
 /// source  Rajbhandari et al., SC 2020
@@ -247,9 +250,10 @@ class ShardedStrategy {
   static constexpr bool takes = scatters<R>;
   template <class R, class E>
   using replica_type = std::conditional_t<zero == Zero::one, ShardedReplica<R, E>,
-                                          UnitReplica<typename WithoutCut<R>::type, E>>;     // units are cuts of their own
+                                          UnitReplica<typename WithoutCut<R>::type, E>>;   // units are cuts themselves
 
-  explicit ShardedStrategy(std::vector<D> devices = D::visible()) : replicas_{MirroredStrategy<D>{std::move(devices)}} {}
+  explicit ShardedStrategy(std::vector<D> devices = D::visible())
+      : replicas_{MirroredStrategy<D>{std::move(devices)}} {}
   explicit ShardedStrategy(Cluster cluster) : replicas_{MultiWorkerMirroredStrategy<D>{std::move(cluster)}} {}
   /// devices   of each worker; all workers have the same number
   ShardedStrategy(Cluster cluster, std::vector<D> devices)

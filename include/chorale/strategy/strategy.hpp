@@ -26,15 +26,16 @@ class Replica;
 ///   | reduces_every_step    | static constexpr bool reduces_every_step     | replicas learn apart for some steps     |
 ///   | applies_sums          | static constexpr bool applies_sums           | update() does more than sum and apply   |
 ///   | shares_variables      | static constexpr bool shares_variables       | each replica has its copy of the model  |
-///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the optimizer's state |
+///   | shards_optimizer      | static constexpr bool shards_optimizer       | each copy has all of the slots          |
 ///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
 ///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
-///   | has_stages            | using schedule_type, instance_of<M>, instantiate(model, device, seed, rank) | each copy computes the whole model |
+///   | has_stages            | using schedule_type, instance_of<M>, and     | each copy computes the whole model      |
+///   |                       | instantiate(model, device, seed, rank)       |                                         |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
-///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called at the end of an epoch |
+///   | finishes<L, Model>    | finish(replica, model)                       | nothing is called when an epoch ends    |
 ///   | replica_type<R, E>    | template <class R, class E> using replica_type | Replica<R, E>                         |
 ///
 /// reduces_every_step   every step all-reduces its gradients, so buckets of them are sent while backward still runs
@@ -46,8 +47,9 @@ class Replica;
 /// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
-/// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares, counts_rows(rank)
-///                      then says which of the replicas with one share has the losses, metrics and outputs of its rows
+/// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares,
+///                      counts_rows(rank) then says which of the replicas with one share has the losses, metrics and
+///                      outputs of its rows
 /// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
@@ -128,8 +130,8 @@ constexpr bool mesh_fits() {
   return true;
 }
 
-/// True if no layer of a model that needs the same rows on all its ranks is split along the axis along which batches are
-/// dealt out.
+/// True if no layer of a model that needs the same rows on all its ranks is split along the axis along which batches
+/// are dealt out.
 template <class S, class Instance>
 constexpr bool leaves_data_axis() {
   if constexpr (requires { Instance::axes_asked(); S::mesh_type::data; })

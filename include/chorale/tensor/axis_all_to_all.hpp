@@ -3,6 +3,7 @@
 
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axes.hpp>
+#include <chorale/tensor/axis_collectives.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -63,7 +64,7 @@ class OwnerExchange {
     told_.assign(asked.size(), 0);
     told_[at(rank())] = asked[at(rank())];
     if (deals_rows())
-      each_pair([&](Rank to, Rank from) {
+      along::detail::each_pair(group_, [&](Rank to, Rank from) {
         group_.exchange(to, std::as_bytes(asked.subspan(at(to), 1)), from,
                         std::as_writable_bytes(Span<std::uint32_t>{told_}.subspan(at(from), 1)));
       });
@@ -96,21 +97,16 @@ class OwnerExchange {
  private:
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
-  /// Calls f(to, from) in P - 1 turns, in which each rank sends to one and receives from one.
-  template <class F>
-  void each_pair(F&& f) const {
-    for (int turn = 1; turn < size(); ++turn) f((rank() + turn) % size(), (rank() - turn + size()) % size());
-  }
   template <class T>
   void send_to_each(ListsOfRanks<T> const& mine, ListsOfRanks<T>& theirs) const {
-    each_pair([&](Rank to, Rank from) {
+    along::detail::each_pair(group_, [&](Rank to, Rank from) {
       group_.exchange(to, std::as_bytes(Span<T const>{mine[to]}), from, std::as_writable_bytes(Span<T>{theirs[from]}));
     });
   }
 
   template <class T>
   void send_to_all(Span<T const> mine, ListsOfRanks<T>& theirs) const {
-    each_pair([&](Rank to, Rank from) {
+    along::detail::each_pair(group_, [&](Rank to, Rank from) {
       group_.exchange(to, std::as_bytes(mine), from, std::as_writable_bytes(Span<T>{theirs[from]}));
     });
   }

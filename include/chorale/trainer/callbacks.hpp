@@ -111,7 +111,7 @@ class EarlyStopping {
     if constexpr (!requires { trainer.set_variables(Span<float const>{}); })
       CHORALE_EXPECTS(!options_.restore_best,
                       "EarlyStopping cannot restore the best variables where servers have them");
-    else if (options_.restore_best) best_.assign(head + trainer.variables().values.size(), 0);
+    else if (options_.restore_best) best_.assign(head + whole_of(trainer).size(), 0);
     note();
   }
   void on_resume(auto& trainer) {                                          // or a run that had ended, started again
@@ -124,7 +124,7 @@ class EarlyStopping {
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
     if (monitor_.improves(done)) {
       best_epoch_ = epoch;
-      if (!best_.empty()) std::ranges::copy(trainer.variables().values, best_.begin() + head);
+      if (!best_.empty()) std::ranges::copy(whole_of(trainer), best_.begin() + head);
     }
     note();
     stop_when_enough(trainer);
@@ -141,6 +141,14 @@ class EarlyStopping {
  private:
   static constexpr auto head = std::ptrdiff_t{4};                          // numbers before the variables
 
+  /// All variables.
+  static Span<float const> whole_of(auto& trainer) {
+    CHORALE_EXPECTS(trainer.has_whole_variables(),
+                    "EarlyStopping cannot restore the best variables where each of " +
+                        std::to_string(trainer.num_replicas()) + " replicas has only a part or a stage of them: use "
+                        "FitOptions::checkpoints");
+    return trainer.variables().values;
+  }
   void stop_when_enough(auto& trainer) const {
     if (monitor_.epochs_without() >= std::max(options_.patience, 1)) trainer.stop();
   }

@@ -36,8 +36,8 @@
 
 namespace chorale {
 
-/// The lines of a model, and the operations of its step under a strategy, so that ranks whose steps would not meet refuse
-/// each other.
+/// The lines of a model, and the operations of its step under a strategy, so that ranks whose steps would not meet
+/// refuse each other.
 template <class Model, class S, class R>
 std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
   auto lines = plan_lines(model, seed);
@@ -123,7 +123,8 @@ class ModelReplicas {
 
   /// Measures an all-reduce of the gradients while no rank computes. Every process calls it, between fits.
   ///
-  /// returns   the shortest of five; empty if a step has no all-reduce, as that of shards has none, or one that is not of plain sums in host memory
+  /// returns   the shortest of five; empty if a step has no all-reduce, as that of shards has none, or one that is not
+  ///           of plain sums in host memory
   std::optional<StepPrediction> expected_step() {
     if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> &&
                   S::device::memory == Memory::host && !RunsItsRanks<typename T::endpoint>) {

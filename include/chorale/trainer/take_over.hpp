@@ -56,7 +56,8 @@ struct HeldLine {
   std::int64_t old = 0, rank = 0, array = 0, begin = 0, end = 0, by = 0;   // by: the new rank that tells it
 };
 
-/// True if replica `id` of S keeps numbers of its own: under CentralStorageStrategy the first one alone.
+/// True if replica `id` of S, number `of_process` in its process, keeps numbers of its own: under
+/// CentralStorageStrategy the first one alone.
 template <class S>
 constexpr bool keeps_numbers(std::size_t of_process, Rank id) {
   return !shares_variables<S> || (of_process == 0 && id == 0);
@@ -78,7 +79,8 @@ std::vector<HeldLine> all_lines(Replica& replica, std::vector<HeldLine> const& m
 
 /// Fills the copies of `replicas` from what all processes of the job have brought. Every process calls it.
 ///
-/// throws   BadArgument, on all ranks alike, when numbers are in the memory of no process, or no process has brought any
+/// throws   BadArgument, on all ranks alike, when numbers are in the memory of no process, or no process has brought
+///          any
 template <class Replicas, class S, class Brings>
 Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
   using Copy           = typename Replicas::instance;
@@ -90,7 +92,7 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
   for (std::size_t i = 0; i < here; ++i) numbers[i] = i;
   live.run([&](auto& replica, Copy& copy, std::size_t i, Moved& moved) {
     auto const me = replica.id();
-    auto old_held = std::vector<std::vector<HeldNumbers>>{};               // of the old copies that this rank answers for
+    auto old_held = std::vector<std::vector<HeldNumbers>>{};               // of old copies that this rank answers for
     auto old_rank = std::vector<Rank>{};
     auto lines    = std::vector<HeldLine>{};
     auto const tell = [&](bool old, Rank rank, std::vector<HeldNumbers> const& all) {
@@ -129,7 +131,7 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
           return Span<float>{one.at + (range.begin - one.held.range.begin), range.size()};
       return Span<float>{};
     };
-    for (auto const& move : placement::moves(before, after, at)) {         // the same order on all ranks: none waits for ever
+    for (auto const& move : placement::moves(before, after, at)) {         // in one order on all ranks: no deadlock
       auto const from  = at[static_cast<std::size_t>(move.from)];
       auto const bytes = move.range.size() * sizeof(float);
       auto const mine  = from == me ? place(old_held[static_cast<std::size_t>(

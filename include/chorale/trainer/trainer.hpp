@@ -241,9 +241,13 @@ class Trainer<M, S, R, T> {
   /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
   Variables variables() requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
 
+  /// True if variables() has all of them: no replica has only a part of a variable, or a stage of a pipeline.
+  bool has_whole_variables() const { return !replicas_.whole().is_split(); }
+
   /// Replaces all variables. Every process calls it with the same values, or none.
   ///
   /// values    in the order of variables().values
+  /// throws    BadArgument unless has_whole_variables()
   void set_variables(Span<float const> values)
     requires(!HasServers<S>)
   {

@@ -163,7 +163,8 @@ class WholeState {
     return axis;
   }
 
-  /// Sends the first rank of each group along the data axis, or every rank where a variable is split along it, what it has of rank 0's variables and slots.
+  /// Sends the first rank of each group along the data axis, or every rank where a variable is split along it, what it
+  /// has of rank 0's variables and slots.
   void deal_out(auto& replica, Copy& copy, Span<float> values, Span<float> slots) {
     auto const from_values = variables(copy).values;
     auto const from_slots  = this->slots(copy);
@@ -205,7 +206,8 @@ class WholeState {
   Span<PlannedVariable const> parts_;
   std::size_t stride_of_part_;                                             // elements of a slot that a rank has
   WholePlan whole_;
-  bool is_split_along_data_ = std::ranges::any_of(parts_, [](auto const& v) { return chorale::is_split_along_data(v.spec); });
+  bool is_split_along_data_ =
+      std::ranges::any_of(parts_, [](auto const& v) { return chorale::is_split_along_data(v.spec); });
   std::vector<float> values_, slots_;                                      // on rank 0
 };
 

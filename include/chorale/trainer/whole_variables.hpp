@@ -38,6 +38,10 @@ Variables whole_variables(auto& replicas, std::vector<float>& memory) {
 template <class S>
 void set_variables(auto& replicas, Span<float const> values) {
   auto const plan = replicas.plan();
+  CHORALE_EXPECTS(!replicas.whole().is_split(),
+                  "set_variables gives each of " + std::to_string(replicas.live().num_replicas()) +
+                      " replicas the same numbers, but each has only a part or a stage of the variables. Use "
+                      "load(file)");
   CHORALE_EXPECTS(values.size() == plan.values(), "this model has " + std::to_string(plan.values()) + " numbers, got " +
                                                       std::to_string(values.size()));
   for (auto& copy : replicas.copies()) {

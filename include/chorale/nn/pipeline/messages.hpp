@@ -48,6 +48,8 @@ struct StageSchedule {
   std::vector<int> sections;                                               // of each chunk
   std::vector<int> stage_of, chunk_of;                                     // of each section
 
+  /// True if the stage computes a section.
+  bool owns(int section) const { return stage_of[static_cast<std::size_t>(section)] == stage; }
   /// True if gradients by inputs and by variables are apart.
   bool is_apart() const {
     return std::ranges::any_of(entries, [](Entry const& e) { return e.work == Work::by_inputs; });
@@ -67,7 +69,7 @@ StageSchedule schedule_of(int stage, int stages) {
     for (int c = 0; c < S::chunks; ++c) {
       auto const x      = static_cast<std::size_t>(section_of<S>(s, c, stages));
       made.stage_of[x]  = s;
-      made.chunk_of[x] = c;
+      made.chunk_of[x]  = c;
       if (s == stage) made.sections.push_back(static_cast<int>(x));
     }
   return made;

@@ -43,7 +43,7 @@ class Mesh {
   static constexpr std::array<int, axes> sizes{A::size...};
 
   /// The name of the axis along which batches are dealt out.
-  static constexpr std::string_view data = "data";
+  static constexpr std::string_view data = data_axis;
 
   /// The index of an axis; `axes` if there is none of this name.
   static constexpr std::size_t axis(std::string_view name) {

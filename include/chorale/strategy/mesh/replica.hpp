@@ -113,13 +113,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
 
   /// Operations among all ranks of the mesh: see Replica.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
-    auto const receive = [&] {
-      if (!theirs.empty()) all().recv(peer, of_all, theirs).wait();
-    };
-    if (mine.empty()) return receive();
-    auto sent = all().send(peer, of_all, mine);
-    receive();
-    sent.wait();
+    detail::exchange_over(all(), peer, of_all, mine, theirs);
   }
   template <class V>
   void all_gather(Span<V const> mine, Span<V> whole, Span<std::size_t const> counts) {

@@ -139,7 +139,7 @@ class SplitNorm {
   PlannedVariable const* of_ = nullptr;                                    // the plan that the next two were made from
   std::vector<WholePlan> wholes_;                                          // one, when it is known
   std::vector<char> in_lines_;                                             // by variable; 0: lines have several parts
-  std::vector<double> sums_, sent_;                                        // of lines: of all variables, of the split ones
+  std::vector<double> sums_, sent_;                                        // of lines: of all variables, of split ones
 };
 
 }  // namespace chorale::detail

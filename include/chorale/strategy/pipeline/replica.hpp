@@ -98,6 +98,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+    this->remember(model.net.variables());
     if constexpr (ShardedReduce<R>) {
       constexpr int L    = R::logical_shards;
       auto const shards  = share(static_cast<std::size_t>(L), data_.rank(), data_.size());
@@ -135,6 +136,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   void all_reduce(Gradients& gradients) {
     if constexpr (ShardedReduce<R>) {
       reduce_.all_reduce(data_, traffic_, sums_.nodes(), gradients.values, of_shards);
+      this->expect_alike(gradients);
+      gradients.trailer().summed() = 0;                                    // no rank has checked those of micro-batches
       this->tell_alike(gradients);
     } else {
       Base::all_reduce(gradients);
