@@ -114,11 +114,11 @@ template <int m, int n> struct Interleaved;
 template <int m> struct ZeroBubbleH1;
 template <int m> struct ZeroBubbleV;
 
-namespace pipeline {
+namespace pipelines {
 
 template <auto entries_of, int m, int n> struct Table;                                // nn/pipeline/entry.hpp
 
-}  // namespace pipeline
+}  // namespace pipelines
 
 namespace loss {                                                                      // nn/loss.hpp
 

@@ -3,11 +3,11 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// The only micro-batch goes through.
-constexpr pipeline::Entries one(int) {
+constexpr pipelines::Entries one(int) {
   return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<one, 1>, 1>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<one, 1>, 1>::ticks; }

@@ -3,11 +3,11 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// Of two micro-batches one goes through.
-constexpr pipeline::Entries one_of_two(int) {
+constexpr pipelines::Entries one_of_two(int) {
   return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<one_of_two, 2>, 1>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<one_of_two, 2>, 1>::ticks; }

@@ -3,12 +3,12 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// Both stages do micro-batch 1 first.
-constexpr pipeline::Entries in_turn(int) {
+constexpr pipelines::Entries in_turn(int) {
   return {{0, 0, Work::forward, 1}, {1, 0, Work::backward, 1}, {2, 0, Work::forward, 0}, {3, 0, Work::backward, 0},
           {0, 1, Work::forward, 1}, {1, 1, Work::backward, 1}, {2, 1, Work::forward, 0}, {3, 1, Work::backward, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<in_turn, 2>, 2>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<in_turn, 2>, 2>::ticks; }

@@ -3,11 +3,11 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// Backward as a whole.
-constexpr pipeline::Entries whole(int) {
+constexpr pipelines::Entries whole(int) {
   return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<whole, 1>, 1>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<whole, 1>, 1>::ticks; }

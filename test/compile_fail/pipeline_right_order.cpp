@@ -3,11 +3,11 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// Gradients by inputs, then those by weights.
-constexpr pipeline::Entries inputs_first(int) {
+constexpr pipelines::Entries inputs_first(int) {
   return {{0, 0, Work::forward, 0}, {1, 0, Work::by_inputs, 0}, {2, 0, Work::by_weights, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<inputs_first, 1>, 1>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<inputs_first, 1>, 1>::ticks; }

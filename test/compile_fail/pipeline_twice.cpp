@@ -3,11 +3,11 @@
 #include <chorale/chorale.hpp>
 
 using namespace chorale;
-using pipeline::Work;
+using pipelines::Work;
 
 /// Backward as a whole, and by weights again.
-constexpr pipeline::Entries weights_again(int) {
+constexpr pipelines::Entries weights_again(int) {
   return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}, {3, 0, Work::by_weights, 0}};
 }
 
-int ticks() { return pipeline::Timetable<pipeline::Table<weights_again, 1>, 1>::ticks; }
+int ticks() { return pipelines::Timetable<pipelines::Table<weights_again, 1>, 1>::ticks; }

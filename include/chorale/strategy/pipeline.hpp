@@ -77,7 +77,7 @@ class MeshStrategy<M, Pipelined<S>> {
   bool counts_rows(Rank rank) const {
     auto const stage = M::coordinate(rank, "stage");
     for (int chunk = 0; chunk < S::chunks; ++chunk)
-      if (pipeline::section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
+      if (pipelines::section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
     return false;
   }
   Group group() const { return mesh_.group(); }

@@ -9,11 +9,11 @@
 #include <string>
 
 using namespace chorale;
-using pipeline::Entries;
-using pipeline::Flaw;
-using pipeline::FirstFlaw;
-using pipeline::Timetable;
-using pipeline::Work;
+using pipelines::Entries;
+using pipelines::Flaw;
+using pipelines::FirstFlaw;
+using pipelines::Timetable;
+using pipelines::Work;
 
 namespace {
 
@@ -83,27 +83,27 @@ constexpr Entries crossed(int) {
 constexpr Entries weights_first(int) {
   return {{0, 0, Work::forward, 0, 0}, {1, 0, Work::by_weights, 0, 0}, {2, 0, Work::by_inputs, 0, 0}};
 }
-struct NoSection : pipeline::Table<unchanged, 2> {
+struct NoSection : pipelines::Table<unchanged, 2> {
   static constexpr int section(int, int, int) { return 0; }
 };
 
 template <auto entries, int m = 2, int stages = 2>
 constexpr Flaw flaw_of() {
-  return pipeline::check<pipeline::Table<entries, m>>(stages).flaw;
+  return pipelines::check<pipelines::Table<entries, m>>(stages).flaw;
 }
 static_assert(flaw_of<unchanged>() == Flaw::none);
-static_assert(pipeline::check<NoSection>(2) == FirstFlaw{Flaw::sections, 1, 0, 0});
-using OtherStage = pipeline::Table<changed<0, 0, 2, Work::forward, 0>, 2>;
-static_assert(pipeline::check<OtherStage>(2) == FirstFlaw{Flaw::no_such, 2, 0, 0});
+static_assert(pipelines::check<NoSection>(2) == FirstFlaw{Flaw::sections, 1, 0, 0});
+using OtherStage = pipelines::Table<changed<0, 0, 2, Work::forward, 0>, 2>;
+static_assert(pipelines::check<OtherStage>(2) == FirstFlaw{Flaw::no_such, 2, 0, 0});
 static_assert(flaw_of<changed<0, 0, 0, Work::forward, 2>>() == Flaw::no_such);
 static_assert(flaw_of<changed<0, 1, 0, Work::forward, 0>>() == Flaw::together);
-using SameTwice = pipeline::Table<changed<0, 0, 0, Work::forward, 1>, 2>;
-static_assert(pipeline::check<SameTwice>(2) == FirstFlaw{Flaw::twice, 0, 1, 0});
+using SameTwice = pipelines::Table<changed<0, 0, 0, Work::forward, 1>, 2>;
+static_assert(pipelines::check<SameTwice>(2) == FirstFlaw{Flaw::twice, 0, 1, 0});
 static_assert(flaw_of<changed<1, 2, 0, Work::by_inputs, 0>>() == Flaw::missing);
-static_assert(pipeline::check<pipeline::Table<without_last, 2>>(2) == FirstFlaw{Flaw::missing, 1, 1, 0});
+static_assert(pipelines::check<pipelines::Table<without_last, 2>>(2) == FirstFlaw{Flaw::missing, 1, 1, 0});
 static_assert(flaw_of<changed<1, -1, 0, Work::backward, 0>>() == Flaw::order);
 static_assert(flaw_of<weights_first, 1, 1>() == Flaw::order);
-static_assert(pipeline::check<pipeline::Table<crossed, 2>>(2).flaw == Flaw::cycle);
+static_assert(pipelines::check<pipelines::Table<crossed, 2>>(2).flaw == Flaw::cycle);
 
 /// A variable that both sections use: stage 0 needs what stage 1 does with its weights after the next micro-batch.
 constexpr Entries weights_last(int) {
@@ -113,9 +113,9 @@ constexpr Entries weights_last(int) {
           {4, 1, Work::by_weights, 0, 0}};
 }
 static_assert(flaw_of<weights_last>() == Flaw::none);
-static_assert(pipeline::check<pipeline::Table<weights_last, 2>>(2, {{0, 1}}).flaw == Flaw::cycle);
-static_assert(pipeline::check<ZeroBubbleH1<8>>(4, {{0, 3}}).flaw == Flaw::none);
-static_assert(pipeline::check<ZeroBubbleV<8>>(4, {{0, 7}}).flaw == Flaw::none);
+static_assert(pipelines::check<pipelines::Table<weights_last, 2>>(2, {{0, 1}}).flaw == Flaw::cycle);
+static_assert(pipelines::check<ZeroBubbleH1<8>>(4, {{0, 3}}).flaw == Flaw::none);
+static_assert(pipelines::check<ZeroBubbleV<8>>(4, {{0, 7}}).flaw == Flaw::none);
 
 /// One micro-batch in the pipeline at a time, as docs/43-pipelines.md has it.
 constexpr Entries in_turn(int stages) {
@@ -125,7 +125,7 @@ constexpr Entries in_turn(int stages) {
       all.push_back({2 * k, s, Work::forward, k, 0}), all.push_back({2 * k + 1, s, Work::backward, k, 0});
   return all;
 }
-static_assert(Timetable<pipeline::Table<in_turn, 4>, 3>::idle() == 24);
+static_assert(Timetable<pipelines::Table<in_turn, 4>, 3>::idle() == 24);
 
 }  // namespace
 

@@ -116,7 +116,7 @@ struct Owned {
 };
 
 /// Gradients of micro-batches, added up along the tree of so many leaves.
-struct TreeSums final : pipeline::MicroBatchSums {
+struct TreeSums final : pipelines::MicroBatchSums {
   TreeSums(std::size_t size, int leaves) : shards{leaves}, of_leaf(static_cast<std::size_t>(leaves)) {
     sums.resize(size);
   }
@@ -204,7 +204,7 @@ Learned in_stages(int stages, bool along_tree, std::vector<std::vector<std::size
   auto all   = std::vector<Learned>(static_cast<std::size_t>(stages));
   auto count = std::vector<std::vector<std::size_t>>(static_cast<std::size_t>(stages));
   auto const results = test::on_ranks<LocalTransport>(stages, 1, [&](LocalEndpoint& at, Span<float>) {
-    auto const schedule = pipeline::schedule_of<S>(at.rank(), stages);
+    auto const schedule = pipelines::schedule_of<S>(at.rank(), stages);
     auto messages       = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
     using Learner = nn::graph::StageLearner<Net, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
     auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, schedule, ends.ends};
@@ -270,7 +270,7 @@ double apart(Learned const& a, Learned const& b) {
 /// Executors are as many as the schedule's activations, of each chunk.
 template <class S, int stages>
 void check_peaks() {
-  using T        = pipeline::Timetable<S, stages>;
+  using T        = pipelines::Timetable<S, stages>;
   auto executors = std::vector<std::vector<std::size_t>>{};
   in_stages<S>(stages, true, &executors);
   for (int s = 0; s < stages; ++s)
@@ -357,7 +357,7 @@ TEST_CASE("a step of a stage allocates nothing once its rows were seen", "[nn][p
     auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
     using Learner = nn::graph::StageLearner<Norms, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
     auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
-                            pipeline::schedule_of<S>(at.rank(), 3), ends.ends};
+                            pipelines::schedule_of<S>(at.rank(), 3), ends.ends};
     auto const plan = RunTimePlan{learner.variables().shapes};
     auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
                                                                     compiled.optimizer, 7};
@@ -381,7 +381,7 @@ TEST_CASE("stages have the variables of their sections, and share those that are
   auto const ends  = nn::graph::cut_of(whole.g, {}, 4).ends;
   auto names       = std::map<std::string, int>{};
   for (int stage = 0; stage < 4; ++stage) {
-    auto const schedule = pipeline::schedule_of<ZeroBubbleH1<4>>(stage, 4);
+    auto const schedule = pipelines::schedule_of<ZeroBubbleH1<4>>(stage, 4);
     auto const mine     = nn::graph::stage_variables<Net>(whole, ends, schedule);
     for (auto const& v : mine.shapes) ++names[v.name];
   }

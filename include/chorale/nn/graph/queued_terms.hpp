@@ -29,8 +29,9 @@ class QueuedExecutor : public GraphExecutor<Net, D> {
 
  public:
   QueuedExecutor(int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables, D const& device,
-                 typename Base::Rooms const& rooms, typename Base::Overwritten const& overwritten)
-      : Base{rows, variables, gradients, tables, device, rooms, overwritten},
+                 typename Base::Rooms const& rooms, typename Base::Overwritten const& overwritten,
+                 UnitMemory* units = nullptr)
+      : Base{rows, variables, gradients, tables, device, rooms, overwritten, units},
         step_{static_cast<std::size_t>(rows) * widest()} {}
 
   auto& step() { return step_.step; }

@@ -12,7 +12,7 @@ namespace chorale {
 ///
 ///   section   a range of calls of a network. Stage s computes one, or, with chunks, one for each chunk
 ///   tick      the time that forward of a section takes, and backward by its inputs, and backward by its variables
-namespace pipeline {
+namespace pipelines {
 
 /// What a stage does with one micro-batch.
 ///
@@ -42,7 +42,7 @@ struct Entry {
 /// The entries of all stages, in any order.
 using Entries = std::vector<Entry>;
 
-}  // namespace pipeline
+}  // namespace pipelines
 
 /// A schedule of a pipeline, for any number of stages.
 ///
@@ -54,10 +54,10 @@ template <class S>
 concept PipelineSchedule = requires(int stages) {
   { S::micro_batches }    -> std::convertible_to<int>;                     // of a step, at least 1
   { S::chunks }           -> std::convertible_to<int>;                     // sections of each stage, at least 1
-  { S::entries(stages) }  -> std::same_as<pipeline::Entries>;
+  { S::entries(stages) }  -> std::same_as<pipelines::Entries>;
 };
 
-namespace pipeline {
+namespace pipelines {
 
 /// The section that a stage computes as one of its chunks.
 template <class S>
@@ -68,13 +68,13 @@ constexpr int section_of(int stage, int chunk, int stages) {
 
 /// A schedule that is a function: entries_of(stages) gives the entries for m micro-batches.
 ///
-///   constexpr pipeline::Entries mine(int stages) { .. }
-///   pipelined<pipeline::Table<mine, 4>>()
+///   constexpr pipelines::Entries mine(int stages) { .. }
+///   pipelined<pipelines::Table<mine, 4>>()
 template <auto entries_of, int m, int n = 1>
 struct Table {
   static constexpr int micro_batches = m, chunks = n;
   static constexpr Entries entries(int stages) { return entries_of(stages); }
 };
 
-}  // namespace pipeline
+}  // namespace pipelines
 }  // namespace chorale

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace chorale::pipeline {
+namespace chorale::pipelines {
 
 /// Messages between the stages of a pipeline, in the middle of a step.
 ///
@@ -75,4 +75,4 @@ StageSchedule schedule_of(int stage, int stages) {
   return made;
 }
 
-}  // namespace chorale::pipeline
+}  // namespace chorale::pipelines

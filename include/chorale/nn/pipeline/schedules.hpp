@@ -10,7 +10,7 @@
 
 namespace chorale {
 
-namespace pipeline::detail {
+namespace pipelines::detail {
 
 /// Appends entries to one stage, a tick after the other: the order alone counts.
 class OrderOf {
@@ -25,7 +25,7 @@ class OrderOf {
   int stage_, next_ = 0;
 };
 
-}  // namespace pipeline::detail
+}  // namespace pipelines::detail
 
 /// All micro-batches forward, then all backward.
 ///
@@ -37,12 +37,12 @@ struct AllForwardAllBackward {
   static_assert(m >= 1, "chorale: AllForwardAllBackward<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
-  static constexpr pipeline::Entries entries(int stages) {
-    auto all = pipeline::Entries{};
+  static constexpr pipelines::Entries entries(int stages) {
+    auto all = pipelines::Entries{};
     for (int s = 0; s < stages; ++s) {
-      auto next = pipeline::detail::OrderOf{all, s};
-      for (int k = 0; k < m; ++k) next(pipeline::Work::forward, k);
-      for (int k = 0; k < m; ++k) next(pipeline::Work::backward, k);
+      auto next = pipelines::detail::OrderOf{all, s};
+      for (int k = 0; k < m; ++k) next(pipelines::Work::forward, k);
+      for (int k = 0; k < m; ++k) next(pipelines::Work::backward, k);
     }
     return all;
   }
@@ -59,17 +59,17 @@ struct OneForwardOneBackward {
   static_assert(m >= 1, "chorale: OneForwardOneBackward<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
-  static constexpr pipeline::Entries entries(int stages) {
-    auto all = pipeline::Entries{};
+  static constexpr pipelines::Entries entries(int stages) {
+    auto all = pipelines::Entries{};
     for (int s = 0; s < stages; ++s) {
-      auto next        = pipeline::detail::OrderOf{all, s};
+      auto next        = pipelines::detail::OrderOf{all, s};
       auto const ahead = std::min(m, stages - s - 1);
-      for (int k = 0; k < ahead; ++k) next(pipeline::Work::forward, k);
+      for (int k = 0; k < ahead; ++k) next(pipelines::Work::forward, k);
       for (int k = ahead; k < m; ++k) {
-        next(pipeline::Work::forward, k);
-        next(pipeline::Work::backward, k - ahead);
+        next(pipelines::Work::forward, k);
+        next(pipelines::Work::backward, k - ahead);
       }
-      for (int k = m - ahead; k < m; ++k) next(pipeline::Work::backward, k);
+      for (int k = m - ahead; k < m; ++k) next(pipelines::Work::backward, k);
     }
     return all;
   }
@@ -87,7 +87,7 @@ struct Interleaved {
   static_assert(m >= 1 && n >= 1, "chorale: Interleaved<m, chunks> needs at least 1 micro-batch and 1 chunk");
   static constexpr int micro_batches = m, chunks = n;
 
-  static constexpr pipeline::Entries entries(int stages) {
+  static constexpr pipelines::Entries entries(int stages) {
     struct Turn {
       int micro_batch, chunk;
     };
@@ -97,13 +97,13 @@ struct Interleaved {
       for (int c = 0; c < n; ++c)
         for (int k = first; k < end; ++k) forward.push_back({k, c}), backward.push_back({k, n - 1 - c});
     }
-    auto all = pipeline::Entries{};
+    auto all = pipelines::Entries{};
     for (int s = 0; s < stages; ++s) {
-      auto next        = pipeline::detail::OrderOf{all, s};
+      auto next        = pipelines::detail::OrderOf{all, s};
       auto const total = forward.size();
       auto const ahead = std::min(total, static_cast<std::size_t>(2 * (stages - s - 1) + (n - 1) * stages));
-      auto const f = [&](std::size_t i) { next(pipeline::Work::forward, forward[i].micro_batch, forward[i].chunk); };
-      auto const b = [&](std::size_t i) { next(pipeline::Work::backward, backward[i].micro_batch, backward[i].chunk); };
+      auto const f = [&](std::size_t i) { next(pipelines::Work::forward, forward[i].micro_batch, forward[i].chunk); };
+      auto const b = [&](std::size_t i) { next(pipelines::Work::backward, backward[i].micro_batch, backward[i].chunk); };
       for (std::size_t i = 0; i < ahead; ++i) f(i);
       for (std::size_t i = ahead; i < total; ++i) f(i), b(i - ahead);
       for (std::size_t i = total - ahead; i < total; ++i) b(i);
@@ -123,19 +123,19 @@ struct ZeroBubbleH1 {
   static_assert(m >= 1, "chorale: ZeroBubbleH1<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
-  static constexpr pipeline::Entries entries(int stages) {
-    auto all = pipeline::Entries{};
+  static constexpr pipelines::Entries entries(int stages) {
+    auto all = pipelines::Entries{};
     for (int s = 0; s < stages; ++s) {
-      auto next        = pipeline::detail::OrderOf{all, s};
+      auto next        = pipelines::detail::OrderOf{all, s};
       auto const ahead = std::min(m, stages - s - 1);
       auto weights     = 0;                                                // the next one of backward by weights
-      for (int k = 0; k < ahead; ++k) next(pipeline::Work::forward, k);
+      for (int k = 0; k < ahead; ++k) next(pipelines::Work::forward, k);
       for (int k = 0; k < m; ++k) {
-        if (k + ahead < m) next(pipeline::Work::forward, k + ahead);
-        next(pipeline::Work::by_inputs, k);
-        if (k + ahead >= m || k >= s) next(pipeline::Work::by_weights, weights++);
+        if (k + ahead < m) next(pipelines::Work::forward, k + ahead);
+        next(pipelines::Work::by_inputs, k);
+        if (k + ahead >= m || k >= s) next(pipelines::Work::by_weights, weights++);
       }
-      while (weights < m) next(pipeline::Work::by_weights, weights++);
+      while (weights < m) next(pipelines::Work::by_weights, weights++);
     }
     return all;
   }
@@ -162,8 +162,8 @@ struct ZeroBubbleV {
     return chunk == 0 ? stage : 2 * stages - 1 - stage;
   }
 
-  static constexpr pipeline::Entries entries(int stages) {
-    auto all = pipeline::Entries{};
+  static constexpr pipelines::Entries entries(int stages) {
+    auto all = pipelines::Entries{};
     auto at  = std::vector<Stage>{};
     for (int s = 0; s < stages; ++s) at.push_back({});
     // When section x has done forward of micro-batch k, and backward by its inputs; 0: not yet.
@@ -187,16 +187,16 @@ struct ZeroBubbleV {
           return k < m && is_over(of(forward_end, x, k), tick) &&
                  (x == 2 * stages - 1 || is_over(of(inputs_end, x + 1, k), tick));
         };
-        auto const begin = [&](pipeline::Work work, int k, int chunk) { all.push_back({tick, s, work, k, chunk}); };
+        auto const begin = [&](pipelines::Work work, int k, int chunk) { all.push_back({tick, s, work, k, chunk}); };
         auto const first_backward = mine.by_inputs[1] <= mine.by_inputs[0] ? 1 : 0;    // the oldest micro-batch
         auto c = -1;
         for (auto const one : {first_backward, 1 - first_backward})
           if (c < 0 && can_by_inputs(one, mine.by_inputs[static_cast<std::size_t>(one)])) c = one;
         if (c >= 0) {
           auto const k = mine.by_inputs[static_cast<std::size_t>(c)]++;
-          begin(pipeline::Work::by_inputs, k, c);
+          begin(pipelines::Work::by_inputs, k, c);
           of(inputs_end, section(s, c, stages), k) = tick + 1;
-          mine.waiting.push_back({0, s, pipeline::Work::by_weights, k, c});
+          mine.waiting.push_back({0, s, pipelines::Work::by_weights, k, c});
           continue;
         }
         if (mine.live < 2 * stages)
@@ -204,12 +204,12 @@ struct ZeroBubbleV {
             if (c < 0 && can_forward(one, mine.forward[static_cast<std::size_t>(one)])) c = one;
         if (c >= 0) {
           auto const k = mine.forward[static_cast<std::size_t>(c)]++;
-          begin(pipeline::Work::forward, k, c);
+          begin(pipelines::Work::forward, k, c);
           of(forward_end, section(s, c, stages), k) = tick + 1;
           ++mine.live;
         } else if (mine.weights < mine.waiting.size()) {
           auto const& next = mine.waiting[mine.weights++];
-          begin(pipeline::Work::by_weights, next.micro_batch, next.chunk);
+          begin(pipelines::Work::by_weights, next.micro_batch, next.chunk);
           --mine.live;
         }
       }
@@ -220,7 +220,7 @@ struct ZeroBubbleV {
   /// What a stage has done.
   struct Stage {
     std::array<int, 2> forward{}, by_inputs{};                             // micro-batches of each chunk
-    pipeline::Entries waiting{};                                           // for backward by weights
+    pipelines::Entries waiting{};                                           // for backward by weights
     std::size_t weights = 0;                                               // of these, done
     int live            = 0;                                               // activations of chunks
   };

@@ -37,7 +37,7 @@ class StageExecutors {
   ///
   /// make      makes another: make() returns std::unique_ptr<Slot>
   template <class Make>
-  Slot& take(std::size_t chunk, int rows, int k, pipeline::Messages& messages, Make&& make) {
+  Slot& take(std::size_t chunk, int rows, int k, pipelines::Messages& messages, Make&& make) {
     for (auto const& slot : pools_[chunk])
       if (slot->micro_batch < 0 && slot->executor.rows() == rows) return begin(*slot, k, messages);
     pools_[chunk].push_back(make());
@@ -74,7 +74,7 @@ class StageExecutors {
   }
 
  private:
-  Slot& begin(Slot& slot, int k, pipeline::Messages& messages) {
+  Slot& begin(Slot& slot, int k, pipelines::Messages& messages) {
     for (auto const message : slot.sent) messages.wait(message);           // they read memory that is now written
     slot.sent.clear(), slot.gradients.clear(), slot.ties.clear();
     slot.micro_batch = k;

@@ -60,7 +60,7 @@ class StageLearner {
   static constexpr NetworkWork work   = Whole::work;
 
   /// ends      of the sections, see cut_of
-  StageLearner(D device, Losses losses, Metrics metrics, pipeline::StageSchedule schedule, std::vector<int> ends)
+  StageLearner(D device, Losses losses, Metrics metrics, pipelines::StageSchedule schedule, std::vector<int> ends)
       : device_{std::move(device)}, scores_{std::move(losses), std::move(metrics)}, schedule_{std::move(schedule)},
         ends_{std::move(ends)}, norm_{ends_} {
     auto const whole = whole_of<Net, D>();
@@ -72,7 +72,7 @@ class StageLearner {
     numbers_      = MessageNumbers{whole.g, ends_.size(), schedule_.micro_batches};
   }
 
-  pipeline::StageSchedule const& schedule() const { return schedule_; }
+  pipelines::StageSchedule const& schedule() const { return schedule_; }
   StageVariables const& variables() const { return variables_of_; }
   /// The stage that owns a variable of the network: that of the first section which uses it.
   int owner_of(std::size_t variable) const {
@@ -98,10 +98,10 @@ class StageLearner {
   }
 
   /// Sets how stages exchange messages; these outlive the learner.
-  void join(pipeline::Messages* messages) { messages_ = messages; }
+  void join(pipelines::Messages* messages) { messages_ = messages; }
   /// Sets where gradients of micro-batches go, and which rows of a batch each one has; null: they are added up, and a
   /// batch is cut in equal parts.
-  void add_to(pipeline::MicroBatchSums* sums, Span<Range const> rows) {
+  void add_to(pipelines::MicroBatchSums* sums, Span<Range const> rows) {
     sums_ = sums;
     rows_.assign(rows.begin(), rows.end());
   }
@@ -121,7 +121,7 @@ class StageLearner {
       auto pass          = step.pass;
       pass.now.first_row += rows.begin;
       auto const x = at(e.chunk);
-      if (e.work == pipeline::Work::forward) forward(x, e.micro_batch, pass, batch.rows_in(rows), true, &total);
+      if (e.work == pipelines::Work::forward) forward(x, e.micro_batch, pass, batch.rows_in(rows), true, &total);
       else backward(x, e, pass);
     }
     messages_->wait_all();
@@ -281,20 +281,20 @@ class StageLearner {
                                                std::as_writable_bytes(Span<float>{slot.carried[t]})));
   }
 
-  void backward(std::size_t x, pipeline::Entry const& e, Pass const& pass) {
+  void backward(std::size_t x, pipelines::Entry const& e, Pass const& pass) {
     auto const k   = e.micro_batch;
     auto& slot     = executors_.of(x, k);
     auto& executor = slot.executor;
-    if (e.work != pipeline::Work::by_weights) {
+    if (e.work != pipelines::Work::by_weights) {
       for (auto const message : slot.gradients) messages_->wait(message);
       slot.gradients.clear();
     }
-    if (e.work != pipeline::Work::by_inputs) begin_gradients(x, slot, k);
-    if (e.work == pipeline::Work::backward) executor.backward(pass);
-    else if (e.work == pipeline::Work::by_inputs) executor.backward_by_inputs(pass);
+    if (e.work != pipelines::Work::by_inputs) begin_gradients(x, slot, k);
+    if (e.work == pipelines::Work::backward) executor.backward(pass);
+    else if (e.work == pipelines::Work::by_inputs) executor.backward_by_inputs(pass);
     else executor.backward_by_weights(pass);
-    if (e.work != pipeline::Work::by_weights) send_gradients(x, slot, k);
-    if (e.work == pipeline::Work::by_inputs) return;
+    if (e.work != pipelines::Work::by_weights) send_gradients(x, slot, k);
+    if (e.work == pipelines::Work::by_inputs) return;
     end_gradients(x, slot, k);
     slot.micro_batch = -1;
   }
@@ -407,7 +407,7 @@ class StageLearner {
 
   D device_;
   Scoring scores_;
-  pipeline::StageSchedule schedule_;
+  pipelines::StageSchedule schedule_;
   std::vector<int> ends_;                                                  // of all sections
   StageNorm<Net, D> norm_;
   MessageNumbers numbers_;
@@ -425,8 +425,8 @@ class StageLearner {
   StageExecutors<D> executors_;
   std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way
   std::vector<int> pending_;                                               // chunks of each micro-batch
-  pipeline::Messages* messages_   = nullptr;
-  pipeline::MicroBatchSums* sums_ = nullptr;
+  pipelines::Messages* messages_   = nullptr;
+  pipelines::MicroBatchSums* sums_ = nullptr;
   std::vector<float> predicted_;
 };
 

@@ -37,7 +37,7 @@ class StageNorm {
   /// variables, planned   of the stage
   /// in_norm              called as in_norm(i): false for variables of the plan that count as zeros
   template <class InNorm>
-  void write_squares(pipeline::StageSchedule const& schedule, StageVariables const& variables,
+  void write_squares(pipelines::StageSchedule const& schedule, StageVariables const& variables,
                      Span<PlannedVariable const> planned, Span<float const> gradients, Span<double> numbers,
                      InNorm&& in_norm) const {
     auto const each_owned = [&](int x, auto&& f) {

@@ -41,7 +41,7 @@ struct Tie {
 ///
 /// ends      of all sections, see cut_of
 inline std::vector<Tie> ties_of(WholeNetwork const& whole, std::vector<int> const& ends,
-                                StageVariables const& variables, pipeline::StageSchedule const& schedule) {
+                                StageVariables const& variables, pipelines::StageSchedule const& schedule) {
   auto ties        = std::vector<Tie>{};
   auto const stage = [&](int x) { return schedule.stage_of[at(x)]; };
   for (std::size_t i = 0; i < variables.of_network.size(); ++i) {
@@ -62,8 +62,8 @@ inline std::vector<Tie> ties_of(WholeNetwork const& whole, std::vector<int> cons
 /// Brings the sums of all stages that use a variable together at its owner, which adds them up.
 ///
 /// received  memory for those of another stage
-inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, pipeline::StageSchedule const& schedule,
-                     MessageNumbers const& numbers, pipeline::Messages& messages, std::vector<float>& received) {
+inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, pipelines::StageSchedule const& schedule,
+                     MessageNumbers const& numbers, pipelines::Messages& messages, std::vector<float>& received) {
   for (auto const& tie : ties) {
     auto const mine = gradients[tie.variable];
     for (auto const x : tie.others) {
@@ -82,8 +82,8 @@ inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, p
 
 /// Gives all stages that use a variable the sums of its owner.
 inline void share_ties(std::vector<Tie> const& ties, Gradients const& gradients,
-                       pipeline::StageSchedule const& schedule, MessageNumbers const& numbers,
-                       pipeline::Messages& messages) {
+                       pipelines::StageSchedule const& schedule, MessageNumbers const& numbers,
+                       pipelines::Messages& messages) {
   for (auto const& tie : ties) {
     auto const bytes = std::as_writable_bytes(gradients[tie.variable]);
     for (auto const x : tie.others) {

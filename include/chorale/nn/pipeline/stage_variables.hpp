@@ -47,7 +47,7 @@ inline std::vector<int> users_of(WholeNetwork const& whole, std::vector<int> con
 /// ends      of all sections, see cut_of
 template <class Net>
 StageVariables stage_variables(WholeNetwork const& whole, std::vector<int> const& ends,
-                               pipeline::StageSchedule const& schedule) {
+                               pipelines::StageSchedule const& schedule) {
   auto made = StageVariables{};
   for (std::size_t v = 0; v < whole.variables.size(); ++v) {
     auto const users = users_of(whole, ends, static_cast<int>(v));

@@ -54,25 +54,25 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   /// throws  BadArgument when a variable that several sections share lets stages wait for one another
   template <PipelineSchedule S, int stages, class D>
   static instance<D> instantiate(Model const& model, D const& device, Seed seed, int stage) {
-    static_assert(pipeline::Timetable<S, stages>::ticks > 0);              // it is checked
+    static_assert(pipelines::Timetable<S, stages>::ticks > 0);              // it is checked
     constexpr auto flaw = graph::cut_flaw<Net, stages * S::chunks>;
     if constexpr (graph::report_cut<flaw>()) {
       auto const whole = graph::whole_of<Net, D>();
       auto const named = graph::Traced<Net, graph::NoDevice>::calls.cuts;
       auto ends        = graph::cut_of(whole.g, named, stages * S::chunks).ends;
-      auto ties        = pipeline::Ties{};
+      auto ties        = pipelines::Ties{};
       for (std::size_t v = 0; v < whole.variables.size(); ++v) {
         auto const users = graph::users_of(whole, ends, static_cast<int>(v));
         for (std::size_t i = 1; i < users.size(); ++i) ties.push_back({users[i - 1], users[i]});
       }
-      if (auto const found = pipeline::check<S>(stages, ties); found.flaw != pipeline::Flaw::none)
+      if (auto const found = pipelines::check<S>(stages, ties); found.flaw != pipelines::Flaw::none)
         throw BadArgument{"variables that several sections share let stages wait for one another: gradients by weights "
                           "of micro-batch " + std::to_string(found.micro_batch) + " on stage " +
                               std::to_string(found.stage) +
                               " need those of a later section, which come after them.",
                           "a schedule whose backward by weights of a later section comes first."};
       auto learner = graph::StageLearner<Net, D, Losses, Metrics>{
-          device, model.losses, model.metrics, pipeline::schedule_of<S>(stage, stages), std::move(ends)};
+          device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), std::move(ends)};
       auto const plan = RunTimePlan{learner.variables().shapes};
       return {device, std::move(learner), plan, model.optimizer, seed};
     } else {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace chorale::pipeline {
+namespace chorale::pipelines {
 
 /// The kinds of error in a schedule of a pipeline.
 enum class Flaw : std::uint8_t {
@@ -220,8 +220,8 @@ struct Proof {
 
 /// A checked schedule for so many stages, with the earliest ticks: a constant.
 ///
-///   static_assert(pipeline::Timetable<OneForwardOneBackward<8>, 4>::idle() == 9);
-///   std::cout << pipeline::Timetable<ZeroBubbleH1<8>, 4>::text();
+///   static_assert(pipelines::Timetable<OneForwardOneBackward<8>, 4>::idle() == 9);
+///   std::cout << pipelines::Timetable<ZeroBubbleH1<8>, 4>::text();
 template <PipelineSchedule S, int stages>
 class Timetable {
   static_assert(stages >= 1, "chorale: a pipeline has at least 1 stage");
@@ -301,4 +301,4 @@ class Timetable {
   }
 };
 
-}  // namespace chorale::pipeline
+}  // namespace chorale::pipelines

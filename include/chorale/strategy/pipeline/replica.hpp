@@ -29,7 +29,7 @@ namespace chorale {
 namespace detail {
 
 /// Gradients of micro-batches that are logical shards: they are added up along the tree as far as this rank has them.
-class ShardsOfMicroBatches final : public pipeline::MicroBatchSums {
+class ShardsOfMicroBatches final : public pipelines::MicroBatchSums {
  public:
   /// shards    of all ranks; first: of this one
   void begin(Gradients const& gradients, int shards, int first, int micro_batches) {
@@ -93,7 +93,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
         traffic_{detail::TrafficOf<R>::of(data_.size())} {}
 
   /// The messages between the stages of this replica's data, of which copies have views.
-  pipeline::Messages& messages() { return *messages_; }
+  pipelines::Messages& messages() { return *messages_; }
 
   /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas.
   template <class Model, class Batch>

@@ -19,7 +19,7 @@ namespace chorale::detail {
 ///
 /// keeps   each message has a tag of its own, so that none waits for another
 template <Endpoint E>
-class StageMessages final : public pipeline::Messages {
+class StageMessages final : public pipelines::Messages {
  public:
   /// at      outlives it
   /// first   tag of message 0; those behind it are not used otherwise
