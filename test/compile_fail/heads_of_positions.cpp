@@ -1,4 +1,4 @@
-// heads_of_positions.cpp   expect: chorale: a layer needs whole sequences, but each rank has a part of their positions. Put nn::gather_sequence<axis> before it, or give nn::ColumnDense the option nn::SplitSequence; attention over such parts is nn::RingHeads
+// heads_of_positions.cpp   expect: chorale: this layer works over a dimension that is sharded over an axis (S): put nn::all_gather<Axis>(x) before it
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

@@ -147,12 +147,13 @@ template <class R, class E>
 class UnitReplica : public ShardedReplica<R, E> {
   using Base     = ShardedReplica<R, E>;
   using Exchange = detail::UnitExchange<R, E>;
-  static_assert(!requires { requires R::own_thread; },
-                "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as "
-                "its buffers are used again in the same step. Use the Reduce without OwnThread");
 
  public:
-  UnitReplica(R reduce, E& at) : Base{reduce, at}, whole_{std::move(reduce)} {}
+  UnitReplica(R reduce, E& at) : Base{reduce, at}, whole_{std::move(reduce)} {
+    static_assert(!requires { requires R::own_thread; },
+                  "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as "
+                  "its buffers are used again in the same step. Use the Reduce without OwnThread");
+  }
 
   /// Connects a copy with this replica. Called when copies are made, and before they compute.
   template <class Model>
