@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/device/device.hpp>
 #include <chorale/placement/placed.hpp>
 #include <chorale/placement/shard_cut.hpp>
 #include <chorale/tensor/kernels.hpp>
