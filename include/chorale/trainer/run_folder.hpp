@@ -10,6 +10,7 @@
 #include <chorale/observe/timeline.hpp>
 #include <chorale/observe/why_slow.hpp>
 #include <chorale/reduce/step_time.hpp>
+#include <chorale/tensor/variable.hpp>
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>
@@ -74,7 +75,7 @@ class RunFolder {
   }
 
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
-    auto const variables = options_.histograms ? trainer.variables() : Variables{};        // every process brings its shards
+    auto const variables = options_.histograms ? trainer.variables() : Variables{};        // all bring their shards
     if (!trainer.is_chief()) return;
     for (std::size_t i = 0; i < variables.size(); ++i)
       board_->histogram(variables[i].name, trainer.step(), variables[i].value);

@@ -251,8 +251,8 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
                                             .ragged = Out::ragged_field,
                                             .number = std::is_same_v<typename Out::type, float>, .held = held}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
-                                    DescribedCall<L, O...>::products(), DescribedCall<L, O...>::inner(), &text_of<L>,
-                                    gives_rows<L>);
+                                    DescribedCall<L, O...>::products(), DescribedCall<L, O...>::inner(),
+                                    &chorale::text_of<L>, gives_rows<L>);
   if constexpr (sizeof...(Out) == 1) return Tensor<D, Out...>{&trace, first};
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
