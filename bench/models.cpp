@@ -85,7 +85,7 @@ double step_ms(Model const& model, Divided split, int steps, Part&& part) {
   });
 }
 
-/// Of a network that learns the next of 64 words, or characters.
+/// Milliseconds of a step of a network that learns the next of 64 words, or characters.
 template <class Net, int words>
 double words_ms(Divided split, int steps) {
   using namespace bench::models;

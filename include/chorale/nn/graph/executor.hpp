@@ -9,6 +9,7 @@
 #include <chorale/device/device.hpp>
 #include <chorale/model/unit_memory.hpp>
 #include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/needs.hpp>
 #include <chorale/nn/graph/overlay.hpp>
 #include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/schedule.hpp>
@@ -61,6 +62,7 @@ class GraphExecutor {
   using Low                      = graph::Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
   static constexpr auto N        = Low::counts;
+  using Needs                    = graph::Needs<Low>;
   static_assert(!QueuesWork<D> || !graph::has_recompute(g),
                 "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together");
 
@@ -148,21 +150,29 @@ class GraphExecutor {
   graph::RaggedRows const& ragged(std::size_t i) const { return ragged_[i]; }
 
   void forward(Pass const& pass) {
-    if (units_ != nullptr) return forward_in_turns(pass);
-    for (std::size_t c = 0; c < N.calls; ++c) g.calls[c].ops->forward(stages_[c], pass);
+    for (std::size_t c = 0; c < N.calls; ++c) {
+      if (units_ != nullptr) units_->forward_to(c);
+      g.calls[c].ops->forward(stages_[c], pass);
+    }
   }
 
   /// Computes gradients of variables, and of inputs that ask for it in each step. d_output() was written before.
   template <class Ready>
   void backward(Pass const& pass, Ready&& ready) {
-    if (units_ != nullptr) return backward_in_turns(pass);
-    backward<graph::For::step>(pass, ready);
+    if (units_ == nullptr)
+      return backward<graph::For::step>(pass, [](std::size_t) {}, [&](std::size_t call) {
+        ready(plan.ready[graph::at(g.calls[call].number)]);
+      });
+    units_->turn();
+    backward<graph::For::step>(pass, [this](std::size_t call) { units_->backward_to(call); },
+                               [this](std::size_t call) { units_->passed(call); });
+    units_->end();
   }
   /// Computes gradients of inputs alone. Those of variables have any value then.
   void backward_to_inputs(Pass const& pass) {
     CHORALE_EXPECTS(units_ == nullptr, "gradients by inputs alone are computed where a replica has 1 of 1 parts of all "
                                        "gradients: not under ShardedStrategy<Zero::two> or <Zero::three>");
-    backward<graph::For::inputs>(pass, [](std::size_t) {});
+    backward<graph::For::inputs>(pass, [](std::size_t) {}, [](std::size_t) {});
   }
 
   /// Takes part in the sums over all replicas of one step, with zeros: called by a replica without rows.
@@ -403,36 +413,6 @@ class GraphExecutor {
                              : gradients_.data() + v.offset;
   }
 
-  /// forward() and backward() while units of variables and gradients take turns.
-  void forward_in_turns(Pass const& pass) {
-    for (std::size_t c = 0; c < N.calls; ++c) {
-      units_->forward_to(c);
-      g.calls[c].ops->forward(stages_[c], pass);
-    }
-  }
-  void backward_in_turns(Pass const& pass) {
-    units_->turn();
-    for (auto const& step : s_.steps) {
-      auto const call = graph::at(step.call);
-      if (!needs_all<graph::For::step> && !is_needed(step, graph::For::step)) continue;
-      switch (step.what) {
-        case graph::Do::again:
-          units_->backward_to(call);
-          g.calls[call].ops->forward(stages_[call], pass);
-          break;
-        case graph::Do::backward:
-          units_->backward_to(call);
-          backward_of<graph::For::step>(call, pass);
-          break;
-        case graph::Do::add: add(step); break;
-        case graph::Do::zero: zero(graph::at(step.c)); break;
-        case graph::Do::variables: break;
-        case graph::Do::ready: units_->passed(call); break;
-      }
-    }
-    units_->end();
-  }
-
   /// The gradient of a table.
   RowGradients& rows_of(PlannedVariable const& v) const {
     for (auto& table : tables_)
@@ -442,60 +422,39 @@ class GraphExecutor {
                       "a RowGradients for each variable that is by_rows."};
   }
 
-  template <graph::For what, class Ready>
-  void backward(Pass const& pass, Ready&& ready) {
+  /// Runs the steps of the schedule that are needed: calls begins(call) before a call computes, and ready(call) when all
+  /// gradients of the variables that it uses first are final.
+  template <graph::For what, class Begins, class Ready>
+  void backward(Pass const& pass, Begins&& begins, Ready&& ready) {
     for (auto const& step : s_.steps) {
-      if (!needs_all<what> && !is_needed(step, what)) continue;
+      if (!Needs::template all<what> && !Needs::step(step, s_, what)) continue;
+      auto const call = graph::at(step.call);
       switch (step.what) {
         case graph::Do::again:
-          g.calls[graph::at(step.call)].ops->forward(stages_[graph::at(step.call)], pass);
+          begins(call);
+          g.calls[call].ops->forward(stages_[call], pass);
           break;
-        case graph::Do::backward: backward_of<what>(graph::at(step.call), pass); break;
+        case graph::Do::backward:
+          begins(call);
+          backward_of<what>(call, pass);
+          break;
         case graph::Do::add: add(step); break;
         case graph::Do::zero: zero(graph::at(step.c)); break;
         case graph::Do::variables: break;                                  // no call leaves them out
-        case graph::Do::ready: ready(plan.ready[graph::at(g.calls[graph::at(step.call)].number)]); break;
+        case graph::Do::ready: ready(call); break;
       }
     }
-  }
-
-  /// True if each step of the schedule is needed for `what`.
-  template <graph::For what>
-  static constexpr bool needs_all = what == graph::For::step && Low::step == Low::trains;
-
-  static constexpr auto const& values_for(graph::For what) {
-    return what == graph::For::step ? Low::step : Low::inputs;
-  }
-  static constexpr bool wants_dx_for(graph::CallRecord const& call, graph::For what) {
-    auto wants = false;
-    for (int i = 0; i < call.ins; ++i)
-      wants = wants || values_for(what)[graph::at(g.ins[graph::at(call.first_in + i)])];
-    return wants;
-  }
-  bool is_needed(graph::Instruction const& step, graph::For what) const {
-    switch (step.what) {
-      case graph::Do::backward: {
-        auto const& call = g.calls[graph::at(step.call)];
-        return (what == graph::For::step && call.uses > 0) || wants_dx_for(call, what);
-      }
-      case graph::Do::add:
-      case graph::Do::zero: return values_for(what)[graph::at(s_.registers[graph::at(step.c)].value)];
-      case graph::Do::again: return true;
-      case graph::Do::variables:
-      case graph::Do::ready: break;
-    }
-    return what == graph::For::step;
   }
 
   template <graph::For what>
   void backward_of(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
-    if constexpr (needs_all<what>) {
+    if constexpr (Needs::template all<what>) {
       call.ops->backward(stages_[c], pass);
     } else {
       auto part         = pass;
       part.by_variables = what == graph::For::step;
-      part.by_input     = wants_dx_for(call, what);
+      part.by_input     = Needs::dx(call, what);
       call.ops->backward(stages_[c], part);
     }
     if (what == graph::For::inputs || !needs_scratch(call)) return;

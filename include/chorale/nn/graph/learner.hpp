@@ -18,6 +18,7 @@
 #include <chorale/nn/graph/split_calls.hpp>
 #include <chorale/nn/graph/split_outputs.hpp>
 #include <chorale/nn/graph/term_losses.hpp>
+#include <chorale/nn/graph/term_scores.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/graph/work.hpp>
 #include <chorale/nn/metric.hpp>
@@ -51,18 +52,6 @@ constexpr bool has_fields(List<F...>) {
   return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
 }
 
-/// The states of metrics of outputs.
-template <class Metrics>
-struct StatesOfTerms;
-// Those of a tuple of OfOutput.
-template <class... Term>
-struct StatesOfTerms<std::tuple<Term...>> {
-  using type = metric::StatesOf<decltype(Term::what)...>;
-  static type make(std::tuple<Term...> const& metrics) {
-    return std::apply([](auto const&... term) { return type{std::make_tuple(term.what...)}; }, metrics);
-  }
-};
-
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
 ///
@@ -87,11 +76,7 @@ class GraphLearner {
   static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
   template <class F>
   static constexpr bool is_on_request = input_of<F, OnRequest> < Executing::num_inputs;
-  using Compare = TermLosses<Net, D, Executing>;
-  template <class Term>
-  using ValueOf = typename Compare::template ValueOf<Term>;
-  template <class Term>
-  static constexpr std::size_t output_of = Compare::template output_of<Term>;
+  using Scoring = TermScores<Net, D, Executing, Losses, Metrics>;
   /// Elements of one row of output o on all ranks of an axis, or of one position.
   static constexpr std::size_t whole_width(std::size_t o) { return Executing::width(o) * SplitOutputs<Net>::ranks(o); }
 
@@ -123,11 +108,11 @@ class GraphLearner {
   ShareMemory planned(D const& device, std::size_t rows, std::size_t positions) const {
     if (rows == 0) return {};
     if constexpr (in_slices) {
-      return Executing::planned(device, static_cast<int>(rows), Compare::overwritten(losses_, metrics_));
+      return Executing::planned(device, static_cast<int>(rows), scores_.overwritten());
     } else {
       auto rooms = typename Executing::Rooms{};
       each_input([&]<class F>(std::size_t i) { rooms[i] = F::is_ragged ? with_reserve(positions) : 0; });
-      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms, Compare::overwritten(losses_, metrics_))};
+      return {.activations = Executing::planned_bytes(static_cast<int>(rows), rooms, scores_.overwritten())};
     }
   }
 
@@ -143,26 +128,13 @@ class GraphLearner {
   }
 
   /// Names of the losses of all outputs, if there are several, and of all metrics.
-  static constexpr auto metric_names = [] {
-    constexpr auto losses = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
-    auto names            = std::array<std::string_view, losses + std::tuple_size_v<Metrics>>{};
-    auto at               = std::size_t{0};
-    [&]<class... L, class... M>(std::type_identity<std::tuple<L...>>, std::type_identity<std::tuple<M...>>) {
-      if constexpr (losses > 0)
-        ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
-      ((names[at++] = Executing::num_outputs > 1
-                          ? std::string_view{score_name<typename M::field, decltype(M::what)>}
-                          : metric::name_of<decltype(M::what)>()), ...);
-    }(std::type_identity<Losses>{}, std::type_identity<Metrics>{});
-    return names;
-  }();
+  static constexpr auto metric_names = Scoring::metric_names;
 
   GraphLearner(D device, Losses losses, Metrics metrics)
-      : device_{std::move(device)}, losses_{std::move(losses)}, metrics_{std::move(metrics)},
-        states_{StatesOfTerms<Metrics>::make(metrics_)} {}
+      : GraphLearner{std::move(device), Scoring{std::move(losses), std::move(metrics)}} {}
 
   /// A learner with the same losses and metrics for another copy, on its device.
-  GraphLearner another(D device) const { return {std::move(device), losses_, metrics_}; }
+  GraphLearner another(D device) const { return {std::move(device), scores_.another()}; }
 
   void place(Variables const& variables, Gradients const& gradients) {
     variables_ = variables.values;
@@ -209,7 +181,7 @@ class GraphLearner {
     pass.axes = groups_for(pass);
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
-    auto scores    = scores_of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation);
+    auto scores    = scores_.of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation, axes_);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
@@ -233,7 +205,7 @@ class GraphLearner {
 
   template <class Batch>
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
-    auto const scores = scores_of(batch, forward(batch, {.axes = axes_}), metric::Over::evaluation);
+    auto const scores = scores_.of(batch, forward(batch, {.axes = axes_}), metric::Over::evaluation, axes_);
     header.loss()     = scores.loss;
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
@@ -293,7 +265,7 @@ class GraphLearner {
     static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only");
     pass.axes      = axes_;
     auto& executor = begun_or_forward(batch, pass);
-    losses_of(batch, executor);
+    scores_.losses(batch, executor, axes_);
     executor.backward_to_inputs(pass);
     return gradient_of<F>(executor);
   }
@@ -302,10 +274,12 @@ class GraphLearner {
   auto& states()
     requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>)
   {
-    return states_;
+    return scores_.states();
   }
 
  private:
+  GraphLearner(D device, Scoring scores) : device_{std::move(device)}, scores_{std::move(scores)} {}
+
   /// The groups of a pass: where the rows are one logical shard, each rank has one of its own.
   AxisGroups groups_for(Pass const& pass) {
     if (!is_split(Traced<Net, NoDevice>::calls) || !pass.in_shards) return axes_;
@@ -313,11 +287,6 @@ class GraphLearner {
     for (auto& group : in_shards_) group.in_shards = true;
     return in_shards_;
   }
-
-  struct Scores {
-    float loss = 0;
-    std::array<float, metric_names.size()> metrics{};
-  };
 
   Span<float const> outputs_of(Executing& executor, std::size_t rows) {
     if constexpr (QueuesWork<D>) executor.settle();
@@ -337,7 +306,7 @@ class GraphLearner {
       auto* to = predicted_.data();
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t o = 0; o < outputs.size(); ++o) {
-          auto const row = Compare::row_of(executor, o, r);
+          auto const row = TermLosses<Net, D, Executing>::row_of(executor, o, r);
           to = std::copy_n(outputs[o] + row.begin * whole_width(o), row.size() * whole_width(o), to);
         }
       return predicted_;
@@ -423,7 +392,7 @@ class GraphLearner {
     if (place == executors_.end()) place = executors_.insert(place, nullptr);
     if constexpr (in_slices) {
       *place = std::make_unique<Executing>(device_, rows, variables_, gradients_, tables_, slice_threads_,
-                                           Compare::overwritten(losses_, metrics_), units_);
+                                           scores_.overwritten(), units_);
     } else {
       for (std::size_t i = 0; i < positions.size(); ++i) {
         positions[i] = with_reserve(positions[i]);
@@ -431,110 +400,12 @@ class GraphLearner {
       }
       place->reset();                                                      // before the next one takes memory
       *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions,
-                                           Compare::overwritten(losses_, metrics_), units_);
+                                           scores_.overwritten(), units_);
     }
     return *(last_ = place->get());
   }
-  /// Losses and metrics, sums over the rows. Writes the gradients by the outputs.
-  template <class Batch>
-  Scores scores_of(Batch const& batch, Executing& executor, metric::Over over) {
-    if constexpr (!QueuesWork<D>) {
-      auto scores = losses_of(batch, executor);
-      auto at     = std::tuple_size_v<Losses> > 1 ? std::tuple_size_v<Losses> : 0;
-      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
-        scores.metrics[at++] = measure<I>(term, batch, executor, over);
-      });
-      return scores;
-    } else {
-      auto sums   = QueuedTerms<D>{executor.step()};
-      auto has    = std::array<bool, Executing::num_outputs>{};
-      auto scores = Scores{};
-      auto at     = std::size_t{0};
-      std::apply([&](auto const&... term) {
-        ([&] {
-          using Term       = std::remove_cvref_t<decltype(term)>;
-          constexpr auto o = output_of<Term>;
-          auto const n     = executor.size(o);
-          auto* const dy   = has[o] ? second_.take(n) : executor.d_output(o);
-          sums.template loss<ValueOf<Term>>(term, batch, executor.output(o), dy, n);
-          if (std::exchange(has[o], true))
-            Kernels<D>::add(Kernels<D>::matrix(1, static_cast<int>(n)), dy, executor.d_output(o));
-        }(), ...);
-      }, losses_);
-      for (std::size_t o = 0; o < has.size(); ++o)
-        if (!has[o]) Kernels<D>::zero(executor.size(o), executor.d_output(o));
-      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
-        using Term = std::remove_cvref_t<decltype(term)>;
-        sums.template metric<ValueOf<Term>>(term, batch, executor.output(output_of<Term>));
-      });
-      sums.end();
-      executor.settle();
-      for (std::size_t i = 0; i < std::tuple_size_v<Losses>; ++i) {
-        auto const sum = sums.next();
-        scores.loss += sum;
-        if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
-      }
-      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {    // the host computes those without a kernel
-        auto const sum       = sums.next();
-        scores.metrics[at++] = QueuedTerms<D>::template computes<decltype(term)> ? sum
-                                                                                : measure<I>(term, batch, executor, over);
-      });
-      return scores;
-    }
-  }
-  /// The losses alone.
-  template <class Batch>
-  Scores losses_of(Batch const& batch, Executing& executor) {
-    auto scores  = Scores{};
-    auto has     = std::array<bool, Executing::num_outputs>{};
-    auto at      = std::size_t{0};
-    auto add     = [&](auto const& term) {
-      using Term           = std::remove_cvref_t<decltype(term)>;
-      constexpr auto o     = output_of<Term>;
-      auto const elements  = executor.size(o);
-      auto const is_second = std::exchange(has[o], true);
-      auto* const dy = is_second ? second_.take(elements) : executor.d_output(o);
-      auto const sum = Compare::loss_of(term, batch, executor, dy, axes_, along_axes_);
-      if (is_second) Kernels<D>::sum(elements, executor.d_output(o), dy, executor.d_output(o));
-      scores.loss += sum;
-      if constexpr (std::tuple_size_v<Losses> > 1) scores.metrics[at++] = sum;
-    };
-    std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
-    for (std::size_t o = 0; o < has.size(); ++o)
-      if (!has[o]) std::fill_n(executor.d_output(o), executor.size(o), 0.0F);
-    return scores;
-  }
-
-  /// The sum over the rows of metric I; of one with a state, which is added to, the mark of none.
-  template <std::size_t I, class Term, class Batch>
-  float measure(Term const& term, Batch const& batch, Executing& executor, metric::Over over) {
-    using F                  = typename Term::field;
-    using C                  = Compared<decltype(Term::what), ValueOf<Term>, F>;
-    constexpr bool has_state = metric::HasState<decltype(Term::what)>;
-    constexpr auto targets   = targets_in<F> / C::positions;
-    auto const* const y      = executor.output(output_of<Term>);
-    auto sum                 = 0.0F;
-    if constexpr (ValueOf<Term>::is_ragged) {
-      Compare::template each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
-        auto const groups    = C::groups(row.size());
-        auto const* const at = y + row.begin * C::of_position;
-        if constexpr (has_state) states_.template add<I>(over, groups, C::width, at, wanted, targets);
-        else sum += metric::sum_of(term.what, groups, C::width, at, wanted, targets) / static_cast<float>(groups);
-      });
-    } else {
-      auto const* const wanted = batch[F{}].data();
-      auto const groups        = batch.rows * C::positions;
-      if constexpr (has_state) states_.template add<I>(over, groups, C::width, y, wanted, targets);
-      else sum = metric::sum_of(term.what, groups, C::width, y, wanted, targets) / static_cast<float>(C::positions);
-    }
-    if constexpr (has_state) return metric::not_in_header(over);
-    else return sum;
-  }
-
   D device_;
-  Losses losses_;
-  Metrics metrics_;
-  [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
+  Scoring scores_;
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   UnitMemory* units_ = nullptr;
@@ -547,7 +418,6 @@ class GraphLearner {
   } begun_;                                                                // by outputs()
   std::vector<float> predicted_;
   SplitOutputs<Net> split_outputs_;                                        // put together for predictions
-  typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
   typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
   struct NeverEmpty {};
   std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>

@@ -7,6 +7,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
+#include <chorale/nn/graph/term_scores.hpp>
 #include <chorale/nn/pipeline/cut.hpp>
 #include <chorale/nn/pipeline/message_numbers.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
@@ -14,7 +15,7 @@
 #include <chorale/nn/pipeline/section_executor.hpp>
 #include <chorale/nn/pipeline/stage_executors.hpp>
 #include <chorale/nn/pipeline/stage_norm.hpp>
-#include <chorale/nn/pipeline/stage_scores.hpp>
+#include <chorale/nn/pipeline/stage_outputs.hpp>
 #include <chorale/nn/pipeline/stage_ties.hpp>
 #include <chorale/nn/pipeline/stage_variables.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -42,7 +43,7 @@ template <class Net, class D, class Losses, class Metrics>
 class StageLearner {
   using Whole   = GraphLearner<Net, D, Losses, Metrics>;
   using Outputs = StageOutputs<Net, D>;
-  using Scoring = StageScores<Net, D, Losses, Metrics>;
+  using Scoring = TermScores<Net, D, Outputs, Losses, Metrics>;
   using Sums    = typename Scoring::Sums;
   using Slot    = typename StageExecutors<D>::Slot;
   static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
@@ -397,7 +398,8 @@ class StageLearner {
   template <class Batch>
   void add_scores(Slot& slot, std::size_t x, Batch const& batch, Pass const& pass, Sums& total) {
     auto const over   = pass.training ? metric::Over::step : metric::Over::evaluation;
-    auto const scores = scores_.sums_of(Outputs::of(*sections_[x], slot.executor), batch, over);
+    auto outputs      = Outputs::of(*sections_[x], slot.executor);
+    auto const scores = scores_.of(batch, outputs, over, {});
     total += scores;
     if (sums_ == nullptr || !pass.training) return;
     auto const header = StepHeader{sums_->of(slot.micro_batch)};
