@@ -127,6 +127,7 @@
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/sharded_tables.hpp>
 #include <chorale/nn/simple_rnn.hpp>
 #include <chorale/nn/split.hpp>
 #include <chorale/nn/split_attention.hpp>

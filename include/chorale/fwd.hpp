@@ -68,7 +68,7 @@ struct ByRowInTurn;
 struct ByColumn;
 template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
 template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
-template <int... Rows> struct TableRows;
+template <int... Rows> struct TableRows;                                              // nn/sharded_tables.hpp
 template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
 template <int Percent> struct Capacity;                                               // nn/experts.hpp
 template <int Count> struct Top;

@@ -14,6 +14,7 @@
 #include <chorale/nn/recompute.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/sharded_tables.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/cpu/all.hpp>

@@ -5,6 +5,7 @@
 #include <chorale/core/random.hpp>
 #include <chorale/nn/embedding.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/sharded_tables.hpp>
 #include <chorale/placement/variable_piece.hpp>
 #include <chorale/tensor/axes.hpp>
 

@@ -12,6 +12,7 @@
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/sharded_tables.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>

@@ -186,7 +186,8 @@ class GraphExecutor {
     for (auto const& call : g.calls)                                       // forward: two sums and the count
       if (call.ops->joined > 0) join(2 * graph::at(call.ops->joined) + 1);
     for (std::size_t c = N.calls; c-- > 0;)
-      if (auto const& call = g.calls[c]; call.ops->joined > 0 && Low::wants_dx(call)) join(2 * graph::at(call.ops->joined));
+      if (auto const& call = g.calls[c]; call.ops->joined > 0 && Low::wants_dx(call))
+        join(2 * graph::at(call.ops->joined));
   }
 
   /// Waits until all enqueued work is done, so that the host may read its results.

@@ -38,7 +38,7 @@ struct StatesOfTerms<std::tuple<Term...>> {
 
 /// Losses and metrics of the outputs of a network, sums over the rows of a batch; and the gradients by the outputs.
 ///
-/// Outputs   what has the outputs: output(o) and d_output(o) are (rows, ..), of size(o) numbers, ragged_of(o), ragged(i)
+/// Outputs   what has the outputs: output(o) and d_output(o) of size(o) numbers, (rows, ..); ragged_of(o), ragged(i)
 /// Losses    std::tuple of OfOutput<F, loss>
 /// Metrics   std::tuple of OfOutput<F, metric>
 template <class Net, class D, class Outputs, class Losses, class Metrics>
