@@ -28,6 +28,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,7 +151,7 @@ class Instance : public StepReports {
     auto const g = gradients();
     if (batch.rows == 0) {
       if constexpr (joins) Executing::take_part(together, zeros_);
-      std::fill(g.values.begin(), g.values.end(), 0.0F);
+      std::memset(g.values.data(), 0, g.values.size_bytes());
       if (units_ != nullptr) take_part();
       mark(g);
       ready(g.values.size());
