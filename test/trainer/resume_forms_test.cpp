@@ -4,6 +4,7 @@
 // on with: the bits of one device that never stopped.
 #include "test/support/folder.hpp"
 
+#include <chorale/checkpoint/checkpoint_name.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/activation.hpp>
@@ -121,6 +122,8 @@ std::vector<Form> all_forms() {
   }
   all.push_back(form<2>("tensor 2", MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}}));
   all.push_back(form<2>("data 2 x tensor 2", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)}}));
+  all.push_back(form<2>("data 2 x tensor 2, Zero::one", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)},
+                                                                     sharded<Zero::one>("data")}));
   all.push_back(form("2 stages", stages<2>(2)));
   all.push_back(form("3 stages", stages<3>(3)));
   all.push_back(form("4 stages", stages<4>(4)));
@@ -134,7 +137,7 @@ using namespace resume_forms_test;
 
 TEST_CASE("what one form of training saved every other one goes on with, bit for bit", "[trainer][resume][matrix]") {
   auto const all         = all_forms();
-  REQUIRE(all.size() == 23);
+  REQUIRE(all.size() == 24);
   auto const never       = Folder{};
   auto const undisturbed = all[0].until(never, 2);
   REQUIRE(undisturbed.variables.size() > 4 * 600);
