@@ -70,8 +70,8 @@ class SplitNorm {
   /// The elements of a variable that this rank has the sums of.
   static Range own(PlannedVariable const& v, std::optional<Range> const& shard) {
     if (!shard) return {0, v.size};
-    auto const first = v.slot_offset();
-    auto const begin = std::clamp(shard->begin, first, first + v.size), end = std::clamp(shard->end, begin, first + v.size);
+    auto const first = v.slot_offset(), last = first + v.size;
+    auto const begin = std::clamp(shard->begin, first, last), end = std::clamp(shard->end, begin, last);
     return {begin - first, end - first};
   }
   static void expect_dense(PlannedVariable const& v) {
