@@ -161,6 +161,7 @@
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
+#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>

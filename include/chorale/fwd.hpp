@@ -284,13 +284,15 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp
-class EarlyStopping;                                                                  // trainer/callbacks.hpp
-class ReduceLROnPlateau;
+struct EarlyStopping;                                                                 // trainer/callbacks.hpp
+struct ReduceLROnPlateau;
 class LearningRateScheduler;
-class ModelCheckpoint;
+struct ModelCheckpoint;
+struct CSVLogger;                                                                     // trainer/loggers.hpp
+struct TensorBoard;
 class RunFolder;                                                                      // trainer/run_folder.hpp
 class CsvLog;                                                                         // observe/csv.hpp
-class TensorBoard;                                                                    // observe/tensorboard.hpp
+class TensorBoardRun;                                                                 // observe/tensorboard.hpp
 class Prometheus;                                                                     // observe/prometheus.hpp
 class Timeline;                                                                       // observe/timeline.hpp
 
