@@ -145,6 +145,7 @@
 #include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
+#include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mesh.hpp>
@@ -160,6 +161,7 @@
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
+#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>

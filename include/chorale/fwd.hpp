@@ -204,6 +204,7 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <Zero zero, int within, Device D> class HybridStrategy;                      // strategy/hybrid.hpp
 template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
 template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
@@ -283,13 +284,15 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp
-class EarlyStopping;                                                                  // trainer/callbacks.hpp
-class ReduceLROnPlateau;
+struct EarlyStopping;                                                                 // trainer/callbacks.hpp
+struct ReduceLROnPlateau;
 class LearningRateScheduler;
-class ModelCheckpoint;
+struct ModelCheckpoint;
+struct CSVLogger;                                                                     // trainer/loggers.hpp
+struct TensorBoard;
 class RunFolder;                                                                      // trainer/run_folder.hpp
 class CsvLog;                                                                         // observe/csv.hpp
-class TensorBoard;                                                                    // observe/tensorboard.hpp
+class TensorBoardRun;                                                                 // observe/tensorboard.hpp
 class Prometheus;                                                                     // observe/prometheus.hpp
 class Timeline;                                                                       // observe/timeline.hpp
 

@@ -40,6 +40,9 @@ auto here  = ShardedStrategy<Zero::one>{Cpu::split(4)};                  // inst
 auto many  = ShardedStrategy<Zero::one>{Cluster::from_env()};            // instead of MultiWorkerMirroredStrategy{..}
 auto whole = ShardedStrategy<Zero::three>{Cluster::from_env()};          // the gradients and the variables in shards, too
 
+auto nodes   = HybridStrategy<Zero::three, 8>{Cluster::from_env()};                   // nodes of 8 workers
+auto devices = HybridStrategy<Zero::three, 4>{Cluster::from_env(), Cpu::split(4)};    // workers of 4 devices are nodes
+
 }  // namespace shards
 
 void memory(auto const& device, Rank rank) {

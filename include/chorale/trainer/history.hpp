@@ -126,6 +126,7 @@ struct Epoch {
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
+  bool rate_is_set    = false;                                             // by a callback: CSVLogger then has it
   Speed speed{};
 
   /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, "learning_rate", the speed by its
