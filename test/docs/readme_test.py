@@ -78,12 +78,19 @@ def check_commands(clone, readme):
             words = words[words.index("--") + 1:]
         name = words[1] if words[0] == "tools/run" and len(words) > 1 else "02_mirrored"
         source = clone / "examples" / f"{name}.cpp"
+        text = "".join(file.read_text() for file in [source, *sorted((clone / "examples/support").glob("*"))]
+                       if file.is_file())
+        for flag in words[2:]:
+            if flag.startswith("--//"):                                    # a setting of Bazel: its name, and its value
+                known &= all(f'"{part}"' in smoke for part in flag.removeprefix("--//examples:").split("="))
+            elif flag.startswith("--"):
+                known &= flag in text
         if not verdict(known and source.is_file() and name in helped.stdout and f'"{name}"' in smoke,
                        f"README.md: {command}: its tool, its flags and its example are there, with a smoke test"):
             continue
         by = "this is a part of it" if words[0] == "tools/test" else f"//examples:{name}_smoke_test trains with it"
         print(f"SKIPPED: README.md: {command}: {by}")
-    verdict(count > 20, f"README.md has {count} commands")
+    verdict(count >= 15, f"README.md has {count} commands")
 
 
 def write_rows(folder):
