@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A workspace that has never heard of chorale loads it, builds a program with @chorale//:chorale, and trains with it.
+# A workspace that has never heard of chorale loads it by the lines of README.md, builds a program with @chorale//:chorale,
+# and trains with it.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
@@ -18,20 +19,13 @@ trap clean EXIT
 
 mkdir -p "$consumer/workspace"
 cp "$chorale/.bazelversion" "$consumer/workspace/"
-cat > "$consumer/workspace/WORKSPACE" << END
-workspace(name = "consumer")
-local_repository(name = "chorale", path = "$chorale")
-load("@chorale//third_party/bazel:system.bzl", "bazel_system_repositories")
-bazel_system_repositories()
-load("@chorale//third_party:repositories.bzl", "third_party_repositories")
-third_party_repositories()
-END
-cat > "$consumer/workspace/.bazelrc" << END
-build --cxxopt=-std=c++20 --nosandbox_debug --spawn_strategy=local
-END
-cat > "$consumer/workspace/BUILD" << END
-cc_binary(name = "main", srcs = ["main.cpp"], deps = ["@chorale//:chorale"])
-END
+# What README.md says: the block of Python, with the folder of this checkout, and two lines of its text.
+lines=$(awk '/^```python$/ { on = 1; next } /^```$/ { on = 0 } on' README.md)
+rc=$(grep -o 'build --cxxopt=[^`]*' README.md)
+deps=$(grep -o 'deps = \["@chorale//:chorale"\]' README.md)
+printf 'workspace(name = "consumer")\n%s\n' "${lines/\"...\"/\"$chorale\"}" > "$consumer/workspace/WORKSPACE"
+printf '%s\nbuild --nosandbox_debug --spawn_strategy=local\n' "$rc" > "$consumer/workspace/.bazelrc"
+printf 'cc_binary(name = "main", srcs = ["main.cpp"], %s)\n' "$deps" > "$consumer/workspace/BUILD"
 cat > "$consumer/workspace/main.cpp" << 'END'
 #include <chorale/chorale.hpp>
 
