@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A workspace that has never heard of chorale loads it, builds a program with @chorale//:chorale, and trains with it.
+# A workspace of tools/new, which is not this one, loads chorale, builds a program with @chorale//:chorale, and trains.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
@@ -16,53 +16,10 @@ clean() {
 }
 trap clean EXIT
 
-mkdir -p "$consumer/workspace"
-cp "$chorale/.bazelversion" "$consumer/workspace/"
-cat > "$consumer/workspace/WORKSPACE" << END
-workspace(name = "consumer")
-local_repository(name = "chorale", path = "$chorale")
-load("@chorale//third_party/bazel:system.bzl", "bazel_system_repositories")
-bazel_system_repositories()
-load("@chorale//third_party:repositories.bzl", "third_party_repositories")
-third_party_repositories()
-END
-cat > "$consumer/workspace/.bazelrc" << END
-build --cxxopt=-std=c++20 --nosandbox_debug --spawn_strategy=local
-END
-cat > "$consumer/workspace/BUILD" << END
-cc_binary(name = "main", srcs = ["main.cpp"], deps = ["@chorale//:chorale"])
-END
-cat > "$consumer/workspace/main.cpp" << 'END'
-#include <chorale/chorale.hpp>
-
-#include <iostream>
-#include <vector>
-
-using namespace chorale;
-
-struct Line : nn::Sequential<nn::Input<1>, nn::Dense<1, nn::Initializer<Init::zeros>>> {};
-
-int main() {
-  auto const x = std::vector<float>{-2, -1, 1, 2}, y = std::vector<float>{-3, -1, 3, 5};  // y = 2 x + 1
-  auto trainer = Trainer{nn::compile<Line>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.125F}),
-                         MirroredStrategy{Cpu::logical(2)}};
-  auto const rows   = data::from_tensors(x, y, 1).batch(4);
-  auto const before = trainer.evaluate(rows).loss();
-  trainer.fit(rows, {.show = Show::nothing});
-  auto const after = trainer.evaluate(rows).loss();
-  std::cout << "chorale " << CHORALE_VERSION_MAJOR << ": loss " << before << ", after a step on "
-            << trainer.live().num_replicas() << " replicas " << after << "\n";
-}
-END
-
-# From w = b = 0 the loss is (9 + 1 + 9 + 25) / 4 = 11. Its gradient by w is 2 (-6 - 1 - 3 - 10) / 4 = -10, by b -2. With
-# w = 1.25 and b = 0.25 the loss is (0.5625 + 0 + 2.25 + 5.0625) / 4 = 1.96875.
-bazel build --noshow_progress //:main
-said=$("$consumer/workspace/bazel-bin/main")
-if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\.96875$ ]]; then
-  echo "PASSED: another workspace builds a program with @chorale//:chorale, which trains a step"
+"$chorale/tools/new" "$consumer/workspace" --bazel
+if bazel test --noshow_progress //:trains; then
+  echo "PASSED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
 else
-  echo "it says: $said"
-  echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
+  echo "FAILED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
   exit 1
 fi
