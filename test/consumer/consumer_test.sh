@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Workspaces that are not this one load chorale, build a program with @chorale//:chorale, and train with it: one by the lines
-# of README.md, and one that tools/new has made.
+# Workspaces that are not this one load chorale, build a program with @chorale//:chorale, and train with it: one by the
+# lines of README.md, and one that tools/new has made.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
@@ -57,7 +57,8 @@ said=$("$consumer/workspace/bazel-bin/main")
 if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\.96875$ ]]; then
   echo "PASSED: another workspace builds a program with @chorale//:chorale, which trains a step"
 else
-  echo "FAILED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
+  echo "it says: $said"
+  echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
   exit 1
 fi
 
