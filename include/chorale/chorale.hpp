@@ -32,7 +32,9 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
+#include <chorale/data/formats/csv.hpp>
 #include <chorale/data/formats/idx.hpp>
+#include <chorale/data/formats/npz.hpp>
 #include <chorale/data/shapes.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>

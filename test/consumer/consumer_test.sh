@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A workspace that has never heard of chorale loads it by the lines of README.md, builds a program with @chorale//:chorale,
-# and trains with it.
+# Workspaces that are not this one load chorale, build a program with @chorale//:chorale, and train with it: one by the
+# lines of README.md, and one that tools/new has made.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
 
+workspace=workspace                                         # the folder in $consumer in which bazel runs
 bazel() {
-  (cd "$consumer/workspace" && env -i HOME="$consumer" USER=consumer PATH=/usr/bin:/bin \
+  (cd "$consumer/$workspace" && env -i HOME="$consumer" USER=consumer PATH=/usr/bin:/bin \
     bazel --output_user_root="$consumer/out" --max_idle_secs=10 "$@")
 }
 clean() {
@@ -58,5 +59,15 @@ if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\
 else
   echo "it says: $said"
   echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
+  exit 1
+fi
+
+bazel shutdown
+workspace=project
+"$chorale/tools/new" "$consumer/project" --bazel
+if bazel test --noshow_progress //:trains; then
+  echo "PASSED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
+else
+  echo "FAILED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
   exit 1
 fi
