@@ -156,11 +156,11 @@ class Live<S, R, T> {
         copies.push_back(i > 0 ? model.instantiate_reader(team_.device(i), copies[0])
                                : model.instantiate(team_.device(i), seed));
       else if constexpr (shards_gradients<S> && HasUnits<Model, device>) {
-        copies.push_back(model.instantiate_units(team_.device(i), seed, {replicas_[i].id(), num_replicas()},
+        copies.push_back(model.instantiate_units(team_.device(i), seed, shard_of(strategy_, replicas_[i].id()),
                                                  shards_variables<S>));
         replicas_[i].connect(copies.back());
       } else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
-        copies.push_back(model.instantiate_shard(team_.device(i), seed, {share_of(replicas_[i].id()), num_shares()}));
+        copies.push_back(model.instantiate_shard(team_.device(i), seed, shard_of(strategy_, replicas_[i].id())));
       else if constexpr (StrategyTraits<S>::has_stages)
         copies.push_back(strategy_.instantiate(model, team_.device(i), seed, replicas_[i].id()));
       else copies.push_back(model.instantiate(team_.device(i), seed));
