@@ -118,6 +118,7 @@ struct ValueRecord {
   bool asked        = false;                                               // an input whose gradient is asked for
   bool on_request   = false;                                               // and no step computes it
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
+  std::string (*shape)() = nullptr;                                        // its dimensions, for people
   Held held{};
 };
 
