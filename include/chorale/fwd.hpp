@@ -211,6 +211,7 @@ struct Asynchronous;                                                            
 struct Synchronous;
 template <int k> struct BoundedStaleness;
 template <int b> struct BackupWorkers;
+template <class F> class ServerUpdate;                             // strategy/parameter_server/server_update.hpp
 
 // Reduce: how gradients are combined.
 struct RingAllReduce;                                                                 // reduce/ring.hpp
@@ -225,7 +226,7 @@ struct NativeAllReduce;                                                         
 struct AutoAllReduce;                                                                 // reduce/auto.hpp
 struct CopiedAllReduce;                                                               // reduce/copied.hpp
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
-template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
+template <int PerMille, class W> struct TopK;                                         // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
 template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
 template <std::size_t least> struct BucketBytes;
