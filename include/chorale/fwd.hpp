@@ -233,6 +233,8 @@ template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
+struct LinkModel;                                                                     // reduce/estimate.hpp
+struct Machines;                                                                      // reduce/advise.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct ModelSizes;                                                                    // reduce/training_form.hpp
 struct TrainingCluster;                                                               // strategy/advise_forms.hpp
