@@ -32,7 +32,7 @@ def sentences(header):
 
 
 def main():
-    cases = [EXPECT.search(case.read_text())[1] for case in pathlib.Path('test/compile_fail').glob('*.cpp')]
+    cases = [EXPECT.search(case.read_text())[1] for case in pathlib.Path('test/compile_fail').rglob('*.cpp')]
     headers = sorted(pathlib.Path('include').rglob('*.hpp'))
     every = [(header, line, sentence) for header in headers for line, sentence in sentences(header)]
     unseen = [one for one in every if not any(case in one[2] for case in cases)]
