@@ -20,7 +20,7 @@ struct Net : nn::Sequential<
     nn::Input<28, 28, 1>,
     nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>,
     nn::Conv2D<64, 3>, nn::ReLU, nn::MaxPool2D<2>,
-    nn::Flatten, nn::Dropout<50>, nn::Dense<10>> {};
+    nn::Flatten, nn::Dropout<0.5>, nn::Dense<10>> {};
 
 int main(int argc, char** argv) try {
   auto const file   = argc > 1 ? argv[1] : "mnist.npz";

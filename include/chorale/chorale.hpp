@@ -9,6 +9,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
@@ -36,6 +37,7 @@
 #include <chorale/data/formats/idx.hpp>
 #include <chorale/data/formats/npz.hpp>
 #include <chorale/data/shapes.hpp>
+#include <chorale/data/validation_split.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>
@@ -139,6 +141,7 @@
 #include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/summary.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 

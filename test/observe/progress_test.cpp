@@ -196,6 +196,15 @@ TEST_CASE("on a narrow terminal the bar is shorter, then the line is cut, and it
   CHECK(wide.update(second, 5) == "\r 5/10 [==============>...............] - ETA: 1s");
 }
 
+TEST_CASE("what is told before the first step is broken between words on a narrow terminal", "[observe][unit]") {
+  auto narrow = Screen{{Terminal::Kind::moving, 12}};
+  narrow.line.note("one, two, three, four\nfive\na word_without_spaces\n");
+  CHECK(narrow.seen == "one, two,\nthree, four\nfive\na\nword_without_spaces\n");
+  auto wide = Screen{};
+  wide.line.note("one, two, three, four\n");
+  CHECK(wide.seen == "one, two, three, four\n");
+}
+
 TEST_CASE("update reads the clock once and allocates nothing after the first call", "[observe][unit]") {
   auto const metrics = Metrics{{"loss", 0.1924}, {"accuracy", 0.9442}};
   auto written       = std::size_t{0};

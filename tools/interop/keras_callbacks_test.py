@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """keras_callbacks_test.py PROGRAM: what examples/24_keras_callbacks and the Keras script beside it write.
 
-Both train on the same pictures. Their columns and curves are compared with test/golden/keras_callbacks.json, which Keras
-has written (with --make in place of PROGRAM); the script itself runs only where there is Keras. Where there are
+Both train on the same pictures. Their columns and curves are compared with test/golden/keras_callbacks.json, which
+Keras has written (with --make in place of PROGRAM); the script itself runs only where there is Keras. Where there are
 TensorBoard and Chromium, a browser opens the page that shows both.
 """
 import csv
@@ -163,7 +163,8 @@ def different_lines(png):
 
 def page(folder, runs, tags):
     """(what, whether it holds) of TensorBoard's page over a folder."""
-    browser = next((path for path in map(shutil.which, ["chromium", "chromium-browser", "google-chrome"]) if path), None)
+    browsers = map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])
+    browser = next((path for path in browsers if path), None)
     lacking = [name for name, there in (("python package tensorboard", importlib.util.find_spec("tensorboard")),
                                         ("Chromium", browser)) if not there]
     if lacking:
@@ -181,12 +182,15 @@ def page(folder, runs, tags):
 
             def browse(*how):
                 return subprocess.run(
-                    [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={home}/profile",
+                    [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-webgl", "--disable-3d-apis",
+                     f"--user-data-dir={home}/profile",
                      "--window-size=1500,1000", "--virtual-time-budget=20000", *how, url + "#timeseries"],
                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=180, check=True).stdout
             dom = browse("--dump-dom").decode(errors="replace")
             yield "shows the runs in a browser", all(run in dom for run in runs)
-            yield "shows the curves in a browser", all(tag in dom for tag in tags)
+            yield "shows the names of curves in a browser", all(tag in dom for tag in tags)
+            drawn = re.findall(r'<path[^>]*style="[^"]*stroke: ?(rgb[^;]*|#[0-9a-f]+)', dom)
+            yield "draws a curve in a colour for each run", len(set(drawn)) >= len(runs)
             picture = pathlib.Path(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", home)) / "tensorboard.png"
             browse(f"--screenshot={picture}")
             yield "draws a picture that is not blank", different_lines(picture.read_bytes()) > 200

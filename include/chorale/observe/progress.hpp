@@ -73,8 +73,8 @@ struct Terminal {
 ///   progress.end_epoch(metrics);
 ///
 /// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: per epoch, if known
-/// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else a shorter bar, then none, and then a
-///         line that is cut to its width; one thread
+/// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else a shorter bar, then none, and
+///         then a line that is cut to its width; one thread
 /// cost    at most one line each 0.05 s; update() reads the clock once and, after the first, allocates nothing
 /// source  tf_keras generic_utils.py, Progbar, with metrics that are shown unchanged. Two things differ: the line
 ///         is redrawn on terminals only, and small negative metrics look the same in both forms
@@ -103,8 +103,19 @@ class ProgressLine {
     line_.reserve(4096);
   }
 
-  /// Writes whole lines, each with its end. Between begin_epoch() and the first update().
-  void note(std::string_view lines) { write_(lines); }
+  /// Writes whole lines, each with its end, and breaks them between words where a terminal is narrower. Between
+  /// begin_epoch() and the first update().
+  void note(std::string_view lines) {
+    auto text = std::string{lines};
+    auto line = std::size_t{0}, space = text.npos;         // where the line begins, and the last place to break it
+    for (std::size_t i = 0; i < text.size() && terminal_.kind == Terminal::Kind::moving && terminal_.columns > 0; ++i) {
+      bool const full = i - line >= terminal_.columns && space != text.npos;
+      if (full && text[i] != '\n') text[space] = '\n';
+      if (text[i] == '\n' || full) line = (text[i] == '\n' ? i : space) + 1, space = text.npos;
+      if (text[i] == ' ') space = i;
+    }
+    write_(text);
+  }
 
   void update(std::size_t step, Span<MetricValue const> metrics) {
     done_ = step;

@@ -5,6 +5,7 @@
 
 #include <chorale/data/formats/csv.hpp>
 #include <chorale/data/formats/npz.hpp>
+#include <chorale/data/validation_split.hpp>
 #include <chorale/observe/run_file.hpp>
 
 #include <catch2/catch.hpp>
@@ -101,4 +102,13 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("row 2, column a is empty"));
   replace_file(file, "label\n1\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("1 rows of 0 columns beside label"));
+}
+
+TEST_CASE("the last rows of a dataset are for validation", "[data]") {
+  auto const rows                = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
+  auto const [train, validation] = data::validation_split(rows, 0.2);
+  CHECK(all_of(train).first == std::vector<double>{0, 1, 2, 3, 4});        // floor(7 * 0.8), as in Keras
+  CHECK(all_of(validation).first == std::vector<double>{5, 6});
+  for (auto const part : {0.0, 1.0, -0.5, 1.5, 0.95})
+    CHECK_THROWS_WITH(data::validation_split(rows, part), Catch::Contains("validation_split of 7 rows takes a part"));
 }
