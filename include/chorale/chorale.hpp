@@ -9,6 +9,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
@@ -32,8 +33,11 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
+#include <chorale/data/formats/csv.hpp>
 #include <chorale/data/formats/idx.hpp>
+#include <chorale/data/formats/npz.hpp>
 #include <chorale/data/shapes.hpp>
+#include <chorale/data/validation_split.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>
@@ -137,6 +141,7 @@
 #include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/summary.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 
@@ -145,6 +150,7 @@
 #include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
+#include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mesh.hpp>
@@ -160,6 +166,7 @@
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
+#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>
