@@ -47,8 +47,8 @@ int main(int argc, char** argv) {
                           .floor = true},                              // speed in percent of what this machine allows
                   validate_on(test),
                   LearningRateScheduler{decay},
-                  EarlyStopping{{.monitor = "val_loss", .patience = 3, .restore_best = true}},
-                  ModelCheckpoint{{.file = o.run + "/best.safetensors", .only_best = true}},
+                  EarlyStopping{.monitor = "val_loss", .patience = 3, .restore_best_weights = true},
+                  ModelCheckpoint{.filepath = o.run + "/best.safetensors", .save_best_only = true},
                   RunFolder{o.run},
                   PrintLR{});
       example::print_test(trainer.evaluate(test));

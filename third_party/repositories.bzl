@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Written by tools/packages from third_party/packages.json
 """Every dependency of chorale. Nothing is fetched before a target asks for it."""
 
 load("//third_party/boost:repository.bzl", boost = "repository")
@@ -16,7 +17,7 @@ load("//third_party/onednn:repository.bzl", onednn = "repository")
 load("//third_party/openssl:repository.bzl", openssl = "repository")
 load("//third_party/zlib:repository.bzl", zlib = "repository")
 
-_ALL = {
+ALL = {
     "boost": boost,
     "catch2": catch2,
     "cli11": cli11,
@@ -36,6 +37,6 @@ _ALL = {
 def third_party_repositories():
     """Declares them. A workspace that declared one of these names before keeps its own."""
     known = native.existing_rules()
-    for name in _ALL:
+    for name in ALL:
         if name not in known:
-            _ALL[name](name)
+            ALL[name](name)

@@ -10,6 +10,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
@@ -34,8 +35,11 @@
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
+#include <chorale/data/formats/csv.hpp>
 #include <chorale/data/formats/idx.hpp>
+#include <chorale/data/formats/npz.hpp>
 #include <chorale/data/shapes.hpp>
+#include <chorale/data/validation_split.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>
@@ -139,6 +143,7 @@
 #include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/summary.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 
@@ -147,6 +152,7 @@
 #include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
+#include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/mesh.hpp>
@@ -162,6 +168,7 @@
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
+#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_folder.hpp>

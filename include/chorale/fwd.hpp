@@ -4,6 +4,7 @@
 /// The table of contents: the public types, in the order in which a program puts them together, each under the header
 /// that defines it. A header that only names these types includes this one, which compiles no definition of them.
 
+#include <chorale/core/fraction.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/transport/transport.hpp>
 
@@ -55,8 +56,8 @@ template <int... I> struct By;                                                  
 struct Distribution;                                                                  // nn/distribution/types.hpp
 template <class O, class... On> struct Spread;                                        // nn/distribution/spread.hpp
 struct SpreadsAs;                                                                     // nn/distribution/layer_rules.hpp
-template <int Percent> struct Dropout;                                                // nn/dropout.hpp
-template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
+template <Fraction Rate> struct Dropout;                                              // nn/dropout.hpp
+template <Fraction Deviation> struct GaussianNoise;                                   // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
 struct Flatten;                                                                       // nn/flatten.hpp
 struct Softmax;                                                                       // nn/activation.hpp
@@ -204,12 +205,14 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <Zero zero, int within, Device D> class HybridStrategy;                      // strategy/hybrid.hpp
 template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
 template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp
 struct Asynchronous;                                                                  // strategy/consistency.hpp
 struct Synchronous;
 template <int k> struct BoundedStaleness;
 template <int b> struct BackupWorkers;
+template <class F> class ServerUpdate;                             // strategy/parameter_server/server_update.hpp
 
 // Reduce: how gradients are combined.
 struct RingAllReduce;                                                                 // reduce/ring.hpp
@@ -224,13 +227,15 @@ struct NativeAllReduce;                                                         
 struct AutoAllReduce;                                                                 // reduce/auto.hpp
 struct CopiedAllReduce;                                                               // reduce/copied.hpp
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
-template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
+template <int PerMille, class W> struct TopK;                                         // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
 template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
 template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
+struct LinkModel;                                                                     // reduce/estimate.hpp
+struct Machines;                                                                      // reduce/advise.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct ModelSizes;                                                                    // reduce/training_form.hpp
 struct TrainingCluster;                                                               // strategy/advise_forms.hpp
@@ -283,13 +288,15 @@ struct FitOptions;                                                              
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp
-class EarlyStopping;                                                                  // trainer/callbacks.hpp
-class ReduceLROnPlateau;
+struct EarlyStopping;                                                                 // trainer/callbacks.hpp
+struct ReduceLROnPlateau;
 class LearningRateScheduler;
-class ModelCheckpoint;
+struct ModelCheckpoint;
+struct CSVLogger;                                                                     // trainer/loggers.hpp
+struct TensorBoard;
 class RunFolder;                                                                      // trainer/run_folder.hpp
 class CsvLog;                                                                         // observe/csv.hpp
-class TensorBoard;                                                                    // observe/tensorboard.hpp
+class TensorBoardRun;                                                                 // observe/tensorboard.hpp
 class Prometheus;                                                                     // observe/prometheus.hpp
 class Timeline;                                                                       // observe/timeline.hpp
 

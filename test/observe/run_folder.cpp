@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
     timelines.emplace_back(folder / ("trace-" + std::to_string(rank) + ".json"),
                            ClockOffset{.offset = {}, .error = std::chrono::nanoseconds{rank * 40}});
   auto log     = CsvLog{folder / "scalars.csv", {"loss", "accuracy", "val_loss", "val_accuracy"}};
-  auto board   = TensorBoard{folder / "train", {.first_step = first}};
-  auto checked = TensorBoard{folder / "validation", {.first_step = first}};
+  auto board   = TensorBoardRun{folder / "train", {.first_step = first}};
+  auto checked = TensorBoardRun{folder / "validation", {.first_step = first}};
   auto page    = Prometheus{};
   auto w       = Weights{-0.8, 0.9, 0.5};
 

@@ -27,7 +27,7 @@ auto const v2_scalar   = hex("3000000000000000 95f5d05f 09000000000000f83f 1007 
 auto const pixel = hex("89504e470d0a1a0a 0000000d4948445200000001000000010802000000907753de "
                        "0000000c4944415408d763f8ffff3f0005fe02fedccc59e7 0000000049454e44ae426082");
 
-TensorBoardOptions at(double const& now, std::uint64_t first_step = 0) {
+TensorBoardRunOptions at(double const& now, std::uint64_t first_step = 0) {
   return {.first_step = first_step, .clock = [&now] { return now; }};
 }
 
@@ -35,7 +35,7 @@ TensorBoardOptions at(double const& now, std::uint64_t first_step = 0) {
 std::vector<observe::TensorBoardEvent> told(auto&& tell) {
   auto const folder = observe::Folder{};
   auto const now    = 1.5;
-  auto board        = TensorBoard{folder / "run", at(now)};
+  auto board        = TensorBoardRun{folder / "run", at(now)};
   tell(board);
   board.flush();
   auto events = events_of(content_of(board.file()));
@@ -44,7 +44,7 @@ std::vector<observe::TensorBoardEvent> told(auto&& tell) {
 }
 
 std::vector<double> histogram_of(std::vector<float> const& values) {
-  auto const events = told([&](TensorBoard& board) { board.histogram("w", 3, values); });
+  auto const events = told([&](TensorBoardRun& board) { board.histogram("w", 3, values); });
   return events.at(0).values.at(0).histogram.value().buckets;
 }
 
@@ -53,7 +53,7 @@ std::vector<double> histogram_of(std::vector<float> const& values) {
 TEST_CASE("an event file has the bytes of TensorFlow's", "[observe][golden]") {
   auto const folder = observe::Folder{};
   auto const now    = 1.5;
-  auto board        = TensorBoard{folder / "run", at(now)};
+  auto board        = TensorBoardRun{folder / "run", at(now)};
   board.take({.step = 7, .values = std::vector<MetricValue>{{"loss", 0.25}}});
   board.flush();
   auto const bytes = content_of(board.file());
@@ -84,7 +84,7 @@ TEST_CASE("the reader of these tests reads both versions of a scalar, and refuse
 
 TEST_CASE("the numbers of a step are one event with a value for each", "[observe][unit]") {
   auto const nan    = std::numeric_limits<double>::quiet_NaN();
-  auto const events = told([&](TensorBoard& board) {
+  auto const events = told([&](TensorBoardRun& board) {
     board.take({.step = 1ULL << 40, .values = std::vector<MetricValue>{{"loss", 0.5}, {"accuracy", 0.75}}});
     board.take({.step = 3, .values = std::vector<MetricValue>{{"loss", nan}}});
   });
@@ -100,7 +100,7 @@ TEST_CASE("a histogram counts every finite value once, in bins between the lowes
   auto const infinity = std::numeric_limits<float>::infinity();
   auto values         = std::vector<float>{infinity, std::nanf(""), -infinity};
   for (int i = 0; i <= 300; ++i) values.push_back(static_cast<float>(i) / 100 - 1);
-  auto const events    = told([&](TensorBoard& board) { board.histogram("w", 3, values); });
+  auto const events    = told([&](TensorBoardRun& board) { board.histogram("w", 3, values); });
   auto const histogram = events.at(0).values.at(0).histogram.value();
   CHECK(histogram.min == -1);
   CHECK(histogram.max == 2);
@@ -123,7 +123,7 @@ TEST_CASE("a histogram of equal values, or of none, has one bin", "[observe][uni
 
 TEST_CASE("a picture is its PNG; what is none is refused", "[observe][unit]") {
   auto const bytes  = std::as_bytes(std::span{pixel});
-  auto const events = told([&](TensorBoard& board) {
+  auto const events = told([&](TensorBoardRun& board) {
     board.image("sample", 2, {.height = 1, .width = 1, .channels = 3, .png = bytes});
     CHECK_THAT(said<BadArgument>([&] { board.image("sample", 2, {1, 1, 3, bytes.subspan(1)}); }),
                Catch::Contains("image sample: its " + std::to_string(pixel.size() - 1) + " bytes are no PNG"));
@@ -141,7 +141,7 @@ TEST_CASE("a start marks its first step, and comes after the file of the start b
   auto now          = 2'000'000'000.25;
   auto files        = std::vector<std::filesystem::path>{};
   for (auto const first_step : {0U, 50U}) {
-    auto board = TensorBoard{folder / "run", at(now, first_step)};
+    auto board = TensorBoardRun{folder / "run", at(now, first_step)};
     board.take({.step = first_step + 60, .values = std::vector<MetricValue>{{"loss", 1}}});
     now += 7;
     board.take({.step = first_step + 61, .values = std::vector<MetricValue>{{"loss", 1}}});
@@ -161,7 +161,7 @@ TEST_CASE("a start marks its first step, and comes after the file of the start b
 TEST_CASE("wall times never decrease, whatever the clock does", "[observe][unit]") {
   auto const folder = observe::Folder{};
   auto now          = 100.0;
-  auto board        = TensorBoard{folder / "run", at(now)};
+  auto board        = TensorBoardRun{folder / "run", at(now)};
   for (auto const time : {101.0, 99.0, 50.0, 102.0}) {
     now = time;
     board.take({.step = 1, .values = std::vector<MetricValue>{{"loss", 1}}});
@@ -179,7 +179,7 @@ TEST_CASE("an event file that a crash or a stranger left does not disturb the ne
   for (auto const& content : {torn, std::string{}, std::string(100, '\xFF'), torn + std::string(40, '\xFF')}) {
     folder.file("events.out.tfevents.7.x", content);
     folder.file("events.out.tfevents.none", content);
-    auto board = TensorBoard{folder / "", at(now)};
+    auto board = TensorBoardRun{folder / "", at(now)};
     board.flush();
     CHECK(events_of(content_of(board.file())).size() == 2);
     std::filesystem::remove(board.file());
@@ -189,5 +189,5 @@ TEST_CASE("an event file that a crash or a stranger left does not disturb the ne
 TEST_CASE("a folder that cannot be made is named", "[observe][unit]") {
   auto const folder = observe::Folder{};
   folder.file("run", "not a folder");
-  CHECK_THAT(said<BadFile>([&] { TensorBoard{folder / "run"}; }), Catch::Contains("cannot be opened for writing"));
+  CHECK_THAT(said<BadFile>([&] { TensorBoardRun{folder / "run"}; }), Catch::Contains("cannot be opened for writing"));
 }

@@ -4,16 +4,20 @@
 
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/direct.hpp>
+#include <chorale/reduce/halves.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/to_one.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/local.hpp>
+#include <chorale/transport/shared_memory.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <tuple>
 
 using namespace chorale;
@@ -207,4 +211,33 @@ TEST_CASE("a rank that fails while others finish their buckets is named", "[redu
     CHECK(ended[rank].lost == 2);
     CHECK_THAT(ended[rank].error, Catch::Contains("a row is not finite"));
   }
+}
+
+// A bucket that lies in one shard has empty chunks for the other ranks, and messages of them wait for nobody.
+TEST_CASE("a rank that is late has few messages to take, even of uneven buckets", "[reduce][bucket]") {
+  constexpr std::size_t buckets = 20, each = 1U << 19, ranks = 4;
+  auto where = std::vector<std::size_t>{};
+  for (std::size_t i = 1; i <= buckets; ++i) where.push_back(i * each);
+  auto const late  = GENERATE(0, 3);
+  auto const ready = [](std::atomic<int>& count) { return count.load() == static_cast<int>(ranks) - 1; };
+  auto waiting     = std::atomic<int>{0};
+  auto const ended = on_ranks<SharedMemoryTransport>(static_cast<int>(ranks), buckets * each, [&](auto& at, auto& x) {
+    for (auto& value : x) value = static_cast<float>(at.rank() + 1);
+    auto shards = ShardEnds{x, {}};
+    for (std::size_t r = 1; r <= ranks; ++r) shards.ends.push_back(r * x.size() / ranks);
+    auto reduce = ReduceScatterOf<RingAllReduce>{RingAllReduce{}};
+    reduce.place(shards);
+    auto reducer = BucketedReducer{reduce, at, where, x};
+    if (at.rank() == late) {
+      spin_until([&] { return ready(waiting); });
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});         // more likely to fail, not needed to pass
+    } else {
+      ++waiting;
+    }
+    reducer.finish();
+    auto const mine = share(x.size(), at.rank(), at.size());
+    for (auto const value : x.subspan(mine.begin, mine.size()))
+      if (value != 10) throw Error{"a wrong sum"};
+  }, SharedMemoryTransport{.timeouts = {.stuck = std::chrono::seconds{20}}});
+  for (auto const& rank : ended) CHECK(rank.error == "");
 }

@@ -143,7 +143,7 @@ TEST_CASE("stages do not take all variables at once", "[strategy][pipeline]") {
   CHECK_FALSE(trainer.has_whole_variables());
   CHECK_THROWS_WITH(trainer.set_variables(std::vector<float>(PlanView{trainer.model().plan}.values())),
                     Catch::Contains("set_variables gives each of 2 replicas the same numbers"));
-  auto stop = EarlyStopping{{.monitor = "loss", .restore_best = true}};
+  auto stop = EarlyStopping{.monitor = "loss", .restore_best_weights = true};
   CHECK_THROWS_WITH(trainer.fit(Alike{0.5F, 1}, quietly, stop),
                     Catch::Contains("EarlyStopping cannot restore the best variables where each of 2 replicas"));
 }

@@ -137,7 +137,7 @@ TEST_CASE("scalars are those of updates, not of batches that are held for one", 
 
 TEST_CASE("fit ends when the value is not better any more, and has the best variables", "[trainer][callbacks]") {
   auto trainer = two();
-  auto stop    = EarlyStopping{{.patience = 2, .restore_best = true}};
+  auto stop    = EarlyStopping{.patience = 2, .restore_best_weights = true};
   auto hash    = std::vector<std::uint64_t>{};
   auto const history = trainer.fit(tiny::uneven(), epochs(9), Validated{{3, 2, 1, 1.5, 1, 0.5, 0, 0, 0}}, stop, Hashes{&hash});
   CHECK(history.size() == 5);
@@ -150,7 +150,7 @@ TEST_CASE("fit ends when the value is not better any more, and has the best vari
 TEST_CASE("patience 0 waits for one epoch that is not better, as in Keras", "[trainer][callbacks]") {
   auto trainer = two();
   CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 2, 2, 1, 0}}, EarlyStopping{}).size() == 3);
-  CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 4, 5, 6, 7}}, EarlyStopping{{.better = Better::larger}}).size() == 5);
+  CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 4, 5, 6, 7}}, EarlyStopping{.mode = Better::larger}).size() == 5);
 }
 
 TEST_CASE("the rate falls on a plateau, rests, and stays above its floor", "[trainer][callbacks]") {
@@ -158,7 +158,7 @@ TEST_CASE("the rate falls on a plateau, rests, and stays above its floor", "[tra
   auto rates   = std::vector<float>{};
   trainer.set_learning_rate(0.08F);
   trainer.fit(tiny::uneven(), epochs(9), Validated{{1, 1, 1, 1, 1, 1, 1, 1, 1}},
-              ReduceLROnPlateau{{.factor = 0.5F, .patience = 2, .cooldown = 1, .min_rate = 0.03F}}, Rates{&rates});
+              ReduceLROnPlateau{.factor = 0.5F, .patience = 2, .cooldown = 1, .min_lr = 0.03F}, Rates{&rates});
   CHECK(rates == std::vector<float>{0.08F, 0.08F, 0.08F, 0.04F, 0.04F, 0.04F, 0.03F, 0.03F, 0.03F});
 }
 
@@ -181,8 +181,8 @@ TEST_CASE("files of the variables: of each epoch, or of the best ones", "[traine
   auto trainer      = two();
   auto fresh        = two();
   trainer.fit(tiny::uneven(), epochs(3), Validated{{3, 4, 2}},
-              ModelCheckpoint{{.file = file("all_{epoch}").string()}},
-              ModelCheckpoint{{.file = file("best_{epoch}").string(), .only_best = true}});
+              ModelCheckpoint{.filepath = file("all_{epoch}").string()},
+              ModelCheckpoint{.filepath = file("best_{epoch}").string(), .save_best_only = true});
   for (auto const* name : {"all_1", "all_2", "all_3", "best_1", "best_3"}) CHECK(std::filesystem::exists(file(name)));
   CHECK(!std::filesystem::exists(file("best_2")));
   fresh.load(file("best_3"));
@@ -232,8 +232,8 @@ TEST_CASE("callbacks that decide go on as if the run had not been cut off", "[tr
     return FitOptions{.epochs = n, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
   };
   auto const losses = Validated{{5, 4, 4, 4, 4, 4, 3, 3, 3, 3}};
-  auto const slower = [] { return ReduceLROnPlateau{{.factor = 0.5F, .patience = 2}}; };
-  auto const stop   = [] { return EarlyStopping{{.patience = 5}}; };
+  auto const slower = [] { return ReduceLROnPlateau{.factor = 0.5F, .patience = 2}; };
+  auto const stop   = [] { return EarlyStopping{.patience = 5}; };
   auto undisturbed  = two();
   CHECK(undisturbed.fit(data, epochs(8), losses, slower(), stop()).size() == 8);
 
@@ -253,7 +253,7 @@ TEST_CASE("the best variables outlive the run that had them", "[trainer][callbac
   auto best         = std::vector<float>{};
   for (int const until : {1, 2, 3, 5, 5}) {                                // the last one has nothing left to do
     auto trainer    = two();
-    auto stop       = EarlyStopping{{.patience = 9, .restore_best = true}};
+    auto stop       = EarlyStopping{.patience = 9, .restore_best_weights = true};
     auto const fit  = FitOptions{.epochs = until, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
     trainer.fit(data, fit, Validated{{3, 1, 2, 2, 2}}, stop);
     CHECK(stop.best_epoch() == std::min(until - 1, 1));
@@ -270,9 +270,9 @@ TEST_CASE("a run that had stopped early does not begin again, and one without th
     return trainer.fit(data, {.epochs = 6, .show = Show::nothing, .checkpoints = {.folder = folder.path}}, callbacks...).size();
   };
   auto const worse = Validated{{1, 2, 3, 4, 5, 6}};
-  CHECK(fit(worse, EarlyStopping{{.patience = 2}}) == 3);
-  CHECK(fit(worse, EarlyStopping{{.patience = 2}}) == 0);
-  auto maybe = std::optional{EarlyStopping{{.patience = 2}}};
+  CHECK(fit(worse, EarlyStopping{.patience = 2}) == 3);
+  CHECK(fit(worse, EarlyStopping{.patience = 2}) == 0);
+  auto maybe = std::optional{EarlyStopping{.patience = 2}};
   CHECK(fit(worse, maybe) == 0);
   CHECK(fit() == 3);
 }

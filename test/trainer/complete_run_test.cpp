@@ -7,6 +7,7 @@
 #include <chorale/optim/schedule.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
+#include <chorale/trainer/loggers.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -64,9 +65,9 @@ TEST_CASE("a complete run that is started again says so, and how to go on", "[tr
 TEST_CASE("a run that a callback had stopped says so when it is started again", "[trainer][resume]") {
   auto const folder = Folder{};
   auto run          = Run{folder};
-  CHECK(run.fit(9, Worse{}, EarlyStopping{{.patience = 1}}).size() == 2);
+  CHECK(run.fit(9, Worse{}, EarlyStopping{.patience = 1}).size() == 2);
   CHECK(run.said.empty());
-  CHECK(run.fit(9, Worse{}, EarlyStopping{{.patience = 1}}).empty());
+  CHECK(run.fit(9, Worse{}, EarlyStopping{.patience = 1}).empty());
   CHECK(run.said == std::vector<std::string>{"the run in " + folder.path.string() + " was stopped by a callback after "
                                              "epoch 2 of 9, so nothing is trained. Try: fit without that callback to go "
                                              "on, or another folder to begin again."});
@@ -100,10 +101,16 @@ TEST_CASE("options below 0 are refused with their name and value", "[trainer]") 
   CHECK(trainer.step() == 0);
   CHECK_THROWS_WITH(evaluate_checkpoints(trainer, tiny::some(), {.epochs = -1}), Contains("EvaluatorOptions::epochs"));
 
-  CHECK_THROWS_WITH(ReduceLROnPlateau{{.patience = -1}}, Contains("got patience -1 and cooldown 0"));
-  CHECK_THROWS_WITH(ReduceLROnPlateau{{.cooldown = -1}}, Contains("got patience 10 and cooldown -1"));
-  CHECK_THROWS_WITH(ReduceLROnPlateau{{.min_rate = -1}}, Contains("min_rate -1"));
-  CHECK_THROWS_WITH(ModelCheckpoint{{.file = ""}}, Contains("the name of a file"));
+  auto const with = [&](auto&& callback) { trainer.fit(tiny::some(), {.show = Show::nothing}, callback); };
+  CHECK_THROWS_WITH(with(ReduceLROnPlateau{.patience = -1}), Contains("got patience -1 and cooldown 0"));
+  CHECK_THROWS_WITH(with(ReduceLROnPlateau{.cooldown = -1}), Contains("got patience 10 and cooldown -1"));
+  CHECK_THROWS_WITH(with(ReduceLROnPlateau{.min_lr = -1}), Contains("min_lr -1"));
+  CHECK_THROWS_WITH(with(EarlyStopping{.patience = -1}), Contains("got patience -1 and start_from_epoch 0"));
+  CHECK_THROWS_WITH(with(ModelCheckpoint{.filepath = ""}), Contains("the name of a file"));
+  CHECK_THROWS_WITH(with(ModelCheckpoint{.filepath = "m_{epoch:%n}"}), Contains("a file name with {epoch:%n}"));
+  CHECK_THROWS_WITH(with(ModelCheckpoint{.filepath = "m_{epoch"}), Contains("a file name with {epoch}"));
+  CHECK_THROWS_WITH(with(TensorBoard{.histogram_freq = -1}), Contains("histogram_freq -1"));
+  CHECK_THROWS_WITH(with(CSVLogger{""}), Contains("the name of a file"));
 }
 
 TEST_CASE("learning rates below 0 and schedules without steps are refused", "[optim]") {

@@ -44,7 +44,7 @@ struct Training {
   }
   void train(int epochs) { trainer.fit(tiny::uneven(), options(epochs)); }
   void train_until_stopped(int epochs, std::size_t every = 0) {            // after two of them
-    trainer.fit(tiny::uneven(), options(epochs, every), EarlyStopping{{.monitor = "loss", .min_delta = 1e9}});
+    trainer.fit(tiny::uneven(), options(epochs, every), EarlyStopping{.monitor = "loss", .min_delta = 1e9});
   }
 
   /// Cuts a file of a checkpoint off.
@@ -180,7 +180,7 @@ TEST_CASE("a job without a checkpoint is waited for, though one has ended there 
   auto const again = std::async(std::launch::async, [&] {
     std::this_thread::sleep_for(50ms);
     auto anew = learner();
-    anew.fit(tiny::uneven(), job.options(12), EarlyStopping{{.monitor = "loss", .min_delta = 1e9}});
+    anew.fit(tiny::uneven(), job.options(12), EarlyStopping{.monitor = "loss", .min_delta = 1e9});
   });
   auto const found = job.follow(12);
   REQUIRE_FALSE(found.empty());

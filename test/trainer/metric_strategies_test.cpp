@@ -126,7 +126,7 @@ TEST_CASE("a callback stops by a metric with a state, of which more is better", 
   auto trainer = trainer_of(binary(), MirroredStrategy{Cpu::logical(2)});
   auto const data = binary_rows();
   auto const history = trainer.fit(data, {.epochs = 4, .show = Show::nothing}, validate_on(data),
-                                   EarlyStopping{{.monitor = "val_auc", .patience = 3}});
+                                   EarlyStopping{.monitor = "val_auc", .patience = 3});
   CHECK(history.back()["val_auc"] == trainer.evaluate(data)["auc"]);
   CHECK(history.back()["val_auc"] > history.front()["val_auc"]);
 }

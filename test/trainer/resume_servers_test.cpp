@@ -87,7 +87,7 @@ TEST_CASE("what servers saved goes on anywhere, and the other way", "[trainer][r
 TEST_CASE("callbacks under servers are told what they had decided", "[trainer][resume][ps]") {
   auto const data   = tiny::uneven();
   auto const folder = Folder{};
-  auto const stop = [] { return EarlyStopping{{.patience = 3}}; };
+  auto const stop = [] { return EarlyStopping{.patience = 3}; };
   CHECK(learner(servers(2, 1)).fit(data, epochs(folder, 2), Worse{}, stop()).size() == 2);
   CHECK(learner(servers(2, 2)).fit(data, epochs(folder, 9), Worse{}, stop()).size() == 2);
   CHECK(learner(servers(2, 2)).fit(data, epochs(folder, 9), Worse{}, stop()).empty());

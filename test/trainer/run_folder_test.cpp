@@ -59,11 +59,12 @@ TEST_CASE("of several processes the chief alone writes curves, and each its trac
     auto trainer       = tiny::learner_under(MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, RingAllReduce{},
                                              TcpTransport{});
     trainer.fit(tiny::uneven(), epochs(2), validate_on(tiny::uneven()), RunFolder{folder.path, {.report = false}},
-                EarlyStopping{{.patience = 5}});
+                EarlyStopping{.patience = 5});
   }, 60};
   for (int i = 0; i < 2; ++i) CHECK(ended.exit(i) == 0);
   CHECK(read_csv(folder.path / "scalars.csv").columns[0] == std::vector<double>{5, 10, 15, 20, 20, 25, 30, 35, 40, 40});
-  CHECK(event_files(folder.path) == 1);
+  CHECK(event_files(folder / "train") == 1);
+  CHECK(event_files(folder / "validation") == 1);
   for (auto const* trace : {"trace-0.json", "trace-1.json"}) CHECK(spans(folder.path / trace).at("communication") == 40);
   auto text        = std::ifstream{folder.path / "trace-1.json"};
   auto const clock = nlohmann::json::parse(text).at("otherData");
@@ -84,7 +85,7 @@ TEST_CASE("a run that goes on from a checkpoint keeps the curves that were there
   CHECK(read_csv(folder / "run" / "scalars.csv").columns[0] ==
         std::vector<double>{5, 10, 15, 20, 20, 25, 30, 35, 40, 40});
   auto starts = std::vector<std::string>{};                                // an event that marks a start, and its step
-  for (auto const& file : std::filesystem::directory_iterator{folder / "run"})
+  for (auto const& file : std::filesystem::directory_iterator{folder / "run" / "train"})
     if (file.path().filename().string().starts_with("events.out.tfevents."))
       for (auto const* mark : {"\x3a\x02\x08\x01", "\x10\x15\x3a\x02\x08\x01"})  // of any step, of step 21
         if (read_file(file.path()).find(mark) != std::string::npos) starts.emplace_back(mark);
@@ -102,11 +103,14 @@ TEST_CASE("a run and its continuation tell one folder", "[trainer][run_folder]")
   CHECK(read_file(folder.path / "metrics.prom").find("chorale_step_total 40\n") != std::string::npos);
   auto const curves = read_csv(folder.path / "scalars.csv");
   CHECK(curves.columns[0] == std::vector<double>{5, 10, 15, 20, 20, 25, 30, 35, 40, 40});
-  CHECK(curves.names == std::vector<std::string>{"step", "wall_time", "loss", "accuracy", "val_loss", "val_accuracy",
-                                                 "learning_rate"});
-  CHECK(std::isnan(curves.columns[4][0]));
-  CHECK(curves.columns[4].back() == Approx(trainer.evaluate(data).loss()));
-  CHECK(event_files(folder.path) == 2);
+  CHECK(curves.names == std::vector<std::string>{"step", "wall_time", "epoch", "loss", "accuracy", "val_loss",
+                                                 "val_accuracy", "learning_rate"});
+  CHECK(std::isnan(curves.columns[2][0]));
+  CHECK(curves.columns[2][4] == 0);
+  CHECK(std::isnan(curves.columns[5][0]));
+  CHECK(curves.columns[5].back() == Approx(trainer.evaluate(data).loss()));
+  CHECK(event_files(folder / "train") == 2);
+  CHECK(event_files(folder / "validation") == 2);
   for (auto const* trace : {"trace-0.json", "trace-0-2.json"})
     CHECK(spans(folder.path / trace) == std::map<std::string, int>{{"", 0}, {"step", 40}, {"input", 40}, {"compute", 120},
                                                                    {"communication", 40}});

@@ -3,6 +3,12 @@
 // The format in one piece: the header that is read and written, the file that is mapped, and the image that is saved.
 #pragma once
 
+#if !__has_include(<nlohmann/json.hpp>)
+#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
+nlohmann-json"
+#endif
+
 #include <chorale/checkpoint/atomic_file.hpp>
 #include <chorale/checkpoint/dtype.hpp>
 #include <chorale/checkpoint/mapped_file.hpp>

@@ -72,9 +72,12 @@ enum class Remainder { keep, drop };
 /// The order of elements that several threads make: the same for any number of threads, or as they are ready.
 enum class Order { fixed, any };
 
-/// The file in which cache keeps rows; a run that does not find it makes it.
+/// The file in which cache keeps rows; a run that does not find it makes it. A file that other stages made is refused.
+///
+/// functions   of the stages before the cache, whose code a program cannot look into: another text when they change
 struct InFile {
   std::filesystem::path path;
+  std::string functions{};
 };
 
 /// A number of threads or elements that the stage chooses itself, by measurements while it runs.

@@ -3,6 +3,10 @@
 // Optional: chorale.hpp does not include it, and a program that does links the CUDA runtime.
 #pragma once
 
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_CUDA)
+#error "chorale: this header is of the component cuda. Try: add chorale::cuda to target_link_libraries()"
+#endif
+
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/device/cuda_stream.hpp>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_LIBTORCH)
+#error "chorale: this header is of the component libtorch. Try: add chorale::libtorch to target_link_libraries()"
+#endif
+
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 

@@ -160,7 +160,7 @@ class OptimizerState {
   void apply_shard(Span<float> values, Gradients const& gradients, AddUp&& add_up) {
     if (gradients.rows() == 0) return;
     auto const scaled_by = loss_scale.value;
-    auto const clips     = rule_.global_clipnorm > 0;
+    auto const clips     = rule_.global_clipnorm > 0 && !squared_norm;
     report_.begin(clips);
     if (checks()) report_.bad(first_bad_of_shard(gradients));
     auto const body = gradients.body();
@@ -376,8 +376,8 @@ class OptimizerState {
     auto const mean = 1.0F / (gradients.rows() * scaled_by);
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
-    if (sharded_) norm = report_.squared_norm_of_all();
-    else if (squared_norm) norm = *squared_norm;
+    if (squared_norm) norm = *squared_norm;
+    else if (sharded_) norm = report_.squared_norm_of_all();
     else if constexpr (optim::HasGroups<Optimizer>) norm = groups_.template squared_norm<D>(gradients.body());
     else norm = Kernels<D>::squared_norm(gradients.body());
     for (auto const& table : gradients.tables)

@@ -247,6 +247,21 @@ template <class... Done, class In, class L, class... Rest>
   requires(!has_members<L, In>)
 struct Chain<List<Done...>, In, L, Rest...> : Chain<List<Done..., Node<Misplaced<L>, In>>, In> {};
 
+/// A Residual that has a shortcut alone, in the place of which nothing is computed.
+struct ShortcutAlone {
+  static constexpr std::string_view name = "shortcut_alone";
+
+  template <class In>
+  static constexpr void check() {
+    static_assert(sizeof(In) == 0, "chorale: a Residual needs at least one layer before its Shortcut");
+  }
+  template <class In>
+  using apply = SameShape<In>;
+};
+template <class... Done, class In, class... L, class... Rest>
+  requires(Branches<List<>, L...>::main::size == 0)
+struct Chain<List<Done...>, In, Residual<L...>, Rest...> : Chain<List<Done..., Node<ShortcutAlone, In>>, In> {};
+
 template <class In, class Layers>
 struct ChainOf;
 template <class In, class... L>
@@ -264,7 +279,6 @@ struct Chain<List<Done...>, In, Residual<L...>, Rest...> {
   using branches = Branches<List<>, L...>;
   using main     = OrderedChain<In, typename branches::main>;
   using shortcut = OrderedChain<In, typename branches::shortcut>;
-  static_assert(branches::main::size > 0, "chorale: a Residual needs at least one layer before its Shortcut");
 
   template <class A, class B>
   struct Rejoined;

@@ -87,6 +87,7 @@ static_assert(sizeof(Event) == 64, "a cache line");
 struct Scalars {
   std::uint64_t step = 0;
   Span<MetricValue const> values;
+  int epoch = -1;                                          // 0-based, of means of a whole epoch; -1: of its steps so far
 };
 
 }  // namespace chorale

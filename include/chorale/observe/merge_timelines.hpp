@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<nlohmann/json.hpp>)
+#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
+nlohmann-json"
+#endif
+
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/run_file.hpp>
@@ -23,7 +29,7 @@ namespace chorale {
 
 /// The result of merge_timelines().
 struct MergedTimelines {
-  std::vector<Rank> ranks;                                 // ascending
+  std::vector<Rank> ranks{};                               // ascending
   std::size_t events = 0;                                  // without metadata events, which only name things
   std::int64_t largest_error = 0;                          // of a clock, in ns: closer events have no certain order
 };

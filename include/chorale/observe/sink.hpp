@@ -25,7 +25,7 @@ concept ScalarSink = requires(S& sink, Scalars const& scalars) {
   { sink.take(scalars) } -> std::same_as<void>;
 };
 
-/// A destination for the records of a run: Timeline, Tally, TensorBoard, CsvLog, a Fanout of them, or NullSink.
+/// A destination for the records of a run: Timeline, Tally, TensorBoardRun, CsvLog, a Fanout of them, or NullSink.
 template <class S>
 concept Sink = (EventSink<S> || ScalarSink<S>) && requires(S& sink) {
   { sink.flush() } -> std::same_as<void>;                  // all that was taken is written, or an Error is thrown

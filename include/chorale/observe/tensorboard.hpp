@@ -89,16 +89,17 @@ struct PngImage {
   ConstBytes png;
 };
 
-/// Options of a TensorBoard writer.
-struct TensorBoardOptions {
+/// Options of a TensorBoardRun.
+struct TensorBoardRunOptions {
   std::uint64_t first_step = 0;                            // of a resumed run: the first step that it will write
   WallClock clock          = wall_time;
   std::chrono::seconds flush_every{10};                    // and at flush()
 };
 
-/// A sink that writes curves, histograms and pictures to a folder for TensorBoard. Only the chief has one.
+/// A sink that writes curves, histograms and pictures to a folder, which is one run in TensorBoard. Only the chief has
+/// one. The callback TensorBoard has two: see trainer/loggers.hpp.
 ///
-///   auto curves = TensorBoard{"run/train"};              // one run for each folder: train, validation, another seed
+///   auto curves = TensorBoardRun{"run/train"};           // one run for each folder: train, validation, another seed
 ///   curves.take({.step = step, .values = metrics});      // several curves in one event
 ///   curves.histogram("dense/kernel", step, values);
 ///
@@ -108,23 +109,23 @@ struct TensorBoardOptions {
 /// throws  BadFile when the file cannot be written
 /// source  tensorboard/compat/proto/event.proto and summary.proto; TFRecord frames; values as `simple_value`, `histo`
 ///         and `image`, which every version of TensorBoard reads
-class TensorBoard {
+class TensorBoardRun {
  public:
-  explicit TensorBoard(std::filesystem::path const& folder, TensorBoardOptions options = {})
+  explicit TensorBoardRun(std::filesystem::path const& folder, TensorBoardRunOptions options = {})
       : options_{std::move(options)}, before_{newest(folder)}, wall_{std::max(before_.wall, options_.clock())},
         file_{folder / name(), RunFile::Open::fresh} {
     frame(event().text(3, "brain.Event:2"));
     frame(event().varint(2, options_.first_step).message(7, ProtoWriter{}.varint(1, start)));
     flush();
   }
-  ~TensorBoard() {
+  ~TensorBoardRun() {
     try {
       flush();
     } catch (...) {                                        // a destructor does not throw: flush() reports errors
     }
   }
-  TensorBoard(TensorBoard const&)            = delete;
-  TensorBoard& operator=(TensorBoard const&) = delete;
+  TensorBoardRun(TensorBoardRun const&)            = delete;
+  TensorBoardRun& operator=(TensorBoardRun const&) = delete;
 
   void take(Scalars const& scalars) {
     auto summary = ProtoWriter{};
@@ -265,7 +266,7 @@ class TensorBoard {
     }
   }
 
-  TensorBoardOptions options_;
+  TensorBoardRunOptions options_;
   Before before_;
   double wall_;                                            // of the last event
   RunFile file_;

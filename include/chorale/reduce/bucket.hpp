@@ -31,6 +31,10 @@ namespace detail {
 
 struct NoOperation {};
 
+/// True if a large bucket may have small chunks, even empty ones.
+template <class O>
+concept has_uneven_chunks = requires { requires O::has_uneven_chunks; };
+
 /// True if operations run one after another in the order in which they are started, as NCCL's do. That order must not
 /// depend on which operations are complete, because this differs between ranks.
 template <class O>
@@ -96,8 +100,10 @@ constexpr std::vector<std::size_t> with_small_first(Span<std::size_t const> ends
 ///
 /// keeps   the endpoint and the buffer outlive it; after a PeerLost it cannot be used again. Every rank has the same
 ///         buckets and the same steps; ready() may be called at any pace
-/// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 16 buckets are under way at
-///         once, the others start when those are complete. No limit where the transport itself orders the operations
+/// cost    the algorithm's, per bucket. After the first step nothing is allocated; at most 15 buckets are under way at
+///         once, with more than 4 ranks fewer, the others start when those are complete: a rank that is late has at
+///         most 63 messages to take from each other rank, as many as every transport keeps. No limit where the
+///         transport itself orders the operations
 /// order   the algorithm's, within each bucket: different buckets may give different bits
 template <class R, Endpoint E>
 class BucketedReducer {
@@ -106,7 +112,13 @@ class BucketedReducer {
   /// tags    [first, first + 65536) are used in turn, so that consecutive steps use different tags
   BucketedReducer(R reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
                   Tag first = Tag{1U << 16})
-      : reduce_{std::move(reduce)}, at_{&at}, ends_(ends.begin(), ends.end()), buffer_{buffer}, op_{op}, first_{first} {
+      : reduce_{std::move(reduce)},
+        at_{&at},
+        ends_(ends.begin(), ends.end()),
+        buffer_{buffer},
+        op_{op},
+        first_{first},
+        most_{most_of(at.size())} {
     auto before = std::size_t{0};
     for (auto const end : ends_) {
       CHORALE_EXPECTS(end > before, "a bucket ends at " + std::to_string(end) + ", the one before it at " +
@@ -169,8 +181,14 @@ class BucketedReducer {
 
   static constexpr bool resumes      = ResumableReduce<R, E>;
   static constexpr bool has_residual = detail::keeps_residual<Operation>;
-  static constexpr std::size_t most  =                                // under way: 64 messages to a rank, or 64 tags
-      detail::keeps_order<Operation> ? std::numeric_limits<std::size_t>::max() : 16;
+
+  /// Buckets that may be under way. Of each, a rank that is late may have to take 4 large messages; or P-1 small ones,
+  /// which leave without it. If chunks are uneven, each of 4 lanes has small ones.
+  static std::size_t most_of(int ranks) {
+    if constexpr (detail::keeps_order<Operation>) return std::numeric_limits<std::size_t>::max();
+    constexpr int messages = 63, lanes = detail::has_uneven_chunks<Operation> ? 4 : 1;
+    return static_cast<std::size_t>(std::max(1, messages / std::max(4, lanes * (ranks - 1))));
+  }
 
   Span<float> bucket(std::size_t i, Span<float> of) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];
@@ -183,7 +201,7 @@ class BucketedReducer {
     auto completed = std::size_t{0};
     for (bool again = true; again;) {
       again = false;
-      for (; started_ < ends_.size() && ends_[started_] <= ready_ && started_ - oldest_ < most; ++started_) start();
+      for (; started_ < ends_.size() && ends_[started_] <= ready_ && started_ - oldest_ < most_; ++started_) start();
       for (auto i = oldest_; i < started_; ++i) {
         if (complete_[i] != 0 || !poll(i)) continue;
         complete_[i] = 1;
@@ -218,6 +236,7 @@ class BucketedReducer {
   Span<float> buffer_;
   Op  op_;
   Tag first_;
+  std::size_t most_;                                                  // buckets under way
   std::uint32_t turn_ = 0;                                            // buckets started since construction
   std::size_t ready_ = 0, started_ = 0, oldest_ = 0;                  // elements; buckets; the first not complete
   Overlap overlap_;

@@ -79,6 +79,8 @@ struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
   template <Endpoint E>
   class Operation {
    public:
+    static constexpr bool has_uneven_chunks = true;                        // a bucket may lie in one shard
+
     Operation() = default;
     explicit Operation(std::shared_ptr<ShardEnds const> shards) : shards_{std::move(shards)} {}
 

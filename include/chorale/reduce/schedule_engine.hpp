@@ -101,7 +101,7 @@ class ScheduleExecution {
   static constexpr bool coded             = !std::is_same_v<T, OnWire>;
   static constexpr std::size_t window     = 16;
   static constexpr std::size_t group      = 4;                        // lanes side by side
-  static constexpr int         per_peer   = 4;                        // 16 operations are below any transport's bound
+  static constexpr int         per_peer   = 4;                        // 15 operations are below any transport's bound
   static constexpr unsigned    slots      = (coded ? 2 : 1) * messages_kept;
   static constexpr int         none       = -1;
 

@@ -157,11 +157,11 @@ class Live<S, R, T> {
         copies.push_back(i > 0 ? model.instantiate_reader(team_.device(i), copies[0])
                                : model.instantiate(team_.device(i), seed));
       else if constexpr (shards_gradients<S> && HasUnits<Model, device>) {
-        copies.push_back(model.instantiate_units(team_.device(i), seed, {replicas_[i].id(), num_replicas()},
+        copies.push_back(model.instantiate_units(team_.device(i), seed, shard_of(strategy_, replicas_[i].id()),
                                                  shards_variables<S>));
         replicas_[i].connect(copies.back());
       } else if constexpr (shards_optimizer<S> && HasShards<Model, device>)
-        copies.push_back(model.instantiate_shard(team_.device(i), seed, {share_of(replicas_[i].id()), num_shares()}));
+        copies.push_back(model.instantiate_shard(team_.device(i), seed, shard_of(strategy_, replicas_[i].id())));
       else if constexpr (StrategyTraits<S>::has_stages)
         copies.push_back(strategy_.instantiate(model, team_.device(i), seed, replicas_[i].id()));
       else copies.push_back(model.instantiate(team_.device(i), seed));
@@ -222,10 +222,18 @@ class Live<S, R, T> {
   }
 
   /// Sets the shares of replicas from the next distribute() on. All processes set the same shares, or none does.
+  ///
+  /// keeps   under Reproducible logical shards move whole, so that the bits of a step do not depend on the shares
   void set_shares(BatchShares shares) {
-    CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
+    CHORALE_EXPECTS(shares.even() || deals_shards<> || shards() == 0,
+                    "under this Strategy logical shards are dealt out evenly, but there are weights");
     shares_ = std::move(shares);
+    deal_shards();
   }
+  /// True if replicas may have unequal shares.
+  template <class Self = replica>
+  static constexpr bool deals_shards = !HasServers<S> && std::is_same_v<Self, Replica<R, endpoint>> &&
+                                       requires(Self& one, std::vector<int> ends) { one.deal_shards(ends); };
   BatchShares const& shares() const { return shares_; }
 
   /// The speeds of shares from those of all replicas: of several with one share, the slowest sets its time.
@@ -368,6 +376,15 @@ class Live<S, R, T> {
     }
   }
 
+  void deal_shards() {
+    if constexpr (deals_shards<>) {
+      auto ends = std::vector<int>{};
+      for (Rank rank = 0; !shares_.even() && rank < num_replicas(); ++rank)
+        ends.push_back(static_cast<int>(shares_.of(static_cast<std::size_t>(shards()), rank, num_replicas()).end));
+      for (auto& one : replicas_) one.deal_shards(ends);
+    }
+  }
+
   static constexpr int shards() {
     if constexpr (ShardedReduce<R>) return R::logical_shards;
     else return 0;
@@ -437,6 +454,7 @@ class Live<S, R, T> {
       if constexpr (HasServers<S>) replicas_.emplace_back(reduce_, at, num_replicas());
       else replicas_.emplace_back(reduce_, at);
     }
+    deal_shards();
   }
 
   S strategy_;

@@ -141,13 +141,6 @@ constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, 
   }
 }
 
-/// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch.
-template <class S>
-placement::Shard shard_of(S const& strategy, Rank rank) {
-  if constexpr (StrategyTraits<S>::deals_shares) return {strategy.share_of(rank), strategy.num_shares()};
-  else return {rank, strategy.num_replicas()};
-}
-
 /// Memory of one rank that trains a model, in bytes, before any of it is allocated.
 ///
 ///   memory_plan<ShardedStrategy<Zero::one>>(model, RingAllReduce{}, device, 32, {rank, world})

@@ -111,16 +111,16 @@ class MeshStrategy {
   void update(auto& replica, auto& model, Gradients& gradients) const {
     auto& optimizer      = model.optimizer;
     auto const variables = model.net.variables();
+    auto const of_parts  = is_split(gradients.plan) && optimizer.clips();
+    auto const counts    = [&](std::size_t i) { return optimizer.is_in_norm(i); };
     if constexpr (shards_optimizer) {
-      if (is_split(gradients.plan) && optimizer.clips()) refuse_clipping();
       replica.reduce_scatter(gradients);
+      if (of_parts) optimizer.squared_norm = replica.squared_norm(gradients, optimizer.mine(), counts);
       optimizer.apply_shard(variables.body(), gradients, [&](Span<double> numbers) { replica.add_up(numbers); });
       replica.gather_variables(variables);
     } else {
       replica.all_reduce(gradients);
-      if (is_split(gradients.plan) && optimizer.clips())
-        optimizer.squared_norm =
-            replica.squared_norm(gradients, [&](std::size_t i) { return optimizer.is_in_norm(i); });
+      if (of_parts) optimizer.squared_norm = replica.squared_norm(gradients, counts);
       optimizer.apply(variables, gradients);
     }
   }
@@ -128,11 +128,6 @@ class MeshStrategy {
  private:
   static bool is_split(Span<PlannedVariable const> plan) {
     return std::ranges::any_of(plan, [](auto const& v) { return v.spec.split.parts > 1; });
-  }
-  [[noreturn]] static void refuse_clipping() {
-    throw BadArgument{"global_clipnorm takes the norm of all gradients, but of a variable that is split along an axis, "
-                      "sharded<Zero::one>(\"data\") leaves each replica a shard of a part.",
-                      "MeshStrategy without sharded, or an optimizer without global_clipnorm."};
   }
 
   template <Zero zero>

@@ -4,6 +4,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/device/device.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/placement/placement.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/transport/transport.hpp>
@@ -31,6 +32,7 @@ class Replica;
 ///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | shard_of(s, rank)     | shard_of(rank)                               | as many shards as shares of a batch     |
 ///   | has_stages            | using schedule_type, instance_of<M>, and     | each copy computes the whole model      |
 ///   |                       | instantiate(model, device, seed, rank)       |                                         |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
@@ -47,6 +49,7 @@ class Replica;
 /// shards_variables     and the variables of it alone
 /// has_servers          some ranks store variables and do not compute; they follow the replicas in the group
 /// deals_shares         several replicas have the same share of a batch: the rows of share_of(rank), of num_shares()
+/// shard_of             where replicas keep shards: the placement::Shard of a rank. Several may have the same
 /// has_stages           a copy has one stage of a pipeline: it is of type instance_of<M>. Where deals_shares,
 ///                      counts_rows(rank) then says which of the replicas with one share has the losses, metrics and
 ///                      outputs of its rows
@@ -118,6 +121,15 @@ template <class S>
 inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
 template <class S>
 inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
+
+/// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch, unless the strategy
+/// says otherwise.
+template <class S>
+placement::Shard shard_of(S const& strategy, Rank rank) {
+  if constexpr (requires { strategy.shard_of(rank); }) return strategy.shard_of(rank);
+  else if constexpr (StrategyTraits<S>::deals_shares) return {strategy.share_of(rank), strategy.num_shares()};
+  else return {rank, strategy.num_replicas()};
+}
 
 namespace detail {
 

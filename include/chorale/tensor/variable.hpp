@@ -41,6 +41,31 @@ struct Variables {
     return {v.name, Span<int const>{v.spec.dims}.first(static_cast<std::size_t>(v.spec.rank)),
             values.subspan(v.offset, v.size)};
   }
+
+  /// Goes over the variables, for (auto const& variable : variables): each is a view.
+  class Iterator {
+   public:
+    using difference_type = std::ptrdiff_t;
+    using value_type      = Variable;
+
+    Iterator() = default;
+    Iterator(Span<float> values, PlannedVariable const* at) : values_{values}, at_{at} {}
+
+    Variable operator*() const { return Variables{values_, {at_, 1}}[0]; }
+    Iterator& operator++() { return ++at_, *this; }
+    Iterator operator++(int) {
+      auto const before = *this;
+      ++at_;
+      return before;
+    }
+    friend bool operator==(Iterator const& a, Iterator const& b) { return a.at_ == b.at_; }
+
+   private:
+    Span<float> values_;
+    PlannedVariable const* at_ = nullptr;
+  };
+  Iterator begin() const { return {values, plan.data()}; }
+  Iterator end() const { return {values, plan.data() + plan.size()}; }
 };
 
 /// Variables of a network with a layer that sums over all replicas in every step: no replica can train separately.

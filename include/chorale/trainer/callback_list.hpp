@@ -36,6 +36,10 @@ inline constexpr bool for_chief_only<C> = C::chief_only;
 template <class C, class Trainer>
 using SeenBy = std::conditional_t<for_chief_only<C>, Trainer const, Trainer>;
 
+/// True if callback C is called before all others at the end of an epoch: Validation, whose scores they read.
+template <class C>
+inline constexpr bool comes_first = requires { requires C::comes_first; };
+
 template <class C>
 struct NotOptional {
   using type = C;
@@ -76,7 +80,8 @@ concept Callback =
     requires(C& c, detail::SeenBy<C, Trainer>& trainer, int epoch, Epoch& e) { c.on_epoch_end(trainer, epoch, e); } ||
     requires(C& c, detail::SeenBy<C, Trainer>& trainer, History const& all) { c.on_fit_end(trainer, all); };
 
-/// The callbacks and sinks of one fit, in the order in which they were given. An empty std::optional is ignored.
+/// The callbacks and sinks of one fit, in the order in which they were given, but Validation first. An empty
+/// std::optional is ignored.
 template <class Trainer, class... C>
 class CallbackList {
   template <class Of>
@@ -119,9 +124,14 @@ class CallbackList {
     });
   }
   void epoch_ended(int epoch, Epoch& done) {
-    each([&](auto& c, auto& trainer) {
-      if constexpr (requires { c.on_epoch_end(trainer, epoch, done); }) c.on_epoch_end(trainer, epoch, done);
-    });
+    auto const tell = [&](bool first) {
+      each([&](auto& c, auto& trainer) {
+        if constexpr (requires { c.on_epoch_end(trainer, epoch, done); })
+          if (detail::comes_first<std::remove_reference_t<decltype(c)>> == first) c.on_epoch_end(trainer, epoch, done);
+      });
+    };
+    if constexpr ((detail::comes_first<typename detail::NotOptional<C>::type> || ...)) tell(true);
+    tell(false);
   }
   void fit_ended(History const& history) {
     each([&](auto& c, auto& trainer) {

@@ -10,9 +10,11 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,12 +22,14 @@
 
 namespace chorale {
 
-/// Callback: evaluates after each epoch, into Epoch::validation. To be given before callbacks that read "val_loss".
+/// Callback: evaluates after each epoch, into Epoch::validation, before all other callbacks.
 ///
 ///   trainer.fit(train, {.epochs = 12}, validate_on(test), EarlyStopping{});
 template <class Data>
 class Validation {
  public:
+  static constexpr bool comes_first = true;
+
   explicit Validation(Data const& data) : data_{data} {}
 
   void on_epoch_end(auto& trainer, int, Epoch& done) const { done.validation = trainer.evaluate(data_); }
@@ -37,28 +41,41 @@ template <class Data>
 Validation<Data> validate_on(Data const& data) {
   return Validation<Data>{data};
 }
+/// validate_on under the name that fit of Keras has for it.
+template <class Data>
+Validation<Data> validation_data(Data const& data) {
+  return validate_on(data);
+}
 
 /// Whether smaller or larger values are better. automatic: larger if the name ends like that of a metric of which more
 /// is better (accuracy, precision, recall, f1, auc, mean_iou, confusion_matrix), else smaller.
 enum class Better { automatic, smaller, larger };
 
-/// A value that a callback monitors, with the number of epochs since it last got better.
+/// The best value of what a callback monitors, with the number of epochs since it last got better.
 class Monitor {
  public:
-  Monitor(std::string name, double min_delta, Better better)
-      : name_{std::move(name)}, min_delta_{std::abs(min_delta)},
-        sign_{better == Better::larger || (better == Better::automatic && more_is_better(name_)) ? -1.0 : 1.0} {}
+  /// Options of a callback that monitors a value.
+  struct Of {
+    std::string_view name;                                                 // see Epoch::operator[]
+    double min_delta = 0;
+    Better mode      = Better::automatic;
+    std::optional<double> baseline{};                                      // values that are no better count as none
+  };
 
   /// True if this epoch is better than all before, by more than min_delta. Called once for each epoch.
   ///
   /// throws  BadArgument when there is no such value
-  bool improves(Epoch const& epoch) {
+  bool improves(Epoch const& epoch, Of const& of) {
     auto& [best, without, resting] = numbers_;
-    auto const value  = sign_ * epoch[name_];
-    bool const better = value < best - min_delta_;
+    bool const larger = of.mode == Better::larger || (of.mode == Better::automatic && more_is_better(of.name));
+    auto const sign   = larger ? -1.0 : 1.0;
+    auto const value  = sign * epoch[of.name];
+    auto const beats  = [&](double other) { return value + std::abs(of.min_delta) < other; };
+    bool const better = beats(best);
     if (better) best = value;
     if (resting > 0) --resting;
-    without = better || resting > 0 ? 0 : without + 1;
+    bool const counts = better && (!of.baseline || beats(sign * *of.baseline));
+    without = counts || resting > 0 ? 0 : without + 1;
     return better;
   }
 
@@ -74,73 +91,88 @@ class Monitor {
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
   }
 
-  std::string name_;
-  double min_delta_, sign_;
   static constexpr auto first = std::array{std::numeric_limits<double>::infinity(), 0.0, 0.0};
-  std::array<double, 3> numbers_ = first;                                  // best value · sign, epochs since, of rest
+  std::array<double, 3> numbers_ = first;                                  // best value * sign, epochs since, of rest
 };
 
-/// Options of EarlyStopping, with the names and defaults of Keras.
-struct EarlyStoppingOptions {
-  std::string monitor = "val_loss";                                        // see Epoch::operator[]
-  double min_delta    = 0;
-  int patience        = 0;                                                 // epochs without a better value
-  Better better       = Better::automatic;
-  bool restore_best   = false;                                             // at the end: variables of the best epoch
+namespace detail {
+
+/// What EarlyStopping keeps from epoch to epoch.
+struct BestEpoch {
+  static constexpr auto head = std::ptrdiff_t{4};                          // numbers before the variables
+
+  Monitor monitor{};
+  int epoch = -1;
+  std::vector<double> all{};                                               // monitor's, epoch, variables; or nothing
+
+  Span<double> state() { return all.empty() ? monitor.state() : Span<double>{all}; }
+  void note() {
+    if (all.empty()) return;
+    std::ranges::copy(monitor.state(), all.begin());
+    all[head - 1] = epoch;
+  }
 };
+
+}  // namespace detail
 
 /// Callback: ends fit when a value has not become better for `patience` epochs.
 ///
+///   trainer.fit(train, {.epochs = 12}, validate_on(test), EarlyStopping{.patience = 3, .restore_best_weights = true});
+///
 /// keeps   every process decides the same, because every process has the same scores. A checkpoint keeps how long it
-///         has waited and, with restore_best, the variables of the best epoch
-/// cost    with restore_best, 8 bytes for each number of the variables, in memory and in each checkpoint
-/// source  tf.keras.callbacks.EarlyStopping
-class EarlyStopping {
- public:
+///         has waited and, with restore_best_weights, the variables of the best epoch
+/// cost    with restore_best_weights, 8 bytes for each number of the variables, in memory and in each checkpoint
+/// throws  BadArgument when fit begins if an option cannot be
+/// source  keras.callbacks.EarlyStopping: its names, order and defaults
+struct EarlyStopping {
   static constexpr auto name = std::string_view{"early_stopping"};
 
-  explicit EarlyStopping(EarlyStoppingOptions options = {})
-      : options_{std::move(options)}, monitor_{options_.monitor, options_.min_delta, options_.better} {
-    CHORALE_EXPECTS(options_.patience >= 0,
-                    "EarlyStopping waits 0 epochs or more, got " + std::to_string(options_.patience));
-  }
+  std::string monitor = "val_loss";                                        // see Epoch::operator[]
+  double min_delta    = 0;
+  int patience        = 0;                                                 // epochs without a better value
+  Better mode         = Better::automatic;
+  std::optional<double> baseline{};                                        // patience counts until a value is better
+  bool restore_best_weights = false;                                       // at the end: variables of the best epoch
+  int start_from_epoch      = 0;                                           // earlier epochs are not looked at
+  detail::BestEpoch kept{};
 
   void on_fit_begin(auto& trainer) {
-    monitor_.forget();
-    best_epoch_ = -1;
+    CHORALE_EXPECTS(patience >= 0 && start_from_epoch >= 0,
+                    "EarlyStopping waits 0 epochs or more, got patience " + std::to_string(patience) +
+                        " and start_from_epoch " + std::to_string(start_from_epoch));
+    kept = {};
     if constexpr (!requires { trainer.set_variables(Span<float const>{}); })
-      CHORALE_EXPECTS(!options_.restore_best,
-                      "EarlyStopping cannot restore the best variables where servers have them");
-    else if (options_.restore_best) best_.assign(head + whole_of(trainer).size(), 0);
-    note();
+      CHORALE_EXPECTS(!restore_best_weights, "EarlyStopping cannot restore the best variables where servers have them");
+    else if (restore_best_weights) kept.all.assign(kept.head + whole_of(trainer).size(), 0);
+    kept.note();
   }
   void on_resume(auto& trainer) {                                          // or a run that had ended, started again
-    if (!best_.empty()) {
-      std::copy_n(best_.begin(), head - 1, monitor_.state().begin());
-      best_epoch_ = static_cast<int>(best_[head - 1]);
+    if (!kept.all.empty()) {
+      std::copy_n(kept.all.begin(), kept.head - 1, kept.monitor.state().begin());
+      kept.epoch = static_cast<int>(kept.all[kept.head - 1]);
     }
-    stop_when_enough(trainer);
+    if (!baseline) stop_when_enough(trainer);
   }
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
-    if (monitor_.improves(done)) {
-      best_epoch_ = epoch;
-      if (!best_.empty()) std::ranges::copy(whole_of(trainer), best_.begin() + head);
+    if (epoch < start_from_epoch) return;
+    auto const better = kept.monitor.improves(done, {monitor, min_delta, mode, baseline});
+    if (better) {
+      kept.epoch = epoch;
+      if (!kept.all.empty()) std::ranges::copy(whole_of(trainer), kept.all.begin() + kept.head);
     }
-    note();
-    stop_when_enough(trainer);
+    kept.note();
+    if (!better) stop_when_enough(trainer);
   }
   void on_fit_end(auto& trainer, History const&) const {
     if constexpr (requires { trainer.set_variables(Span<float const>{}); })
-      if (!best_.empty() && best_epoch_ >= 0)
-        trainer.set_variables(std::vector<float>(best_.begin() + head, best_.end()));
+      if (!kept.all.empty() && kept.epoch >= 0)
+        trainer.set_variables(std::vector<float>(kept.all.begin() + kept.head, kept.all.end()));
   }
 
-  int best_epoch() const { return best_epoch_; }                           // 0-based; -1 before the first
-  Span<double> state() { return best_.empty() ? monitor_.state() : Span<double>{best_}; }
+  int best_epoch() const { return kept.epoch; }                            // 0-based; -1 before the first
+  Span<double> state() { return kept.state(); }
 
  private:
-  static constexpr auto head = std::ptrdiff_t{4};                          // numbers before the variables
-
   /// All variables.
   static Span<float const> whole_of(auto& trainer) {
     CHORALE_EXPECTS(trainer.has_whole_variables(),
@@ -150,70 +182,53 @@ class EarlyStopping {
     return trainer.variables().values;
   }
   void stop_when_enough(auto& trainer) const {
-    if (monitor_.epochs_without() >= std::max(options_.patience, 1)) trainer.stop();
+    if (kept.monitor.epochs_without() >= std::max(patience, 1)) trainer.stop();
   }
-  void note() {
-    if (best_.empty()) return;
-    std::ranges::copy(monitor_.state(), best_.begin());
-    best_[head - 1] = best_epoch_;
-  }
-
-  EarlyStoppingOptions options_;
-  Monitor monitor_;
-  int best_epoch_ = -1;
-  std::vector<double> best_;                                               // monitor's, epoch, variables; or nothing
-};
-
-/// Options of ReduceLROnPlateau, with the names and defaults of Keras.
-struct ReduceLROnPlateauOptions {
-  std::string monitor = "val_loss";
-  float factor        = 0.1F;
-  int patience        = 10;
-  double min_delta    = 1e-4;
-  int cooldown        = 0;                                                 // epochs after a change that do not count
-  float min_rate      = 0;
-  Better better       = Better::automatic;
 };
 
 /// Callback: multiplies the learning rate by `factor` when a value has not become better for `patience` epochs.
 ///
-/// source  tf.keras.callbacks.ReduceLROnPlateau
-class ReduceLROnPlateau {
- public:
+/// throws  BadArgument when fit begins if an option cannot be
+/// source  keras.callbacks.ReduceLROnPlateau: its names, order and defaults
+struct ReduceLROnPlateau {
   static constexpr auto name = std::string_view{"reduce_lr_on_plateau"};
 
-  explicit ReduceLROnPlateau(ReduceLROnPlateauOptions options = {})
-      : options_{std::move(options)}, monitor_{options_.monitor, options_.min_delta, options_.better} {
-    CHORALE_EXPECTS(options_.factor > 0 && options_.factor < 1,
-                    "ReduceLROnPlateau takes a factor between 0 and 1, got " + std::to_string(options_.factor));
-    CHORALE_EXPECTS(options_.patience >= 0 && options_.cooldown >= 0,
-                    "ReduceLROnPlateau waits 0 epochs or more, got patience " + std::to_string(options_.patience) +
-                        " and cooldown " + std::to_string(options_.cooldown));
-    CHORALE_EXPECTS(options_.min_rate >= 0, "ReduceLROnPlateau keeps the learning rate at 0 or above, got min_rate " +
-                                                std::to_string(options_.min_rate));
-  }
+  std::string monitor = "val_loss";
+  float factor        = 0.1F;
+  int patience        = 10;
+  Better mode         = Better::automatic;
+  double min_delta    = 1e-4;
+  int cooldown        = 0;                                                 // epochs after a change that do not count
+  float min_lr        = 0;
+  Monitor kept{};
 
-  void on_fit_begin(auto&) { monitor_.forget(); }
+  void on_fit_begin(auto&) {
+    CHORALE_EXPECTS(factor > 0 && factor < 1,
+                    "ReduceLROnPlateau takes a factor between 0 and 1, got " + std::to_string(factor));
+    CHORALE_EXPECTS(patience >= 0 && cooldown >= 0,
+                    "ReduceLROnPlateau waits 0 epochs or more, got patience " + std::to_string(patience) +
+                        " and cooldown " + std::to_string(cooldown));
+    CHORALE_EXPECTS(min_lr >= 0, "ReduceLROnPlateau keeps the learning rate at 0 or above, got min_lr " +
+                                     std::to_string(min_lr));
+    kept.forget();
+  }
   void on_epoch_end(auto& trainer, int, Epoch& done) {
-    if (monitor_.improves(done) || monitor_.epochs_without() < std::max(options_.patience, 1)) return;
+    done.rate_is_set = true;
+    if (kept.improves(done, {monitor, min_delta, mode, {}}) || kept.epochs_without() < std::max(patience, 1)) return;
     auto const rate = trainer.learning_rate();
-    if (rate <= options_.min_rate) return;
-    trainer.set_learning_rate(std::max(rate * options_.factor, options_.min_rate));
-    monitor_.rest(options_.cooldown);
+    if (rate <= min_lr) return;
+    trainer.set_learning_rate(std::max(rate * factor, min_lr));
+    kept.rest(cooldown);
   }
 
-  Span<double> state() { return monitor_.state(); }
-
- private:
-  ReduceLROnPlateauOptions options_;
-  Monitor monitor_;
+  Span<double> state() { return kept.state(); }
 };
 
 /// Callback: sets the learning rate of each epoch, from its 0-based number and the rate so far.
 ///
 ///   LearningRateScheduler{[](int epoch, float rate) { return epoch < 10 ? rate : rate * 0.9F; }}
 ///
-/// source  tf.keras.callbacks.LearningRateScheduler
+/// source  keras.callbacks.LearningRateScheduler
 class LearningRateScheduler {
  public:
   static constexpr auto name = std::string_view{"learning_rate_scheduler"};
@@ -225,6 +240,7 @@ class LearningRateScheduler {
     if (std::exchange(set_for_, epoch) == epoch) return;                   // resumed in its middle: the rate is set
     trainer.set_learning_rate(rule_(epoch, trainer.learning_rate()));
   }
+  void on_epoch_end(auto&, int, Epoch& done) const { done.rate_is_set = true; }
 
   Span<double> state() { return {&set_for_, 1}; }
 
@@ -233,45 +249,69 @@ class LearningRateScheduler {
   double set_for_ = -1;                                                    // the last epoch, 0-based
 };
 
-/// Options of ModelCheckpoint.
-struct ModelCheckpointOptions {
-  std::string file    = "model_{epoch}.safetensors";                       // {epoch}: from 1
-  bool only_best      = false;
-  std::string monitor = "val_loss";
-  Better better       = Better::automatic;
-};
+namespace detail {
+
+/// A file name with numbers in it: model_{epoch:02d}-{val_loss:.4f}.safetensors.
+///
+/// throws  BadArgument when a brace is not closed, a form is neither digits and d nor .digits and f, or there is no
+///         value of that name
+inline std::string file_of_epoch(std::string_view pattern, int epoch, Epoch const& done) {
+  auto file = std::string{};
+  while (true) {
+    auto const open = pattern.find('{');
+    file += pattern.substr(0, open);
+    if (open == pattern.npos) return file;
+    auto const close = pattern.find('}', open);
+    auto const inner = pattern.substr(open + 1, close == pattern.npos ? close : close - open - 1);
+    auto const colon = inner.find(':');
+    auto const what  = inner.substr(0, colon);
+    auto form        = std::string{colon == inner.npos ? (what == "epoch" ? "d" : "f") : inner.substr(colon + 1)};
+    auto const point = !form.empty() && form[0] == '.' ? std::size_t{1} : 0;
+    auto const kind  = form.empty() ? '?' : form.back();
+    bool const known = close != pattern.npos && form.size() <= 4 && kind == (what == "epoch" ? 'd' : 'f') &&
+                       (kind == 'f' || point == 0) &&
+                       std::all_of(form.begin() + static_cast<std::ptrdiff_t>(point), form.end() - 1,
+                                   [](char c) { return c >= '0' && c <= '9'; });
+    CHORALE_EXPECTS(known, "ModelCheckpoint cannot make a file name with {" + std::string{inner} +
+                               "}: write {epoch}, {epoch:02d}, {val_loss} or {val_loss:.4f}");
+    auto text = std::array<char, 400>{};
+    form.insert(0, "%");
+    if (kind == 'd') std::snprintf(text.data(), text.size(), form.c_str(), epoch + 1);
+    else std::snprintf(text.data(), text.size(), form.c_str(), done[what]);
+    file += text.data();
+    pattern.remove_prefix(close + 1);
+  }
+}
+
+}  // namespace detail
 
 /// Callback: writes the variables after each epoch, or only if it is the best so far. Only the chief writes.
 ///
+///   ModelCheckpoint{"best.safetensors"}, ModelCheckpoint{.filepath = "{epoch:02d}-{val_loss:.2f}.safetensors"}
+///
 /// keeps   a file is whole or as it was before. To resume an interrupted run, use FitOptions::checkpoints
 /// throws  BadFile when the file cannot be written. See Trainer::save
-/// source  tf.keras.callbacks.ModelCheckpoint, save_weights_only
-class ModelCheckpoint {
- public:
+/// source  keras.callbacks.ModelCheckpoint: its names, order and defaults; save_weights_only
+struct ModelCheckpoint {
   static constexpr bool chief_only = true;
   static constexpr auto name       = std::string_view{"model_checkpoint"};
 
-  explicit ModelCheckpoint(ModelCheckpointOptions options = {})
-      : options_{std::move(options)}, monitor_{options_.monitor, 0, options_.better} {
-    CHORALE_EXPECTS(!options_.file.empty(), "ModelCheckpoint needs the name of a file, got \"\"");
-  }
+  std::string filepath = "model_{epoch}.safetensors";                      // epoch: from 1; or a value: {val_loss:.4f}
+  std::string monitor  = "val_loss";
+  bool save_best_only  = false;
+  Better mode          = Better::automatic;
+  Monitor kept{};
 
-  void on_fit_begin(auto const&) { monitor_.forget(); }
+  void on_fit_begin(auto const&) {
+    CHORALE_EXPECTS(!filepath.empty(), "ModelCheckpoint needs the name of a file, got \"\"");
+    kept.forget();
+  }
   void on_epoch_end(auto const& trainer, int epoch, Epoch& done) {
-    if (options_.only_best && !monitor_.improves(done)) return;
-    trainer.save(file_of(epoch));
+    if (save_best_only && !kept.improves(done, {monitor, 0, mode, {}})) return;
+    trainer.save(std::filesystem::path{detail::file_of_epoch(filepath, epoch, done)});
   }
 
-  std::filesystem::path file_of(int epoch) const {
-    auto file = options_.file;
-    if (auto const at = file.find("{epoch}"); at != file.npos) file.replace(at, 7, std::to_string(epoch + 1));
-    return file;
-  }
-  Span<double> state() { return monitor_.state(); }
-
- private:
-  ModelCheckpointOptions options_;
-  Monitor monitor_;
+  Span<double> state() { return kept.state(); }
 };
 
 }  // namespace chorale

@@ -126,6 +126,7 @@ struct Epoch {
   std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
   double seconds      = 0;
   float learning_rate = 0;                                                 // of its last step
+  bool rate_is_set    = false;                                             // by a callback: CSVLogger then has it
   Speed speed{};
 
   /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, "learning_rate", the speed by its
@@ -155,7 +156,6 @@ class History {
   bool empty() const { return epochs_.empty(); }
   auto begin() const { return epochs_.begin(); }
   auto end() const { return epochs_.end(); }
-
   /// Epoch i of this call of fit, 0-based.
   Epoch const& operator[](std::size_t i) const {
     if (i < size()) return epochs_[i];

@@ -6,22 +6,24 @@
 #include <chorale/observe/prometheus.hpp>
 #include <chorale/observe/sink.hpp>
 #include <chorale/observe/tally.hpp>
-#include <chorale/observe/tensorboard.hpp>
 #include <chorale/observe/timeline.hpp>
 #include <chorale/observe/why_slow.hpp>
 #include <chorale/reduce/step_time.hpp>
 #include <chorale/tensor/variable.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/loggers.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace chorale {
 
@@ -34,8 +36,9 @@ struct RunFolderOptions {
 
 /// Callback and sink: writes all records of a run to one folder.
 ///
-///   scalars.csv           loss, metrics, learning rate; `tools/run plot FOLDER` draws it
-///   events.out.tfevents.* the same, for TensorBoard; histograms of the variables
+///   scalars.csv           loss, metrics, learning rate; `tools/run plot FOLDER` draws it. Lines with an epoch are
+///                         means over it, the others of its steps so far
+///   train, validation     the same, for TensorBoard, as the callback TensorBoard writes it; histograms of the variables
 ///   metrics.prom          counters and gauges for Prometheus, rewritten after each epoch
 ///   trace-RANK.json       what each rank of one process did, and when, for ui.perfetto.dev
 ///
@@ -54,11 +57,13 @@ class RunFolder {
     if (options_.timelines && !trace_) open_trace(trainer.clock_offset());
     if (options_.report) expected_ = trainer.expected_step();
     if (!trainer.is_chief() || curves_) return;
-    curves_.emplace(folder_ / "scalars.csv", trainer.scalar_names());
+    auto columns = trainer.scalar_names();
+    columns.insert(columns.begin(), "epoch");
+    curves_.emplace(folder_ / "scalars.csv", std::move(columns));
   }
   void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
-    if (!trainer.is_chief() || board_) return;
-    board_.emplace(folder_, TensorBoardOptions{.first_step = trainer.step() == 0 ? 0 : trainer.step() + 1});
+    if (trainer.is_chief() && !board_.is_open())
+      board_.open(folder_, trainer.step() == 0 ? 0 : trainer.step() + 1);
   }
 
   void take(Event const& event) noexcept {
@@ -66,19 +71,22 @@ class RunFolder {
     if (trace_) trace_->take(event);
   }
   void take(Scalars const& scalars) {
-    curves_->take(scalars);
-    board_->take(scalars);
+    board_.take(scalars);
+    auto values = std::vector<MetricValue>(scalars.values.begin(), scalars.values.end());
+    if (scalars.epoch >= 0) values.push_back({"epoch", static_cast<double>(scalars.epoch)});
+    curves_->take({.step = scalars.step, .values = values, .epoch = scalars.epoch});
   }
   void flush() {
-    if (board_) board_->flush();
+    board_.flush();
     if (trace_) trace_->flush();
   }
 
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
     auto const variables = options_.histograms ? trainer.variables() : Variables{};        // all bring their shards
     if (!trainer.is_chief()) return;
-    for (std::size_t i = 0; i < variables.size(); ++i)
-      board_->histogram(variables[i].name, trainer.step(), variables[i].value);
+    for (auto const& variable : variables)
+      board_.train().histogram(std::string{variable.name} + "/histogram", static_cast<std::uint64_t>(epoch),
+                               variable.value);
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
@@ -128,7 +136,7 @@ class RunFolder {
   Tally tally_;
   std::optional<Timeline> trace_;
   std::optional<CsvLog> curves_;
-  std::optional<TensorBoard> board_;
+  detail::TensorBoardRuns board_;
   Prometheus page_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/checkpoint/reader.hpp>
 #include <chorale/checkpoint/weight_map.hpp>
 #include <chorale/core/check.hpp>
 #include <chorale/data/stages/int_labels.hpp>
@@ -18,6 +19,7 @@
 #include <chorale/trainer/options.hpp>
 #include <chorale/trainer/refused_calls.hpp>
 #include <chorale/trainer/refused_trainer.hpp>
+#include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/take_over.hpp>
 #include <chorale/trainer/training_loop.hpp>
 #include <chorale/trainer/weight_files.hpp>
@@ -123,7 +125,7 @@ class Trainer<M, S, R, T> {
                        std::to_string(epoch + 1); }));
       audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
-      audience.take(Scalars{.step = step(), .values = scalars.all()});
+      audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
       if (shown) line.end_epoch(scalars.scores(), detail::text_of(history.back().speed));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
@@ -244,7 +246,17 @@ class Trainer<M, S, R, T> {
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
     if constexpr (HasServers<S>) detail::load_into_servers(replicas_, file, names);
-    else detail::load_into_replicas(replicas_, file, names);
+    else detail::load_into_replicas(replicas_, [&](Variables const& to) { load_weights(file, to, names); });
+  }
+  /// Reads the variables of a checkpoint into every replica of the job, whatever strategy saved it. Only the chief's is
+  /// read.
+  ///
+  /// throws    BadFile when it is not of this network
+  void load(Checkpoint const& from)
+    requires(!HasServers<S>)
+  {
+    auto const mine = live().hold();
+    detail::load_into_replicas(replicas_, [&](Variables const& to) { from.copy(Section::variables, slots_of(to)); });
   }
 
   M const& model() const { return replicas_.model(); }

@@ -3,6 +3,11 @@
 // Optional: chorale.hpp does not include it, and a program that does links MPI.
 #pragma once
 
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_MPI)
+#error "chorale: this header is of the component mpi. Try: add chorale::mpi to target_link_libraries(), or \
+chorale-mpi to pkg-config"
+#endif
+
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/pending_table.hpp>

@@ -3,6 +3,10 @@
 // Optional: chorale.hpp does not include it, and a program that does links NCCL and the CUDA runtime.
 #pragma once
 
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_NCCL)
+#error "chorale: this header is of the component nccl. Try: add chorale::nccl to target_link_libraries()"
+#endif
+
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/cuda.hpp>

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<openssl/evp.h>)
+#error "chorale: <openssl/evp.h> is not on the include path. Try: apt-get install libssl-dev (Debian), dnf \
+install openssl-devel (Fedora), brew install openssl@3 (Homebrew) or vcpkg install openssl"
+#endif
+
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_TCP)
+#error "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
+chorale-tcp to pkg-config"
+#endif
+
 #include <chorale/core/error.hpp>
 #include <chorale/core/file_descriptor.hpp>
 #include <chorale/core/types.hpp>

@@ -4,6 +4,7 @@
 #include "test/support/full_disk.hpp"
 
 #include <chorale/core/threads.hpp>
+#include <chorale/data/digits.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -165,10 +166,13 @@ TEST_CASE("threads that read a cache in a file at the same time all get every ro
 TEST_CASE("two processes that write one cache at once both succeed", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const file   = folder.path() / "rows";
-  auto const write  = [&] {
-    return sources::targets(sources::Counting{200}.cache(InFile{file})) == sources::in_order(200);
+  auto const mapped = [] {                                                 // the same stages in both processes
+    return sources::Counting{200}.map([](auto const& row, std::vector<float>& x, std::vector<int>& y) {
+      x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
+    });
   };
-  auto first = sources::Counting{200}.cache(InFile{file}).stream(0);
+  auto const write = [&] { return sources::targets(mapped().cache(InFile{file})) == sources::in_order(200); };
+  auto first = mapped().cache(InFile{file}).stream(0);
   auto other = ::pid_t{};
   // Each begins before the other has ended: the second process is made by a map of the first one's pass.
   auto const begun = sources::Counting{200}.map([&](auto const& row, std::vector<float>& x, std::vector<int>& y) {
@@ -254,6 +258,34 @@ TEST_CASE("another number of rows, or other types, than the stage before makes a
              Contains("byte 12: rows of f4 and i4, but") && Contains("makes rows of f8 and i4"));
 }
 
+TEST_CASE("a cache that other stages made is refused", "[data][cache]") {
+  auto const folder = sources::Folder{};
+  auto const file   = InFile{folder.path() / "rows"};
+  auto const read   = [](auto const& dataset) {                            // the sentence that a first row gives
+    auto row = typename std::remove_cvref_t<decltype(dataset)>::element{};
+    try {
+      dataset.stream(0).next(row);
+    } catch (BadFile const& why) {
+      return std::string{why.what()};
+    }
+    return std::string{};
+  };
+  auto const rows   = [](std::size_t seed) { return data::digits(12, seed); };
+  CHECK(read(rows(1).shuffle(4, 1).cache(file)).empty());
+  CHECK(read(rows(1).shuffle(4, 1).cache(file)).empty());
+  auto const refused = Contains("rows: byte 32: rows of other stages: those of this program have key ");
+  CHECK_THAT(read(rows(2).shuffle(4, 1).cache(file)), refused);            // other rows
+  CHECK_THAT(read(rows(1).shuffle(4, 2).cache(file)), refused);            // another order
+  CHECK_THAT(read(rows(1).cache(file)), refused);                          // a stage less
+  CHECK_THAT(read(rows(1).shuffle(4, 1).cache({file.path, "crop 24"})), refused);          // another function
+  auto const tensors = [](float first) {
+    return data::from_tensors(std::vector<float>{first, 1, 2, 3}, std::vector<int>{0, 1}, 2);
+  };
+  std::filesystem::remove(file.path);
+  CHECK(read(tensors(0).cache(file)).empty());
+  CHECK_THAT(read(tensors(5).cache(file)), refused);                       // as many rows of as many bytes
+}
+
 TEST_CASE("a pass of another length than its stage says is not kept", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const short_one = data::from_generator([](std::size_t) {
@@ -273,7 +305,7 @@ TEST_CASE("every damaged byte, every cut and every longer file is one sentence",
   auto const rows   = [&] { return sources::Counting{5}.filter([](auto const&) { return true; }).cache(InFile{file}); };
   REQUIRE(sources::targets(rows()) == sources::in_order(5));
   auto const whole = sources::Folder::bytes_of(file);
-  REQUIRE(whole.size() == 40 + 5 * (24 + 8 + 8));
+  REQUIRE(whole.size() == 48 + 5 * (24 + 8 + 8));
   auto const refused = [&](Content const& content) {
     std::filesystem::remove(file);                                         // some disks sync what is written over
     folder.plain("rows", content);
@@ -305,14 +337,14 @@ TEST_CASE("rows before a damaged one come, and its number and byte are named", "
   auto const rows   = [&] { return sources::Counting{5}.cache(InFile{file}); };
   REQUIRE(sources::targets(rows()) == sources::in_order(5));
   auto content = sources::Folder::bytes_of(file);
-  content.at(40 + 3 * 40 + 24) ^= 1U;                                      // of x of row 3
+  content.at(48 + 3 * 40 + 24) ^= 1U;                                      // of x of row 3
   folder.plain("rows", content);
   auto const cached = rows();
   for (int again = 0; again < 2; ++again) {
     auto stream = cached.stream(0);
     auto row    = Sample<float, int>{};
     for (int i = 0; i < 3; ++i) REQUIRE(stream.next(row));
-    CHECK_THROWS_WITH(stream.next(row), Contains("rows: byte 160: row 3 has checksum ") && Contains("to delete"));
+    CHECK_THROWS_WITH(stream.next(row), Contains("rows: byte 168: row 3 has checksum ") && Contains("to delete"));
   }
 }
 
@@ -323,18 +355,18 @@ TEST_CASE("rows that change places, or come from another cache, are noticed", "[
   REQUIRE(sources::targets(rows()) == sources::in_order(5));
   auto const whole = sources::Folder::bytes_of(file);
   auto swapped     = whole;
-  std::swap_ranges(swapped.begin() + 80, swapped.begin() + 120, swapped.begin() + 120);
+  std::swap_ranges(swapped.begin() + 88, swapped.begin() + 128, swapped.begin() + 128);
   folder.plain("rows", swapped);
-  CHECK_THAT(said(rows()), Contains("byte 80: row 1 has checksum"));
+  CHECK_THAT(said(rows()), Contains("byte 88: row 1 has checksum"));
 
   std::filesystem::remove(file);
   auto const others = sources::Counting{6}.skip(1).cache(InFile{file});    // as many rows, of the same size
   REQUIRE(said(others).empty());
   auto mixed = sources::Folder::bytes_of(file);
   REQUIRE(mixed.size() == whole.size());
-  std::copy_n(whole.begin(), 40, mixed.begin());                           // the header of one, the rows of the other
+  std::copy_n(whole.begin(), 48, mixed.begin());                           // the header of one, the rows of the other
   folder.plain("rows", mixed);
-  CHECK_THAT(said(rows()), Contains("byte 240: the last of 5 rows ends here with checksum "));
+  CHECK_THAT(said(rows()), Contains("byte 248: the last of 5 rows ends here with checksum "));
 }
 
 TEST_CASE("a full disk is one sentence, and leaves nothing behind", "[data][cache]") {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<nlohmann/json.hpp>)
+#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
+nlohmann-json"
+#endif
+
 #include <chorale/core/error.hpp>
 
 #include <chorale/cluster/cluster.hpp>

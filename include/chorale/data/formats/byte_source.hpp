@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<zlib.h>)
+#error "chorale: <zlib.h> is not on the include path. Try: apt-get install zlib1g-dev (Debian), dnf install \
+zlib-devel (Fedora), brew install zlib (Homebrew) or vcpkg install zlib"
+#endif
+
 #include <chorale/core/error.hpp>
 #include <chorale/core/file_descriptor.hpp>
 #include <chorale/core/types.hpp>

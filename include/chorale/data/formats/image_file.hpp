@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<png.h>)
+#error "chorale: <png.h> is not on the include path. Try: apt-get install libpng-dev (Debian), dnf install \
+libpng-devel (Fedora), brew install libpng (Homebrew) or vcpkg install libpng"
+#endif
+
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
+#error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
+chorale-images to pkg-config"
+#endif
+
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/data/formats/byte_source.hpp>

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if !__has_include(<jpeglib.h>)
+#error "chorale: <jpeglib.h> is not on the include path. Try: apt-get install libjpeg62-turbo-dev (Debian), dnf \
+install libjpeg-turbo-devel (Fedora), brew install jpeg-turbo (Homebrew) or vcpkg install libjpeg-turbo"
+#endif
+
+#if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
+#error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
+chorale-images to pkg-config"
+#endif
+
 #include <chorale/core/types.hpp>
 #include <chorale/data/formats/image.hpp>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/data/stages/file_cache_format.hpp>
 #include <chorale/data/stages/file_cache_writer.hpp>
@@ -17,8 +18,23 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace chorale::data {
+
+/// A number for the stages that make the rows of a cache: of their description, as ranks compare it, and of
+/// InFile::functions. Rows in memory count with a checksum of a sample of them, files with their names and sizes.
+///
+/// keeps   equal descriptions have equal keys, on any machine
+template <class D>
+std::uint64_t cache_key(D const& from, std::string const& functions) {
+  auto lines = std::vector<std::string>{};
+  data::describe(from, lines);
+  lines.push_back(functions);
+  auto key = Fnv1a<std::uint64_t>{};
+  for (auto const& line : lines) key.add(line + '\n');
+  return key.value();
+}
 
 /// All rows of a dataset, in a file after the first read of the first run. See Pipe::cache(InFile).
 ///
@@ -26,14 +42,13 @@ namespace chorale::data {
 ///   later runs                                                 path ────┴─► mapped ─► views
 ///
 /// keeps   rows have the bits, the order and the widths of the source, and may differ in width. An existing file is
-///         used: a file made from other rows is detected only by its types, or the names and shapes of its fields, and
-///         its number of rows, so delete it when the stages before the cache change
+///         used if it was made by the same stages: see cache_key(), which does not see into functions
 /// order   pass 0 is kept, whichever pass is read first
 /// cost    if there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
 ///         nothing; the first read of a row in a program checks its checksum. Memory: the system's cache of the file
 /// throws  what the pass throws, BadArgument when it has another number of rows than its size() says, or BadFile when
 ///         the file cannot be written: there is no file then, and the next read retries. BadFile when the file is
-///         damaged, cut, of another kind, or has other types, fields or another number of rows
+///         damaged, cut, of another kind, or has other types, fields, stages or another number of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D>
 class FileCached : public Pipe<FileCached<D>> {
@@ -69,8 +84,13 @@ class FileCached : public Pipe<FileCached<D>> {
     }
 
    private:
+    CacheFields fields() const {
+      auto made = cache_fields<element>();
+      made.key  = cache_key(from_, where_.functions);
+      return made;
+    }
     bool open() {
-      auto found = CacheFile::open(where_.path, cache_fields<element>());
+      auto found = CacheFile::open(where_.path, fields());
       if (!found) return false;
       auto const expected = from_.size();
       if (expected && *expected != found->rows())
@@ -81,7 +101,7 @@ class FileCached : public Pipe<FileCached<D>> {
     }
     void fill() {
       auto from = from_.stream(0);
-      auto to   = CacheWriter{where_.path, cache_fields<element>()};
+      auto to   = CacheWriter{where_.path, fields()};
       auto rows = std::size_t{0};
       for (auto row = element{}; from.next(row); ++rows) {
         detail::RowType<element>::expect_shape(rows, row);

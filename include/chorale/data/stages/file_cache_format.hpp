@@ -36,6 +36,7 @@ struct CacheFields {
   std::array<std::uint8_t, 4> types{};                     // of x and y: kind, and bytes of a number: "f4 i4"
   std::string named{};                                     // named fields: "Title int(40),Body byte(ragged)"
   std::vector<std::size_t> sizes{0, 0};                    // bytes of a number of each field
+  std::uint64_t key = 0;                                   // of the stages that make the rows: see cache_key()
 
   std::string text() const {
     if (!named.empty()) return named;
@@ -74,10 +75,11 @@ namespace detail {
 /// 8 bytes.
 struct CacheHeader {
   std::array<char, 8> magic{'c', 'h', 'o', 'r', 'r', 'o', 'w', 's'};
-  std::uint32_t version = 1;                               // 2: with named fields
+  std::uint32_t version = 3;                               // 4: with named fields; 1 and 2 had no key
   std::array<std::uint8_t, 4> types{};                     // of x and y; with named fields: checksum of their text
   std::uint64_t rows  = 0;
   std::uint64_t bytes = 0;                                 // of the file
+  std::uint64_t key   = 0;                                 // of the stages that made the rows
   std::uint32_t last  = 0;                                 // checksum of the last row
   std::uint32_t crc   = 0;                                 // of the members before it
 
@@ -85,7 +87,7 @@ struct CacheHeader {
     return crc32c(std::as_bytes(Span<CacheHeader const>{this, 1}).first(sizeof(CacheHeader) - sizeof(crc)));
   }
 };
-static_assert(sizeof(CacheHeader) == 40);
+static_assert(sizeof(CacheHeader) == 48);
 
 constexpr std::uint64_t to_8(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -101,10 +103,10 @@ inline std::vector<std::byte> cache_names(CacheFields const& fields) {
 
 /// The header of an empty file.
 inline CacheHeader cache_header(CacheFields const& fields) {
-  auto header = CacheHeader{.types = fields.types};
+  auto header = CacheHeader{.types = fields.types, .key = fields.key};
   if (fields.named.empty()) return header;
   auto const crc = crc32c(cache_names(fields));
-  header.version = 2;
+  header.version = 4;
   std::memcpy(header.types.data(), &crc, sizeof crc);
   return header;
 }
@@ -127,7 +129,7 @@ struct OpenCache {
 
 /// A finished file of cached rows, mapped into memory: its pages are read from the disk as they are used.
 ///
-///   header 40 B │ names of the fields, if any │ crc · bytes of each field · each field │ crc · … │ …
+///   header 48 B │ names of the fields, if any │ crc · bytes of each field · each field │ crc · … │ …
 ///
 /// All numbers are little-endian; rows, and fields in them, begin at a multiple of 8 bytes. The crc of a row is that of
 /// all bytes up to the next row, continued from that of the last row.
@@ -238,16 +240,19 @@ class CacheFile {
   void check_header(CacheFields const& fields) {
     std::memcpy(&header_, bytes_.data(), sizeof header_);
     if (header_.magic != detail::CacheHeader{}.magic) fail(0, "this is not a file of cached rows");
-    if (header_.version != 1 && header_.version != 2)
+    if (header_.version != 3 && header_.version != 4)
       fail(8, "version " + std::to_string(header_.version) +
-                  " of cached rows, but this program reads versions 1 and 2");
+                  " of cached rows, but this program reads versions 3 and 4");
     if (header_.crc != header_.right_crc())
-      fail(36, "the header has checksum " + std::to_string(header_.crc) + ", but its bytes have " +
+      fail(44, "the header has checksum " + std::to_string(header_.crc) + ", but its bytes have " +
                    std::to_string(header_.right_crc()));
     auto const found = fields_of_file();
     if (found.types != fields.types || found.named != fields.named)
       fail(12, "rows of " + printable(found.text()) + ", but the stage before the cache makes rows of " +
                    fields.text());
+    if (header_.key != fields.key)
+      fail(32, "rows of other stages: those of this program have key " + std::to_string(fields.key) +
+                   ", and those that made the file had " + std::to_string(header_.key));
     if (header_.bytes != bytes_.size())
       fail(24, "a cache of " + std::to_string(header_.bytes) + " bytes, but the file has " +
                    std::to_string(bytes_.size()));
@@ -256,7 +261,7 @@ class CacheFile {
   /// The fields that the header names; their sizes are not in it.
   CacheFields fields_of_file() {
     first_row_ = sizeof header_;
-    if (header_.version == 1) return {.types = header_.types};
+    if (header_.version == 3) return {.types = header_.types};
     auto n = std::uint64_t{};
     if (bytes_.size() - first_row_ < sizeof n) fail(first_row_, "the file ends, but the names of fields begin here");
     std::memcpy(&n, &bytes_[first_row_], sizeof n);

@@ -5,10 +5,13 @@
 #include <chorale/data/stages/batch.hpp>
 #include <chorale/data/stages/shuffle.hpp>
 
+#include <array>
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace chorale::data {
 
@@ -75,8 +78,13 @@ class Repeated : public Pipe<Repeated<D>> {
 
 /// A shuffle and several passes over it as one stage: .shuffle(buffer).repeat(n).
 ///
+///   pass 0   … 8 9 ->  [4 . . 7]  -> picked               when the source of a pass has ended, each pick frees a slot,
+///   pass 1   … 2 1 ->  [. 0 1 .]                          into which an element of the next pass is read
+///
 /// order   that of the two stages: each pass is shuffled by itself, in its own order
-/// cost    the buffer is made once, not for each pass
+/// cost    one buffer for all passes. Where a pass begins, nobody waits for a buffer to be filled: the next pass has
+///         been read, an element for each that was picked, since the source of the last one ended
+/// throws  what the source throws, where the pass begins in which it does
 /// source  shuffle_and_repeat of tf.data.experimental
 template <class D>
 class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
@@ -91,20 +99,59 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
   class Stream {
    public:
     Stream(Shuffled<D> from, std::size_t first, std::size_t n)
-        : from_{std::move(from)}, pass_{first}, last_{first + n - 1}, now_{from_.stream(first)} {}
+        : from_{std::move(from)}, pass_{first}, last_{first + n - 1} {
+      two_[0].emplace(from_.stream(first));
+    }
 
     bool next(element& out) {
-      while (!now_.next(out)) {
+      while (!now().next(out)) {
         if (pass_ == last_) return false;
-        from_.begin_again(now_, ++pass_);
+        begin_next();
       }
+      if (now().drains() && pass_ != last_) read_ahead();
       return true;
     }
 
    private:
+    using Pass = StreamOf<Shuffled<D>>;
+
+    Pass& now() { return *two_[at_]; }
+
+    /// Begins the next pass, of which some elements may have been read.
+    void begin_next() {
+      if (!opened_ && !failure_) open();
+      if (failure_) std::rethrow_exception(failure_);
+      now().release(spare_);
+      at_     = 1 - at_;
+      opened_ = false;
+      ++pass_;
+    }
+
+    void read_ahead() {
+      now().release(spare_);
+      if (failure_) return;
+      try {
+        if (!opened_) open();
+        two_[1 - at_]->fill_one(spare_);
+      } catch (...) {
+        failure_ = std::current_exception();               // to be thrown after the elements of this pass
+      }
+    }
+
+    void open() {
+      auto& other = two_[1 - at_];
+      if (other) from_.begin_again(*other, pass_ + 1);
+      else other.emplace(from_.stream(pass_ + 1));
+      opened_ = true;
+    }
+
     Shuffled<D> from_;
     std::size_t pass_, last_;
-    StreamOf<Shuffled<D>> now_;
+    std::array<std::optional<Pass>, 2> two_;               // this pass and the next one
+    std::size_t at_ = 0;                                   // of this pass in two_
+    bool opened_    = false;                               // the next pass
+    std::vector<typename Pass::Slot> spare_;
+    std::exception_ptr failure_;                           // of the next pass
   };
 
   Stream stream(std::size_t epoch) const { return {from_, epoch * n_, n_}; }

@@ -45,6 +45,25 @@ class Shuffled : public Pipe<Shuffled<D>> {
       return true;
     }
 
+    /// Memory for one element.
+    using Slot = std::conditional_t<Stable<D>, element, Kept<element>>;
+
+    /// True if the source has ended: from now on each call of next() frees a slot.
+    bool drains() const { return ended_; }
+
+    /// Moves slots that hold no element to `spare`.
+    void release(std::vector<Slot>& spare) {
+      for (; slots_.size() > size_; slots_.pop_back()) spare.push_back(std::move(slots_.back()));
+    }
+
+    /// Reads one element ahead of the first call of next(), if there is room, into a slot of `spare` if it has one.
+    void fill_one(std::vector<Slot>& spare) {
+      if (size_ == buffer_ || !more()) return;
+      if (spare.empty()) slots_.emplace_back();
+      else slots_.push_back(std::move(spare.back())), spare.pop_back();
+      put(slots_[size_++]);
+    }
+
     /// Begins another pass in the same memory. No element of the last pass may be in use.
     void begin_again(StreamOf<D> from, Random random) {
       from_.emplace(std::move(from));                      // streams may have no assignment
@@ -53,8 +72,6 @@ class Shuffled : public Pipe<Shuffled<D>> {
     }
 
    private:
-    using Slot = std::conditional_t<Stable<D>, element, Kept<element>>;
-
     bool more() {
       if (!ended_) ended_ = !from_->next(in_);
       return !ended_;

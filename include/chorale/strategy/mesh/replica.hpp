@@ -105,8 +105,21 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   template <class Counts>
   double squared_norm(Gradients const& gradients, Counts&& counts) {
     auto& alike = this->links->alike;
-    return norm_.template of<M, ShardedReduce<R>>(gradients, id(), counts, [&](Span<double> numbers) {
+    return norm_.template of<M, ShardedReduce<R>>(gradients, id(), {}, counts, [&](Span<double> numbers) {
       summing_.restart(alike, numbers, Op::sum, detail::MeshLinks<M, E, Data>::of_alike);
+      summing_.finish();
+    });
+  }
+  /// The squared norm as above, of gradients of whose parts each replica along the data axis has the sums of its shard.
+  ///
+  /// shard     of the body of the gradients
+  template <class Counts>
+  double squared_norm(Gradients const& gradients, Range shard, Counts&& counts)
+    requires requires(Shares& shares, Span<double> numbers) { shares.add_up(numbers); }
+  {
+    return norm_.template of<M, ShardedReduce<R>>(gradients, id(), shard, counts, [&](Span<double> numbers) {
+      Shares::add_up(numbers);
+      summing_.restart(this->links->alike, numbers, Op::sum, detail::MeshLinks<M, E, Data>::of_alike);
       summing_.finish();
     });
   }

@@ -172,7 +172,9 @@ class UnitSums<Reproducible<L, R>, E> {
     }
     if (!is_last_) return;
     traffic.bytes += x.size_bytes();
-    reduce_.reduce_scatter(*at_, half_, sums, 0, memory_->cut().ends(unit), x, tag);
+    auto const& cut = memory_->cut();
+    if (at_->size() == cut.world()) reduce_.reduce_scatter(*at_, half_, sums, 0, cut.ends(unit), x, tag);
+    else reduce_.all_reduce(*at_, whole_, sums, x, tag);                   // several ranks have the same shard
     keep_shard(*memory_, unit);
   }
   void poll() {}

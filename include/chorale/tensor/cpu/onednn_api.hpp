@@ -4,6 +4,11 @@
 // the types of dnnl.hpp what they have, so that one source compiles with both.
 #pragma once
 
+#if !__has_include(<dnnl.hpp>)
+#error "chorale: <dnnl.hpp> is not on the include path. Try: apt-get install libdnnl-dev (Debian), dnf install \
+onednn-devel (Fedora), brew install onednn (Homebrew) or vcpkg install onednn"
+#endif
+
 #include <chorale/core/check.hpp>
 
 #include <dnnl.hpp>

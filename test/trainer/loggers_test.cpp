@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What callbacks with Keras' names write: the columns, the runs and the curves that Keras writes.
+#include "test/support/folder.hpp"
+#include "test/support/reference.hpp"
+
+#include <chorale/observe/run_file.hpp>
+#include <chorale/trainer/callbacks.hpp>
+#include <chorale/trainer/loggers.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using namespace chorale;
+using chorale::test::Folder;
+
+namespace {
+
+auto two() { return tiny::learner_under(MirroredStrategy{Cpu::logical(2)}); }
+FitOptions epochs(int n) { return {.epochs = n, .show = Show::nothing}; }
+
+/// The lines of a file.
+std::vector<std::string> lines_of(std::filesystem::path const& file) {
+  auto lines = std::vector<std::string>{{}};
+  for (auto const c : read_file(file)) {
+    if (c == '\n') lines.emplace_back();
+    else lines.back() += c;
+  }
+  CHECK(lines.back().empty());                                             // the last line has its end
+  lines.pop_back();
+  return lines;
+}
+
+/// How often a text is in the event files of a folder.
+std::size_t count(std::filesystem::path const& folder, std::string const& text) {
+  auto n = std::size_t{0};
+  for (auto const& file : std::filesystem::directory_iterator{folder}) {
+    auto const content = read_file(file.path());
+    for (auto at = content.find(text); at != content.npos; at = content.find(text, at + 1)) ++n;
+  }
+  return n;
+}
+/// A tag as it stands in an event, with its length before it.
+std::string tag(std::string const& name) { return std::string{'\x0a', static_cast<char>(name.size())} + name; }
+
+/// Has a loss of its own in each epoch.
+struct Validated {
+  static constexpr bool comes_first = true;
+  std::vector<double> losses;
+  void on_epoch_end(auto&, int epoch, Epoch& done) const {
+    done.validation = Scores{{}, Totals{{losses.at(static_cast<std::size_t>(epoch)), 1}}};
+  }
+};
+
+/// Options of callbacks are members, in the order and with the defaults of Keras.
+static_assert(std::is_aggregate_v<EarlyStopping> && std::is_aggregate_v<ReduceLROnPlateau> &&
+              std::is_aggregate_v<ModelCheckpoint> && std::is_aggregate_v<CSVLogger> && std::is_aggregate_v<TensorBoard>);
+
+}  // namespace
+
+TEST_CASE("CSVLogger writes an epoch and the columns of Keras, by name", "[trainer][loggers]") {
+  auto const folder = Folder{};
+  auto trainer      = two();
+  auto const data   = tiny::uneven();
+  auto const done   = trainer.fit(data, epochs(2), CSVLogger{folder / "plain.csv"}, CSVLogger{folder / "late.csv"},
+                                  LearningRateScheduler{[](int, float) { return 0.5F; }},
+                                  CSVLogger{.filename = folder / "rate.csv", .separator = ';'}, validation_data(data));
+  auto const plain = lines_of(folder / "plain.csv");
+  REQUIRE(plain.size() == 3);
+  CHECK(plain[0] == "epoch,accuracy,loss,val_accuracy,val_loss");
+  CHECK(plain[2] == "1," + detail::csv_number(done[1]["accuracy"]) + "," + detail::csv_number(done[1]["loss"]) + "," +
+                        detail::csv_number(done[1]["val_accuracy"]) + "," + detail::csv_number(done[1]["val_loss"]));
+  CHECK(lines_of(folder / "rate.csv")[0] == "epoch;accuracy;learning_rate;loss;val_accuracy;val_loss");
+  CHECK(lines_of(folder / "rate.csv")[1].find(";0.5;") != std::string::npos);
+
+  trainer.fit(data, epochs(1), CSVLogger{folder / "plain.csv"});           // begins again
+  CHECK(lines_of(folder / "plain.csv")[0] == "epoch,accuracy,loss,val_accuracy,val_loss");
+  CHECK(lines_of(folder / "plain.csv")[1].ends_with(",NA,NA"));
+  CHECK(lines_of(folder / "plain.csv").size() == 2);
+  trainer.fit(data, epochs(1), CSVLogger{.filename = folder / "plain.csv", .append = true});
+  CHECK(lines_of(folder / "plain.csv").size() == 3);
+  CHECK_THROWS_WITH(trainer.fit(data, epochs(1), CSVLogger{.filename = folder / "rate.csv", .append = true}),
+                    Catch::Contains("has the columns \"epoch;accuracy;learning_rate"));
+}
+
+TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that it repeats", "[trainer][loggers][resume]") {
+  auto const folder = Folder{};
+  auto const data   = tiny::uneven();
+  auto const fit    = [&](int until) {
+    auto options               = epochs(until);
+    options.checkpoints.folder = folder / "checkpoints";
+    auto trainer               = two();
+    trainer.fit(data, options, CSVLogger{folder / "log.csv"});
+  };
+  fit(2);
+  auto const two_epochs = read_file(folder / "log.csv");
+  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");       // that no checkpoint has
+  fit(3);
+  CHECK(read_file(folder / "log.csv").starts_with(two_epochs));
+  CHECK(lines_of(folder / "log.csv").size() == 4);
+  CHECK(lines_of(folder / "log.csv")[3].find("2,0.1,") == std::string::npos);
+  CHECK(lines_of(folder / "log.csv")[3].starts_with("2,"));
+}
+
+TEST_CASE("TensorBoard gets the runs and the curves that Keras writes", "[trainer][loggers]") {
+  auto const folder = Folder{};
+  auto const data   = tiny::uneven();
+  auto options      = epochs(3);
+  options.summary_every = 8;
+  auto trainer = two();
+  trainer.fit(data, options, TensorBoard{.log_dir = folder / "logs", .histogram_freq = 2}, validate_on(data));
+  auto const train = folder / "logs" / "train", validation = folder / "logs" / "validation";
+  for (auto const* both : {"epoch_loss", "epoch_accuracy"}) {
+    CHECK(count(train, tag(both)) == 3);
+    CHECK(count(validation, tag(both)) == 3);
+  }
+  CHECK(count(train, tag("epoch_learning_rate")) == 3);
+  CHECK(count(train, tag("batch_loss")) == 7);                             // updates 8, 16, .., 56 of 60
+  CHECK(count(validation, tag("evaluation_loss_vs_iterations")) == 3);
+  CHECK(count(validation, tag("evaluation_accuracy_vs_iterations")) == 3);
+  CHECK(count(validation, "learning_rate") == 0);
+  CHECK(count(train, "val_") == 0);
+  CHECK(count(train, "/histogram") == 2 * trainer.variables().size());     // epochs 0 and 2
+}
+
+TEST_CASE("a value has to beat the baseline, and the first epochs are not looked at", "[trainer][callbacks]") {
+  auto trainer   = two();
+  auto const fit = [&](std::vector<double> losses, auto&& callback) {
+    return trainer.fit(tiny::uneven(), epochs(static_cast<int>(losses.size())), callback, Validated{losses}).size();
+  };
+  CHECK(fit({5, 4, 3, 3, 3, 3}, EarlyStopping{.patience = 2}) == 5);
+  CHECK(fit({5, 4, 3, 3, 3, 3}, EarlyStopping{.patience = 2, .baseline = 4.5}) == 5);
+  CHECK(fit({5, 4, 4, 2, 1, 0}, EarlyStopping{.patience = 2, .baseline = 1.5}) == 3);
+  CHECK(fit({5, 4, 3, 2, 1, 0}, EarlyStopping{.patience = 2, .baseline = 1.5}) == 6);      // as long as it improves
+  CHECK(fit({1, 2, 3, 3, 3, 3, 3}, EarlyStopping{.patience = 2, .start_from_epoch = 3}) == 6);
+}
+
+TEST_CASE("files of epochs have the epoch and values in their names", "[trainer][callbacks]") {
+  auto const folder = Folder{};
+  auto trainer      = two();
+  trainer.fit(tiny::uneven(), epochs(2), Validated{{0.5, 0.25}},
+              ModelCheckpoint{(folder / "{epoch:02d}-{val_loss:.3f}.safetensors").string()});
+  CHECK(std::filesystem::exists(folder / "01-0.500.safetensors"));
+  CHECK(std::filesystem::exists(folder / "02-0.250.safetensors"));
+}
+
+TEST_CASE("variables are gone over one by one", "[trainer]") {
+  auto trainer   = two();
+  auto names     = std::map<std::string_view, std::size_t>{};
+  auto numbers   = std::size_t{0};
+  auto const all = trainer.variables();
+  for (auto const& variable : trainer.variables()) {
+    CHECK(variable.value.data() == all[names.size()].value.data());
+    CHECK(variable.name == all[names.size()].name);
+    names[variable.name] = variable.value.size();
+    numbers += variable.value.size();
+  }
+  CHECK(names.size() == all.size());
+  CHECK(numbers > 0);
+}
