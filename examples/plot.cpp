@@ -4,6 +4,7 @@
 // No Python, and no window: the first is a picture for any browser, the second is for ui.perfetto.dev.
 //
 //   tools/run plot RUNDIR                                  RUNDIR/plot.svg, curves by step
+//   tools/run plot RUNDIR --log loss,learning_rate         these two by their logarithm
 //   tools/run plot RUNDIR --by seconds --title "MNIST, 4 replicas" --out mnist.svg
 //
 // Expect a line for each file that is written, such as
@@ -27,16 +28,17 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string folder, by = "step", title, out;
+  std::vector<std::string> log;
 };
 
 void draw(Options const& o) {
   auto const table = read_csv(fs::path{o.folder} / "scalars.csv");
   auto const by    = o.by == "step" ? PlotOptions::By::step : PlotOptions::By::wall_time;
   auto const out   = o.out.empty() ? fs::path{o.folder} / "plot.svg" : fs::path{o.out};
-  replace_file(out, svg_plot(table, {.by = by, .title = o.title}));
+  replace_file(out, svg_plot(table, {.by = by, .title = o.title, .log = o.log}));
   auto names = std::string{};
   for (auto const& name : table.names)
-    if (name != "step" && name != "wall_time") names += (names.empty() ? "" : ", ") + name;
+    if (name != "step" && name != "wall_time" && name != "epoch") names += (names.empty() ? "" : ", ") + name;
   std::printf("%s: %zu rows of %s\n", out.c_str(), table.rows(), names.c_str());
 }
 
@@ -61,6 +63,8 @@ int main(int argc, char** argv) {
   flags.add_option("--by", o.by, "what goes from left to right: step or seconds")
       ->check(CLI::IsMember({"step", "seconds"}))->capture_default_str();
   flags.add_option("--title", o.title, "a line above the curves");
+  flags.add_option("--log", o.log, "panels whose values go by their logarithm, such as loss,learning_rate")
+      ->delimiter(',');
   flags.add_option("--out", o.out, "the picture; RUNDIR/plot.svg without it");
   try {
     try {

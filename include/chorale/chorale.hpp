@@ -2,13 +2,15 @@
 #pragma once
 
 /// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md has the picture.
-/// Transports between processes have their own headers: <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
+/// Programs of several processes include <chorale/processes.hpp>; its transports also have headers of their own:
+/// <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
 
 #include <chorale/config.hpp>
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/end_on_signal.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
@@ -26,14 +28,18 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <chorale/transport/local.hpp>
+#include <chorale/transport/tcp_header.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/digits.hpp>
+#include <chorale/data/formats/csv.hpp>
 #include <chorale/data/formats/idx.hpp>
+#include <chorale/data/formats/npz.hpp>
 #include <chorale/data/shapes.hpp>
+#include <chorale/data/validation_split.hpp>
 #include <chorale/data/windows.hpp>
 #include <chorale/optim/adagrad.hpp>
 #include <chorale/optim/adam.hpp>
@@ -137,6 +143,7 @@
 #include <chorale/nn/split_sequence.hpp>
 #include <chorale/nn/spread.hpp>
 #include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/summary.hpp>
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 

@@ -4,6 +4,7 @@
 /// The table of contents: the public types, in the order in which a program puts them together, each under the header
 /// that defines it. A header that only names these types includes this one, which compiles no definition of them.
 
+#include <chorale/core/fraction.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/transport/transport.hpp>
 
@@ -55,8 +56,8 @@ template <int... I> struct By;                                                  
 struct Distribution;                                                                  // nn/distribution/types.hpp
 template <class O, class... On> struct Spread;                                        // nn/distribution/spread.hpp
 struct SpreadsAs;                                                                     // nn/distribution/layer_rules.hpp
-template <int Percent> struct Dropout;                                                // nn/dropout.hpp
-template <int Percent> struct GaussianNoise;                                          // nn/gaussian_noise.hpp
+template <Fraction Rate> struct Dropout;                                              // nn/dropout.hpp
+template <Fraction Deviation> struct GaussianNoise;                                   // nn/gaussian_noise.hpp
 template <class... Options> struct PReLU;                                             // nn/prelu.hpp
 struct Flatten;                                                                       // nn/flatten.hpp
 struct Softmax;                                                                       // nn/activation.hpp

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every case beside this file with g++ and clang++, and compares the first error with what the case expects.
+"""Compiles every program beside this file and below with g++ and clang++, and compares the first error with what it
+expects: see test/support/compile_cases.py.
 
-A case says so in a comment at its head: `// <file name>   expect: <sentence>`, or `expect: compiles`.
-A refused case prints exactly one line with `error:`, and that line has the sentence. Reading the library takes a
-second, so cases are compiled as one program, each in a namespace: those that compile, and those that are refused. A case
-is compiled by itself when that program does not show for it what it should.
+A refused program prints exactly one line with `error:`, and that line has the sentence. Reading the library takes a
+second, so programs are compiled together, each in a namespace: those that compile, of which all in one program name the
+same headers, and those that are refused. A program is compiled by itself when that does not show for it what it should.
+
+compile_fail_test.py FILE...   only these
 """
 import concurrent.futures
 import os
@@ -14,17 +16,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path.append("test/support")
+from compile_cases import all_cases, cases_in, files_without_cases
 from one_program import WHOLE_WAY, as_one_program, errors_with_places
 
-FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include"]
-EXPECT = re.compile(r"^//\s*(\S+)\s+expect:\s*(.+?)\s*$", re.MULTILINE)
+FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include", "-I", "."]
+WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp())
 
 
 def precompiled(compiler):
-    """Compiles chorale.hpp once for all cases: the flags that let this compiler use it."""
-    folder = pathlib.Path(os.environ["TEST_TMPDIR"]) / compiler
+    """Compiles chorale.hpp once for all programs: the flags that let this compiler use it."""
+    folder = WORK / compiler
     (folder / "chorale").mkdir(parents=True)
     header, made = folder / "all.hpp", folder / "chorale/chorale.hpp.gch"      # g++ looks for this name
     header.write_text("#include <chorale/chorale.hpp>\n")
@@ -33,32 +37,33 @@ def precompiled(compiler):
     return ["-I", str(folder)] if compiler == "g++" else ["-include-pch", str(made)]
 
 
-def expected_of(case):
-    """The sentence, "compiles", or None when the head has neither."""
-    head = EXPECT.search(case.read_text())
-    return head[2] if head and head[1].split("/")[-1] == case.name else None
-
-
 def run_compiler(compiler, flags, file):
     return subprocess.run([compiler, *flags, *FLAGS, "-fsyntax-only", str(file)], capture_output=True, text=True,
                           env={**os.environ, "LC_ALL": "C"}, check=False)
 
 
-def all_compile(cases, compiler):
+def finds(compiler, header):
+    """Whether the compiler finds a header."""
+    return subprocess.run([compiler, *FLAGS, "-x", "c++", "-fsyntax-only", "-"], capture_output=True, text=True,
+                          input=f"#if !__has_include(<{header}>)\n#error none\n#endif\n", check=False).returncode == 0
+
+
+def all_compile(cases, compiler, flags):
     """Whether they do as one program."""
-    file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"all_{compiler}.cpp"
-    file.write_text("#include <chorale/chorale.hpp>\n" + as_one_program(cases))
-    return run_compiler(compiler, [], file).returncode == 0
+    file = WORK / f"{compiler}_from_{cases[0].namespace}.cpp"
+    file.write_text(as_one_program(cases, WORK / f"parts_{compiler}"))
+    return run_compiler(compiler, flags if cases[0].includes_all else [], file).returncode == 0
 
 
-def shown(cases, compiler):
-    """What a compiler says of each case when they are one program, in this order: {case: [errors]}; and whether it says
-    anything that is about no case, or about several."""
-    file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"refused_{compiler}.cpp"
-    file.write_text("#include <chorale/chorale.hpp>\n" + as_one_program(cases))
-    by_path = {str(case.absolute()): case for case in cases}
+def shown(cases, compiler, flags, number):
+    """What a compiler says of each program when they are one, in this order: {case: [errors]}; and whether it says
+    anything that is about none of them, or about several."""
+    file = WORK / f"refused_{compiler}_{number}.cpp"
+    folder = WORK / f"parts_{compiler}_refused"
+    file.write_text(as_one_program(cases, folder))
+    by_path = {str(case.part(folder)): case for case in cases}
     place = re.compile("(" + "|".join(map(re.escape, by_path)) + "):")
-    said = run_compiler(compiler, WHOLE_WAY[compiler], file).stderr
+    said = run_compiler(compiler, [*flags, *WHOLE_WAY[compiler]], file).stderr
     errors, strays = {case: [] for case in cases}, False
     for message, places in errors_with_places(said, compiler, place):
         if len(places) == 1:
@@ -68,19 +73,20 @@ def shown(cases, compiler):
     return errors, strays
 
 
-def refused_together(cases, compiler):
-    """The cases of which one program shows exactly one error, with their sentence.
+def refused_together(cases, compiler, flags):
+    """The programs of which one program shows exactly one error, with their sentence.
 
-    An error in a template that two cases use the same way is shown for the first of them only. So the program is
-    compiled in both orders, until each order shows one error for each case that is left, and no other: a second error
-    that one case hides of another would show in the other order."""
-    left = list(cases)
+    An error in a template that two programs use the same way is shown for the first of them only. So they are compiled
+    in both orders, until each order shows one error for each program that is left, and no other: a second error that one
+    program hides of another would show in the other order."""
+    left, number = list(cases), 0
     while left:
         before, about_none = left, False
         for order in (1, -1):
-            errors, strays = shown(before[::order], compiler)
+            number += 1
+            errors, strays = shown(before[::order], compiler, flags, number)
             about_none |= strays
-            left = [case for case in left if len(errors[case]) == 1 and expected_of(case) in errors[case][0]]
+            left = [case for case in left if len(errors[case]) == 1 and case.expected in errors[case][0]]
             if len(left) < len(errors):
                 break
         if len(left) == len(before):
@@ -89,48 +95,76 @@ def refused_together(cases, compiler):
 
 
 def wrong(case, compiler, flags):
-    """What is wrong with this case under this compiler, or None."""
-    expected = expected_of(case)
-    if expected is None:
-        return f"its head has no line '// {case.name}   expect: <sentence>'"
-    run = run_compiler(compiler, flags, case)
+    """What is wrong with this program under this compiler, by itself, or None."""
+    file = case.file
+    if case.head:
+        file = WORK / f"alone_{compiler}" / f"{case.namespace}.cpp"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(case.text())
+    run = run_compiler(compiler, [] if case.only_alone or not case.includes_all else flags, file)
     if "frontend command failed" in run.stderr:                            # clang 14 crashes over its own header at times
-        run = run_compiler(compiler, [], case)
+        run = run_compiler(compiler, [], file)
     errors = [line for line in run.stderr.splitlines() if "error:" in line]
-    if expected == "compiles":
+    if case.compiles:
         return None if run.returncode == 0 else f"it must compile:\n{run.stderr[:4000]}"
     if run.returncode == 0:
-        return f"it compiles; expected the sentence: {expected}"
+        return f"it compiles; expected the sentence: {case.expected}"
     if len(errors) != 1:
         return f"{len(errors)} errors instead of one:\n" + "\n".join(errors[:20])
-    if expected not in errors[0]:
-        return f"expected the sentence: {expected}\nthe error is: {errors[0]}"
+    if case.expected not in errors[0]:
+        return f"expected the sentence: {case.expected}\nthe error is: {errors[0]}"
     return None
 
 
+def seen_together(cases, compiler, flags, pool):
+    """The programs that show what they should where they are compiled together."""
+    together = [case for case in cases if not case.only_alone]
+    groups   = {}
+    for case in together:
+        if case.compiles:
+            groups.setdefault(tuple(case.library_headers), []).append(case)
+    refused  = pool.submit(refused_together, [case for case in together if not case.compiles], compiler, flags)
+    compiled = {pool.submit(all_compile, group, compiler, flags): group
+                for group in sorted(groups.values(), key=len, reverse=True)}
+    return lambda: refused.result().union(*(group for task, group in compiled.items() if task.result()))
+
+
 def main():
-    here = pathlib.Path("test/compile_fail")
-    cases = sorted(here.glob("*.cpp"))
-    jobs = []
-    for compiler in ("g++", "clang++") if cases else ():
-        if shutil.which(compiler):
-            flags = precompiled(compiler)
-            good = [case for case in cases if expected_of(case) == "compiles"]
-            bad = [case for case in cases if expected_of(case) not in ("compiles", None)]
-            fine = (set(good) if all_compile(good, compiler) else set()) | refused_together(bad, compiler)
-            print(f"{compiler}: {len(cases) - len(fine)} of {len(cases)} cases compiled by themselves")
-            jobs += [(case, compiler, flags, case in fine) for case in cases]
-        else:
-            print(f"SKIPPED: compile_fail with {compiler}: it is not installed")
+    chosen = sys.argv[1:]
+    cases  = ([case for file in chosen for case in cases_in(pathlib.Path(file))] or       # first_hour_test has the others
+              [case for case in all_cases() if case.file.parent.name != "first_hour"])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda job: None if job[3] else wrong(*job[:3]), jobs))
-    for (case, compiler, *_), complaint in zip(jobs, results):
+        flags, seen, jobs = {}, {}, []
+        for compiler in ("g++", "clang++"):
+            if shutil.which(compiler):
+                flags[compiler] = pool.submit(precompiled, compiler)
+            else:
+                print(f"SKIPPED: compile_fail with {compiler}: it is not installed")
+        for compiler in flags:
+            headers = {case.header for case in cases if case.header}
+            found   = {header for header in headers if finds(compiler, header)}
+            here    = [case for case in cases if not case.header or (case.condition == "with") == (case.header in found)]
+            jobs   += [(case, compiler) for case in here]
+            for case in cases:
+                if case not in here:
+                    print(f"SKIPPED: {case.name} with {compiler}: it is about compilers {case.condition} <{case.header}>")
+            # clang 14 crashes over a precompiled header in programs as large as these
+            seen[compiler] = seen_together(here, compiler, flags[compiler].result() if compiler == "g++" else [], pool)
+        fine  = {(case, compiler) for compiler in seen for case in seen[compiler]()}
+        alone = [job for job in jobs if job not in fine]
+        print(f"{len(alone)} of {len(jobs)} programs compiled by themselves")
+        complaints = dict(zip(alone, pool.map(lambda job: wrong(*job, flags[job[1]].result()), alone)))
+    for case, compiler in jobs:
+        complaint = complaints.get((case, compiler))
         if complaint:
-            print(f"{case} with {compiler}: {complaint}")
-        print(f"{'FAILED' if complaint else 'PASSED'}: {case.stem} with {compiler}")
+            print(f"{case.name} with {compiler}: {complaint}")
+        print(f"{'FAILED' if complaint else 'PASSED'}: {case.title} with {compiler}")
+    unread = [] if chosen else files_without_cases()
+    for file in unread:
+        print(f"FAILED: {file} has no line '// expect: <sentence>'")
     if not jobs:
-        print("NONE: there is no case yet")
-    return 1 if any(results) else 0
+        print("NONE: there is no program yet")
+    return 1 if unread or any(complaints.values()) else 0
 
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-// drops_everything.cpp   expect: chorale: Dropout<Percent> drops 0 to 99 percent
+// drops_everything.cpp   expect: chorale: Dropout<Rate> drops 0 to 99 percent
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

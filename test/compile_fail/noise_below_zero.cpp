@@ -1,4 +1,4 @@
-// noise_below_zero.cpp   expect: chorale: GaussianNoise<Percent> needs a standard deviation of at least 0 percent
+// noise_below_zero.cpp   expect: chorale: GaussianNoise<Deviation> needs a standard deviation of at least 0
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A workspace that has never heard of chorale loads it, builds a program with @chorale//:chorale, and trains with it.
+# Workspaces that are not this one load chorale, build a program with @chorale//:chorale, and train with it: one by the
+# lines of README.md, and one that tools/new has made.
 set -eu
 chorale=$(dirname "$(readlink -f WORKSPACE)")
 consumer=$(mktemp -d "${TMPDIR:-/tmp}/chorale-XXXXXX")      # not in TEST_TMPDIR: Bazel refuses to run in its own output
 
+workspace=workspace                                         # the folder in $consumer in which bazel runs
 bazel() {
-  (cd "$consumer/workspace" && env -i HOME="$consumer" USER=consumer PATH=/usr/bin:/bin \
+  (cd "$consumer/$workspace" && env -i HOME="$consumer" USER=consumer PATH=/usr/bin:/bin \
     bazel --output_user_root="$consumer/out" --max_idle_secs=10 "$@")
 }
 clean() {
@@ -18,20 +20,13 @@ trap clean EXIT
 
 mkdir -p "$consumer/workspace"
 cp "$chorale/.bazelversion" "$consumer/workspace/"
-cat > "$consumer/workspace/WORKSPACE" << END
-workspace(name = "consumer")
-local_repository(name = "chorale", path = "$chorale")
-load("@chorale//third_party/bazel:system.bzl", "bazel_system_repositories")
-bazel_system_repositories()
-load("@chorale//third_party:repositories.bzl", "third_party_repositories")
-third_party_repositories()
-END
-cat > "$consumer/workspace/.bazelrc" << END
-build --cxxopt=-std=c++20 --nosandbox_debug --spawn_strategy=local
-END
-cat > "$consumer/workspace/BUILD" << END
-cc_binary(name = "main", srcs = ["main.cpp"], deps = ["@chorale//:chorale"])
-END
+# What README.md says: the block of Python, with the folder of this checkout, and two lines of its text.
+lines=$(awk '/^```python$/ { on = 1; next } /^```$/ { on = 0 } on' README.md)
+rc=$(grep -o 'build --cxxopt=[^`]*' README.md)
+deps=$(grep -o 'deps = \["@chorale//:chorale"\]' README.md)
+printf 'workspace(name = "consumer")\n%s\n' "${lines/\"...\"/\"$chorale\"}" > "$consumer/workspace/WORKSPACE"
+printf '%s\nbuild --nosandbox_debug --spawn_strategy=local\n' "$rc" > "$consumer/workspace/.bazelrc"
+printf 'cc_binary(name = "main", srcs = ["main.cpp"], %s)\n' "$deps" > "$consumer/workspace/BUILD"
 cat > "$consumer/workspace/main.cpp" << 'END'
 #include <chorale/chorale.hpp>
 
@@ -64,5 +59,15 @@ if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\
 else
   echo "it says: $said"
   echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
+  exit 1
+fi
+
+bazel shutdown
+workspace=project
+"$chorale/tools/new" "$consumer/project" --bazel
+if bazel test --noshow_progress //:trains; then
+  echo "PASSED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
+else
+  echo "FAILED: the workspace that tools/new makes builds a program with @chorale//:chorale, which learns"
   exit 1
 fi

@@ -125,7 +125,7 @@ def environment_and_arguments_arrive_as_they_are():
     code, out, _ = launched(["-n", "1"], 'echo "$OMP_NUM_THREADS|$1|$2"', args=["a b", "--"],
                             env={"OMP_NUM_THREADS": "3", "CHORALE_JOB": "lenet"})
     expect(code == 0 and out == "[w0] 3|a b|--\n", out)
-    code, out, _ = launched(["-n", "1"], 'echo "${OMP_NUM_THREADS-none} $CHORALE_JOB"',
+    code, out, _ = launched(["-np", "1"], 'echo "${OMP_NUM_THREADS-none} $CHORALE_JOB"',
                             env={"CHORALE_JOB": "lenet", "OMP_NUM_THREADS": ""})
     expect(code == 0 and out == "[w0]  lenet\n", out)
 

@@ -179,11 +179,30 @@ TEST_CASE("an epoch that stops early shows how far it came", "[observe][unit]") 
   CHECK_THAT(screen.end(second), Catch::EndsWith(" 5/10 [==============>...............] - 1s 200ms/step\n"));
 }
 
-TEST_CASE("on a narrow terminal the line is cut before it wraps, and is whole at the end", "[observe][unit]") {
-  auto screen = Screen{{Terminal::Kind::moving, 20}};
+TEST_CASE("on a narrow terminal the bar is shorter, then the line is cut, and it is whole at the end", "[observe][unit]") {
+  auto const metrics = Metrics{{"loss", 0.5}, {"accuracy", 0.75}};
+  auto screen        = Screen{{Terminal::Kind::moving, 60}};
   screen.line.begin_epoch(1, 1, 10);
-  CHECK(screen.update(second, 5) == "\r 5/10 [============");
-  CHECK(screen.end(second) == std::string(19, '\b') + "\r 5/10 [==============>...............] - 1s 200ms/step\n");
+  CHECK(screen.update(second, 5, metrics) == "\r 5/10 [==>....] - ETA: 1s - loss: 0.5000 - accuracy: 0.7500");
+  CHECK(screen.seen.size() == 1 + 59);
+  CHECK(screen.end(second, metrics) ==
+        std::string(59, '\b') + "\r 5/10 - 1s 200ms/step - loss: 0.5000 - accuracy: 0.7500    \n");
+  auto smallest = Screen{{Terminal::Kind::moving, 20}};
+  smallest.line.begin_epoch(1, 1, 10);
+  CHECK(smallest.update(second, 5, metrics) == "\r 5/10 - ETA: 1s - l");
+  CHECK(smallest.end(second) == std::string(19, '\b') + "\r 5/10 - 1s 200ms/step\n");
+  auto wide = Screen{{Terminal::Kind::moving, 200}};
+  wide.line.begin_epoch(1, 1, 10);
+  CHECK(wide.update(second, 5) == "\r 5/10 [==============>...............] - ETA: 1s");
+}
+
+TEST_CASE("what is told before the first step is broken between words on a narrow terminal", "[observe][unit]") {
+  auto narrow = Screen{{Terminal::Kind::moving, 12}};
+  narrow.line.note("one, two, three, four\nfive\na word_without_spaces\n");
+  CHECK(narrow.seen == "one, two,\nthree, four\nfive\na\nword_without_spaces\n");
+  auto wide = Screen{};
+  wide.line.note("one, two, three, four\n");
+  CHECK(wide.seen == "one, two, three, four\n");
 }
 
 TEST_CASE("update reads the clock once and allocates nothing after the first call", "[observe][unit]") {

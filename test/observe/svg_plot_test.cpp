@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 #include <vector>
@@ -53,7 +54,8 @@ TEST_CASE("a plot has a panel for each value, its validation beside it, axes, ti
   auto const svg = svg_plot(table({"step", "wall_time", "loss", "accuracy", "val_loss"},
                                   {{0, 50, 100}, {7, 8, 9}, {2, 1, 0.5}, {0.1, 0.5, 0.9}, {none, none, 0.75}}),
                             {.title = "A <run> & its \"curves\""});
-  CHECK(count(svg, "font-weight=\"bold\">") == 3);
+  CHECK(count(svg, "font-weight=\"bold\">") == 1);             // the title
+  CHECK(count(svg, "rotate(-90)\">loss</text>") == 1);
   CHECK(count(svg, ">accuracy</text>") == 1);
   CHECK(count(svg, ">loss  0.5</text>") == 1);
   CHECK(count(svg, ">val_loss  0.75</text>") == 1);
@@ -67,9 +69,49 @@ TEST_CASE("a plot has a panel for each value, its validation beside it, axes, ti
 
 TEST_CASE("a point lies where its numbers say", "[observe][golden]") {
   auto const svg = svg_plot(table({"step", "wall_time", "loss"}, {{0, 5, 10}, {7, 7, 7}, {0, 25, 100}}));
-  CHECK(curve(svg, 0) == "M64.0 205.5L404.0 164.7L744.0 42.5");          // axes from (64, 212) to (744, 36), 4 % margin
-  CHECK(count(svg, "<text x=\"744.0\" y=\"229.0\" text-anchor=\"middle\">10</text>") == 1);
-  CHECK(count(svg, "<text x=\"58.0\" y=\"46.5\" text-anchor=\"end\">100</text>") == 1);
+  CHECK(curve(svg, 0) == "M78.0 193.8L271.0 154.9L464.0 38.2");          // axes from (78, 200) to (464, 32), 4 % margin
+  CHECK(count(svg, "<text x=\"464.0\" y=\"219.0\" text-anchor=\"middle\">10</text>") == 1);
+  CHECK(count(svg, "<text x=\"72.0\" y=\"43.2\" text-anchor=\"end\">100</text>") == 1);
+}
+
+TEST_CASE("means of epochs are apart from those of their steps, and a rate goes in steps", "[observe][unit]") {
+  auto const svg = svg_plot(table({"step", "epoch", "loss", "val_loss", "learning_rate"},
+                                  {{1, 2, 2, 3, 4, 4}, {none, none, 0, none, none, 1}, {9, 8, 8, 5, 4, 4},
+                                   {none, none, 7, none, none, 3}, {0.1, 0.1, 0.1, 0.1, 0.1, 0.01}}));
+  CHECK(count(svg, ">epoch</text>") == 0);
+  CHECK(count(svg, "stroke-opacity=\"0.6\"") == 1);        // the steps of loss, of which val_loss has none
+  auto const faint = svg.substr(0, svg.find("\" stroke=\"" + std::string{detail::plot_colours[0]}));
+  CHECK(count(faint.substr(faint.rfind("d=\"")), "M") == 2);               // it begins again with the second epoch
+  CHECK(count(svg, "stroke-width=\"6\"") == 2);            // dots
+  CHECK(count(svg, ">loss  4</text>") == 1);
+  auto const rate = curve(svg.substr(svg.find(">learning_rate<")), 0);
+  CHECK(count(rate, "H") >= 4);
+  CHECK(count(rate, "L") == 0);                            // no line falls aslant
+}
+
+TEST_CASE("a value by its logarithm has ticks at powers of ten, and lacks what is not above 0", "[observe][unit]") {
+  auto const by_log = PlotOptions{.log = {"loss"}};
+  auto const svg    = svg_plot(table({"step", "loss", "rate"}, {{1, 2, 3, 4}, {100, 1, -1, 0.01}, {1, 2, 3, 4}}),
+                                 by_log);
+  for (auto const* tick : {"0.01", "0.1", "1", "10", "100"})
+    CHECK(count(svg, std::string{"end\">"} + tick + "</text>") >= 1);
+  CHECK(curve(svg, 0) == "M78.0 33.7L206.7 116.0L464.0 198.3");
+  auto const narrow = svg_plot(table({"step", "loss"}, {{1, 2}, {3, 6}}), by_log);
+  CHECK(count(narrow, "end\">5</text>") == 1);
+  CHECK_THAT(said<BadArgument>([] { svg_plot(table({"step", "loss"}, {{1}, {2}}), {.log = {"lost"}}); }),
+             Catch::Contains("no panel of this plot is named lost"));
+}
+
+TEST_CASE("printed 8 cm wide, letters have 7 points, and a legend that is too long goes on below", "[observe][unit]") {
+  auto const svg = svg_plot(table({"step", "loss", "val_loss", "train_loss"},
+                                  {{1, 2}, {1, 2}, {2, 3}, {1.125, 1.375}}));
+  auto width = 0.0, letters = 0.0;
+  REQUIRE(std::sscanf(svg.c_str() + svg.find(" width="), " width=\"%lf\"", &width) == 1);
+  REQUIRE(std::sscanf(svg.c_str() + svg.find("font-size="), "font-size=\"%lf\"", &letters) == 1);
+  CHECK(letters / width * 80 / 25.4 * 72 >= 7);
+  auto const y_of = [&](std::string const& text) { return svg.substr(svg.rfind("y=", svg.find(">" + text)), 8); };
+  CHECK(y_of("loss  2") == y_of("val_loss"));
+  CHECK(y_of("train_loss") != y_of("val_loss"));
 }
 
 TEST_CASE("where a run was started again, the later numbers count", "[observe][unit]") {
@@ -81,8 +123,8 @@ TEST_CASE("curves by wall time begin at 0 seconds", "[observe][unit]") {
   auto const by_time = PlotOptions{.by = PlotOptions::By::wall_time};
   auto const svg     = svg_plot(table({"step", "wall_time", "loss"}, {{1, 2}, {1e9, 1e9 + 10}, {2, 1}}), by_time);
   CHECK(count(svg, ">seconds</text>") == 1);
-  CHECK(count(svg, "y=\"229.0\" text-anchor=\"middle\">0</text>") == 1);
-  CHECK(count(svg, "y=\"229.0\" text-anchor=\"middle\">10</text>") == 1);
+  CHECK(count(svg, "y=\"219.0\" text-anchor=\"middle\">0</text>") == 1);
+  CHECK(count(svg, "y=\"219.0\" text-anchor=\"middle\">10</text>") == 1);
   CHECK_THAT(said<BadFile>([&] { svg_plot(table({"step", "loss"}, {{1}, {2}}), by_time); }),
              Catch::Contains("a table: has no column wall_time, which a plot needs"));
 }
@@ -91,7 +133,7 @@ TEST_CASE("numbers that cannot be drawn are passed over, and a column without an
   auto const svg = svg_plot(table({"step", "a", "b"},
                                   {{1, 2, none, 4}, {HUGE_VAL, 3, 5, -HUGE_VAL}, {none, none, none, none}}));
   CHECK(count(svg, ">no numbers</text>") == 1);
-  CHECK(curve(svg, 0) == "M404.0 124.0h0.1");
+  CHECK(curve(svg, 0) == "M271.0 116.0h0.1");
   for (auto const* word : {"nan", "inf"}) CHECK(svg.find(word) == svg.npos);
 }
 
@@ -102,10 +144,10 @@ TEST_CASE("a long run keeps its extremes, in no more points than the picture can
     loss.push_back(i == 41'000 ? 10 : i == 77'777 ? -10 : std::sin(i * 0.01));
   }
   auto const svg = svg_plot(table({"step", "loss"}, {steps, loss}));
-  CHECK(count(curve(svg, 0), "L") < 4 * 682);
-  CHECK(count(curve(svg, 0), "L") > 682);
-  CHECK(curve(svg, 0).find(" 42.5") != std::string::npos);
-  CHECK(curve(svg, 0).find(" 205.5") != std::string::npos);
+  CHECK(count(curve(svg, 0), "L") < 4 * 388);
+  CHECK(count(curve(svg, 0), "L") > 388);
+  CHECK(curve(svg, 0).find(" 38.2") != std::string::npos);
+  CHECK(curve(svg, 0).find(" 193.8") != std::string::npos);
 }
 
 TEST_CASE("axes hold any numbers, with a handful of ticks", "[observe][unit]") {

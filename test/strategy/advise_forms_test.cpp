@@ -4,15 +4,23 @@
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
 #include <chorale/nn/dense.hpp>
+#include <chorale/nn/embedding.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/nn/reshape.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/advise_forms.hpp>
+#include <chorale/strategy/live.hpp>
 #include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/mirrored.hpp>
+#include <chorale/strategy/pipeline.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/cpu/all.hpp>
+#include <chorale/transport/counting.hpp>
+#include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -20,6 +28,8 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 namespace advise_forms_test {
 
@@ -37,6 +47,23 @@ constexpr auto sizes = ModelSizes{.variables = 1'000'000'000, .slots = 2, .activ
 TrainingForm form_for(TrainingCluster const& cluster, ModelSizes const& what = sizes) {
   return advise(what, cluster).chosen().cost.form;
 }
+
+struct Ids : Field<int, 4> {};
+struct Kind : Field<int, 1> {};
+
+/// Layers of very different sizes, and a value that is read twice, on both sides of a cut.
+struct Uneven : nn::Graph<Ids> {
+  nn::Embedding<100, 8, nn::DenseGradient> table;
+  nn::Dense<32> a, b;
+  nn::Dense<96> c;
+  nn::Dense<10> last;
+
+  constexpr auto operator()(auto ids) const {
+    auto const x = nn::reshape<32>(table(ids));
+    auto const y = nn::tanh(a(x));
+    return nn::outputs<Kind>(last(c(b(y) + y)));
+  }
+};
 
 }  // namespace advise_forms_test
 
@@ -94,4 +121,35 @@ TEST_CASE("the costs of forms are those of strategies that have them", "[strateg
   };
   check(std::type_identity<MirroredStrategy<>>{}, TrainingForm::mirrored);
   check(std::type_identity<ShardedStrategy<Zero::one>>{}, TrainingForm::zero_one);
+}
+
+TEST_CASE("the stages of an advised pipeline are those that a pipeline cuts", "[strategy][advise][pipeline]") {
+  auto const uneven  = nn::compile<Uneven>(loss::SparseCrossEntropy{}, optim::Adam{});
+  auto const cluster = TrainingCluster{.ranks = 2, .products_per_second = 1e9, .rows = 4, .micro_batches = 2};
+  auto const advice  = advise(uneven, cluster, Cpu::logical(1)[0]);
+  auto const& said   = *std::ranges::find(advice.forms, TrainingForm::pipeline, [](auto const& one) { return one.cost.form; });
+
+  auto const stages = Mesh<Axis<"stage", 2>>{Cpu::logical(2)};
+  auto live   = Live{MeshStrategy{stages, pipelined<OneForwardOneBackward<2>>()}, RingAllReduce{}, Counting<LocalTransport>{}};
+  auto copies = live.create(uneven, 7);
+  auto sent   = PerReplica<std::size_t>(2);
+  auto rows   = PerReplica<Rows<Ids, Kind>>(2);
+  auto const ids = std::vector<int>(8 * 4, 3), kinds = std::vector<int>(8, 2);
+  for (auto& one : rows) one = Rows<Ids, Kind>{Span<int const>{ids}, Span<int const>{kinds}};      // of both ranks
+  live.run([](auto& replica, auto& copy, auto& batch, std::size_t& bytes) {
+    auto const before = replica.sent().bytes;
+    replica.value_and_gradient(copy, batch);
+    bytes = replica.sent().bytes - before;
+  }, copies, rows, sent);
+  CHECK(said.cost.sent == std::max(sent[0], sent[1]));
+  auto most = std::size_t{0};
+  for (auto& copy : copies) most = std::max(most, copy.net.variables().body().size_bytes());
+  auto const what = sizes_of(uneven, cluster, Cpu::logical(1)[0]);
+  CHECK(said.cost.memory >= 4 * most);                                     // with gradients and two slots, then activations
+  CHECK(said.cost.memory <= 4 * most + 2 * what.activations);
+  // The sum of both stages is what two ranks compute; the slower one is on the way of each micro-batch.
+  CHECK(seconds(said.cost.step) > seconds(what.compute));
+  CHECK(seconds(said.cost.step) < 2 * seconds(what.compute) + 1e-3);
+  auto const many = advise(uneven, {.ranks = 8, .rows = 4, .boundary_per_row = 128}, Cpu::logical(1)[0]);
+  CHECK(std::ranges::count(many.forms, TrainingForm::pipeline, [](auto const& one) { return one.cost.form; }) == 0);
 }

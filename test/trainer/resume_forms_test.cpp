@@ -16,11 +16,13 @@
 #include <chorale/nn/split_dense.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/reproducible.hpp>
+#include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/pipeline.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/tensor/cpu/all.hpp>
+#include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/trainer.hpp>
 #include <chorale/transport/local.hpp>
 
@@ -89,11 +91,15 @@ struct Form {
 };
 
 template <int parts = 1, class S>
+auto trainer_of(S strategy) {
+  auto const model = nn::compile<Gpt<Axis<"tensor", parts>>>(
+      loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.02F, .global_clipnorm = 0.4F});
+  return Trainer{model, strategy, Reproducible<4>{}, LocalTransport{}, 7};
+}
+template <int parts = 1, class S>
 Form form(std::string name, S strategy) {
   return {std::move(name), [strategy](Folder const& folder, int epochs) {
-    auto const model = nn::compile<Gpt<Axis<"tensor", parts>>>(
-        loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.02F, .global_clipnorm = 0.4F});
-    auto trainer       = Trainer{model, strategy, Reproducible<4>{}, LocalTransport{}, 7};
+    auto trainer       = trainer_of<parts>(strategy);
     auto const history = trainer.fit(texts(), {.epochs = epochs, .show = Show::nothing,
                                                .checkpoints = {.folder = folder.path}});
     auto const last    = folder / checkpoint_name(trainer.step());
@@ -120,6 +126,7 @@ std::vector<Form> all_forms() {
     all.push_back(form("Zero::two" + on, ShardedStrategy<Zero::two>{Cpu::logical(n)}));
     all.push_back(form("Zero::three" + on, ShardedStrategy<Zero::three>{Cpu::logical(n)}));
   }
+  all.push_back(form("Zero::three within 2 on 4", HybridStrategy<Zero::three, 2>{Cpu::logical(4)}));
   all.push_back(form<2>("tensor 2", MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}}));
   all.push_back(form<2>("data 2 x tensor 2", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)}}));
   all.push_back(form<2>("data 2 x tensor 2, Zero::one", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)},
@@ -137,7 +144,7 @@ using namespace resume_forms_test;
 
 TEST_CASE("what one form of training saved every other one goes on with, bit for bit", "[trainer][resume][matrix]") {
   auto const all         = all_forms();
-  REQUIRE(all.size() == 24);
+  REQUIRE(all.size() == 25);
   auto const never       = Folder{};
   auto const undisturbed = all[0].until(never, 2);
   REQUIRE(undisturbed.variables.size() > 4 * 600);
@@ -153,6 +160,29 @@ TEST_CASE("what one form of training saved every other one goes on with, bit for
       CHECK(goes_on.until(folder, 2) == undisturbed);
     }
   }
+}
+
+TEST_CASE("an evaluator of any form reads the checkpoints of another", "[trainer][evaluator][matrix]") {
+  auto const folder = Folder{};
+  auto one          = trainer_of(OneDeviceStrategy{Cpu::logical(1)[0]});
+  one.fit(texts(), {.epochs = 1, .show = Show::nothing, .checkpoints = {.folder = folder.path}});
+  auto const loss    = one.evaluate(texts()).loss();
+  auto const outputs = one.predict(texts()).values;
+  auto const follows = [&](auto trainer) {
+    CHECK(trainer.evaluate(texts()).loss() != Approx(loss).epsilon(1e-4));
+    auto const seen = evaluate_checkpoints(trainer, texts(), {.checkpoints = {.folder = folder.path}, .epochs = 1});
+    REQUIRE(seen.size() == 1);
+    CHECK(seen[0].step == 3);
+    CHECK(seen[0].scores.rows() == 14);
+    CHECK(seen[0].scores.loss() == Approx(loss).epsilon(1e-6));            // added up over shares, in another order
+    auto const predicted = trainer.predict(texts()).values;
+    REQUIRE(predicted.size() == outputs.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) CHECK(predicted[i] == Approx(outputs[i]).margin(1e-5));
+  };
+  follows(trainer_of(ShardedStrategy<Zero::three>{Cpu::logical(3)}));
+  follows(trainer_of<2>(MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)}}));
+  follows(trainer_of(stages<3>(3)));
+  follows(trainer_of(stages<2, 2, Data>(4)));
 }
 
 TEST_CASE("forms that do not fit a number of ranks, or the logical shards, are refused", "[trainer][resume][matrix]") {

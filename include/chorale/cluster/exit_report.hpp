@@ -35,7 +35,7 @@ inline int report_exit(std::exception const& error, Environment const& env = Env
   if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);
   auto const path = std::string{env.get("TORCHELASTIC_ERROR_FILE")};
   auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  if (dynamic_cast<PeerLost const*>(&error)) now += std::chrono::seconds{1};     // torchrun's root cause is the first
+  if (detail::is_a<PeerLost>(error)) now += std::chrono::seconds{1};             // torchrun's root cause is the first
   auto const told = nlohmann::json{
       {"message", {{"message", error.what()}, {"extraInfo", {{"timestamp", std::to_string(now.count())}}}}}};
   auto file = std::ofstream{path};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/config.hpp>
+
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
@@ -125,16 +127,31 @@ class Disagreement : public Error {
   Fault fault_;
 };
 
+namespace detail {
+
+/// True if this error is an E. The only function here that needs the types of objects at run time.
+template <class E>
+bool is_a([[maybe_unused]] std::exception const& error) {
+#if defined(__cpp_rtti)
+  return dynamic_cast<E const*>(&error) != nullptr;
+#else
+#error "chorale: errors are told apart by their types, which -fno-rtti leaves out. Try: compile without -fno-rtti"
+  return false;
+#endif
+}
+
+}  // namespace detail
+
 /// The exit code that a program should end with after this error.
 ///
 /// source  one code per kind of fault, so that a job manager can tell a retry from a mistake
 inline int exit_code(std::exception const& error) {
-  if (dynamic_cast<BadArgument const*>(&error) || dynamic_cast<BadFile const*>(&error)) return 2;
-  if (dynamic_cast<Disagreement const*>(&error)) return 3;
-  if (dynamic_cast<NumericFault const*>(&error)) return 4;
-  if (dynamic_cast<FileFault const*>(&error)) return 5;
-  if (dynamic_cast<Preempted const*>(&error)) return 143;                  // 128 + SIGTERM: restart me
-  if (dynamic_cast<PeerLost const*>(&error)) return 138;                   // 128 + SIGUSR1: restart me
+  if (detail::is_a<BadArgument>(error) || detail::is_a<BadFile>(error)) return 2;
+  if (detail::is_a<Disagreement>(error)) return 3;
+  if (detail::is_a<NumericFault>(error)) return 4;
+  if (detail::is_a<FileFault>(error)) return 5;
+  if (detail::is_a<Preempted>(error)) return 143;                          // 128 + SIGTERM: restart me
+  if (detail::is_a<PeerLost>(error)) return 138;                           // 128 + SIGUSR1: restart me
   return 1;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/describe.hpp>
+#include <chorale/core/fraction.hpp>
 #include <chorale/nn/layer.hpp>
 
 #include <string>
@@ -9,20 +10,23 @@
 
 namespace chorale::nn {
 
-// Options of batch normalization: BatchNorm<Momentum<90>, Epsilon<10>>.
+// Options of batch normalization: BatchNorm<Momentum<0.9>, Epsilon<1e-5>>.
 
-/// Percent of a moving statistic that an update keeps. Keras' default is 99.
-template <int Percent>
+/// Part of a moving statistic that an update keeps: Momentum<0.9>, or in percent, Momentum<90>. Keras' default is 0.99.
+template <Fraction Kept>
 struct Momentum {
-  static_assert(Percent > 0 && Percent < 100, "chorale: Momentum<Percent> needs 1 to 99 percent");
-  static constexpr float momentum = static_cast<float>(Percent) / 100.0F;
+  static_assert(Kept.value > 0 && Kept.value < 1,
+                "chorale: Momentum<Kept> needs 1 to 99 percent. Write Momentum<0.9>, or in percent Momentum<90>");
+  static constexpr float momentum = Kept.as_float();
 };
 
-/// Constant that is added to a variance, in millionths. Keras' default is 1000.
-template <int Millionths>
+/// Constant that is added to a variance: Epsilon<1e-5>, or in millionths, Epsilon<10>. Keras' default is 1e-3.
+template <Tiny Added>
 struct Epsilon {
-  static_assert(Millionths > 0, "chorale: Epsilon<Millionths> needs at least 1");
-  static constexpr float epsilon = static_cast<float>(Millionths) / 1e6F;
+  static_assert(Added.value > 0 && Added.value < 1,
+                "chorale: Epsilon<Added> needs a number above 0 and below 1. Write Epsilon<1e-5>, or in millionths "
+                "Epsilon<10>");
+  static constexpr float epsilon = static_cast<float>(Added.value);
 };
 
 /// Constant that is added to a variance, as a power of ten: EpsilonPower<12> is 1e-12.

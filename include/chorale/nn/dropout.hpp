@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/nn/host_layer.hpp>
 #include <chorale/nn/layer.hpp>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace chorale::nn {
@@ -16,8 +18,8 @@ namespace chorale::nn {
 namespace detail {
 
 /// Dropout of ragged values: what is dropped of a row does not depend on the rows before it.
-template <int Percent>
-struct RaggedDropout : Layer<RaggedDropout<Percent>> {
+template <Fraction Rate>
+struct RaggedDropout : Layer<RaggedDropout<Rate>> {
   static constexpr std::string_view name = "dropout";
   static constexpr bool keeps_x = false, reads_lengths = true;
 
@@ -40,8 +42,8 @@ struct RaggedDropout : Layer<RaggedDropout<Percent>> {
   static void each_number(Place<L, List<Of<float, D...>>, Out>& at, F&& f) {
     if (!at.training) return;
     constexpr auto size  = Of<float, D...>::size;                          // of a position
-    constexpr auto limit = static_cast<std::uint32_t>(Percent / 100.0 * 4294967296.0);
-    constexpr auto scale = 1.0F / (1.0F - static_cast<float>(Percent) / 100.0F);
+    constexpr auto limit = static_cast<std::uint32_t>(Rate.value * 4294967296.0);
+    constexpr auto scale = 1.0F / (1.0F - Rate.as_float());
     auto const random    = Random{at.now.drawn(), at.call};
     at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
       for (std::size_t i = 0; i < n * size; i += 4) {                      // Philox gives four words at a time
@@ -55,25 +57,29 @@ struct RaggedDropout : Layer<RaggedDropout<Percent>> {
 
 }  // namespace detail
 
-/// In training, sets Percent % of x to zero and scales the rest so that the mean stays; else y = x.
+/// In training, sets a part of x to zero and scales the rest so that the mean stays; else y = x.
 ///
+/// Rate    of what is dropped: Dropout<0.5>, or in percent, Dropout<50>
 /// order   what is dropped is a function of (seed, step, row of the global batch): the same under any number of
 ///         replicas, and of ragged values whatever the lengths of other rows
-/// source  tf.keras.layers.Dropout(Percent / 100)
-template <int Percent>
-struct Dropout : Layer<Dropout<Percent>> {
+/// source  tf.keras.layers.Dropout(Rate)
+template <Fraction Rate>
+struct Dropout : Layer<Dropout<Rate>> {
   static constexpr std::string_view name = "dropout";
+
+  static std::string text() { return "Dropout<" + Rate.text() + ">"; }
 
   using Layer<Dropout>::operator();
   template <class D, class O>
     requires O::is_ragged
   constexpr auto operator()(Tensor<D, O> x) const {
-    return graph::call<D, detail::RaggedDropout<Percent>>(this->id(), this->name_, x);
+    return graph::call<D, detail::RaggedDropout<Rate>>(this->id(), this->name_, x);
   }
 
   template <class In>
   static constexpr void check() {
-    static_assert(Percent >= 0 && Percent < 100, "chorale: Dropout<Percent> drops 0 to 99 percent");
+    static_assert(Rate.value >= 0 && Rate.value < 1,
+                  "chorale: Dropout<Rate> drops 0 to 99 percent. Write Dropout<0.5>, or in percent Dropout<50>");
   }
 
   template <class In>
@@ -105,8 +111,8 @@ struct Dropout : Layer<Dropout<Percent>> {
 
    private:
     void drop(float* x, Pass const& pass) const {
-      if (pass.training && Percent > 0)
-        Kernels<D>::dropout(rows_, in_, x, static_cast<float>(Percent) / 100.0F, pass, stream_);
+      if (pass.training && Rate.value > 0)
+        Kernels<D>::dropout(rows_, in_, x, Rate.as_float(), pass, stream_);
     }
 
     typename Kernels<D>::layout in_;

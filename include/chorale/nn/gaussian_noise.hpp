@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/fraction.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/layer.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace chorale::nn {
 
-/// In training, adds to each number a normal one with mean 0 and standard deviation Percent / 100; else y = x.
+/// In training, adds to each number a normal one with mean 0 and standard deviation Deviation; else y = x.
 ///
+/// Deviation   GaussianNoise<0.1>, or in percent, GaussianNoise<10>
 /// order   what is added is a function of (seed, step, row of the global batch): equal under any number of replicas
-/// source  tf.keras.layers.GaussianNoise(Percent / 100)
-template <int Percent>
-struct GaussianNoise : Layer<GaussianNoise<Percent>> {
+/// source  tf.keras.layers.GaussianNoise(Deviation)
+template <Fraction Deviation>
+struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
   static constexpr std::string_view name = "gaussian_noise";
+
+  static std::string text() { return "GaussianNoise<" + Deviation.text() + ">"; }
 
   template <class In>
   static constexpr void check() {
-    static_assert(Percent >= 0, "chorale: GaussianNoise<Percent> needs a standard deviation of at least 0 percent");
+    static_assert(Deviation.value >= 0, "chorale: GaussianNoise<Deviation> needs a standard deviation of at least 0");
   }
 
   template <class In>
@@ -44,7 +49,7 @@ struct GaussianNoise : Layer<GaussianNoise<Percent>> {
 
     void forward(Pass const& pass) const {
       if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);
-      if (!pass.training || Percent == 0) return;
+      if (!pass.training || Deviation.value == 0) return;
       auto const random = Random{pass.now.drawn(), stream_};
       auto const width  = Kernels<D>::bytes(in_) / sizeof(float) / rows_;
       for (std::size_t r = 0; r < rows_; ++r)
@@ -56,7 +61,7 @@ struct GaussianNoise : Layer<GaussianNoise<Percent>> {
     }
 
    private:
-    static constexpr float deviation = static_cast<float>(Percent) / 100.0F;
+    static constexpr float deviation = Deviation.as_float();
 
     typename Kernels<D>::layout in_;
     std::size_t rows_;

@@ -20,8 +20,10 @@ namespace detail {
 template <class... Dims>
 constexpr VariableSpec spec_of(std::string_view name, Init init, int in, int out, Dims... dims) {
   static_assert(sizeof...(Dims) <= 4, "chorale: a variable has at most 4 dimensions");
-  return {.name = name, .dims = {dims...}, .rank = static_cast<int>(sizeof...(Dims)), .init = init, .fan_in = in,
-          .fan_out = out};
+  if constexpr (sizeof...(Dims) > 4) return {};
+  else
+    return {.name = name, .dims = {dims...}, .rank = static_cast<int>(sizeof...(Dims)), .init = init, .fan_in = in,
+            .fan_out = out};
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 namespace chorale::nn {
@@ -67,6 +68,14 @@ struct Of {
   }();
   static constexpr std::size_t vectors       = size / static_cast<std::size_t>(back);     // of the last dimension
 };
+
+/// The dimensions of a value of type Of<T, D...> for people, where B are the rows and T positions: "(B, 26, 26, 32)".
+template <class O>
+std::string text_of_dimensions() {
+  auto text = std::string{"(B"};
+  for (auto const d : O::dims) text += d < 0 ? ", T" : ", " + std::to_string(d);
+  return text + ")";
+}
 
 /// What a layer with several outputs returns from `output`: an Of for each of them.
 template <class... O>

@@ -29,7 +29,7 @@ namespace chorale {
 
 /// The result of merge_timelines().
 struct MergedTimelines {
-  std::vector<Rank> ranks;                                 // ascending
+  std::vector<Rank> ranks{};                               // ascending
   std::size_t events = 0;                                  // without metadata events, which only name things
   std::int64_t largest_error = 0;                          // of a clock, in ns: closer events have no certain order
 };

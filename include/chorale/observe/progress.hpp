@@ -36,15 +36,16 @@ struct Terminal {
   Kind kind           = Kind::plain;
   std::size_t columns = 0;                                 // 0: as many as needed
 
-  /// Standard output, as the system and the environment describe it.
+  /// Standard output, as the system and the environment describe it. A terminal that tells no width has 80 columns.
   static Terminal standard_output() {
     auto size = winsize{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size.ws_col = 0;
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
     return of(::isatty(STDOUT_FILENO) == 1 ? Kind::moving : Kind::plain, size.ws_col,
               [](char const* name) -> char const* { return std::getenv(name); });
   }
 
-  /// Applies the environment: plain if TERM is "dumb" or NO_COLOR is set; COLUMNS, if a number, replaces the width.
+  /// Applies the environment: plain if TERM is "dumb", NO_COLOR is set, or a launcher of MPI has given this process a
+  /// terminal whose output it forwards with that of others; COLUMNS, if a number, replaces the width.
   template <class Lookup>
   static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
     auto const text = [&](char const* name) {
@@ -54,7 +55,11 @@ struct Terminal {
     auto const wanted = text("COLUMNS");
     if (!wanted.empty() && wanted.size() < 6 && wanted.find_first_not_of("0123456789") == wanted.npos)
       columns = std::stoul(std::string{wanted});
-    return {text("TERM") == "dumb" || !text("NO_COLOR").empty() ? Kind::plain : kind, columns};
+    auto const is_forwarded = [&] {
+      constexpr auto launchers = std::array{"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID"};
+      return std::ranges::any_of(launchers, [&](char const* name) { return !text(name).empty(); });
+    };
+    return {text("TERM") == "dumb" || !text("NO_COLOR").empty() || is_forwarded() ? Kind::plain : kind, columns};
   }
 };
 
@@ -68,7 +73,8 @@ struct Terminal {
 ///   progress.end_epoch(metrics);
 ///
 /// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: per epoch, if known
-/// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else cut to its width; one thread
+/// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else a shorter bar, then none, and
+///         then a line that is cut to its width; one thread
 /// cost    at most one line each 0.05 s; update() reads the clock once and, after the first, allocates nothing
 /// source  tf_keras generic_utils.py, Progbar, with metrics that are shown unchanged. Two things differ: the line
 ///         is redrawn on terminals only, and small negative metrics look the same in both forms
@@ -97,8 +103,19 @@ class ProgressLine {
     line_.reserve(4096);
   }
 
-  /// Writes whole lines, each with its end. Between begin_epoch() and the first update().
-  void note(std::string_view lines) { write_(lines); }
+  /// Writes whole lines, each with its end, and breaks them between words where a terminal is narrower. Between
+  /// begin_epoch() and the first update().
+  void note(std::string_view lines) {
+    auto text = std::string{lines};
+    auto line = std::size_t{0}, space = text.npos;         // where the line begins, and the last place to break it
+    for (std::size_t i = 0; i < text.size() && terminal_.kind == Terminal::Kind::moving && terminal_.columns > 0; ++i) {
+      bool const full = i - line >= terminal_.columns && space != text.npos;
+      if (full && text[i] != '\n') text[space] = '\n';
+      if (text[i] == '\n' || full) line = (text[i] == '\n' ? i : space) + 1, space = text.npos;
+      if (text[i] == ' ') space = i;
+    }
+    write_(text);
+  }
 
   void update(std::size_t step, Span<MetricValue const> metrics) {
     done_ = step;
@@ -140,7 +157,9 @@ class ProgressLine {
     line_ += '\r';
     auto const start = line_.size();
     if (last == Last::unknown) add("%7zu/Unknown", done_);
-    else add_bar();
+    else add("%*zu/%zu [", digits(*steps_), done_, *steps_);
+    auto const bar = line_.size();
+    if (last != Last::unknown) line_ += ']';
     auto const per_step = time_per_step(now);
     if (last == Last::no) {
       add_remaining(per_step * static_cast<double>(*steps_ - std::min(done_, *steps_)));
@@ -150,8 +169,10 @@ class ProgressLine {
     }
     add_metrics(metrics);
     line_ += more;
-    if (last != Last::yes && terminal_.columns > 0)        // the first part of a line that wraps would remain
-      line_.resize(start + std::min(line_.size() - start, std::max<std::size_t>(terminal_.columns, 2) - 1));
+    auto const room = terminal_.columns > 0 ? std::max<std::size_t>(terminal_.columns, 2) - 1 : line_.max_size();
+    if (last != Last::unknown) add_bar(bar, room - std::min(room, line_.size() - start));
+    if (last != Last::yes)                                 // the first part of a line that wraps would remain
+      line_.resize(start + std::min(line_.size() - start, room));
     auto const width = line_.size() - start;
     if (width < width_) line_.append(width_ - width, ' ');
     width_ = width;
@@ -159,14 +180,20 @@ class ProgressLine {
     write_(line_);
   }
 
-  /// Appends the bar: 936/938 [============================>.]
-  void add_bar() {
-    constexpr std::size_t cells = 30;
-    add("%*zu/%zu [", digits(*steps_), done_, *steps_);
+  /// Inserts the cells of the bar at a place of the line, 30 or as many as there is room for; without room for 5 the
+  /// line has no bar: 936/938 [============================>.]
+  void add_bar(std::size_t at, std::size_t room) {
+    if (room < 5) {
+      line_.erase(at - 2, 3);                              // " []"
+      return;
+    }
+    auto const cells  = std::min<std::size_t>(room, 30);
     auto const part   = static_cast<double>(done_) / static_cast<double>(*steps_);
     auto const filled = std::min(cells, static_cast<std::size_t>(static_cast<double>(cells) * part));
-    if (filled > 0) line_.append(filled - 1, '=') += done_ < *steps_ ? '>' : '=';
-    line_.append(cells - filled, '.') += ']';
+    line_.insert(at, cells, '.');
+    if (filled == 0) return;
+    std::fill_n(line_.begin() + static_cast<std::ptrdiff_t>(at), filled - 1, '=');
+    line_[at + filled - 1] = done_ < *steps_ ? '>' : '=';
   }
 
   /// The mean time of a step, without the first step of an epoch, which also waits for data and caches.

@@ -19,7 +19,7 @@ struct Core {
   constexpr explicit Core(int ranks)
       : size{static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))}, extra{ranks - size} {}
 
-  constexpr int  doublings() const { return std::bit_width(static_cast<unsigned>(size)) - 1; }
+  constexpr int  doublings() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(size))) - 1; }
   constexpr bool has(Rank rank) const { return rank >= 2 * extra || rank % 2 == 0; }
   constexpr int  number(Rank rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
   constexpr Rank rank(int number) const { return number < extra ? 2 * number : number + extra; }

@@ -37,6 +37,18 @@ constexpr std::string_view name(TrainingForm form) {
                                          "parameter servers"}[static_cast<std::size_t>(form)];
 }
 
+/// What one stage of a pipeline has of a model.
+///
+/// variables   bytes
+/// products    its part of the multiplications of all stages, whose sum is 1
+/// passes      bytes of values to later stages, of one rank's rows
+/// returns     bytes of gradients to earlier ones
+struct StageSizes {
+  std::size_t variables = 0;
+  double products       = 0;
+  std::size_t passes = 0, returns = 0;
+};
+
 /// The sizes of a model on which its memory and its step time depend, whatever it computes.
 ///
 /// variables       bytes of all of them; gradients have as many
@@ -46,6 +58,7 @@ constexpr std::string_view name(TrainingForm form) {
 /// boundary        bytes between two blocks, of one rank's rows; 0: not known, and no form that splits blocks is considered
 /// compute         time of a step of one rank's rows on one device: a third of it forward
 /// micro_batches   of a pipeline
+/// stages          of a pipeline of as many ranks, as the network is cut in; empty: equal ones, with a boundary between two
 struct ModelSizes {
   std::size_t variables = 0;
   int slots             = 2;
@@ -54,6 +67,7 @@ struct ModelSizes {
   std::size_t boundary    = 0;
   VirtualTime compute{};
   int micro_batches = 8;
+  Span<StageSizes const> stages{};
 };
 
 /// What a form costs each rank.
@@ -112,12 +126,21 @@ constexpr std::size_t memory_of_form(TrainingForm form, ModelSizes const& sizes,
     case TrainingForm::zero_two: return V + part((1 + k) * V) + block + A;          // one block before it is reduced
     case TrainingForm::zero_three: return part((2 + k) * V) + 2 * block + A;        // the block at work, and the next
     case TrainingForm::tensor_split: return part((2 + k) * V) + A;                  // N times the rows, 1/N of each
-    case TrainingForm::pipeline: return part((2 + k) * V) + N * A / static_cast<std::size_t>(sizes.micro_batches);
+    case TrainingForm::pipeline: {
+      auto const m = static_cast<std::size_t>(sizes.micro_batches);
+      auto most    = sizes.stages.empty() ? part((2 + k) * V) + N * A / m : 0;
+      for (std::size_t i = 0; i < sizes.stages.size(); ++i) {              // keeps what backward has not come back for
+        auto const kept = static_cast<double>(N * A * std::min(m, N - i) / m) * sizes.stages[i].products;
+        most            = std::max(most, (2 + k) * sizes.stages[i].variables + static_cast<std::size_t>(kept));
+      }
+      return most;
+    }
   }
   return 0;
 }
 
-/// Bytes that a rank sends in a step of the rows of all ranks; in a pipeline, one between two others.
+/// Bytes that a rank sends in a step of the rows of all ranks; in a pipeline, the one that sends most, without the
+/// gradients of variables that several stages use.
 constexpr std::size_t sent_by_form(TrainingForm form, ModelSizes const& sizes, int ranks) {
   if (ranks == 1) return 0;
   auto const N      = static_cast<std::size_t>(ranks);
@@ -129,7 +152,11 @@ constexpr std::size_t sent_by_form(TrainingForm form, ModelSizes const& sizes, i
     case TrainingForm::zero_two: return 2 * others(sizes.variables);
     case TrainingForm::zero_three: return 3 * others(sizes.variables);
     case TrainingForm::tensor_split: return 8 * static_cast<std::size_t>(sizes.blocks) * others(N * sizes.boundary);
-    case TrainingForm::pipeline: return 2 * N * sizes.boundary;
+    case TrainingForm::pipeline: {
+      auto most = sizes.stages.empty() ? 2 * N * sizes.boundary : 0;
+      for (auto const& stage : sizes.stages) most = std::max(most, N * (stage.passes + stage.returns));
+      return most;
+    }
     case TrainingForm::parameter_servers: return sizes.variables;
   }
   return 0;
@@ -208,10 +235,16 @@ VirtualTime step_of_form(TrainingForm form, ModelSizes const& sizes, int ranks, 
     case TrainingForm::tensor_split:
       return sizes.compute + 4 * sizes.blocks * times.all_reduce(N * sizes.boundary);
     case TrainingForm::pipeline: {
-      auto const m      = sizes.micro_batches;
-      auto const passed = N * sizes.boundary / static_cast<std::size_t>(m);
-      return detail::pipelined_step(ranks, m, [&](int) { return sizes.compute / 3 / m; },
-                                    [&](int) { return sizes.compute * 2 / 3 / m; },
+      auto const m  = sizes.micro_batches;
+      auto boundary = sizes.stages.empty() ? sizes.boundary : 0;
+      for (auto const& stage : sizes.stages) boundary = std::max({boundary, stage.passes, stage.returns});
+      auto const passed  = N * boundary / static_cast<std::size_t>(m);
+      auto const compute = [&](int stage) {                                // of all micro-batches
+        if (sizes.stages.empty()) return sizes.compute;
+        return virtual_seconds(seconds(sizes.compute) * ranks * sizes.stages[static_cast<std::size_t>(stage)].products);
+      };
+      return detail::pipelined_step(ranks, m, [&](int stage) { return compute(stage) / 3 / m; },
+                                    [&](int stage) { return compute(stage) * 2 / 3 / m; },
                                     times.send(passed), times.receive(passed));
     }
     case TrainingForm::parameter_servers: break;

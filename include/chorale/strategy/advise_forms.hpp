@@ -3,7 +3,12 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
+#include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/pipeline/cut.hpp>
+#include <chorale/nn/pipeline/section.hpp>
+#include <chorale/nn/pipeline/stage_variables.hpp>
 #include <chorale/reduce/predict.hpp>
 #include <chorale/reduce/training_form.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -16,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -112,10 +118,9 @@ inline TrainingAdvice advise(ModelSizes const& sizes, TrainingCluster const& clu
   if (cluster.ranks > 1) {
     for (auto const form : {mirrored, zero_one, zero_two, zero_three})
       add(form, step_of_form(form, sizes, cluster.ranks, times));
-    if (sizes.boundary != 0)
-      for (auto const form : {tensor_split, pipeline})
-        if (form != pipeline || sizes.blocks >= cluster.ranks)
-          add(form, step_of_form(form, sizes, cluster.ranks, times));
+    if (sizes.boundary != 0) add(tensor_split, step_of_form(tensor_split, sizes, cluster.ranks, times));
+    if (!sizes.stages.empty() || (sizes.boundary != 0 && sizes.blocks >= cluster.ranks))
+      add(pipeline, step_of_form(pipeline, sizes, cluster.ranks, times));
     if (cluster.servers > 0)
       add(parameter_servers, sizes.compute + predicted_servers_time(cluster.ranks, cluster.servers, sizes.variables,
                                                                     cluster.network));
@@ -164,13 +169,72 @@ ModelSizes sizes_of(M const& model, TrainingCluster const& cluster, D const& dev
   return sizes;
 }
 
-/// Compares forms of training for a model on a cluster, as a table with reasons. See the forms' names.
+namespace detail {
+
+/// The stages in which a pipeline cuts a model; none for a model that is not a network derived from nn::Graph.
+template <class M>
+struct StagesOf {
+  template <class D>
+  static std::vector<StageSizes> of(int, std::size_t) { return {}; }
+};
+template <class Net, class Losses, class Optimizer, class Metrics>
+struct StagesOf<nn::CompiledGraph<Net, Losses, Optimizer, Metrics>> {
+  /// One section for each stage, cut as MeshStrategy{mesh, pipelined<..>()} does. None if it refuses the network.
+  ///
+  /// rows   of one rank
+  template <class D>
+  static std::vector<StageSizes> of(int stages, std::size_t rows) {
+    namespace graph = nn::graph;
+    auto made       = std::vector<StageSizes>{};
+    if constexpr (std::is_same_v<D, Cpu>) {
+      if (graph::has_ragged(graph::Traced<Net, graph::NoDevice>::calls) || nn::plan_of<Net>.table_elements != 0) return made;
+      auto const whole = graph::whole_of<Net, D>();
+      auto const cut   = graph::cut_of(whole.g, graph::Traced<Net, graph::NoDevice>::calls.cuts, stages);
+      if (cut.flaw != graph::CutFlaw::none) return made;
+      made.resize(static_cast<std::size_t>(stages));
+      for (std::size_t v = 0; v < whole.variables.size(); ++v)
+        for (auto const x : graph::users_of(whole, cut.ends, static_cast<int>(v)))
+          made[static_cast<std::size_t>(x)].variables += sizeof(float) * plan::aligned(nn::plan_of<Net>.variables[v].size);
+      auto products = std::size_t{0};
+      for (auto const& call : whole.g.calls) products += call.products;
+      auto const schedule = graph::Scheduler{whole.g, whole.trains}.schedule();
+      for (int x = 0; x < stages; ++x) {
+        auto& stage        = made[static_cast<std::size_t>(x)];
+        auto const section = graph::Section{whole, schedule, cut.ends, x};
+        auto const range   = section.range();
+        for (int c = range.first; c < range.second; ++c)
+          stage.products += static_cast<double>(whole.g.calls[static_cast<std::size_t>(c)].products);
+        stage.products  = products == 0 ? 1.0 / stages : stage.products / static_cast<double>(products);
+        auto const size = [&](graph::Crossing const& one) {
+          return rows * whole.g.values[static_cast<std::size_t>(one.value)].bytes;
+        };
+        for (auto const& one : section.arrivals()) stage.returns += one.number ? size(one) : 0;
+        auto sent = std::vector<std::pair<int, int>>{};                    // a value, and the section that gets it, once
+        for (auto const& one : section.departures()) {
+          auto const to = std::pair{one.value, one.other};
+          if (one.other == x || std::ranges::count(sent, to) != 0) continue;
+          sent.push_back(to);
+          stage.passes += size(one);
+        }
+      }
+    }
+    return made;
+  }
+};
+
+}  // namespace detail
+
+/// Compares forms of training for a model on a cluster, as a table with reasons. See the forms' names. The stages of a
+/// pipeline are those in which a network derived from nn::Graph is cut, with their variables, products and messages.
 ///
 ///   std::cout << advise(model, {.ranks = 8, .memory = 80'000'000'000, .products_per_second = 50e12}, Cpu{}).text();
 template <class M, class D>
   requires requires(M const& model) { model.optimizer; }
 TrainingAdvice advise(M const& model, TrainingCluster const& cluster, D const& device) {
-  return advise(sizes_of(model, cluster, device), cluster);
+  auto const stages = detail::StagesOf<M>::template of<D>(cluster.ranks, cluster.rows);
+  auto sizes        = sizes_of(model, cluster, device);
+  sizes.stages      = stages;
+  return advise(sizes, cluster);
 }
 
 }  // namespace chorale

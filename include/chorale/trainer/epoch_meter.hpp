@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/check.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
@@ -16,6 +15,7 @@
 #include <chorale/trainer/step_floor.hpp>
 
 #include <array>
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -105,11 +105,7 @@ class EpochMeter {
       positions += ragged_positions(share);
     }
     auto const start = std::chrono::steady_clock::now();
-    auto const tells = line != nullptr && !has_stages && replicas_.is_first_telling();
-    CHORALE_EXPECTS(!has_budget() || !has_stages, "a memory budget of " +
-                                                     std::to_string(std::max(budget_, task_budget_)) +
-                                                     " bytes is asked for, "
-                                                     "but what a stage of a pipeline takes is not planned: leave it out");
+    auto const tells = line != nullptr && replicas_.is_first_telling();
     if (auto const checks = has_budget() && !std::exchange(checked_, true); tells || checks) {
       auto const memory = memory_for(shares);
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
@@ -160,7 +156,7 @@ class EpochMeter {
     else return 0;
   }
 
-  /// Plans the memory of this process's first replica, in the thread that will compute.
+  /// Plans the memory of this process's first replica, in the thread that will compute; of stages that which takes most.
   ///
   /// shares   of the next batch
   template <class Batch>
@@ -170,11 +166,12 @@ class EpochMeter {
     auto const first  = live.local_replica(0).id();
     auto const device = live.strategy().local_devices()[0];
     live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
-      if (replica.id() != first) return;
+      if (replica.id() != first && !has_stages) return;
       to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device, share.rows,
-                                                    shard_of(live.strategy(), first), ragged_positions(share));
+                                                    shard_of(live.strategy(), replica.id()), ragged_positions(share));
     }, shares, memory);
-    return memory[0];
+    return *std::max_element(memory.begin(), memory.end(),
+                             [](ReplicaMemory const& a, ReplicaMemory const& b) { return a.peak() < b.peak(); });
   }
 
   /// Measures what the replicas of this process can do together, all at the same time; nothing if they are on no Cpu.

@@ -98,7 +98,7 @@ inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) 
 
 /// Evaluates each new checkpoint of a job that trains elsewhere, from its folder alone: the work of an evaluator task.
 ///
-/// trainer   of the same model, in this process alone; its variables are replaced
+/// trainer   of the same model, in this process alone, under any strategy; its variables are replaced
 /// said      called with each result as soon as it is available
 /// keeps     checkpoints that are saved faster than they can be evaluated are skipped, the last one never. A damaged
 ///           one is logged, and the next one is awaited. Ends after the job's last epoch, or when its fit has finished
@@ -120,7 +120,9 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
   auto looked_at    = std::vector<detail::Seen>{};
   auto const take   = [&](std::optional<Checkpoint> const& found) {
     if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
-    for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
+    if constexpr (requires { trainer.load(*found); }) trainer.load(*found);
+    else                                                                   // with servers, of which none serves here
+      for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
     all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
     if (said) said(all.back());
   };

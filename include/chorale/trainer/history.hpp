@@ -156,7 +156,6 @@ class History {
   bool empty() const { return epochs_.empty(); }
   auto begin() const { return epochs_.begin(); }
   auto end() const { return epochs_.end(); }
-
   /// Epoch i of this call of fit, 0-based.
   Epoch const& operator[](std::size_t i) const {
     if (i < size()) return epochs_[i];

@@ -51,15 +51,17 @@ void save_from_all(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path co
   if (live.is_chief()) save_weights(file, whole.variables(replicas.copies()[0]), names);
 }
 
-/// Reads the chief's file into every replica. See Trainer::load().
-template <class M, class S, class R, class T>
-void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file, WeightMap const& names) {
+/// Brings every replica the variables that the chief reads. See Trainer::load().
+///
+/// read    called on the chief: read(variables), laid out as on one device
+template <class M, class S, class R, class T, class Read>
+void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, Read const& read) {
   using instance = typename ModelReplicas<M, S, R, T>::instance;
   replicas.live().run([&](auto& replica, instance& copy) {
     auto whole = replicas.whole();
     if (replica.id() == 0) {
       whole.make_room();
-      load_weights(file, whole.variables(copy), names);
+      read(whole.variables(copy));
     }
     if constexpr (shares_variables<S>) replica.barrier();
     else whole.scatter(replica, copy, false);

@@ -9,6 +9,7 @@
 #include <chorale/model/copy.hpp>
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
+#include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/dense.hpp>
 #include <chorale/nn/dropout.hpp>
 #include <chorale/nn/embedding.hpp>
@@ -30,6 +31,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +88,19 @@ constexpr nn::graph::CutFlaw flaw_of_two() {
   return cut.flaw;
 }
 static_assert(flaw_of_two() == nn::graph::CutFlaw::named_others);
+
+struct Picture : Field<float, 6, 6, 1> {};
+struct Seen : Field<float, 2> {};
+/// Convolutions, whose kernels set the gradients of their variables, and one that is called twice.
+struct Pictures : nn::Graph<Picture> {
+  nn::Conv2D<3, 3, nn::Same> a{"a"};
+  nn::Conv2D<3, 3, nn::Same> b{"b"};
+  nn::Dense<2> c{"c"};
+
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<Seen>(c(nn::reshape<108>(b(nn::Tanh{}(b(nn::Tanh{}(a(x))))))));
+  }
+};
 
 using Batch = Rows<Tokens, Mean, Next>;
 
@@ -324,6 +339,47 @@ TEST_CASE("stages that add up in the order of the schedule learn what one device
   CHECK(apart(in_stages<TwoChunks<8>>(2, false), whole) < 1e-5);
 }
 
+TEST_CASE("gradients that a layer only sets are added up over micro-batches", "[nn][pipeline]") {
+  using S             = OneForwardOneBackward<4>;
+  auto const compiled = nn::compile<Pictures>(loss::MeanSquaredError{}, optim::SGD{});
+  auto const ends     = nn::graph::cut_of(nn::graph::whole_of<Pictures, Cpu>().g, {}, 2).ends;
+  auto x = std::vector<float>(10 * 36), y = std::vector<float>(10 * 2, 0.5F);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{5, 0}.uniform(i, -1, 1);
+  auto const batch = Rows<Picture, Seen>{Span<float const>{x}, Span<float const>{y}};
+  auto one         = compiled.instantiate(Cpu::logical(1)[0], 7);
+  auto all         = std::map<std::string, std::vector<float>>{};
+  one.value_and_gradient(batch, 0, LooksAtEnd{});
+  test::on_ranks<LocalTransport>(2, 1, [&](LocalEndpoint& at, Span<float>) {
+    auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
+    using Learner = nn::graph::StageLearner<Pictures, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
+    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
+                            pipelines::schedule_of<S>(at.rank(), 2), ends};
+    auto const plan = RunTimePlan{learner.variables().shapes};
+    auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
+                                                                    compiled.optimizer, 7};
+    copy.learner().join(&messages);
+    for (int i = 0; i < 2; ++i) {
+      copy.value_and_gradient(batch, 0, LooksAtEnd{});
+      copy.learner().share_ties(copy.gradients());
+    }
+    static auto alone = std::mutex{};
+    auto const lock   = std::lock_guard{alone};
+    for (std::size_t i = 0; i < copy.net.variables().size(); ++i) {
+      auto const d = copy.gradients()[i];
+      all[std::string{copy.net.variables()[i].name}] = {d.begin(), d.end()};
+    }
+  });
+  REQUIRE(all.size() == one.net.variables().size());
+  for (std::size_t i = 0; i < one.net.variables().size(); ++i) {
+    CAPTURE(one.net.variables()[i].name);
+    auto const wanted = one.gradients()[i];
+    auto const& got   = all.at(std::string{one.net.variables()[i].name});
+    REQUIRE(got.size() == wanted.size());
+    CHECK(std::ranges::any_of(got, [](float d) { return d != 0; }));
+    for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k] == Approx(wanted[k]).margin(1e-5));
+  }
+}
+
 TEST_CASE("a stage has as many executors as the schedule has activations", "[nn][pipeline]") {
   check_peaks<AllForwardAllBackward<8>, 4>();
   check_peaks<OneForwardOneBackward<8>, 4>();
@@ -389,7 +445,30 @@ TEST_CASE("stages have the variables of their sections, and share those that are
   for (auto const& [name, number] : names) CHECK(number == (name == "words/embeddings" ? 2 : 1));
 }
 
-TEST_CASE("a network is cut where sections have equally many products, and each has variables", "[nn][pipeline]") {
+namespace {
+
+struct Word : Field<int, 1> {};
+/// A table of many words that is looked up, then layers that multiply: the table takes time, but has no products.
+struct Lookup : nn::Graph<Word> {
+  nn::Embedding<1'000, wide, nn::DenseGradient> table{"words"};
+  nn::Dense<20> a{"a"}, b{"b"}, c{"c"}, d{"d"};
+
+  constexpr auto operator()(auto word) const {
+    return nn::outputs<Next>(d(c(b(a(nn::reshape<wide>(table(word)))))));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the time of a section counts what updates move", "[nn][pipeline]") {
+  auto const whole = nn::graph::whole_of<Lookup, Cpu>();
+  CHECK(nn::graph::time_of(whole.g.calls[0]) == 8 * 6'000 + 1);            // looked up
+  CHECK(nn::graph::time_of(whole.g.calls[1]) == 1);                        // reshaped
+  CHECK(nn::graph::time_of(whole.g.calls[2]) == 120 + 12 * (120 + 20) + 1);
+  CHECK(nn::graph::cut_of(whole.g, {}, 2).ends == std::vector{2, 6});      // the table by itself
+}
+
+TEST_CASE("a network is cut where sections take equally long, and each has variables", "[nn][pipeline]") {
   auto const whole = nn::graph::whole_of<Net, Cpu>();
   for (int sections = 1; sections <= 8; ++sections) {
     auto const cut = nn::graph::cut_of(whole.g, {}, sections);

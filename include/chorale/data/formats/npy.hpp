@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -167,9 +166,6 @@ inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> c
 
 namespace chorale::data {
 
-static_assert(std::endian::native == std::endian::little,
-              "chorale: npy files are read as little-endian. This header needs a little-endian machine.");
-
 /// The content of a .npy file.
 template <class T>
 struct NpyArray {
@@ -186,6 +182,22 @@ std::string npy_type() {
                 "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
   auto const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
   return kind + std::to_string(sizeof(T));
+}
+
+/// Refuses what a header announces unless it is rows of T.
+///
+/// fail    of (what, what to try): throws
+template <class T>
+void expect_numbers(NpyHeader const& header, auto const& fail) {
+  auto const wanted = npy_type<T>();
+  auto const type   = header.type == "b1" ? "u1" : header.type;
+  if (header.type == "O")
+    fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
+  if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
+  if (header.fortran_order)
+    fail("an array that lies column by column (fortran_order)", "numpy.ascontiguousarray(array) before numpy.save");
+  if (type != wanted)
+    fail("numbers of type " + header.type + ", but " + wanted + " are needed", "read_npy of that type, or astype");
 }
 
 /// Reads the header of an open file: its magic, version and dict.
@@ -232,18 +244,10 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
   auto file         = ByteSource{path};
   auto const header = detail::read_npy_header(file);
   auto const begin  = file.offset();
-  auto const wanted = detail::npy_type<T>();
   auto const fail   = [&](std::string const& what, std::string const& what_to_try) {
     file.fail(begin, what, what_to_try);
   };
-  auto const type = header.type == "b1" ? "u1" : header.type;
-  if (header.type == "O")
-    fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
-  if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
-  if (header.fortran_order)
-    fail("an array that lies column by column (fortran_order)", "numpy.ascontiguousarray(array) before numpy.save");
-  if (type != wanted)
-    fail("numbers of type " + header.type + ", but " + wanted + " are needed", "read_npy of that type, or astype");
+  detail::expect_numbers<T>(header, fail);
 
   auto text  = std::string{};
   auto count = std::size_t{1};
@@ -291,20 +295,27 @@ void write_npy(std::filesystem::path const& path, std::vector<std::size_t> const
   if (!file) throw BadFile{path.string() + ": cannot be written.", "a folder that exists, with room in it."};
 }
 
+namespace detail {
+
+template <class X, class Y>
+Tensors<X, Y> rows_of(NpyArray<X> x, NpyArray<Y> y, std::string const& x_file, std::string const& y_file) {
+  auto const rows = [](auto const& array) { return array.shape.empty() ? 1 : array.shape[0]; };
+  if (rows(x) != rows(y))
+    throw BadFile{x_file + ": " + std::to_string(rows(x)) + " rows, but " + y_file + " has " +
+                      std::to_string(rows(y)) + ".", "two files of one split."};
+  if (x.values.empty()) throw BadFile{x_file + ": no rows, or rows without numbers.", "another file."};
+  auto const width = x.values.size() / rows(x);
+  return from_tensors(std::move(x.values), std::move(y.values), width);
+}
+
+}  // namespace detail
+
 /// Rows from two .npy files, read at once: the first dimension of both counts rows.
 ///
 /// throws  BadFile as read_npy does, and when the numbers of rows differ
 template <class X, class Y>
 Tensors<X, Y> npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
-  auto x          = read_npy<X>(x_file);
-  auto y          = read_npy<Y>(y_file);
-  auto const rows = [](auto const& array) { return array.shape.empty() ? 1 : array.shape[0]; };
-  if (rows(x) != rows(y))
-    throw BadFile{x_file.string() + ": " + std::to_string(rows(x)) + " rows, but " + y_file.string() + " has " +
-                      std::to_string(rows(y)) + ".", "two files of one split."};
-  if (x.values.empty()) throw BadFile{x_file.string() + ": no rows, or rows without numbers.", "another file."};
-  auto const width = x.values.size() / rows(x);
-  return from_tensors(std::move(x.values), std::move(y.values), width);
+  return detail::rows_of(read_npy<X>(x_file), read_npy<Y>(y_file), x_file.string(), y_file.string());
 }
 
 }  // namespace chorale::data

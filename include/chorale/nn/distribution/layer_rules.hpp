@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/fraction.hpp>
 #include <chorale/nn/activation.hpp>
 #include <chorale/nn/distribution/rules.hpp>
 #include <chorale/nn/graph/call.hpp>
@@ -13,7 +14,7 @@
 
 namespace chorale::nn {
 
-template <int Percent>
+template <Fraction Rate>
 struct Dropout;
 struct Flatten;
 struct UnitNorm;
@@ -77,8 +78,8 @@ inline constexpr SpreadsAs spreads_as<Slice<Begin, End, Axis>>{distribution::Ope
 template <int Begin, int End, int Axis>
   requires(Axis >= 0)
 inline constexpr SpreadsAs spreads_as<Slice<Begin, End, Axis>>{distribution::Operation::linear};
-template <int Percent>
-inline constexpr SpreadsAs spreads_as<Dropout<Percent>>{distribution::Operation::linear};
+template <Fraction Rate>
+inline constexpr SpreadsAs spreads_as<Dropout<Rate>>{distribution::Operation::linear};
 
 }  // namespace detail
 }  // namespace chorale::nn

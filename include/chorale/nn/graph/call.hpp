@@ -249,7 +249,8 @@ constexpr auto record(List<Out...>, Trace& trace, int& id, std::string_view name
   note_sums<L>(trace, id, trace.values[at(in[0])].held, held);
   auto const out   = std::array{ValueRecord{.size = Out::size, .bytes = Out::size * sizeof(typename Out::type),
                                             .ragged = Out::ragged_field,
-                                            .number = std::is_same_v<typename Out::type, float>, .held = held}...};
+                                            .number = std::is_same_v<typename Out::type, float>,
+                                            .shape = &text_of_dimensions<Out>, .held = held}...};
   auto const first = trace.add_call(&ops_of<D, L, List<O...>, List<Out...>>, id, in, out,
                                     DescribedCall<L, O...>::products(), DescribedCall<L, O...>::inner(),
                                     &chorale::text_of<L>, gives_rows<L>);

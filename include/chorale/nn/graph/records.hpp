@@ -76,6 +76,10 @@ struct Ops {
   void (*look)(void* stage, std::size_t in, void const*)      = nullptr;   // at an input before a device has it, or null
   void (*forward)(void* stage, Pass const&)                   = nullptr;
   void (*backward)(void* stage, Pass const&)                  = nullptr;
+  void (*move)(void* stage, std::size_t variable, float* gradient) = nullptr;  // of a variable; null: it stays
+  void (*add)(void* stage, Pass const&)   = nullptr;                       // backward by variables that adds to their
+                                                                           // gradients, where backward sets them
+  bool (*can_add)(void const* stage)      = nullptr;                       // that there is add; null: there is none
   void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
   bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
   Finds (*finds)(void const* stage)        = nullptr;
@@ -114,6 +118,7 @@ struct ValueRecord {
   bool asked        = false;                                               // an input whose gradient is asked for
   bool on_request   = false;                                               // and no step computes it
   std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
+  std::string (*shape)() = nullptr;                                        // its dimensions, for people
   Held held{};
 };
 
@@ -128,6 +133,7 @@ struct CallRecord {
   int number = 0;                                                          // position among the layers: names its stream
                                                                            // of random numbers
   int recompute = -1;                                                      // the Recompute that called it; -1: none
+  std::size_t elements = 0;                                                // of the variables that it uses
 };
 
 /// A variable of the network.
@@ -208,9 +214,12 @@ struct Trace {
                          bool gives_rows) {
     auto const& l   = layers[at(layer)];
     auto const call = static_cast<int>(calls.size());
+    auto elements   = std::size_t{0};
+    for (auto v = at(l.first); v < at(l.first + l.variables); ++v) elements += variables[v].spec.size();
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
                                  static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute};
+                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute,
+                                 elements};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
     for (auto value : out) {

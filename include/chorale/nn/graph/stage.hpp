@@ -47,19 +47,27 @@ constexpr bool reads_y() {
 /// Ops whose functions are those of class S, which is constructed at a call's place.
 template <class S>
 constexpr Ops functions_of() {
-  return {.size      = sizeof(S),
-          .align     = alignof(S),
-          .make      = [](void* at, StageSite const& site) { new (at) S{site}; },
-          .destroy   = [](void* at) { static_cast<S*>(at)->~S(); },
-          .workspace = [](void const* at) { return static_cast<S const*>(at)->workspace(); },
-          .bind      = [](void* at, Ports const& ports) { static_cast<S*>(at)->bind(ports); },
-          .read_from = [](void* at, std::size_t in, void const* x) { static_cast<S*>(at)->read_from(in, x); },
-          .forward   = [](void* at, Pass const& pass) { static_cast<S*>(at)->forward(pass); },
-          .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); },
-          .finds     = [](void const* at) {
-            if constexpr (requires(S const& stage) { stage.finds(); }) return static_cast<S const*>(at)->finds();
-            else return Finds::always;
-          }};
+  auto made = Ops{
+      .size      = sizeof(S),
+      .align     = alignof(S),
+      .make      = [](void* at, StageSite const& site) { new (at) S{site}; },
+      .destroy   = [](void* at) { static_cast<S*>(at)->~S(); },
+      .workspace = [](void const* at) { return static_cast<S const*>(at)->workspace(); },
+      .bind      = [](void* at, Ports const& ports) { static_cast<S*>(at)->bind(ports); },
+      .read_from = [](void* at, std::size_t in, void const* x) { static_cast<S*>(at)->read_from(in, x); },
+      .forward   = [](void* at, Pass const& pass) { static_cast<S*>(at)->forward(pass); },
+      .backward  = [](void* at, Pass const& pass) { static_cast<S*>(at)->backward(pass); },
+      .finds     = [](void const* at) {
+        if constexpr (requires(S const& stage) { stage.finds(); }) return static_cast<S const*>(at)->finds();
+        else return Finds::always;
+      }};
+  if constexpr (requires(S& stage, float* d) { stage.move(std::size_t{}, d); })
+    made.move = [](void* at, std::size_t variable, float* gradient) { static_cast<S*>(at)->move(variable, gradient); };
+  if constexpr (requires(S& stage, Pass const& pass) { stage.add(pass); }) {
+    made.add     = [](void* at, Pass const& pass) { static_cast<S*>(at)->add(pass); };
+    made.can_add = [](void const* at) { return static_cast<S const*>(at)->can_add(); };
+  }
+  return made;
 }
 
 /// A layer of two functions over a Place: on the host or, on a device that QueuesWork, of functions that queue its
@@ -112,6 +120,10 @@ class PlaceStage<D, L, List<In...>, List<Out...>> {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       ([&] { if (I == in) read_from<I, In>(x); }(), ...);
     }(std::index_sequence_for<In...>{});
+  }
+  /// Moves the gradient of a variable.
+  void move(std::size_t variable, float* gradient) {
+    at_.dv[variable] = span(gradient, at_.specs[variable].size());
   }
   void forward(Pass const& pass) {
     at_.training = pass.training;
@@ -218,6 +230,7 @@ class KernelStage {
   static constexpr bool overwrites = Inner::overwrites, keeps_x = !Inner::overwrites, keeps_y = Inner::keeps_y;
   static constexpr bool renames    = requires { requires Inner::renames; };
   static constexpr bool apart      = requires { requires Inner::apart; };
+  static constexpr bool adds       = requires(Inner& inner) { inner.add_gradients(); };
 
   explicit KernelStage(StageSite const& site)
       : rows_{site.rows * static_cast<int>(It::repeats)},
@@ -258,6 +271,22 @@ class KernelStage {
     inner_.bind(at);
   }
   void read_from(std::size_t, void const* x) { inner_.read_from(static_cast<float const*>(x)); }
+  /// Moves the gradient of a variable: 0, the kernel; 1, the bias.
+  void move(std::size_t variable, float* gradient)
+    requires adds
+  {
+    inner_.move(variable, gradient);
+  }
+  bool can_add() const
+    requires adds
+  {
+    return inner_.can_add();
+  }
+  void add(Pass const&)
+    requires adds
+  {
+    inner_.add_gradients();
+  }
   void forward(Pass const& pass) {
     inner_.forward(pass);
     if (to_plain_) to_plain_->forward(pass);

@@ -153,7 +153,7 @@ constexpr void add_input(Trace& trace, Tensor<D, O>& x) {
   if constexpr (!std::is_same_v<O, Refused>) {
     auto value  = ValueRecord{.size = O::size, .bytes = O::size * sizeof(typename O::type), .ragged = O::ragged_field,
                               .number = std::is_same_v<typename O::type, float>, .asked = is_asked<F>,
-                              .on_request = is_on_request<F>};
+                              .on_request = is_on_request<F>, .shape = &text_of_dimensions<O>};
     value.field = &type_name<typename WithoutRequest<F>::type>;
     trace.values.push_back(value);
     trace.inputs.push_back(x.value);

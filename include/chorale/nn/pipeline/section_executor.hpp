@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class: its stages, its schedule and the memory of both know each other's places.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -22,10 +24,10 @@ namespace chorale::nn {
 /// calls that are known when the program runs, and with backward by values and by variables apart where a schedule
 /// wants that.
 ///
-/// keeps     one block of memory. Gradients of variables are added to a buffer that all executors of a stage share;
-///           what is computed before its time, because a layer computes both at once, waits in the executor's own
-///           memory
-/// cost      forward and backward allocate nothing
+/// keeps     one block of memory. Gradients of variables are written, or added, where they belong, see add_to(); what
+///           is computed before its time, because a layer computes both at once, waits in the executor's own memory
+/// cost      forward and backward allocate nothing. Adding is a pass over the gradients of variables that the layer
+///           makes as it computes them, or one more of layers that only set them
 template <class D>
 class SectionExecutor {
   using K = Kernels<D>;
@@ -34,29 +36,21 @@ class SectionExecutor {
   /// Where the variables of the network lie: for each the planned one, or null if the section does not use it.
   using Places = std::vector<PlannedVariable const*>;
 
+  /// gradients where they are at first, see add_to()
   /// apart     true: backward by values and by variables are apart
   SectionExecutor(graph::Section const& section, Places const& variables, int rows, Span<float> values,
                   Span<float> gradients, bool apart, D const& device = {})
-      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
-        of_gradients_{gradients} {
-    auto const g = section.records();
-    make_stages();
-    auto finds = std::vector<graph::Finds>{};
-    for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
-    auto copies = std::vector<char>(g.calls.size()), later = copies;
-    for (std::size_t c = 0; c < g.calls.size(); ++c) {
-      auto const& ops = *g.calls[c].ops;
-      copies[c]       = ops.passes_all != nullptr && !ops.passes_all(stage(c));
-      own_.push_back(keeps_own(g.calls[c]) ? 1 : 0);
-      later[c] = apart && g.calls[c].uses > 0 && (ops.apart || !wants_dx(g.calls[c]));
-    }
-    s_ = graph::Scheduler{g, section.trains(), copies, finds, later}.schedule();
-    lay_out(finds, device);
-    for (std::size_t c = g.calls.size(); c-- > 0;) bind(c);                // readers first: they ask writers
+      : SectionExecutor{LaidOut{}, section, variables, rows, values, gradients, apart, &device} {
+    for (std::size_t c = section.records().calls.size(); c-- > 0;) bind(c);   // readers first: they ask writers
   }
   SectionExecutor(SectionExecutor const&)            = delete;
   SectionExecutor& operator=(SectionExecutor const&) = delete;
   ~SectionExecutor() { destroy(stages_.size()); }
+
+  /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
+  static std::size_t planned_bytes(graph::Section const& section, Places const& variables, int rows, bool apart) {
+    return SectionExecutor{LaidOut{}, section, variables, rows, {}, {}, apart, nullptr}.total_;
+  }
 
   int         rows() const { return rows_; }
   std::size_t bytes() const { return memory_.size(); }
@@ -93,18 +87,37 @@ class SectionExecutor {
     for (std::size_t c = 0; c < g.calls.size(); ++c) g.calls[c].ops->forward(stage(c), pass);
   }
 
-  /// Backward by values and by variables: adds to the gradients of variables, or sets them where nobody has added
-  /// before.
+  /// Sets where backward writes gradients of variables: laid out as the plan of the stage says, zeros before the first
+  /// micro-batch.
+  ///
+  /// is_first  true: no micro-batch has gone backward through this section with these gradients
+  void add_to(Span<float> gradients, bool is_first) {
+    is_first_ = is_first;
+    if (gradients.data() == of_gradients_.data()) return;
+    of_gradients_ = gradients;
+    auto const g  = section_->records();
+    for (std::size_t c = 0; c < g.calls.size(); ++c)
+      for (int i = 0; i < g.calls[c].uses && own_place(c) == nullptr; ++i)
+        g.calls[c].ops->move(stage(c), graph::at(i), of_gradients_.data() + planned(g.calls[c], i).offset);
+  }
+
+  /// Backward by values and by variables.
   void backward(Pass const& pass) {
     auto const g = section_->records();
-    for (auto const& step : s_.steps)
-      if (step.what == graph::Do::backward) {
-        auto const c = graph::at(step.call);
-        g.calls[c].ops->backward(stage(c), pass);
-        add_up(c);
-      } else {
+    for (auto const& step : s_.steps) {
+      if (step.what != graph::Do::backward) {
         run(step, pass);
+        continue;
       }
+      auto const c = graph::at(step.call);
+      auto part    = pass;
+      if (adds_now(c)) {
+        g.calls[c].ops->add(stage(c), pass);
+        part.by_variables = false;
+      }
+      g.calls[c].ops->backward(stage(c), part);
+      add_up(c);
+    }
     for (std::size_t c = 0; c < own_.size(); ++c)
       if (own_[c] != 0) add_own(c);
   }
@@ -132,7 +145,8 @@ class SectionExecutor {
       auto const c  = graph::at(step.call);
       auto part     = pass;
       part.by_input = false;
-      g.calls[c].ops->backward(stage(c), part);
+      if (adds_now(c)) g.calls[c].ops->add(stage(c), part);
+      else g.calls[c].ops->backward(stage(c), part);
       add_up(c);
     }
     for (std::size_t c = own_.size(); c-- > 0;)
@@ -143,6 +157,27 @@ class SectionExecutor {
   struct alignas(64) Line {
     std::array<std::byte, 64> bytes;
   };
+  struct LaidOut {};
+
+  /// Makes the stages, and decides where everything lies. Without a device nothing is allocated.
+  SectionExecutor(LaidOut, graph::Section const& section, Places const& variables, int rows, Span<float> values,
+                  Span<float> gradients, bool apart, D const* device)
+      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
+        of_gradients_{gradients} {
+    auto const g = section.records();
+    make_stages();
+    auto finds = std::vector<graph::Finds>{};
+    for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
+    auto copies = std::vector<char>(g.calls.size()), later = copies;
+    for (std::size_t c = 0; c < g.calls.size(); ++c) {
+      auto const& ops = *g.calls[c].ops;
+      copies[c]       = ops.passes_all != nullptr && !ops.passes_all(stage(c));
+      own_.push_back(keeps_own(g.calls[c]) ? 1 : 0);
+      later[c] = apart && g.calls[c].uses > 0 && (ops.apart || !wants_dx(g.calls[c]));
+    }
+    s_ = graph::Scheduler{g, section.trains(), copies, finds, later}.schedule();
+    lay_out(finds, device);
+  }
 
   void*       stage(std::size_t c) { return &lines_[begins_[c]]; }
   void const* stage(std::size_t c) const { return &lines_[begins_[c]]; }
@@ -167,11 +202,23 @@ class SectionExecutor {
     for (int i = 0; i < call.uses; ++i) keeps = keeps || !variable(call, i).spec.trained();
     return keeps;
   }
-  /// True if a call sets the gradients of variables that others add to.
-  bool needs_scratch(graph::CallRecord const& call) const {
+  /// True if other calls use variables of a call, too.
+  bool is_shared(graph::CallRecord const& call) const {
     auto shared = false;
     for (int i = 0; i < call.uses; ++i) shared = shared || variable(call, i).users > 1;
-    return shared && !call.ops->adds;
+    return shared;
+  }
+  /// True if a call sets gradients elsewhere, from where they are added: it cannot add itself, or would add to what
+  /// other calls have set in an order that one device does not have.
+  bool needs_scratch(std::size_t c) const {
+    auto const& call = section_->records().calls[c];
+    if (call.uses == 0 || (call.ops->adds && call.ops->move != nullptr)) return false;
+    return is_shared(call) || call.ops->can_add == nullptr || !call.ops->can_add(stage(c));
+  }
+  /// True if a call, which sets gradients in the first micro-batch, adds in this one.
+  bool adds_now(std::size_t c) const {
+    auto const& call = section_->records().calls[c];
+    return !is_first_ && call.uses > 0 && own_[c] == 0 && !call.ops->adds && !needs_scratch(c);
   }
   static std::size_t padded(PlannedVariable const& v) { return plan::aligned(v.size); }
 
@@ -227,7 +274,7 @@ class SectionExecutor {
   }
 
   /// Decides where everything lies in one block of memory.
-  void lay_out(std::vector<graph::Finds> const& finds, D const& device) {
+  void lay_out(std::vector<graph::Finds> const& finds, D const* device) {
     auto const g     = section_->records();
     auto const used  = graph::Lifetimes{g, s_, finds, false};
     auto const all   = std::vector<graph::Lifetime>{{0, static_cast<int>(g.calls.size() + s_.steps.size()) + 1}};
@@ -255,7 +302,7 @@ class SectionExecutor {
       auto n = std::size_t{0};
       for (int i = 0; i < g.calls[c].uses; ++i) n += padded(planned(g.calls[c], i)) * sizeof(float);
       if (own_[c] != 0) own += n;
-      else if (needs_scratch(g.calls[c])) pieces[more].bytes = std::max(pieces[more].bytes, n);
+      else if (needs_scratch(c)) pieces[more].bytes = std::max(pieces[more].bytes, n);
     }
     pieces[more].used = pieces[more + 1].used = all;
     pieces[more + 1].bytes                    = own;
@@ -266,7 +313,9 @@ class SectionExecutor {
       if (in[i].local < 0) pieces[more + 3 + 2 * i].bytes = bytes_of(in[i]);
     }
 
-    memory_          = device.allocate(graph::overlay(pieces));
+    total_ = graph::overlay(pieces);
+    if (device == nullptr) return;
+    memory_          = device->allocate(total_);
     auto* const base = memory_.data();
     auto const place = [&](std::size_t piece) { return base + pieces[piece].offset; };
     auto const floats = [&](std::size_t piece) { return reinterpret_cast<float*>(place(piece)); };
@@ -294,10 +343,10 @@ class SectionExecutor {
     return first;
   }
 
-  /// Where a call writes the gradients of its variables.
+  /// Where a call writes the gradients of its variables; null: where they belong.
   float* own_place(std::size_t c) const {
     auto const g = section_->records();
-    if (own_[c] == 0) return needs_scratch(g.calls[c]) ? scratch_ : nullptr;
+    if (own_[c] == 0) return needs_scratch(c) ? scratch_ : nullptr;
     auto* to = own_gradients_.data();
     for (std::size_t before = 0; before < c; ++before)
       for (int i = 0; own_[before] != 0 && i < g.calls[before].uses; ++i) to += padded(planned(g.calls[before], i));
@@ -350,24 +399,26 @@ class SectionExecutor {
     }
   }
 
-  /// Adds what a call has left in the scratch to the gradients of its variables.
+  /// Adds what a call has left in the scratch to the gradients of its variables. What one call alone uses is copied in
+  /// the first micro-batch, as 0 + x has not always the bits of x.
   void add_up(std::size_t c) {
-    if (own_[c] == 0 && needs_scratch(section_->records().calls[c])) add_from(c, scratch_);
+    if (own_[c] == 0 && needs_scratch(c)) add_from(c, scratch_, is_first_ && !is_shared(section_->records().calls[c]));
   }
-  void add_own(std::size_t c) { add_from(c, own_place(c)); }
-  void add_from(std::size_t c, float const* from) {
+  void add_own(std::size_t c) { add_from(c, own_place(c), false); }
+  void add_from(std::size_t c, float const* from, bool copies) {
     auto const& call = section_->records().calls[c];
     for (int i = 0; i < call.uses; ++i) {
       auto const& v = planned(call, i);
       auto* const d = of_gradients_.data() + v.offset;
-      K::sum(v.size, d, from, d);
+      if (copies) std::copy_n(from, v.size, d);
+      else K::sum(v.size, d, from, d);
       from += padded(v);
     }
   }
 
   graph::Section const* section_;
   int rows_;
-  bool apart_;
+  bool apart_, is_first_ = true;
   Places variables_;
   Span<float> of_values_, of_gradients_;
   typename K::runtime runtime_;
@@ -376,6 +427,7 @@ class SectionExecutor {
   std::vector<void*> stages_;                                              // that are made
   std::vector<char> own_;                                                  // calls that keep gradients of variables
   graph::Schedule s_;
+  std::size_t total_ = 0;                                                  // bytes of memory_
   typename D::block memory_;
   std::vector<std::size_t> bytes_;                                         // of each value
   std::vector<std::byte*> values_, workspaces_, arrivals_;

@@ -94,8 +94,6 @@ class StageLearner {
     executors_ = StageExecutors<D>{schedule_.stage, sections_.size()};
     places_.assign(Traced<Net, NoDevice>::counts.variables, nullptr);
     for (std::size_t i = 0; i < plan_.size(); ++i) places_[at(variables_of_.of_network[i])] = &plan_[i];
-    micro_.assign(gradients.values.size(), 0.0F);
-    find_ranges();
   }
 
   /// Sets how stages exchange messages; these outlive the learner.
@@ -105,6 +103,28 @@ class StageLearner {
   void add_to(pipelines::MicroBatchSums* sums, Span<Range const> rows) {
     sums_ = sums;
     rows_.assign(rows.begin(), rows.end());
+  }
+
+  /// Bytes of all executors that a step takes, before there are any.
+  ///
+  /// planned   the variables of the stage
+  /// rows      of a share, which is cut in equal micro-batches
+  std::size_t planned_bytes(Span<PlannedVariable const> planned, std::size_t rows) const {
+    auto places = typename SectionExecutor<D>::Places(Traced<Net, NoDevice>::counts.variables, nullptr);
+    for (std::size_t i = 0; i < planned.size(); ++i) places[at(variables_of_.of_network[i])] = &planned[i];
+    auto micro = std::vector<Range>{};
+    for (int k = 0; k < schedule_.micro_batches; ++k) micro.push_back(share(rows, k, schedule_.micro_batches));
+    return StageExecutors<D>::planned_bytes(schedule_, micro, [&](std::size_t x, int n) {
+      return SectionExecutor<D>::planned_bytes(*sections_[x], places, n, schedule_.is_apart());
+    });
+  }
+  /// Bytes of the sums of another stage, of a variable that both use, until the owner has added them to its own.
+  std::size_t tie_bytes() const {
+    auto most = std::size_t{0};
+    for (auto const& tie : ties_)
+      if (tie.owner == schedule_.stage && !tie.others.empty())
+        most = std::max(most, nn::plan_of<Net>.variables[at(tie.number)].size * sizeof(float));
+    return most;
   }
 
   /// Executors of a chunk, of all numbers of rows.
@@ -200,16 +220,15 @@ class StageLearner {
     else
       for (int k = 0; k < parts; ++k) micro_rows_.push_back(share(rows, k, parts));
     pending_.assign(micro_rows_.size(), static_cast<int>(sections_.size()));
+    has_added_.assign(sections_.size(), 0);
     executors_.forget_all();                                               // a step that failed left some under way
   }
 
   /// A free executor of a section for so many rows.
   Slot& take(std::size_t x, int rows, int k) {
     return executors_.take(x, rows, k, *messages_, [&] {
-      auto made = std::make_unique<Slot>(*sections_[x], places_, rows, values_, Span<float>{micro_},
-                                         schedule_.is_apart(), device_);
-      for (auto const& tie : ties_) made->carried.emplace_back(plan_[tie.variable].size);
-      return made;
+      return std::make_unique<Slot>(*sections_[x], places_, rows, values_, gradients_.values, schedule_.is_apart(),
+                                    device_);
     });
   }
   std::size_t chunk_of(int section) const { return at(schedule_.chunk_of[at(section)]); }
@@ -275,6 +294,7 @@ class StageLearner {
                                                     {reinterpret_cast<std::byte*>(d), bytes}));
     }
     if (sums_ == nullptr) return;
+    for (auto t = slot.carried.size(); t < ties_.size(); ++t) slot.carried.emplace_back(plan_[ties_[t].variable].size);
     for (std::size_t t = 0; t < ties_.size(); ++t)
       if (auto const next = ties_[t].after(sections_[x]->index()); next >= 0 && !owns(next))
         slot.ties.push_back(messages_->receive(schedule_.stage_of[at(next)],
@@ -317,47 +337,25 @@ class StageLearner {
     }
   }
 
-  /// Finds the places of the variables that each section uses.
-  void find_ranges() {
-    ranges_.assign(sections_.size(), {});
-    for (std::size_t x = 0; x < sections_.size(); ++x) {
-      auto const& whole        = sections_[x]->whole();
-      auto const [first, last] = sections_[x]->range();
-      for (auto c = first; c < last; ++c)
-        for (int i = 0; i < whole.g.calls[at(c)].uses; ++i) {
-          auto const& v    = *places_[at(whole.uses[at(whole.g.calls[at(c)].first_use + i)])];
-          auto const range = Range{v.offset, v.end()};
-          if (std::ranges::count(ranges_[x], range) == 0) ranges_[x].push_back(range);
-        }
-    }
-  }
-  /// Sets the gradients of a section's variables to zeros; those of variables that a later section uses to what that
-  /// has.
+  /// Tells an executor where gradients of variables go: to those of the step, or to those of the micro-batch by itself,
+  /// which begin with what a later section has sent of variables that both use.
   void begin_gradients(std::size_t x, Slot& slot, int k) {
-    for (auto const range : ranges_[x]) std::fill_n(&micro_[range.begin], range.size(), 0.0F);
-    if (sums_ == nullptr) return;
+    if (sums_ == nullptr) return slot.executor.add_to(gradients_.values, std::exchange(has_added_[x], 1) == 0);
+    auto const to = sums_->of(k);
+    slot.executor.add_to(to, true);
     for (auto const message : slot.ties) messages_->wait(message);
-    for (std::size_t t = 0; t < ties_.size(); ++t) {
-      auto const next = ties_[t].after(sections_[x]->index());
-      if (next < 0) continue;
-      auto const& v = plan_[ties_[t].variable];
-      if (owns(next)) std::copy_n(&sums_->of(k)[v.offset], v.size, &micro_[v.offset]);
-      else std::ranges::copy(slot.carried[t], &micro_[v.offset]);
-    }
+    for (std::size_t t = 0; t < ties_.size(); ++t)
+      if (auto const next = ties_[t].after(sections_[x]->index()); next >= 0 && !owns(next))
+        std::ranges::copy(slot.carried[t], &to[plan_[ties_[t].variable].offset]);
   }
-  /// Adds the gradients of a section's variables to the others, and sends those on that an earlier section adds to.
+  /// Sends gradients on that an earlier section adds to, and ends a micro-batch that has gone through all sections.
   void end_gradients(std::size_t x, Slot& slot, int k) {
-    auto const to = sums_ == nullptr ? gradients_.values : sums_->of(k);
-    for (auto const range : ranges_[x])
-      if (sums_ != nullptr) std::copy_n(&micro_[range.begin], range.size(), &to[range.begin]);
-      else
-        for (auto i = range.begin; i < range.end; ++i) to[i] += micro_[i];
     if (sums_ == nullptr) return;
     for (std::size_t t = 0; t < ties_.size(); ++t) {
       auto const before = ties_[t].before(sections_[x]->index());
       if (before < 0 || owns(before)) continue;
       auto const& v = plan_[ties_[t].variable];
-      slot.carried[t].assign(&micro_[v.offset], &micro_[v.offset] + v.size);
+      std::copy_n(&sums_->of(k)[v.offset], v.size, slot.carried[t].begin());
       slot.sent.push_back(messages_->send(schedule_.stage_of[at(before)], numbers_.tie(ties_[t].number, before, k),
                                           std::as_bytes(Span<float const>{slot.carried[t]})));
     }
@@ -421,8 +419,7 @@ class StageLearner {
   Gradients gradients_;
   Span<PlannedVariable const> plan_;
   typename SectionExecutor<D>::Places places_;
-  std::vector<std::vector<Range>> ranges_;                                 // of each chunk: places of its variables
-  std::vector<float> micro_;                                               // gradients of the micro-batch under way
+  std::vector<char> has_added_;                                            // chunks, in this step
   std::vector<std::size_t> came_;                                          // messages
   StageExecutors<D> executors_;
   std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way

@@ -19,7 +19,7 @@ namespace detail {
 ///              0 <----- 2                   step 1       (4 has no peer)
 ///              0 <--------------- 4         step 2
 struct BinomialTree {
-  static constexpr int steps(int ranks) { return std::bit_width(static_cast<unsigned>(ranks) - 1U); }
+  static constexpr int steps(int ranks) { return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks) - 1U)); }
 
   /// A step towards rank 0, which combines in the order of ranks.
   static constexpr Step up(Rank rank, int ranks, int s) {

@@ -34,8 +34,8 @@ namespace chorale::parameter_server {
 /// Reports of the workers about an epoch, and their sums.
 struct Total {
   std::array<double, parameter_sums> sums{};                               // added up in the order of workers
-  std::vector<Rank> reported;
-  std::vector<std::array<double, parameter_sums>> each;                    // [worker]; zeros if it has not reported
+  std::vector<Rank> reported{};
+  std::vector<std::array<double, parameter_sums>> each{};                  // [worker]; zeros if it has not reported
 };
 
 /// Points of a client at which a test may act, e.g. end the process; here they do nothing.

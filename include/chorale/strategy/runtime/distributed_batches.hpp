@@ -138,7 +138,7 @@ class DistributedBatches {
     DistributedBatches* from_;
     PerReplica<Batch>* at_;
   };
-  iterator begin() { return iterator{*this}; }
+  iterator begin() & { return iterator{*this}; }                           // refers to these batches: not of temporaries
   std::default_sentinel_t end() const { return {}; }
 
  private:

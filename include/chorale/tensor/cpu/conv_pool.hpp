@@ -100,7 +100,9 @@ class Kernels<Cpu>::ConvPool {
   /// large that its gradient for each slice would cost more.
   static int slices(int rows, Window const& conv, int filters) {
     constexpr auto cache = std::size_t{512} << 10;
-    auto const floats    = [](int a, int b, int c) { return static_cast<std::size_t>(a) * b * c * sizeof(float); };
+    auto const floats    = [](int a, int b, int c) {
+      return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c) * sizeof(float);
+    };
     auto const kernel    = floats(conv.kernel * conv.kernel, conv.channels, filters);
     auto const row       = floats(conv.out_height(), conv.out_width(), filters);
     auto const budget    = cache * static_cast<std::size_t>(Cpu::threads_here());

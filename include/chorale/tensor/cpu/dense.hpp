@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/tensor/cpu/kernels.hpp>
+#include <chorale/tensor/cpu/matmul.hpp>
 #include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/kernels.hpp>
 
@@ -22,7 +23,9 @@ class Kernels<Cpu>::Dense {
 
   Dense(runtime& rt, layout const& in, int rows, int inputs, int units)
       : rt_{&rt}, in_{in}, out_{matrix(rows, units)},
-        kernel_{{units, inputs}, onednn::f32, onednn::tag::ba}, bias_{{units}, onednn::f32, onednn::tag::x} {
+        kernel_{{units, inputs}, onednn::f32, onednn::tag::ba}, bias_{{units}, onednn::f32, onednn::tag::x},
+        rows_{static_cast<std::size_t>(rows)}, inputs_{static_cast<std::size_t>(inputs)},
+        units_{static_cast<std::size_t>(units)} {
     auto const attributes = onednn::user_scratchpad();
     auto const factors    = rt.factors();
     auto const plain      = factors == onednn::f32;                        // all operands in place
@@ -48,6 +51,7 @@ class Kernels<Cpu>::Dense {
   bool reads_workspace() const { return in_ != forward_.src_desc() || kernel_ != forward_.weights_desc(); }
 
   void bind(Ports const& p) {
+    p_            = p;
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
     auto const own = [&](onednn::Call& there, layout const& from, float* data, layout const& to, float* copy) {
@@ -79,14 +83,29 @@ class Kernels<Cpu>::Dense {
   }
 
   void read_from(float const* x) {
+    p_.x = const_cast<float*>(x);                                          // only read
     if (x_to_own_) return x_to_own_.point(DNNL_ARG_FROM, x);
     run_forward_.point(DNNL_ARG_SRC, x);
     run_weights_.point(DNNL_ARG_SRC, x);
+  }
+  /// Moves the gradient of the kernel, variable 0, or of the bias, variable 1.
+  void move(std::size_t variable, float* gradient) {
+    (variable == 0 ? p_.d_kernel : p_.d_bias) = gradient;
+    if (variable == 0 && own_to_kernel_) own_to_kernel_.point(DNNL_ARG_TO, gradient);
+    else run_weights_.point(variable == 0 ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_DIFF_BIAS, gradient);
   }
   void forward(Pass const&) const {
     if (x_to_own_) x_to_own_();
     if (kernel_to_own_) kernel_to_own_();
     run_forward_();
+  }
+  /// True if add_gradients() may be called: no operand is rounded.
+  bool can_add() const { return !x_to_own_ && !dy_to_own_ && !own_to_kernel_; }
+  /// Backward by variables, which adds to their gradients: in one pass over those of the kernel.
+  void add_gradients() const {
+    cpu::matmul(inputs_, units_, rows_, {p_.x, inputs_, true}, {p_.dy, units_},
+                {.data = p_.d_kernel, .stride = units_, .beta = 1});
+    for (std::size_t r = 0; r < rows_; ++r) sum(units_, p_.d_bias, p_.dy + r * units_, p_.d_bias);
   }
   void backward(Pass const& pass) const {
     if (dy_to_own_) dy_to_own_();
@@ -119,6 +138,8 @@ class Kernels<Cpu>::Dense {
 
   runtime* rt_;
   layout in_, out_, kernel_, bias_;
+  std::size_t rows_, inputs_, units_;
+  Ports p_{};
   dnnl::inner_product_forward::primitive_desc forward_;
   dnnl::inner_product_backward_weights::primitive_desc weights_;
   dnnl::inner_product_backward_data::primitive_desc data_;

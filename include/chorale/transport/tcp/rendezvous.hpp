@@ -182,7 +182,7 @@ class Rendezvous {
     auto& other      = others_[static_cast<std::size_t>(member - 1)];
     auto const visit = ++visits_;
     other.emplace(Other{std::move(with), visit});
-    other->connection.socket.async_wait(asio::socket_base::wait_read, [this, &other, visit](auto error) {
+    other->connection.socket.async_wait(asio::socket_base::wait_read, [&other, visit](auto error) {
       if (!error && other && other->visit == visit && other->told.empty()) other.reset();     // it has closed
     });
   }

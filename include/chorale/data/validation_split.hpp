@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/check.hpp>
+#include <chorale/data/pipe.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace chorale::data {
+
+/// The first rows of a dataset, to train with, and its last rows, to validate with.
+///
+///   auto const [train, validation] = data::validation_split(data::csv("iris.csv", "species"), 0.2);
+///   trainer.fit(train.shuffle(1'000).batch(32), {.epochs = 12}, validate_on(validation.batch(32)));
+///
+/// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
+/// keeps   the rows as they come: shuffle a file that is sorted by its labels before, with a seed
+/// throws  BadArgument when the number of rows is not known, or one of the two would be empty
+/// source  keras.Model.fit(validation_split)
+template <Dataset Rows>
+auto validation_split(Rows const& rows, double part) {
+  auto const size = rows.size();
+  CHORALE_EXPECTS(size.has_value(), "validation_split needs a dataset whose number of rows is known: put cache() "
+                                    "before it");
+  auto const first = part > 0 && part < 1 ? std::floor(static_cast<double>(*size) * (1.0 - part)) : 0.0;
+  auto const train = static_cast<std::size_t>(first);
+  CHORALE_EXPECTS(train > 0 && train < *size,
+                  "validation_split of " + std::to_string(*size) + " rows takes a part above 0 and below 1 that leaves "
+                  "rows for both, got " + std::to_string(part));
+  return std::pair{rows.take(train), rows.skip(train)};
+}
+
+}  // namespace chorale::data
