@@ -8,6 +8,7 @@
 #include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/cpu/machine_speed.hpp>
+#include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/speed.hpp>
@@ -79,8 +80,11 @@ class EpochMeter {
   static constexpr int slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
 
  public:
-  /// budget   bytes that a replica may take; 0: any
-  explicit EpochMeter(Replicas& replicas, std::size_t budget = 0) : replicas_{replicas}, budget_{budget} {}
+  /// budget   bytes that a replica may take; of_task: all replicas of this process together. 0: any
+  explicit EpochMeter(Replicas& replicas, std::size_t budget = 0, std::size_t of_task = 0)
+      : replicas_{replicas}, budget_{budget}, task_budget_{of_task} {}
+
+  bool has_budget() const { return budget_ != 0 || task_budget_ != 0; }
 
   /// rows_before   of all replicas, that the epoch had before a checkpoint
   void begin_epoch(std::size_t rows_before) {
@@ -102,10 +106,13 @@ class EpochMeter {
     }
     auto const start = std::chrono::steady_clock::now();
     auto const tells = line != nullptr && replicas_.is_first_telling();
-    if (auto const checks = budget_ != 0 && !std::exchange(checked_, true); tells || checks) {
+    if (auto const checks = has_budget() && !std::exchange(checked_, true); tells || checks) {
       auto const memory = memory_for(shares);
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
+      if (tells) line->note(text_of_products());
       check_budget(memory, budget_);
+      auto const shared = shares_variables<typename Replicas::strategy_type> ? memory.variables + memory.slots : 0;
+      check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
     }
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);
@@ -127,6 +134,13 @@ class EpochMeter {
   }
 
  private:
+  /// A line about products that are to be rounded, where a Cpu computes them; else empty.
+  static std::string text_of_products() {
+    if constexpr (std::is_same_v<D, Cpu> && requires { { M::network::products } -> std::convertible_to<Products>; })
+      return onednn::text_of_products(M::network::products);
+    else return {};
+  }
+
   static constexpr bool has_stages = StrategyTraits<typename Replicas::strategy_type>::has_stages;
 
   /// What a step computes for each row; all zeros if the model does not know.
@@ -189,7 +203,7 @@ class EpochMeter {
   Replicas& replicas_;
   StepFloor floor_{work(), replicas_.plan(), slots};
   std::optional<MachineSpeed> machine_;                                    // measured before the first step
-  std::size_t budget_      = 0;
+  std::size_t budget_ = 0, task_budget_ = 0;
   bool measured_ = false, checked_ = false;
   std::size_t rows_before_ = 0;
   double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring
