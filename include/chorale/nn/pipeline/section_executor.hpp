@@ -164,7 +164,8 @@ class SectionExecutor {
                   Span<float> gradients, bool apart, D const* device)
       : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
         of_gradients_{gradients} {
-    auto const g = section.records();
+    auto const g       = section.records();
+    runtime_.rounds_to = section.whole().products;                         // before kernels are made
     make_stages();
     auto finds = std::vector<graph::Finds>{};
     for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
