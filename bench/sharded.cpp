@@ -14,8 +14,9 @@
 // Ranks are processes of one thread, each on a core while there are enough, over shared memory, RingAllReduce. All forms
 // learn from 4 rows of 64 words in a step. Forms in turn, several rounds; medians of the slowest rank. `megabytes` is by
 // how much a process has grown at the most, on the rank where it is most. `ratio` is over the mirrored step of the same
-// ranks and words. Of the pipeline, `idle` is the part of all ranks' time that is not that of one rank with one stage, and
-// `idle_predicted` is (n - 1) / (4 + n - 1).
+// ranks and words. Of the pipeline, `stage_i_ms` is what stage i takes for all micro-batches and its update if it waits for
+// nobody, while the other stages do the same; `idle` is the part of all ranks' time that is left, and `idle_predicted` is
+// (n - 1) / (4 + n - 1), which holds for stages that take equally long, and no time for messages or the update.
 #include "support/asked.hpp"
 #include "support/models_nets.hpp"
 #include "support/ranks.hpp"
@@ -122,8 +123,18 @@ auto split_gpt() {
 }
 
 /// What one rank has measured.
+///
+/// alone_ms   what it takes if it waits for no other stage; 0: it is no stage
 struct Measured {
-  double ms = 0, megabytes = 0;
+  double ms = 0, megabytes = 0, alone_ms = 0;
+};
+
+/// Messages that are over at once: what a stage receives is what came last.
+struct NoMessages final : pipelines::Messages {
+  std::size_t send(int, std::uint32_t, ConstBytes) override { return 0; }
+  std::size_t receive(int, std::uint32_t, Bytes) override { return 0; }
+  void wait(std::size_t) override {}
+  void wait_all() override {}
 };
 
 /// Megabytes of a process: VmRSS are now in memory, VmHWM at the most so far.
@@ -144,16 +155,32 @@ Measured measure(Model const& model, S strategy, int words, int steps) {
   auto copies       = live.create(model, 1);
   auto const share  = live.share_of(live.local_replica(0).id()), shares = live.num_shares();
   auto batch        = PerReplica{std::vector{Rows<Text, Next>{text, next}.part(share, shares)}};
-  auto times        = std::vector<double>{};
-  for (int i = -1; i < steps; ++i) {
-    auto const start = std::chrono::steady_clock::now();
-    live.run([&](auto& replica, auto& copy, auto const& rows) {
-      auto result = replica.value_and_gradient_ahead(copy, rows);
-      live.update(replica, copy, result.gradients);
-    }, copies, batch);
-    if (i >= 0) times.push_back(1e3 * bench::seconds_since(start));
+  auto const median = [&](auto&& step) {
+    auto times = std::vector<double>{};
+    for (int i = -1; i < steps; ++i) {
+      auto const start = std::chrono::steady_clock::now();
+      live.run(step, copies, batch);
+      if (i >= 0) times.push_back(1e3 * bench::seconds_since(start));
+    }
+    return bench::median(times);
+  };
+  auto made = Measured{.ms = median([&](auto& replica, auto& copy, auto const& rows) {
+                         auto result = replica.value_and_gradient_ahead(copy, rows);
+                         live.update(replica, copy, result.gradients);
+                       }),
+                       .megabytes = megabytes("VmHWM") - before};
+  if constexpr (StrategyTraits<S>::has_stages) {
+    auto none     = NoMessages{};
+    made.alone_ms = median([&](auto& replica, auto& copy, auto const& rows) {
+      copy.learner().join(&none);
+      copy.value_and_gradient(rows, 0, LooksAtEnd{});
+      auto gradients = copy.gradients();
+      copy.learner().share_ties(gradients);
+      copy.optimizer.apply(copy.net.variables(), gradients);
+      copy.learner().join(&replica.messages());
+    });
   }
-  return {bench::median(times), megabytes("VmHWM") - before};
+  return made;
 }
 
 std::vector<std::string> const forms{"mirrored", "zero1", "zero2", "zero3", "mirrored_50304", "tensor", "pipeline"};
@@ -175,14 +202,13 @@ Measured measure_form(std::string const& form, Cluster const& cluster, int ranks
   if (form == "zero1") return measure(gpt<S>(), ShardedStrategy<Zero::one>{cluster, device}, S::words, steps);
   if (form == "zero2") return measure(gpt<S>(), ShardedStrategy<Zero::two>{cluster, device}, S::words, steps);
   if (form == "zero3") return measure(gpt<S>(), ShardedStrategy<Zero::three>{cluster, device}, S::words, steps);
-  if (ranks == 1) return measure_mesh<S, Padded, 1>(form, cluster, device, steps);
   if (ranks == 2) return measure_mesh<S, Padded, 2>(form, cluster, device, steps);
-  throw BadArgument{"tensor and pipeline are measured with 1 and 2 ranks, got " + std::to_string(ranks) + ".",
+  throw BadArgument{"tensor and pipeline are measured with 2 ranks, got " + std::to_string(ranks) + ".",
                     "--ranks 2"};
 }
 
-/// Runs a form on processes: the slowest rank's milliseconds, and the most megabytes.
-Measured on_ranks(std::string const& form, int ranks, int steps, bool quick) {
+/// Runs a form on processes: what each rank has measured.
+std::vector<Measured> on_ranks(std::string const& form, int ranks, int steps, bool quick) {
   auto const addresses = free_loopback_addresses(ranks);
   auto const shared    = bench::SharedBytes{static_cast<std::size_t>(ranks) * sizeof(Measured)};
   bench::run_processes(ranks, [&](int rank) {
@@ -191,11 +217,13 @@ Measured on_ranks(std::string const& form, int ranks, int steps, bool quick) {
     shared.as<Measured>()[rank] = quick ? measure_form<Small, Small>(form, cluster, ranks, steps)
                                         : measure_form<Gpt2, Gpt2Padded>(form, cluster, ranks, steps);
   });
+  return {shared.as<Measured>(), shared.as<Measured>() + ranks};
+}
+/// The slowest rank's milliseconds, and the most megabytes.
+Measured worst_of(std::vector<Measured> const& all) {
   auto worst = Measured{};
-  for (int rank = 0; rank < ranks; ++rank) {
-    auto const& one = shared.as<Measured>()[rank];
-    worst = {std::max(worst.ms, one.ms), std::max(worst.megabytes, one.megabytes)};
-  }
+  for (auto const& one : all)
+    worst = {.ms = std::max(worst.ms, one.ms), .megabytes = std::max(worst.megabytes, one.megabytes)};
   return worst;
 }
 
@@ -225,15 +253,18 @@ struct Options {
 
 void report(int ranks, Options const& o) {
   auto measured = std::map<std::string, std::vector<Measured>>{};
-  auto one_rank = std::vector<double>{};                                   // of a pipeline of one stage
+  auto alone    = std::vector<std::vector<double>>(static_cast<std::size_t>(ranks));   // of each stage
   auto const asked = [&](std::string const& form) {
     auto const mesh = form == "tensor" || form == "pipeline" || form == "mirrored_50304";
     return (!mesh || ranks == 2) && (o.only.empty() || std::ranges::count(o.only, form) != 0);
   };
   for (int round = 0; round < o.rounds; ++round) {
-    for (auto const& form : forms)
-      if (asked(form)) measured[form].push_back(on_ranks(form, ranks, o.steps, o.quick));
-    if (asked("pipeline")) one_rank.push_back(on_ranks("pipeline", 1, o.steps, o.quick).ms);
+    for (auto const& form : forms) {
+      if (!asked(form)) continue;
+      auto const all = on_ranks(form, ranks, o.steps, o.quick);
+      measured[form].push_back(worst_of(all));
+      for (std::size_t i = 0; i < all.size() && form == "pipeline"; ++i) alone[i].push_back(all[i].alone_ms);
+    }
     if (!o.quick && ranks == 2 && (o.only.empty() || std::ranges::count(o.only, "fsdp2") != 0))
       for (auto const& one : of_fsdp2(ranks, o.steps, 1)) measured["fsdp2"].push_back(one);
   }
@@ -249,9 +280,14 @@ void report(int ranks, Options const& o) {
     row.add("ranks", ranks, "%.0f").add("ms", ms).add("megabytes", median_of(form, &Measured::megabytes), "%.0f");
     if (measured.contains(other)) row.add("mirrored_ms", median_of(other, &Measured::ms))
         .add("ratio", ms / median_of(other, &Measured::ms), "%.2f");
-    if (form == "pipeline")
-      row.add("one_stage_ms", bench::median(one_rank)).add("idle", 1 - bench::median(one_rank) / (ranks * ms), "%.3f")
-          .add("idle_predicted", (ranks - 1.0) / (4 + ranks - 1), "%.3f");
+    if (form == "pipeline") {
+      auto busy = 0.0;
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        row.add("stage_" + std::to_string(i) + "_ms", bench::median(alone[i]));
+        busy += bench::median(alone[i]);
+      }
+      row.add("idle", 1 - busy / (ranks * ms), "%.3f").add("idle_predicted", (ranks - 1.0) / (4 + ranks - 1), "%.3f");
+    }
     row.print(o.json);
   }
 }

@@ -171,5 +171,6 @@
 #include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/retarget.hpp>
+#include <chorale/trainer/run_config.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

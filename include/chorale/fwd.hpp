@@ -295,6 +295,7 @@ struct ModelCheckpoint;
 struct CSVLogger;                                                                     // trainer/loggers.hpp
 struct TensorBoard;
 class RunFolder;                                                                      // trainer/run_folder.hpp
+struct RunConfig;                                                                     // trainer/run_config.hpp
 class CsvLog;                                                                         // observe/csv.hpp
 class TensorBoardRun;                                                                 // observe/tensorboard.hpp
 class Prometheus;                                                                     // observe/prometheus.hpp

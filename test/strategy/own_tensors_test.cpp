@@ -3,6 +3,7 @@
 // Tensors and variables of a program's own, combined over replicas in a loop of its own and beside a Trainer.
 #include "test/support/reference.hpp"
 
+#include <chorale/cluster/cluster.hpp>
 #include <chorale/tensor/synced_variable.hpp>
 
 #include <catch2/catch.hpp>
@@ -10,12 +11,23 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 using namespace chorale;
 
 namespace {
+
+// A device, a replica, a task, a mirrored variable and a rank are types of their own: none is taken for another one.
+using OneReplica = Replica<RingAllReduce, LocalEndpoint>;
+template <class A, class... B>
+inline constexpr bool becomes = (std::is_convertible_v<A, B> || ...);
+static_assert(!becomes<Cpu, OneReplica, TaskId, Variable, Rank>);
+static_assert(!becomes<OneReplica, Cpu, TaskId, Variable, Rank>);
+static_assert(!becomes<TaskId, Cpu, OneReplica, Variable, Rank>);
+static_assert(!becomes<Variable, Cpu, OneReplica, TaskId, Rank, float>);
+static_assert(!becomes<Rank, Cpu, OneReplica, TaskId, Variable>);
 
 /// Callback that keeps a variable for each replica: the largest loss of an epoch, and how many rows were seen.
 struct Watcher {

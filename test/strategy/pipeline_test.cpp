@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -146,6 +147,41 @@ TEST_CASE("stages do not take all variables at once", "[strategy][pipeline]") {
   auto stop = EarlyStopping{.monitor = "loss", .restore_best_weights = true};
   CHECK_THROWS_WITH(trainer.fit(Alike{0.5F, 1}, quietly, stop),
                     Catch::Contains("EarlyStopping cannot restore the best variables where each of 2 replicas"));
+}
+
+TEST_CASE("planned bytes of a stage are allocated bytes, and a budget below them is refused", "[strategy][pipeline]") {
+  auto const check = [](auto schedule, auto reduce, auto mesh) {
+    auto const strategy = MeshStrategy{mesh, schedule};
+    using S             = std::remove_cvref_t<decltype(strategy)>;
+    auto trainer        = Trainer{model(), strategy, reduce, LocalTransport{}, 7};
+    auto data           = Data{};
+    data.sizes          = {14, 14, 14};                                    // micro-batches of two sizes
+    trainer.fit(data, quietly);
+    auto most = std::size_t{0};
+    for (Rank rank = 0; rank < strategy.num_replicas(); ++rank) {
+      CAPTURE(rank);
+      auto const& copy   = trainer.copies()[static_cast<std::size_t>(rank)];
+      auto const rows    = share(14, strategy.share_of(rank), strategy.num_shares()).size();
+      auto const planned = memory_plan<S>(trainer.model(), reduce, Cpu::logical(1)[0], rows,
+                                          {rank, strategy.num_replicas()});
+      CHECK(planned.variables + planned.gradients + planned.slots == copy.arena_bytes());
+      CHECK(planned.activations == copy.learner().activation_bytes());
+      most = std::max(most, planned.peak());
+    }
+    auto const with = [&](std::size_t bytes) {
+      return Trainer{model(), strategy, reduce, LocalTransport{}, 7, MemoryBudget{bytes, 14}};
+    };
+    CHECK_THROWS_WITH(with(most / 2), Catch::Contains("a replica takes") && Catch::Contains("its memory budget is"));
+    auto options          = quietly;
+    options.memory_budget = most - 1;
+    CHECK_THROWS_WITH(trainer.fit(data, options), Catch::Contains("its memory budget is"));
+    options.memory_budget = most;
+    CHECK_NOTHROW(trainer.fit(data, options));
+  };
+  check(pipelined<OneForwardOneBackward<4>>(), RingAllReduce{}, stages<3>());
+  check(pipelined<ZeroBubbleV<4>>(), RingAllReduce{}, stages<2>());
+  check(pipelined<ZeroBubbleH1<4>>(), Reproducible<4>{}, stages<3>());
+  check(pipelined<OneForwardOneBackward<2>>(), RingAllReduce{}, Mesh<Axis<"data", 2>, Axis<"stage", 2>>{Cpu::logical(4)});
 }
 
 TEST_CASE("copies of a stage that have drifted apart are told", "[strategy][pipeline]") {

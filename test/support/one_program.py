@@ -15,20 +15,24 @@ WHOLE_WAY = {"g++": ["-ftemplate-backtrace-limit=0", "-fno-diagnostics-show-care
 
 
 def as_one_program(cases, folder):
-    """Each in a namespace, main() as well, below one of its file; what they include is there before the first begins. The
-    text of each lies in a file of `folder`, on lines of the same numbers."""
+    """Each in a namespace, main() as well, below one of its file; what they include is there before the first begins,
+    chorale.hpp first, since g++ takes a precompiled header once and before all else. The text of each lies in a file of
+    `folder`, on lines of the same numbers."""
+    def without_includes(lines):
+        return "\n".join("" if line.startswith("#include") else line for line in lines) + "\n"
+
     folder.mkdir(exist_ok=True)
     includes, blocks = set(), {}
     for case in cases:
         includes.update(case.includes)
         blocks.setdefault(case.file, []).append(case)
-    text = "".join(line + "\n" for line in sorted(includes))
+    text = "".join(line + "\n" for line in sorted(includes, key=lambda line: ("chorale/chorale.hpp" not in line, line)))
     for file, ones in blocks.items():
         head = folder / f"{ones[0].namespace_of_file}_head.hpp"
-        head.write_text("\n".join(ones[0].lines[:ones[0].head]) + "\n")
+        head.write_text(without_includes(ones[0].lines[:ones[0].head]))
         text += f'namespace {ones[0].namespace_of_file} {{\n#include "{head.absolute()}"\n'
         for case in ones:
-            case.part(folder).write_text("\n" * case.begin + "\n".join(case.section()) + "\n")
+            case.part(folder).write_text("\n" * case.begin + without_includes(case.section()))
             text += f'namespace {case.namespace} {{\n#include "{case.part(folder)}"\n}}\n'
         text += "}\n"
     return text

@@ -7,6 +7,7 @@
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/trainer/callbacks.hpp>
+#include <chorale/trainer/run_config.hpp>
 #include <chorale/trainer/run_folder.hpp>
 
 #include <catch2/catch.hpp>
@@ -113,6 +114,51 @@ TEST_CASE("a run whose replicas take more than their budget is refused before it
   CHECK(trainer.hashes() == before);
   CHECK_NOTHROW(trainer.fit(tiny::some(), {.show = Show::nothing, .memory_budget = memory.peak()}));
   CHECK(trainer.hashes() != before);
+}
+
+TEST_CASE("all replicas of a task have one budget, beside that of each", "[trainer][memory]") {
+  auto const memory = memory_plan<MirroredStrategy<>>(tiny::learner(), RingAllReduce{}, Cpu::logical(1)[0], 6, {0, 2});
+  auto trainer      = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  auto const with   = [&](std::size_t budget) {
+    trainer.fit(tiny::some(), {.show = Show::nothing, .task_memory_budget = budget});
+  };
+  CHECK_THROWS_WITH(with(2 * memory.peak() - 1), Contains("the 2 replicas of this task take ") &&
+                                                     Contains("together, and its memory budget is "));
+  CHECK_NOTHROW(with(2 * memory.peak()));
+  CHECK_NOTHROW(check_task_budget(memory, 3, memory.variables, 3 * memory.peak() - 2 * memory.variables));
+}
+
+TEST_CASE("a run says what a CPU does with products in bf16, and its learning rate", "[trainer]") {
+  using Net        = tiny::Small;
+  auto const model = nn::compile<Net, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.25F});
+  auto trainer     = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
+  auto const text  = said([&] { trainer.fit(tiny::some(), {.epochs = 2}); });
+  CAPTURE(text);
+  CHECK(times(text, onednn::text_of_products(Products::bf16)) == 1);
+  CHECK(onednn::text_of_products(Products::bf16, false) == "products: in float, as this CPU has no AMX for bf16\n");
+  CHECK(onednn::text_of_products(Products::f32).empty());
+  CHECK(times(text, " - learning_rate: 0.2500 - ") == 2);
+}
+
+TEST_CASE("one configuration of a run says where it writes, how often, and goes on there", "[trainer][run]") {
+  auto const folder = Folder{};
+  auto run          = RunConfig{.folder = folder.path / "run", .epochs = 2, .save_checkpoints_steps = 2,
+                                .keep_checkpoint_max = 3, .save_summary_steps = 1};
+  auto const made   = run.options();
+  CHECK(made.epochs == 2);
+  CHECK(made.checkpoint_every == 2);
+  CHECK(made.summary_every == 1);
+  CHECK(made.checkpoints.keep == 3);
+  auto first = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  said([&] { first.fit(tiny::some(), run.options(), run.records()); });
+  CHECK(std::filesystem::exists(folder.path / "run" / "scalars.csv"));
+  CHECK(std::filesystem::exists(folder.path / "run" / "checkpoints"));
+  run.epochs  = 4;
+  auto second = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  said([&] { second.fit(tiny::some(), run.options(), run.records()); });
+  auto whole = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  whole.fit(tiny::some(), {.epochs = 4, .show = Show::nothing});
+  CHECK(second.hashes() == whole.hashes());
 }
 
 TEST_CASE("ranks compare the operations of their steps as they connect", "[trainer][operations]") {

@@ -126,6 +126,20 @@ struct MemoryBudget {
   std::size_t rows  = 0;
 };
 
+/// Refuses a task whose replicas together take more than its budget; 0: any.
+///
+/// shared   bytes that all replicas of the task have once
+/// throws   BadArgument with both numbers
+inline void check_task_budget(ReplicaMemory const& memory, std::size_t replicas, std::size_t shared,
+                              std::size_t budget) {
+  auto const all = replicas * memory.peak() - (replicas == 0 ? 0 : replicas - 1) * shared;
+  if (budget == 0 || all <= budget) return;
+  throw BadArgument{"the " + std::to_string(replicas) + " replicas of this task take " + text_of_bytes(all) + " (" +
+                        with_commas(all) + " bytes) together, and its memory budget is " + text_of_bytes(budget) + " (" +
+                        with_commas(budget) + " bytes).",
+                    "fewer replicas in this task, or fewer rows in a batch."};
+}
+
 /// Refuses a replica that takes more than its budget.
 ///
 /// throws  BadArgument with both numbers, the largest part, and what would take less

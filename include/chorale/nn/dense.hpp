@@ -37,7 +37,7 @@ struct Dense : Layer<Dense<Units, Options...>> {
 
   template <class In>
   struct apply {
-    using type = Shape<Units>;
+    using type = Shape<(Units > 0 ? Units : 1)>;                           // check() refuses less
 
     static constexpr int inputs = static_cast<int>(In::size);
     static constexpr std::array<VariableSpec, 2> variables{

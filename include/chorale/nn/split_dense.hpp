@@ -225,7 +225,7 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
   static constexpr bool sums_gradients = by_sequence;                      // of the bias: it reads all positions
 
   template <class X>
-    requires(fits<X> && divides<X> && cuts<X>)
+    requires(Width > 0 && fits<X> && divides<X> && cuts<X>)
   static constexpr auto output(X) {
     if constexpr (by_sequence) return WithBack<typename detail::OtherPositions<X, 1, A::size>::type, Width>{};
     else return WithBack<X, Width>{};

@@ -122,7 +122,6 @@ struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>> {
   static constexpr void check() {
     part::check();
     whole::template check<X>();
-    static_assert(!X::is_ragged, "chorale: SplitEmbedding takes rows of one length. Pad them, or use nn::Embedding");
   }
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x == invariant ? std::optional{x} : std::nullopt;

@@ -221,18 +221,14 @@ class Live<S, R, T> {
         std::move(stream), static_cast<int>(here.size()), std::move(here), 0};
   }
 
-  /// Sets the shares of replicas from the next distribute() on. All processes set the same shares, or none does.
-  ///
-  /// keeps   under Reproducible logical shards move whole, so that the bits of a step do not depend on the shares
+  /// Sets the shares of replicas from the next distribute() on: all processes set the same. Reproducible keeps its bits.
   void set_shares(BatchShares shares) {
-    CHORALE_EXPECTS(shares.even() || deals_shards<> || shards() == 0,
-                    "under this Strategy logical shards are dealt out evenly, but there are weights");
+    CHORALE_EXPECTS(shares.even() || deals_shards<> || shards() == 0, "this Strategy deals logical shards out evenly");
     shares_ = std::move(shares);
     deal_shards();
   }
-  /// True if replicas may have unequal shares.
-  template <class Self = replica>
-  static constexpr bool deals_shards = !HasServers<S> && std::is_same_v<Self, Replica<R, endpoint>> &&
+  template <class Self = replica>                                          // replicas may have unequal shares of shards
+  static constexpr bool deals_shards = std::is_same_v<Self, Replica<R, endpoint>> &&
                                        requires(Self& one, std::vector<int> ends) { one.deal_shards(ends); };
   BatchShares const& shares() const { return shares_; }
 
@@ -377,14 +373,9 @@ class Live<S, R, T> {
   }
 
   void deal_shards() {
-    if constexpr (deals_shards<>) {
-      auto ends = std::vector<int>{};
-      for (Rank rank = 0; !shares_.even() && rank < num_replicas(); ++rank)
-        ends.push_back(static_cast<int>(shares_.of(static_cast<std::size_t>(shards()), rank, num_replicas()).end));
-      for (auto& one : replicas_) one.deal_shards(ends);
-    }
+    if constexpr (deals_shards<>)
+      for (auto& one : replicas_) one.deal_shards(shares_.ends(shards(), num_replicas()));
   }
-
   static constexpr int shards() {
     if constexpr (ShardedReduce<R>) return R::logical_shards;
     else return 0;

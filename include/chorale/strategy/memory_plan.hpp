@@ -150,11 +150,15 @@ constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, 
 template <class S, class M, class R, class D>
 ReplicaMemory memory_plan(M const& model, R const&, D const& device, std::size_t rows, placement::Shard at = {},
                           std::size_t positions = 0) {
-  constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
-  auto units           = UnitsView{};
-  if constexpr (requires { M::template units_on<D>(); } && shards_gradients<S>) units = M::template units_on<D>();
-  return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
-                            model.optimizer.global_clipnorm > 0, units);
+  if constexpr (requires { S::template memory_plan<R>(model, device, rows, at.rank); }) {
+    return S::template memory_plan<R>(model, device, rows, at.rank);
+  } else {
+    constexpr auto slots = std::remove_cvref_t<decltype(model.optimizer)>::slots;
+    auto units           = UnitsView{};
+    if constexpr (requires { M::template units_on<D>(); } && shards_gradients<S>) units = M::template units_on<D>();
+    return memory_under<S, R>(memory_of(model, rows, device, positions), PlanView{model.plan}, slots, at,
+                              model.optimizer.global_clipnorm > 0, units);
+  }
 }
 
 }  // namespace chorale

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/nn/pipeline/entry.hpp>
 #include <chorale/nn/pipeline/staged.hpp>
 #include <chorale/nn/pipeline/timetable.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/reduce/reduce.hpp>
 #include <chorale/reduce/step_operations.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/pipeline/replica.hpp>
 #include <chorale/strategy/replica.hpp>
@@ -14,6 +17,7 @@
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/variable.hpp>
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -89,6 +93,19 @@ class MeshStrategy<M, Pipelined<S>> {
     return nn::Staged<Model>::template instantiate<S, stages>(model, on, seed, M::coordinate(rank, "stage"));
   }
 
+  /// Memory of one rank that trains a model, before any of it is allocated: that of its stage. Gradients of micro-batches
+  /// under Reproducible come on top, and messages of its sums.
+  ///
+  /// rows    of the rank's share of a batch
+  template <class R, class Model>
+  static ReplicaMemory memory_plan(Model const& model, device const& on, std::size_t rows, Rank rank) {
+    auto const at = placement_in_data(rank);
+    return nn::Staged<Model>::template memory<S, stages>(
+        model, on, M::coordinate(rank, "stage"), rows, [&](PlanView const& plan, std::size_t ties) {
+          return detail::received_by<R>(plan, at, false, false) + (ShardedReduce<R> ? 0 : ties);
+        });
+  }
+
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.all_reduce(gradients);
     auto const norm = replica.squared_norm(model, gradients);
@@ -105,6 +122,10 @@ class MeshStrategy<M, Pipelined<S>> {
   }
 
  private:
+  static chorale::placement::Shard placement_in_data(Rank rank) {
+    return {M::coordinate(rank, M::data), M::size_of(M::data)};
+  }
+
   M mesh_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A little over 300 lines: one class, whose operations share an endpoint and its tags.
+// More than 400 lines: one class, whose operations share an endpoint and its tags.
 #pragma once
 
 #include <chorale/core/check.hpp>

@@ -32,7 +32,7 @@ class Replica;
 ///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
-///   | shard_of(s, rank)     | shard_of(rank)                               | as many shards as shares of a batch     |
+///   | shard_of(s, rank)     | shard_of(rank)                               | as many as shares; of stages: as ranks  |
 ///   | has_stages            | using schedule_type, instance_of<M>, and     | each copy computes the whole model      |
 ///   |                       | instantiate(model, device, seed, rank)       |                                         |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
@@ -127,7 +127,8 @@ inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
 template <class S>
 placement::Shard shard_of(S const& strategy, Rank rank) {
   if constexpr (requires { strategy.shard_of(rank); }) return strategy.shard_of(rank);
-  else if constexpr (StrategyTraits<S>::deals_shares) return {strategy.share_of(rank), strategy.num_shares()};
+  else if constexpr (StrategyTraits<S>::deals_shares && !StrategyTraits<S>::has_stages)
+    return {strategy.share_of(rank), strategy.num_shares()};
   else return {rank, strategy.num_replicas()};
 }
 

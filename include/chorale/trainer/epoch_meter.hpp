@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/check.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
@@ -9,12 +8,14 @@
 #include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/cpu/machine_speed.hpp>
+#include <chorale/tensor/cpu/onednn.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/speed.hpp>
 #include <chorale/trainer/step_floor.hpp>
 
 #include <array>
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -79,8 +80,11 @@ class EpochMeter {
   static constexpr int slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
 
  public:
-  /// budget   bytes that a replica may take; 0: any
-  explicit EpochMeter(Replicas& replicas, std::size_t budget = 0) : replicas_{replicas}, budget_{budget} {}
+  /// budget   bytes that a replica may take; of_task: all replicas of this process together. 0: any
+  explicit EpochMeter(Replicas& replicas, std::size_t budget = 0, std::size_t of_task = 0)
+      : replicas_{replicas}, budget_{budget}, task_budget_{of_task} {}
+
+  bool has_budget() const { return budget_ != 0 || task_budget_ != 0; }
 
   /// rows_before   of all replicas, that the epoch had before a checkpoint
   void begin_epoch(std::size_t rows_before) {
@@ -101,13 +105,14 @@ class EpochMeter {
       positions += ragged_positions(share);
     }
     auto const start = std::chrono::steady_clock::now();
-    auto const tells = line != nullptr && !has_stages && replicas_.is_first_telling();
-    CHORALE_EXPECTS(budget_ == 0 || !has_stages, "a memory budget of " + std::to_string(budget_) + " bytes is asked for, "
-                                                     "but what a stage of a pipeline takes is not planned: leave it out");
-    if (auto const checks = budget_ != 0 && !std::exchange(checked_, true); tells || checks) {
+    auto const tells = line != nullptr && replicas_.is_first_telling();
+    if (auto const checks = has_budget() && !std::exchange(checked_, true); tells || checks) {
       auto const memory = memory_for(shares);
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
+      if (tells) line->note(text_of_products());
       check_budget(memory, budget_);
+      auto const shared = shares_variables<typename Replicas::strategy_type> ? memory.variables + memory.slots : 0;
+      check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
     }
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);
@@ -129,6 +134,13 @@ class EpochMeter {
   }
 
  private:
+  /// A line about products that are to be rounded, where a Cpu computes them; else empty.
+  static std::string text_of_products() {
+    if constexpr (std::is_same_v<D, Cpu> && requires { { M::network::products } -> std::convertible_to<Products>; })
+      return onednn::text_of_products(M::network::products);
+    else return {};
+  }
+
   static constexpr bool has_stages = StrategyTraits<typename Replicas::strategy_type>::has_stages;
 
   /// What a step computes for each row; all zeros if the model does not know.
@@ -144,7 +156,7 @@ class EpochMeter {
     else return 0;
   }
 
-  /// Plans the memory of this process's first replica, in the thread that will compute.
+  /// Plans the memory of this process's first replica, in the thread that will compute; of stages that which takes most.
   ///
   /// shares   of the next batch
   template <class Batch>
@@ -154,11 +166,12 @@ class EpochMeter {
     auto const first  = live.local_replica(0).id();
     auto const device = live.strategy().local_devices()[0];
     live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
-      if (replica.id() != first) return;
+      if (replica.id() != first && !has_stages) return;
       to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device, share.rows,
-                                                    shard_of(live.strategy(), first), ragged_positions(share));
+                                                    shard_of(live.strategy(), replica.id()), ragged_positions(share));
     }, shares, memory);
-    return memory[0];
+    return *std::max_element(memory.begin(), memory.end(),
+                             [](ReplicaMemory const& a, ReplicaMemory const& b) { return a.peak() < b.peak(); });
   }
 
   /// Measures what the replicas of this process can do together, all at the same time; nothing if they are on no Cpu.
@@ -190,7 +203,7 @@ class EpochMeter {
   Replicas& replicas_;
   StepFloor floor_{work(), replicas_.plan(), slots};
   std::optional<MachineSpeed> machine_;                                    // measured before the first step
-  std::size_t budget_      = 0;
+  std::size_t budget_ = 0, task_budget_ = 0;
   bool measured_ = false, checked_ = false;
   std::size_t rows_before_ = 0;
   double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring

@@ -270,11 +270,9 @@ class ModelReplicas {
   /// throws   BadArgument if it is not
   static M within(MemoryBudget budget, M model, S const& strategy, R const& reduce) {
     auto const devices = strategy.local_devices();
-    CHORALE_EXPECTS(budget.bytes == 0 || !StrategyTraits<S>::has_stages,
-                    "a memory budget of " + std::to_string(budget.bytes) + " bytes is asked for, but what a stage of a "
-                        "pipeline takes is not planned: leave it out");
-    if (budget.bytes != 0 && !devices.empty())                             // the first rank has the largest shard
-      check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, 0)), budget.bytes);
+    auto const ranks   = StrategyTraits<S>::has_stages ? strategy.num_replicas() : 1;   // one: it has the largest shard
+    for (Rank rank = 0; rank < ranks && budget.bytes != 0 && !devices.empty(); ++rank)
+      check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, rank)), budget.bytes);
     return model;
   }
 

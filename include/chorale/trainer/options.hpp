@@ -36,6 +36,8 @@ struct FitOptions {
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: saves, throws Preempted: EndOnSignal
   std::size_t memory_budget   = 0;                                         // bytes that a replica may take, known
                                                                            // before its first step; 0: any
+  std::size_t task_memory_budget = 0;                                      // of all replicas of this process together,
+                                                                           // as several tasks may share a host; 0: any
   std::size_t summary_every   = 0;                                         // updates between Scalars; 0: once per epoch
   std::size_t steps_per_epoch = 0;                                         // 0: a pass; else an epoch begins where the
                                                                            // last one stopped, pass after pass

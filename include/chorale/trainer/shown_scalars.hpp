@@ -52,6 +52,7 @@ struct ShownScalars {
   }
   Span<MetricValue const> all() const { return Span<MetricValue const>{values}.first(size); }
   Span<MetricValue const> scores() const { return all().first(size_of_scores); }
+  Span<MetricValue const> scores_and_rate() const { return all().first(size_of_scores + 1); }
 
  private:
   void add(Scores const& scores, std::size_t at) {

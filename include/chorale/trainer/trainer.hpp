@@ -126,7 +126,7 @@ class Trainer<M, S, R, T> {
       audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
-      if (shown) line.end_epoch(scalars.scores(), detail::text_of(history.back().speed));
+      if (shown) line.end_epoch(scalars.scores_and_rate(), detail::text_of(history.back().speed));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
       if (options.checkpoint_every == 0 || is_last)

@@ -197,7 +197,7 @@ class TrainingLoop {
     while (auto* share = batches.next()) {
       auto const is_last = (done.steps + 1) % accumulate == 0;
       fetched            = time_for<Sink>();
-      if (line != nullptr || options_.floor || options_.memory_budget != 0) meter_.look_at(*share, line, options_.floor);
+      if (line != nullptr || options_.floor || meter_.has_budget()) meter_.look_at(*share, line, options_.floor);
       if (is_last) live_.run(update, copies_, *share, held, replicas_.totals(), speeds);
       else live_.run(hold, copies_, *share, held);
       ++done.steps;
@@ -291,7 +291,7 @@ class TrainingLoop {
   FitOptions const& options_;
   Live<S, R, T>& live_          = replicas_.live();
   PerReplica<instance>& copies_ = replicas_.copies();
-  EpochMeter<M, typename S::device, Replicas> meter_{replicas_, options_.memory_budget};
+  EpochMeter<M, typename S::device, Replicas> meter_{replicas_, options_.memory_budget, options_.task_memory_budget};
 };
 
 }  // namespace chorale::detail

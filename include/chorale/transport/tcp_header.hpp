@@ -8,7 +8,12 @@ struct Plain;
 class Sealed;
 }  // namespace wire
 
-/// The place of a transport over TCP, see <chorale/transport/tcp.hpp>: without that header, one sentence names it.
+/// The place of a transport over TCP: without <chorale/transport/tcp.hpp>, whose specialization it is, one sentence names
+/// that header.
+///
+/// keeps   nothing: it cannot be made
+/// throws  nothing
+/// source  none
 template <class P>
 struct BasicTcpTransport {
   using lacks_its_header = P;

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -166,9 +165,6 @@ inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> c
 }  // namespace chorale::data::detail
 
 namespace chorale::data {
-
-static_assert(std::endian::native == std::endian::little,
-              "chorale: npy files are read as little-endian. This header needs a little-endian machine.");
 
 /// The content of a .npy file.
 template <class T>

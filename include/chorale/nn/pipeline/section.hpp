@@ -7,6 +7,7 @@
 #include <chorale/nn/graph/again.hpp>
 #include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/graph/schedule.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -22,6 +23,7 @@ struct WholeNetwork {
   Span<VariableRecord const> variables;
   Span<int const> inputs;                                                  // values
   Span<bool const> trains;                                                 // for each value, see trained_values
+  Products products = Products::f32;                                       // what matrix products round numbers to
 
   int section_of(std::vector<int> const& ends, int call) const {
     auto x = 0;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One cohesive class: its stages, its schedule and the memory of both know each other's places.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -38,26 +40,17 @@ class SectionExecutor {
   /// apart     true: backward by values and by variables are apart
   SectionExecutor(graph::Section const& section, Places const& variables, int rows, Span<float> values,
                   Span<float> gradients, bool apart, D const& device = {})
-      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
-        of_gradients_{gradients} {
-    auto const g = section.records();
-    make_stages();
-    auto finds = std::vector<graph::Finds>{};
-    for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
-    auto copies = std::vector<char>(g.calls.size()), later = copies;
-    for (std::size_t c = 0; c < g.calls.size(); ++c) {
-      auto const& ops = *g.calls[c].ops;
-      copies[c]       = ops.passes_all != nullptr && !ops.passes_all(stage(c));
-      own_.push_back(keeps_own(g.calls[c]) ? 1 : 0);
-      later[c] = apart && g.calls[c].uses > 0 && (ops.apart || !wants_dx(g.calls[c]));
-    }
-    s_ = graph::Scheduler{g, section.trains(), copies, finds, later}.schedule();
-    lay_out(finds, device);
-    for (std::size_t c = g.calls.size(); c-- > 0;) bind(c);                // readers first: they ask writers
+      : SectionExecutor{LaidOut{}, section, variables, rows, values, gradients, apart, &device} {
+    for (std::size_t c = section.records().calls.size(); c-- > 0;) bind(c);   // readers first: they ask writers
   }
   SectionExecutor(SectionExecutor const&)            = delete;
   SectionExecutor& operator=(SectionExecutor const&) = delete;
   ~SectionExecutor() { destroy(stages_.size()); }
+
+  /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
+  static std::size_t planned_bytes(graph::Section const& section, Places const& variables, int rows, bool apart) {
+    return SectionExecutor{LaidOut{}, section, variables, rows, {}, {}, apart, nullptr}.total_;
+  }
 
   int         rows() const { return rows_; }
   std::size_t bytes() const { return memory_.size(); }
@@ -164,6 +157,28 @@ class SectionExecutor {
   struct alignas(64) Line {
     std::array<std::byte, 64> bytes;
   };
+  struct LaidOut {};
+
+  /// Makes the stages, and decides where everything lies. Without a device nothing is allocated.
+  SectionExecutor(LaidOut, graph::Section const& section, Places const& variables, int rows, Span<float> values,
+                  Span<float> gradients, bool apart, D const* device)
+      : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
+        of_gradients_{gradients} {
+    auto const g       = section.records();
+    runtime_.rounds_to = section.whole().products;                         // before kernels are made
+    make_stages();
+    auto finds = std::vector<graph::Finds>{};
+    for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
+    auto copies = std::vector<char>(g.calls.size()), later = copies;
+    for (std::size_t c = 0; c < g.calls.size(); ++c) {
+      auto const& ops = *g.calls[c].ops;
+      copies[c]       = ops.passes_all != nullptr && !ops.passes_all(stage(c));
+      own_.push_back(keeps_own(g.calls[c]) ? 1 : 0);
+      later[c] = apart && g.calls[c].uses > 0 && (ops.apart || !wants_dx(g.calls[c]));
+    }
+    s_ = graph::Scheduler{g, section.trains(), copies, finds, later}.schedule();
+    lay_out(finds, device);
+  }
 
   void*       stage(std::size_t c) { return &lines_[begins_[c]]; }
   void const* stage(std::size_t c) const { return &lines_[begins_[c]]; }
@@ -260,7 +275,7 @@ class SectionExecutor {
   }
 
   /// Decides where everything lies in one block of memory.
-  void lay_out(std::vector<graph::Finds> const& finds, D const& device) {
+  void lay_out(std::vector<graph::Finds> const& finds, D const* device) {
     auto const g     = section_->records();
     auto const used  = graph::Lifetimes{g, s_, finds, false};
     auto const all   = std::vector<graph::Lifetime>{{0, static_cast<int>(g.calls.size() + s_.steps.size()) + 1}};
@@ -299,7 +314,9 @@ class SectionExecutor {
       if (in[i].local < 0) pieces[more + 3 + 2 * i].bytes = bytes_of(in[i]);
     }
 
-    memory_          = device.allocate(graph::overlay(pieces));
+    total_ = graph::overlay(pieces);
+    if (device == nullptr) return;
+    memory_          = device->allocate(total_);
     auto* const base = memory_.data();
     auto const place = [&](std::size_t piece) { return base + pieces[piece].offset; };
     auto const floats = [&](std::size_t piece) { return reinterpret_cast<float*>(place(piece)); };
@@ -411,6 +428,7 @@ class SectionExecutor {
   std::vector<void*> stages_;                                              // that are made
   std::vector<char> own_;                                                  // calls that keep gradients of variables
   graph::Schedule s_;
+  std::size_t total_ = 0;                                                  // bytes of memory_
   typename D::block memory_;
   std::vector<std::size_t> bytes_;                                         // of each value
   std::vector<std::byte*> values_, workspaces_, arrivals_;

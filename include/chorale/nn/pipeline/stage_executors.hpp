@@ -6,6 +6,7 @@
 #include <chorale/nn/pipeline/messages.hpp>
 #include <chorale/nn/pipeline/section_executor.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -29,6 +30,32 @@ class StageExecutors {
     std::vector<std::size_t> sent, gradients, ties;                        // messages
     std::vector<std::vector<float>> carried;                               // of each tie: what comes, and what goes on
   };
+
+  /// Bytes that the executors of a step take, once there are as many as its schedule has under way.
+  ///
+  /// bytes_of  called as bytes_of(chunk, rows): of one executor
+  template <class F>
+  static std::size_t planned_bytes(pipelines::StageSchedule const& schedule, std::vector<Range> const& rows, F&& bytes_of) {
+    struct One {
+      std::size_t rows;
+      int micro_batch;                                                     // -1: free
+    };
+    auto pools = std::vector<std::vector<One>>(schedule.sections.size());
+    auto sum   = std::size_t{0};
+    for (auto const& e : schedule.entries) {
+      auto& pool   = pools[at(e.chunk)];
+      auto const n = rows[at(e.micro_batch)].size();
+      if (n == 0 || e.work == pipelines::Work::by_inputs) continue;
+      auto const wanted = e.work == pipelines::Work::forward ? One{n, -1} : One{n, e.micro_batch};
+      auto const found  = std::ranges::find_if(pool, [&](One const& one) {
+        return one.rows == wanted.rows && one.micro_batch == wanted.micro_batch;
+      });
+      if (e.work != pipelines::Work::forward) found->micro_batch = -1;
+      else if (found != pool.end()) found->micro_batch = e.micro_batch;
+      else pool.push_back({n, e.micro_batch}), sum += bytes_of(at(e.chunk), static_cast<int>(n));
+    }
+    return sum;
+  }
 
   StageExecutors() = default;
   StageExecutors(int stage, std::size_t chunks) : stage_{stage}, pools_(chunks) {}

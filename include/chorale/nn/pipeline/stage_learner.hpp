@@ -105,6 +105,28 @@ class StageLearner {
     rows_.assign(rows.begin(), rows.end());
   }
 
+  /// Bytes of all executors that a step takes, before there are any.
+  ///
+  /// planned   the variables of the stage
+  /// rows      of a share, which is cut in equal micro-batches
+  std::size_t planned_bytes(Span<PlannedVariable const> planned, std::size_t rows) const {
+    auto places = typename SectionExecutor<D>::Places(Traced<Net, NoDevice>::counts.variables, nullptr);
+    for (std::size_t i = 0; i < planned.size(); ++i) places[at(variables_of_.of_network[i])] = &planned[i];
+    auto micro = std::vector<Range>{};
+    for (int k = 0; k < schedule_.micro_batches; ++k) micro.push_back(share(rows, k, schedule_.micro_batches));
+    return StageExecutors<D>::planned_bytes(schedule_, micro, [&](std::size_t x, int n) {
+      return SectionExecutor<D>::planned_bytes(*sections_[x], places, n, schedule_.is_apart());
+    });
+  }
+  /// Bytes of the sums of another stage, of a variable that both use, until the owner has added them to its own.
+  std::size_t tie_bytes() const {
+    auto most = std::size_t{0};
+    for (auto const& tie : ties_)
+      if (tie.owner == schedule_.stage && !tie.others.empty())
+        most = std::max(most, nn::plan_of<Net>.variables[at(tie.number)].size * sizeof(float));
+    return most;
+  }
+
   /// Executors of a chunk, of all numbers of rows.
   std::size_t executors(std::size_t chunk) const { return executors_.count(chunk); }
   /// Bytes of all executors.
@@ -205,10 +227,8 @@ class StageLearner {
   /// A free executor of a section for so many rows.
   Slot& take(std::size_t x, int rows, int k) {
     return executors_.take(x, rows, k, *messages_, [&] {
-      auto made = std::make_unique<Slot>(*sections_[x], places_, rows, values_, gradients_.values,
-                                         schedule_.is_apart(), device_);
-      for (auto const& tie : ties_) made->carried.emplace_back(plan_[tie.variable].size);
-      return made;
+      return std::make_unique<Slot>(*sections_[x], places_, rows, values_, gradients_.values, schedule_.is_apart(),
+                                    device_);
     });
   }
   std::size_t chunk_of(int section) const { return at(schedule_.chunk_of[at(section)]); }
@@ -274,6 +294,7 @@ class StageLearner {
                                                     {reinterpret_cast<std::byte*>(d), bytes}));
     }
     if (sums_ == nullptr) return;
+    for (auto t = slot.carried.size(); t < ties_.size(); ++t) slot.carried.emplace_back(plan_[ties_[t].variable].size);
     for (std::size_t t = 0; t < ties_.size(); ++t)
       if (auto const next = ties_[t].after(sections_[x]->index()); next >= 0 && !owns(next))
         slot.ties.push_back(messages_->receive(schedule_.stage_of[at(next)],

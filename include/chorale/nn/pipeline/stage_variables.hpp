@@ -8,6 +8,7 @@
 #include <chorale/tensor/run_time_plan.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -19,7 +20,9 @@ namespace chorale::nn::graph {
 template <class Net, class D>
 WholeNetwork whole_of() {
   using Low = Lowered<Net, D>;
-  return {Low::calls, Low::calls.uses, Low::calls.variables, Low::calls.inputs, Low::trains};
+  auto whole = WholeNetwork{Low::calls, Low::calls.uses, Low::calls.variables, Low::calls.inputs, Low::trains};
+  if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) whole.products = Net::products;
+  return whole;
 }
 
 /// The variables of one stage: those that its sections use, in the order of the network.

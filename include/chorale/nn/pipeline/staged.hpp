@@ -4,15 +4,18 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/model/copy.hpp>
+#include <chorale/model/memory.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/pipeline/cut.hpp>
 #include <chorale/nn/pipeline/stage_learner.hpp>
 #include <chorale/nn/pipeline/timetable.hpp>
+#include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace chorale::nn {
 
@@ -41,6 +44,10 @@ struct Staged {
                                       "model is none. Put the layers of a Sequential in an nn::Block of a Graph");
     return model.instantiate(device, seed);
   }
+  template <PipelineSchedule S, int stages, class D, class Received>
+  static ReplicaMemory memory(Model const& model, D const& device, int, std::size_t rows, Received&&) {
+    return memory_of(model, rows, device);                                 // instantiate() refuses the model
+  }
 };
 // A network derived from nn::Graph.
 template <class Net, class Losses, class Optimizer, class Metrics>
@@ -58,8 +65,7 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
     constexpr auto flaw = graph::cut_flaw<Net, stages * S::chunks>;
     if constexpr (graph::report_cut<flaw>()) {
       auto const whole = graph::whole_of<Net, D>();
-      auto const named = graph::Traced<Net, graph::NoDevice>::calls.cuts;
-      auto ends        = graph::cut_of(whole.g, named, stages * S::chunks).ends;
+      auto ends        = ends_of<S, stages, D>();
       auto ties        = pipelines::Ties{};
       for (std::size_t v = 0; v < whole.variables.size(); ++v) {
         auto const users = graph::users_of(whole, ends, static_cast<int>(v));
@@ -78,6 +84,32 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
     } else {
       throw BadArgument{"this network is not cut.", "fewer stages."};
     }
+  }
+
+  /// Memory of the copy of one stage that computes so many rows of a share, before any of it is allocated.
+  ///
+  /// received  called as received(plan, ties): bytes of messages, of the stage's plan and of sums of shared variables
+  template <PipelineSchedule S, int stages, class D, class Received>
+  static ReplicaMemory memory(Model const& model, D const& device, int stage, std::size_t rows, Received&& received) {
+    [[maybe_unused]] auto const scope = chorale::detail::DeviceScope<D>{device};
+    auto const learner = graph::StageLearner<Net, D, Losses, Metrics>{
+        device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), ends_of<S, stages, D>()};
+    auto const made = RunTimePlan{learner.variables().shapes};
+    auto const plan = PlanView{made};
+    return {.parameters  = plan.parameters,
+            .variables   = plan.values() * sizeof(float),
+            .gradients   = plan.bytes_per_step(),
+            .slots       = static_cast<std::size_t>(Optimizer::slots) * plan.values() * sizeof(float),
+            .rows        = rows,
+            .activations = learner.planned_bytes(plan.variables, rows),
+            .received    = received(plan, learner.tie_bytes())};
+  }
+
+ private:
+  template <PipelineSchedule S, int stages, class D>
+  static std::vector<int> ends_of() {
+    auto const named = graph::Traced<Net, graph::NoDevice>::calls.cuts;
+    return graph::cut_of(graph::whole_of<Net, D>().g, named, stages * S::chunks).ends;
   }
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: the calls of one worker, which share its connections to the servers.
 #pragma once
 
 #include <chorale/core/check.hpp>

@@ -70,6 +70,14 @@ class BatchShares {
     return {end_of(rank - 1), end_of(rank)};
   }
 
+  /// Where the share of each replica of n things ends; empty if shares are even.
+  std::vector<int> ends(int n, int replicas) const {
+    auto all = std::vector<int>{};
+    for (Rank rank = 0; !even() && rank < replicas; ++rank)
+      all.push_back(static_cast<int>(of(static_cast<std::size_t>(n), rank, replicas).end));
+    return all;
+  }
+
  private:
   std::vector<double> ends_;                                               // sums of weights; empty: even shares
 };

@@ -67,11 +67,22 @@ struct Runtime {
 
   /// Type of the factors of products. Without AMX oneDNN has nothing faster than float.
   dnnl::memory::data_type factors() const {
+    return rounds_to == Products::bf16 && has_amx() ? dnnl::memory::data_type::bf16 : f32;
+  }
+
+  static bool has_amx() {
     constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-    auto const has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
-    return rounds_to == Products::bf16 && has_amx ? dnnl::memory::data_type::bf16 : f32;
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
   }
 };
+
+/// A line that says what a CPU does with products that are to be rounded; empty for float.
+inline std::string text_of_products(Products asked, bool has_amx = Runtime::has_amx()) {
+  if (asked == Products::bf16 && has_amx) return "products: factors are rounded to bf16, by AMX\n";
+  if (asked == Products::bf16) return "products: in float, as this CPU has no AMX for bf16\n";
+  if (asked == Products::fp16) return "products: in float, as fp16 is for GPUs\n";
+  return {};
+}
 
 /// Layout of images as users see them: (B, H, W, C), channels last.
 inline desc image(int rows, int height, int width, int channels) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+using Data   = Axis<"data", 2>;
+using Tensor = Axis<"tensor", 2>;
+
+// expect: compiles
+auto const strategy = LocalSgd<1, MirroredStrategy<>>{MirroredStrategy{}};
+
+// expect: chorale: LocalSgd<h> averages every h steps, and h is at least 1
+auto const strategy = LocalSgd<0, MirroredStrategy<>>{MirroredStrategy{}};
+
+// expect: compiles
+auto const strategy = Gossip{MirroredStrategy{}};
+
+// expect: chorale: Gossip needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy
+auto const strategy = Gossip{CentralStorageStrategy{}};
+
+// expect: compiles
+auto const mesh = Mesh<Data>{Cpu::logical(2)};
+
+// expect: chorale: a Mesh has at least one axis: Mesh<Axis<
+auto const mesh = Mesh<>{Cpu::logical(2)};
+
+// expect: compiles
+auto const strategy = MeshStrategy{Mesh<Data>{Cpu::logical(2)}, sharded<Zero::one>("data")};
+
+// expect: chorale: MeshStrategy takes a mesh and at most one sharded<Zero>(axis)
+auto const strategy = MeshStrategy{Mesh<Data>{Cpu::logical(2)}, sharded<Zero::one>("data"), sharded<Zero::one>("data")};
+
+// expect:  needs an Axis named 
+auto const strategy = MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}, sharded<Zero::one>("data")};
