@@ -6,6 +6,8 @@
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/cluster/environment.hpp>
 #include <chorale/cluster/launch_info.hpp>
+#include <chorale/cluster/resolvers/clouds.hpp>
+#include <chorale/cluster/resolvers/hosts.hpp>
 #include <chorale/cluster/resolvers/rank_launchers.hpp>
 #include <chorale/cluster/resolvers/slurm.hpp>
 #include <chorale/cluster/resolvers/tf_config.hpp>
@@ -47,19 +49,19 @@ inline std::string rank_of(LaunchInfo const& launch) {
 }
 
 /// Throws unless two launchers can both be right: the other gives the same rank and world, started the processes of the
-/// believed one, or started only a shell.
+/// believed one, started its launcher on each host, or started only a shell.
 inline void expect_same(LaunchInfo const& believed, LaunchInfo const& other) {
   auto const same = believed.rank == other.rank && believed.world == other.world;
-  if (same || other.world == 1 || other.world == believed.agents) return;
+  if (same || other.world == 1 || other.world == believed.agents || believed.has_hosts_of(other)) return;
   disagree(believed.by, other.by, rank_of(believed) + ", and " + rank_of(other));
 }
 
 /// Throws if a launcher contradicts a written cluster. With servers or evaluators the launcher's order may differ, but
-/// not its number of processes.
+/// not its number of processes; a service that counts hosts may have several tasks on each.
 inline void expect_same(Cluster const& written, LaunchInfo const& launch) {
   auto const all     = static_cast<int>(written.tasks().size());
   auto const members = written.workers() + written.servers();
-  if (launch.world == 1) return;
+  if (launch.world == 1 || launch.is_per_host) return;
   auto const same         = launch.world == all || launch.world == members;
   auto const only_workers = written.workers() == all && written.is_worker();
   if (same && (!only_workers || written.rank() == launch.rank)) return;
@@ -97,14 +99,21 @@ inline ClusterParts with_job(Environment const& env, ClusterParts parts) {
 struct FromEnv {
   static Cluster cluster(Environment const& env) {
     namespace r = resolve;
-    auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm>(env);
-    auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
-    auto const own       = r::own_variables(env, rank);
-    auto const tf        = r::tf_config(env.get("TF_CONFIG"));
+    auto const launchers =
+        r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm, r::KubeflowTrainer, r::SageMaker>(env);
+    auto const rank    = launchers.empty() ? -1 : launchers.front().launch.rank;
+    auto written       = std::vector<ClusterParts>{};                      // the first one is believed
+    auto const consult = [&](std::optional<ClusterParts> parts) {
+      if (parts) written.push_back(std::move(*parts));
+    };
+    consult(r::own_variables(env, rank));
+    consult(r::listed_hosts(env, rank));
+    consult(r::tf_config(env.get("TF_CONFIG")));
+    consult(r::tf_config(env.get("CLUSTER_SPEC"), "CLUSTER_SPEC"));
     for (auto const& other : launchers) r::expect_same(launchers.front().launch, other.launch);
-    if (own && tf) r::expect_same(*own, *tf);
-    if (own || tf) {
-      auto cluster = Cluster{r::with_job(env, own ? *own : *tf)};
+    for (auto const& other : written) r::expect_same(written.front(), other);
+    if (!written.empty()) {
+      auto cluster = Cluster{r::with_job(env, written.front())};
       for (auto const& other : launchers) r::expect_same(cluster, other.launch);
       return cluster;
     }
@@ -112,6 +121,7 @@ struct FromEnv {
     r::Torchrun::expect_whole(env);
     r::OpenMpi::expect_whole(env);
     r::Mpich::expect_whole(env);
+    r::expect_hosts(env);
     auto cluster   = Cluster{r::with_job(env, {.tasks = {{}}, .found_in = "local"})};
     cluster.local_ = true;
     return cluster;

@@ -23,6 +23,7 @@ struct LaunchInfo {
   int rank = 0, world = 1;
   int local_rank = -1, local_size = -1;                                    // of this host; -1: not known
   int agents     = 0;                                                      // its own processes, which started the ranks
+  bool is_per_host = false;                                                // it counts hosts, one rank on each
   std::string job{};
   std::uint32_t incarnation = 0;
   std::string host{};                                                      // this host, if it is known
@@ -31,6 +32,10 @@ struct LaunchInfo {
   std::string meets_at{};                                                  // then: rank 0's address, if it is known
 
   bool is_one_host() const { return world == 1 || local_size == world; }
+  /// True if a service started the ranks' own launcher on each of its hosts.
+  bool has_hosts_of(LaunchInfo const& service) const {
+    return service.is_per_host && local_size > 0 && service.world * local_size == world;
+  }
 };
 
 /// Finds a launcher in an environment.

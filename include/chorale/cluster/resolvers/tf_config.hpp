@@ -36,7 +36,8 @@ inline constexpr std::size_t max_json_depth = 16;
 /// throws  BadArgument from every event that is not allowed; the parser is stopped in no other way
 class JsonCheck {
  public:
-  explicit JsonCheck(std::string where) : where_{std::move(where)} {}
+  /// example     of what a text looks like that is right, for errors
+  JsonCheck(std::string where, std::string example) : where_{std::move(where)}, example_{std::move(example)} {}
 
   bool null() { return true; }
   bool boolean(bool) { return true; }
@@ -56,14 +57,13 @@ class JsonCheck {
   bool end_array() { return keys_.pop_back(), true; }
 
   bool parse_error(std::size_t byte, std::string const&, nlohmann::json::exception const&) {
-    fail("it is not JSON from byte " + std::to_string(byte) + " on",
-         "{\"cluster\": {\"worker\": [\"10.0.0.7:2222\"]}, \"task\": {\"type\": \"worker\", \"index\": 0}}");
+    fail("it is not JSON from byte " + std::to_string(byte) + " on", example_);
   }
 
  private:
   bool deeper() {
     if (keys_.size() == max_json_depth)
-      fail("it is deeper than " + std::to_string(max_json_depth) + " levels", "{\"cluster\": {...}, \"task\": {...}}");
+      fail("it is deeper than " + std::to_string(max_json_depth) + " levels", example_);
     keys_.emplace_back();
     return true;
   }
@@ -72,7 +72,7 @@ class JsonCheck {
     throw BadArgument{where_ + ": " + what + ".", what_to_try};
   }
 
-  std::string where_;
+  std::string where_, example_;
   std::vector<std::set<std::string>> keys_;                                // of each object or array that is open
 };
 
@@ -127,14 +127,25 @@ class JsonPart {
   std::string where_;
 };
 
+inline constexpr auto tf_example =
+    R"({"cluster": {"worker": ["10.0.0.7:2222"]}, "task": {"type": "worker", "index": 0}})";
+
 /// throws  BadArgument when the text is not JSON, too large or too deep, or has a key twice
-inline nlohmann::json json_of(std::string_view text, std::string const& name) {
+inline nlohmann::json json_of(std::string_view text, std::string const& name, std::string const& example = tf_example) {
   if (text.size() > max_json_bytes)
     throw BadArgument{name + ": " + std::to_string(text.size()) + " bytes, above the limit of " +
                           std::to_string(max_json_bytes) + ".", "a smaller one."};
-  auto check = JsonCheck{name};
+  auto check = JsonCheck{name, example};
   nlohmann::json::sax_parse(text, &check);
   return nlohmann::json::parse(text, nullptr, false);
+}
+
+/// Returns the role of a word of TensorFlow, which once called the chief "master", or of Vertex AI.
+inline std::optional<Role> role_of_word(std::string_view word) {
+  if (word == "master") return Role::chief;
+  for (std::size_t i = 0; i < role_names.size(); ++i)                      // workerpool0 is the primary replica
+    if (word == "workerpool" + std::to_string(i)) return static_cast<Role>(i);
+  return role_named(word);
 }
 
 /// The tasks of {"worker": ["h1:2222", "h2:2222"], "ps": {"1": "h3:2222"}}.
@@ -147,7 +158,7 @@ inline std::vector<Task> tasks_of(JsonPart const& cluster) {
     tasks.push_back({{role, index}, HostPort::parse(at.text(), at.where()).text()});
   };
   for (auto const& [key, value] : cluster.value().items()) {
-    auto const role = role_named(key == "master" ? "chief" : std::string_view{key});
+    auto const role = role_of_word(key);
     auto const all  = JsonPart{value, cluster.where() + (cluster.where().ends_with(':') ? " " : ".") +
                                           (role ? key : in_quotes(key))};
     if (!role) all.fail("is no role", "chief, worker, ps or evaluator.");
@@ -188,14 +199,17 @@ inline void expect_there(std::vector<Task> const& tasks, TaskId me, std::string 
 
 /// Returns the cluster of a TF_CONFIG; nothing if that describes one process: no cluster, and no task but the first.
 ///
-/// throws  BadArgument with the path of the error: TF_CONFIG: cluster.worker[2]: "h2" has no port.
-/// source  tf.distribute.cluster_resolver.TFConfigClusterResolver
-inline std::optional<ClusterParts> tf_config(std::string_view text) {
+/// variable  TF_CONFIG, or CLUSTER_SPEC, which Vertex AI sets in every container of a job: it has the same form, and
+///           its roles are called workerpool0 (the chief), workerpool1 (workers), workerpool2 (servers) and
+///           workerpool3 (evaluators)
+/// throws    BadArgument with the path of the error: TF_CONFIG: cluster.worker[2]: "h2" has no port.
+/// source    tf.distribute.cluster_resolver.TFConfigClusterResolver
+inline std::optional<ClusterParts> tf_config(std::string_view text, std::string const& variable = "TF_CONFIG") {
   if (text.find_first_not_of(" \t\r\n") == text.npos) return std::nullopt;
-  auto const json = json_of(text, "TF_CONFIG");
-  auto const all  = JsonPart{json, "TF_CONFIG:"};
+  auto const json = json_of(text, variable);
+  auto const all  = JsonPart{json, variable + ":"};
   all.expect_object();
-  auto parts = ClusterParts{.found_in = "TF_CONFIG"};
+  auto parts = ClusterParts{.found_in = variable};
   if (all.has("cluster")) parts.tasks = tasks_of(all["cluster"]);
   if (!all.has("task")) {
     if (parts.tasks.empty()) return std::nullopt;
@@ -206,11 +220,11 @@ inline std::optional<ClusterParts> tf_config(std::string_view text) {
   for (auto const* const key : {"type", "index"})
     if (!task.has(key)) task.fail("has no " + std::string{key}, R"({"type": "worker", "index": 0})");
   auto const type = task["type"].text();
-  auto const role = role_named(type == "master" ? "chief" : std::string_view{type});
+  auto const role = role_of_word(type);
   if (!role) task["type"].fail("is " + in_quotes(type) + ", which is no role", "chief, worker, ps or evaluator.");
   parts.me = {*role, task["index"].index()};
   if (parts.tasks.empty() && (parts.me == TaskId{} || parts.me == TaskId{Role::chief, 0})) return std::nullopt;
-  expect_there(parts.tasks, parts.me, "TF_CONFIG: task");
+  expect_there(parts.tasks, parts.me, variable + ": task");
   return parts;
 }
 
@@ -236,7 +250,8 @@ inline TaskId task_named(std::string_view text) {
 /// throws  BadArgument
 inline std::optional<ClusterParts> own_variables(Environment const& env, Rank rank = -1) {
   auto const text = env.get("CHORALE_CLUSTER"), task = env.get("CHORALE_TASK");
-  if (text.empty() && task.empty()) return std::nullopt;
+  auto const has_hosts = env.has("CHORALE_HOSTS") || env.has("CHORALE_HOSTS_FILE");     // see listed_hosts()
+  if (text.empty() && (task.empty() || has_hosts)) return std::nullopt;
   if (text.empty())
     throw BadArgument{"CHORALE_TASK is " + in_quotes(task) + ", but CHORALE_CLUSTER is not set.",
                       "CHORALE_CLUSTER='{\"worker\": [\"10.0.0.7:2222\", \"10.0.0.8:2222\"]}'"};

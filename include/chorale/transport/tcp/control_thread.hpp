@@ -33,7 +33,8 @@ class ControlThread {
   ControlThread(Setup setup, bool insecure_network, ThreadSharedState& shared)
       : setup_{std::move(setup)}, shared_{shared},
         listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
-                  insecure_network, setup_.me()} {}
+                  insecure_network, setup_.me(),
+                  NamePatience::within(setup_.timeouts.join, setup_.log)} {}
 
   ~ControlThread() { leave(); }
   ControlThread(ControlThread const&)            = delete;

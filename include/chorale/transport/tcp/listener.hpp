@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace chorale::tcp {
@@ -40,6 +41,18 @@ class LogLimiter {
   static constexpr std::size_t most = 256;                                 // sources; then all are forgotten
 
   std::map<std::string, std::chrono::steady_clock::time_point> last_;
+};
+
+/// Patience with a name server that does not know the name of a rank's own host yet, as when a pod has just started.
+struct NamePatience {
+  static constexpr auto longest = std::chrono::seconds{60};                // twice as long as CoreDNS keeps a "no"
+
+  std::chrono::nanoseconds most{};                                         // 0: a name that is not known is an error
+  std::function<void(std::string const&)> log{};
+
+  static NamePatience within(std::chrono::nanoseconds join, std::function<void(std::string const&)> log) {
+    return {std::min<std::chrono::nanoseconds>(join, longest), std::move(log)};
+  }
 };
 
 /// Listening socket of a rank, and its guests: connections whose handshake is not complete.
@@ -63,14 +76,12 @@ class Listener {
   };
 
   /// throws  BadArgument when it cannot listen on the address, or other hosts can reach it and there is no secret
-  Listener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me)
+  Listener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me,
+           NamePatience const& patience = {})
       : acceptor_{io}, pause_{io} {
     auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
     auto error     = boost::system::error_code{};
-    auto found     = asio::ip::tcp::resolver{io}.resolve(address.host, std::to_string(address.port),
-                                                         asio::ip::tcp::resolver::passive, error);
-    if (error || found.empty()) throw BadArgument{who + ": " + error.message() + ".", "an address of this host."};
-    auto const at = found.begin()->endpoint();
+    auto const at  = own_endpoint(io, address, has_secret, patience, who);
     detail::expect_safe(at.address(), has_secret, insecure_network);
     if (acceptor_.open(at.protocol(), error)) throw_no_socket(error.value());
     acceptor_.set_option(asio::socket_base::reuse_address{true}, error);
@@ -93,6 +104,36 @@ class Listener {
   using Guest = HandshakeSession<wire::Responder>;
 
   static constexpr std::size_t most_guests = 64;
+
+  /// Returns the address of this rank's name, when it is known. A name that means the loopback, as that of the host
+  /// itself in Debian's /etc/hosts, is one of all addresses of this host, if there is a secret.
+  static Endpoint own_endpoint(asio::io_context& io, TcpAddress const& address, bool has_secret,
+                               NamePatience const& patience, std::string const& who) {
+    auto const begin = std::chrono::steady_clock::now();
+    auto pause       = std::chrono::milliseconds{10};
+    for (auto is_first = true;; is_first = false) {
+      auto error = boost::system::error_code{};
+      auto found = asio::ip::tcp::resolver{io}.resolve(address.host, std::to_string(address.port),
+                                                       asio::ip::tcp::resolver::passive, error);
+      if (!error && !found.empty()) return seen_by_others(found.begin()->endpoint(), address.host, has_secret);
+      auto const may_come = error == asio::error::host_not_found || error == asio::error::host_not_found_try_again;
+      if (!may_come || std::chrono::steady_clock::now() + pause > begin + patience.most)
+        throw BadArgument{who + ": " + error.message() + ".", "an address of this host."};
+      if (is_first && patience.log)
+        patience.log(who + " yet: " + error.message() + ". It asks again for " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience.most).count()) + " s");
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds{1000});
+    }
+  }
+
+  static Endpoint seen_by_others(Endpoint const& at, std::string const& host, bool has_secret) {
+    auto not_literal = boost::system::error_code{};
+    static_cast<void>(asio::ip::make_address(host, not_literal));
+    if (!at.address().is_loopback() || !has_secret || !not_literal || host == "localhost") return at;
+    return {at.address().is_v6() ? asio::ip::address{asio::ip::address_v6::any()} : asio::ip::address_v4::any(),
+            at.port()};
+  }
 
   void accept() {
     acceptor_.async_accept([this](auto error, Socket socket) {

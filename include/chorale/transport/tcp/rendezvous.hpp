@@ -132,7 +132,8 @@ class Rendezvous {
   // The first member.
 
   std::vector<std::string> wait_for_all() {
-    auto listener = Listener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0};
+    auto listener = Listener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0,
+                             NamePatience::within(setup_.timeouts.join, setup_.log)};
     auto host     = Listener::Host{};
     host.identity = identity();
     host.secret   = setup_.secret;
