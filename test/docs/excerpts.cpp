@@ -34,6 +34,11 @@ void interrupted(auto& trainer) {                                        // docs
   trainer.fit(train, {.epochs = 12, .checkpoints = {.folder = "run/mnist"}, .asked_to_end = end.asked()});
 }
 
+void one_configuration(auto& trainer, auto const& test) {                // docs/48-observe.md
+  auto const run = RunConfig{.folder = "run/first", .epochs = 12, .save_checkpoints_steps = 1000, .save_summary_steps = 100};
+  trainer.fit(train, run.options(), validate_on(test), run.records());     // started again, it goes on
+}
+
 namespace shards {                                                       // docs/42-strategies.md
 
 auto here  = ShardedStrategy<Zero::one>{Cpu::split(4)};                  // instead of MirroredStrategy{Cpu::split(4)}
@@ -55,6 +60,7 @@ void memory(auto const& device, Rank rank) {
 void budget(auto const& strategy) {
   auto trainer = Trainer{model, strategy, RingAllReduce{}, TcpTransport{}, Seed{}, MemoryBudget{.bytes = 64 << 20, .rows = 1024}};
   trainer.fit(train, {.memory_budget = 64 << 20});
+  trainer.fit(train, {.task_memory_budget = 256 << 20});          // of all replicas of this process, where tasks share a host
 }
 
 void mesh() {

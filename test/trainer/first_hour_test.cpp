@@ -63,10 +63,6 @@ auto trained(Model const& model, Data const& data) {
 auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{},
                                     metric::TopKAccuracy<2>{}, metric::MeanIoU<3>{});
 
-}  // namespace first_hour_test
-
-using namespace first_hour_test;
-
 TEST_CASE("labels of any integer type train, evaluate and predict as int does, to the bit", "[trainer][first_hour]") {
   auto const as_int = trained(model, rows<int>());
   CHECK(trained(model, rows<std::int64_t>()) == as_int);
@@ -156,3 +152,5 @@ TEST_CASE("what is wrong with data and options is one sentence when it runs", "[
   CHECK(trainer.fit(data::from_tensors(tiny::batch<int>(3, 4, 1).x, std::vector<int>(3), 4).batch(1'000), quietly)
             .back().steps == 1);                                           // a batch that is larger than the data
 }
+
+}  // namespace first_hour_test
