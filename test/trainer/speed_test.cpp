@@ -249,12 +249,12 @@ TEST_CASE("percent of floor is shown, and reaches sinks with the speed, where fi
   CHECK_THAT(text, Contains("G multiplications/s and ") && Contains(" GB/s on 2 replicas here\n"));
   CHECK_THAT(text, Contains("by this machine's arithmetic or memory: "));
   auto const curves = read_csv(folder.path / "scalars.csv");
-  REQUIRE(curves.names == std::vector<std::string>{"step", "wall_time", "loss", "accuracy", "val_loss", "val_accuracy",
+  REQUIRE(curves.names == std::vector<std::string>{"step", "wall_time", "epoch", "loss", "accuracy", "val_loss", "val_accuracy",
                                                    "learning_rate", "images_per_second", "percent_of_floor"});
   for (std::size_t i = 0; i < 2; ++i) {
-    CHECK(curves.columns[7][i] == history[i].speed.per_second());
-    CHECK(curves.columns[8][i] == history[i].speed.percent_of_floor());
-    CHECK(curves.columns[8][i] > 0);
+    CHECK(curves.columns[8][i] == history[i].speed.per_second());
+    CHECK(curves.columns[9][i] == history[i].speed.percent_of_floor());
+    CHECK(curves.columns[9][i] > 0);
   }
   CHECK_THAT(read_file(folder.path / "metrics.prom"), Contains("chorale_images_per_second ") &&
                                                           Contains("chorale_percent_of_floor "));

@@ -131,13 +131,8 @@ namespace detail {
 
 /// True if this error is an E. The only function here that needs the types of objects at run time.
 template <class E>
-bool is_a([[maybe_unused]] std::exception const& error) {
-#if defined(__cpp_rtti)
+bool is_a(std::exception const& error) {
   return dynamic_cast<E const*>(&error) != nullptr;
-#else
-#error "chorale: errors are told apart by their types, which -fno-rtti leaves out. Try: compile without -fno-rtti"
-  return false;
-#endif
 }
 
 }  // namespace detail
