@@ -51,7 +51,7 @@ def on_terminal(program, columns):
         sum(1 for line in screen if BAR.match(line)) <= sum(1 for line in screen if line.startswith("Epoch "))
         for screen in seen)
     bars = [line.rstrip() for line in last if BAR.match(line)]
-    whole = rf"{STEPS}/{STEPS} (\[=+\] )?- \d+s \d+[mu]?s/step - loss: \S+ - accuracy: \S+ - \S+ images/s"
+    whole = rf"{STEPS}/{STEPS} (\[=+\] )?- \d+s \d+[mu]?s/step - loss: \S+ - accuracy: \S+ - learning_rate: \S+ - \S+ images/s"
     yield f"{columns} columns: the last lines are whole", len(bars) == EPOCHS and all(
         re.fullmatch(whole, line) for line in bars)
     width = max(len(line.partition("]")[0].partition("[")[2]) for line in moving)
