@@ -259,7 +259,7 @@ TEST_CASE("percent of floor is shown, and reaches sinks with the speed, where fi
   CHECK_THAT(read_file(folder.path / "metrics.prom"), Contains("chorale_images_per_second ") &&
                                                           Contains("chorale_percent_of_floor "));
   auto found = 0;
-  for (auto const& file : std::filesystem::directory_iterator{folder.path})
+  for (auto const& file : std::filesystem::directory_iterator{folder.path / "train"})
     if (file.path().filename().string().starts_with("events.out.tfevents."))
       found += read_file(file.path()).find("percent_of_floor") != std::string::npos ? 1 : 0;
   CHECK(found == 1);
