@@ -118,9 +118,10 @@ TEST_CASE("a step combines tensors of its own, between its gradients", "[strateg
 }
 
 TEST_CASE("a tensor is refused while gradients are on their way", "[strategy]") {
-  auto live   = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
-  auto copies = live.create(tiny::learner(), 7);
-  auto batches = live.distribute(tiny::uneven());
+  auto live       = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
+  auto copies     = live.create(tiny::learner(), 7);
+  auto const data = tiny::uneven();
+  auto batches    = live.distribute(data);
   CHECK_THROWS_WITH(live.run([](auto& replica, auto& copy, auto& share) {
     replica.value_and_gradient_ahead(copy, share);
     auto mine = std::vector<float>{1};
