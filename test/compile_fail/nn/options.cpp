@@ -6,7 +6,7 @@ using namespace chorale;
 // expect: compiles
 auto const epsilon = nn::Epsilon<1>{};
 
-// expect: chorale: Epsilon<Millionths> needs at least 1
+// expect: chorale: Epsilon<Added> needs a number above 0 and below 1
 auto const epsilon = nn::Epsilon<0>{};
 
 // expect: compiles
