@@ -76,6 +76,11 @@ inline void print_meshes(std::string const& network, chorale::NetworkModel const
   }
 }
 
+/// Seconds since a run began.
+struct Interval {
+  double begin = 0, end = 0;
+};
+
 /// A network whose gradients take as long as its computing, on few rows.
 struct Measured : chorale::nn::Sequential<chorale::nn::Input<784>, chorale::nn::Dense<512>, chorale::nn::ReLU,
                                           chorale::nn::Dense<512>, chorale::nn::ReLU, chorale::nn::Dense<10>> {};
@@ -83,6 +88,9 @@ struct Measured : chorale::nn::Sequential<chorale::nn::Input<784>, chorale::nn::
 /// Steps of 1 to 4 replicas as threads of this machine: whole, and each part by itself, by turns. A replica that has no
 /// thread for its buckets sends them between its layers, so that the prediction is the sum of the parts: of means, which
 /// add up also where other programs take their turns.
+///
+/// A part lasts from when the first replica begins it to when the last one ends: where replicas share a core, some begin
+/// only when others have computed, and each by its own clock would be as fast as if it had the core for itself.
 template <class S>
 void print_measured(std::string const& form, int most, int rounds, bool json) {
   using namespace chorale;
@@ -94,17 +102,18 @@ void print_measured(std::string const& form, int most, int rounds, bool json) {
     auto const model = nn::compile<Measured>(loss::SparseCrossEntropy{}, optim::Adam{});
     auto live        = Live{S{Cpu::logical(P)}, RingAllReduce{}, LocalTransport{}};
     auto copies      = live.create(model, 7);
-    auto times       = PerReplica<std::vector<double>>(copies.size());     // compute, reduce, update, step, each round
-    live.run([&](auto& replica, auto& copy, std::vector<double>& to) {
+    auto times       = PerReplica<std::vector<Interval>>(copies.size());   // compute, reduce, update, step, each round
+    auto const begin = std::chrono::steady_clock::now();
+    live.run([&](auto& replica, auto& copy, std::vector<Interval>& to) {
       auto const mine  = share(rows, replica.id(), P);
       auto const batch = BasicBatch<float, int>{.x = Span<float const>{x}.subspan(mine.begin * 784, mine.size() * 784),
                                                 .y = Span<int const>{y}.subspan(mine.begin, mine.size()),
                                                 .rows = mine.size(), .first_row = mine.begin, .global_rows = rows};
       auto const timed = [&](auto&& part) {
         replica.barrier();
-        auto const start = std::chrono::steady_clock::now();
+        auto const start = seconds_since(begin);
         part();
-        to.push_back(seconds_since(start));
+        to.push_back({start, seconds_since(begin)});
       };
       auto gradients = copy.gradients();
       for (int round = 0; round < rounds + 2; ++round) {
@@ -130,9 +139,9 @@ void print_measured(std::string const& form, int most, int rounds, bool json) {
     }, copies, times);
     auto parts = std::vector<std::vector<double>>(4);
     for (std::size_t i = 8; i < times[0].size(); ++i) {                    // two rounds warm up
-      auto slowest = 0.0;
-      for (auto const& one : times) slowest = std::max(slowest, one[i]);
-      parts[i % 4].push_back(slowest);
+      auto all = times[0][i];                                              // of the first to begin, the last to end
+      for (auto const& one : times) all = {std::min(all.begin, one[i].begin), std::max(all.end, one[i].end)};
+      parts[i % 4].push_back(all.end - all.begin);
     }
     auto const of = [&](std::size_t part) {
       return std::accumulate(parts[part].begin(), parts[part].end(), 0.0) / static_cast<double>(parts[part].size()) * 1e3;

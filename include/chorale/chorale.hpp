@@ -2,7 +2,8 @@
 #pragma once
 
 /// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md has the picture.
-/// Transports between processes have their own headers: <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
+/// Programs of several processes include <chorale/processes.hpp>; its transports also have headers of their own:
+/// <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
 
 #include <chorale/config.hpp>
 
@@ -27,6 +28,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <chorale/transport/local.hpp>
+#include <chorale/transport/tcp_header.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chorale/checkpoint/safetensors.hpp>

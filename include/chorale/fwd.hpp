@@ -212,6 +212,7 @@ struct Asynchronous;                                                            
 struct Synchronous;
 template <int k> struct BoundedStaleness;
 template <int b> struct BackupWorkers;
+template <class F> class ServerUpdate;                             // strategy/parameter_server/server_update.hpp
 
 // Reduce: how gradients are combined.
 struct RingAllReduce;                                                                 // reduce/ring.hpp
@@ -226,13 +227,15 @@ struct NativeAllReduce;                                                         
 struct AutoAllReduce;                                                                 // reduce/auto.hpp
 struct CopiedAllReduce;                                                               // reduce/copied.hpp
 template <class Far> struct HierarchicalAllReduce;                                    // reduce/hierarchical.hpp
-template <int PerMille> struct TopK;                                                  // reduce/top_k.hpp
+template <int PerMille, class W> struct TopK;                                         // reduce/top_k.hpp
 template <class R> struct OwnThread;                                                  // reduce/own_thread.hpp
 template <class R, class C> struct Bucketed;                                          // reduce/bucketed.hpp
 template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;                                                                // reduce/step_operations.hpp
+struct LinkModel;                                                                     // reduce/estimate.hpp
+struct Machines;                                                                      // reduce/advise.hpp
 struct ReplicaMemory;                                                                 // model/memory.hpp
 struct ModelSizes;                                                                    // reduce/training_form.hpp
 struct TrainingCluster;                                                               // strategy/advise_forms.hpp

@@ -1,4 +1,4 @@
-// labels_as_numbers.cpp   expect: chorale: the elements of this dataset are not the batches that the model takes
+// labels_as_numbers.cpp   expect: chorale: the targets of this dataset are numbers, and the loss takes labels
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

@@ -1,4 +1,4 @@
-// transport_without_recv.cpp   expect: chorale: the transport argument is not a Transport. It needs reaches(Memory)
+// transport_without_recv.cpp   expect: chorale: the transport argument is not a Transport: its endpoint has no recv
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

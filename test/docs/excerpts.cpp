@@ -76,11 +76,22 @@ auto pushed_as(Cluster const& cluster) {
                                  {.pushed_as = PushedAs::bf16}};
 }
 
+void related_variables(auto& replica, auto& copy, auto& here, Cluster const& cluster) {
+  auto const move = ServerUpdate{"move", [](ServerValues values, float by) {
+    for (auto& x : values[0]) x += by;
+    for (auto& x : values[1]) x -= by;
+    return values[0][0];                                         // a result, for who called it
+  }};
+  auto strategy = ParameterServerStrategy{cluster}.with_updates(move);              // in every process
+  replica.update_on_server(copy.net.variables(), move, {"a", "b"}, 0.5F);           // in a step of a worker
+  here.update_on_server(move, {"a", "b"}, 0.5F);                                    // in a closure, or its coordinator
+}
+
 namespace normalized {
 
 struct Net : nn::Sequential<nn::Input<32, 32, 3>, nn::Conv2D<16, 3>, nn::SyncBatchNorm<>, nn::ReLU, nn::Flatten,
                             nn::Dense<10>> {};
-using AsTorch = nn::BatchNorm<nn::Momentum<90>, nn::Epsilon<10>>;        // percent, millionths; Keras' are 99 and 1000
+using AsTorch = nn::BatchNorm<nn::Momentum<0.9>, nn::Epsilon<1e-5>>;     // or <90>, <10>: percent, millionths
 
 static_assert(Net::plan.parameters > 0);
 

@@ -10,6 +10,7 @@ import io
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -46,24 +47,33 @@ def run(page, text):
             print(f"FAILED: {name}")
 
 
-def main(names):
+def run_page(page):
     global failed
     os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    texts = {page: pathlib.Path(page).read_text() for page in names or NEEDS}
+    text = pathlib.Path(page).read_text()
+    lacking = [package for package in NEEDS[page] if importlib.util.find_spec(package) is None]
+    count = len(BLOCK.findall(text))
+    if count < 20:
+        failed += 1
+        print(f"FAILED: {page} has {count} blocks of Python, and once had more than 20")
+    if lacking:
+        print(f"SKIPPED: {page}: {count} blocks of Python: there is no python package {', '.join(lacking)}")
+        return 1 if failed else 0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)                                       # blocks write files
-        for page, text in texts.items():
-            lacking = [package for package in NEEDS[page] if importlib.util.find_spec(package) is None]
-            count = len(BLOCK.findall(text))
-            if count < 20:
-                failed += 1
-                print(f"FAILED: {page} has {count} blocks of Python, and once had more than 20")
-            if lacking:
-                print(f"SKIPPED: {page}: {count} blocks of Python: there is no python package {', '.join(lacking)}")
-            else:
-                run(page, text)
+        run(page, text)
         os.chdir("/")
     return 1 if failed else 0
+
+
+def main(names):
+    if len(names) == 1:
+        return run_page(names[0])
+    codes = {page: subprocess.run([sys.executable, __file__, page], check=False).returncode for page in names or NEEDS}
+    for page, code in codes.items():                           # TensorFlow and PyTorch do not share a process
+        if code not in (0, 1):
+            print(f"FAILED: {page} ends with {code}")
+    return 1 if any(codes.values()) else 0
 
 
 sys.exit(main(sys.argv[1:]))

@@ -31,9 +31,8 @@ def verdict(good, what, why=""):
     return good
 
 
-def run(*command, cwd, seconds=280):
-    return subprocess.run(command, cwd=cwd, env=ENV | {"HOME": str(cwd)}, capture_output=True, text=True, check=False,
-                          timeout=seconds)
+def run(*command, cwd):
+    return subprocess.run(command, cwd=cwd, env=ENV | {"HOME": str(cwd)}, capture_output=True, text=True, check=False)
 
 
 def git(*arguments, cwd=ROOT):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All headers and a small training program are free of warnings under more flags, compilers and versions of the language
-than the library is built with. One program for all headers, which costs a compiler what one header does."""
+"""All headers and a small training program are free of warnings under more flags, compilers and versions of the
+language than the library is built with. One program for all headers: a compiler reads each once."""
 import concurrent.futures
 import os
 import pathlib
@@ -23,8 +23,8 @@ program += pathlib.Path("test/packages/main.cpp").read_text()
 
 
 def compiled(compiler, *flags, text=program):
-    return subprocess.run([compiler, *flags, *QUIET.get(compiler, []), *FLAGS], input=text, capture_output=True, text=True, check=False,
-                          env={**os.environ, "LC_ALL": "C"})
+    return subprocess.run([compiler, *flags, *QUIET.get(compiler, []), *FLAGS], input=text, capture_output=True, text=True,
+                          check=False, env={**os.environ, "LC_ALL": "C"})
 
 
 failed = len(headers) < 300
@@ -37,8 +37,8 @@ with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 for (compiler, language), run in zip(installed, results):
     good = run.returncode == 0 and not run.stderr
     failed |= not good
-    print(("" if good else run.stderr[:6000] + "\n") +
-          ("PASSED" if good else "FAILED") + f": {len(headers)} headers and a program, no warning: {compiler} -std={language}")
+    print(("" if good else run.stderr[:6000] + "\n") + ("PASSED" if good else "FAILED") +
+          f": {len(headers)} headers and a program, no warning: {compiler} -std={language}")
 
 for compiler in dict.fromkeys(case[0] for case in installed):
     run = compiled(compiler, "-std=c++20", "-fno-rtti", text="#include <chorale/trainer/trainer.hpp>\n")

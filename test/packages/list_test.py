@@ -37,7 +37,8 @@ report("MODULE.bazel calls what Bazel knows",
        names["MODULE.bazel"] == {"module", "bazel_dep", "use_extension", "use_repo"})
 
 port = json.loads((ROOT / "third_party/vcpkg/ports/chorale/vcpkg.json").read_text())
-report("the features of the port are the components", set(port["features"]) | {"chorale"} == set(packages["components"]))
+report("the features of the port are the components",
+       set(port["features"]) | {"chorale"} == set(packages["components"]))
 presets = json.loads((ROOT / "CMakePresets.json").read_text())
 configured = {preset["name"] for preset in presets["configurePresets"]}
 report("each preset builds what it configures",
@@ -45,6 +46,7 @@ report("each preset builds what it configures",
 
 # How the library's own programs are compiled, and those of tools/new.
 bazelrc, new = (ROOT / ".bazelrc").read_text(), (ROOT / "tools/new").read_text()
-flags = re.findall(r"--cxxopt=(-m\S+|-f\S+)", "\n".join(line for line in bazelrc.splitlines() if line.startswith("build --")))
+for_all = "\n".join(line for line in bazelrc.splitlines() if line.startswith("build --"))
+flags = re.findall(r"--cxxopt=(-m\S+|-f\S+)", for_all)
 report("tools/new compiles as .bazelrc does", len(flags) >= 3 and all(new.count(flag) == 2 for flag in flags))
 sys.exit(failed != 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A project outside builds a program that trains, with each build system but Bazel, in a folder with a space in its name.
+"""A project outside builds a program that trains, with each build system but Bazel, in a folder with a space.
 
 What is missing is told in a sentence, by CMake and by the compiler."""
 import json
@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
 WAYS = {
     "find_package": ('find_package(chorale 0.1 REQUIRED COMPONENTS tcp OPTIONAL_COMPONENTS nothing)\n'
                      'find_package(chorale 0.1 REQUIRED COMPONENTS images)\n'
-                     'add_executable(parts parts.cpp)\ntarget_link_libraries(parts PRIVATE chorale::tcp chorale::images)\n'
+                     'add_executable(parts parts.cpp)\n'
+                     'target_link_libraries(parts PRIVATE chorale::tcp chorale::images)\n'
                      'add_test(NAME parts COMMAND parts)', "chorale::chorale"),
     "FetchContent": (f'include(FetchContent)\nFetchContent_Declare(chorale SOURCE_DIR "{ROOT}")\n'
                      'FetchContent_MakeAvailable(chorale)\nchorale_components(images)', "chorale::chorale"),
@@ -100,7 +101,7 @@ def sentences_of_cmake(installed):
     prefix = f"-DCMAKE_PREFIX_PATH={installed}"
     for name, component, wanted, environment in (
             ("a missing library", "tcp", "<dnnl.hpp> or its library is missing", {"CHORALE_ONEDNN": "/nowhere"}),
-            ("a missing library of a component", "cuda", "<cuda_runtime_api.h> or its library", {"CUDA_HOME": "/nowhere"}),
+            ("a missing library of a component", "cuda", "<cuda_runtime_api.h> or its", {"CUDA_HOME": "/nowhere"}),
             ("an unknown component", "udp", "there is no component udp. Try one of: chorale, tcp,", {})):
         text = HEAD.format(f"find_package(chorale REQUIRED COMPONENTS {component})", "chorale::chorale")
         folder = project(name, text, {"main.cpp": ""})
@@ -108,7 +109,8 @@ def sentences_of_cmake(installed):
         said = " ".join(said.split())
         good = code != 0 and said.count("chorale: ") == 1 and wanted in said
         if "dnnl" in wanted:
-            good = good and all(LIST["packages"]["onednn"][m] in said for m in ("debian", "fedora", "homebrew", "vcpkg"))
+            names = (LIST["packages"]["onednn"][key] for key in ("debian", "fedora", "homebrew", "vcpkg"))
+            good = good and all(name in said for name in names)
         report(f"CMake says one sentence: {name}", good, said)
 
 
@@ -144,7 +146,8 @@ def sentences_of_compiler():
             errors = [line for line in said.splitlines() if "error:" in line]
             _, fine = run(*command, *defines, f"-DCHORALE_COMPONENT_{name.upper()}")
             report(f"{header} without chorale::{name} is one sentence of the compiler",
-                   bool(errors) and f"add chorale::{name} to" in errors[0] and "of the component" not in fine, said + fine)
+                   bool(errors) and f"add chorale::{name} to" in errors[0] and "of the component" not in fine,
+                   said + fine)
 
 
 absent = [tool for tool in ("cmake", "ctest", "make", "pkg-config") if not shutil.which(tool)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_units.py OUT: the Catch2 tests of test/*/BUILD, for CMake: a line for each, `name;optimisation;source;exclusive`.
+"""test_units.py OUT: the Catch2 tests of test/*/BUILD for CMake, a line for each: name;optimisation;source;exclusive.
 
-A BUILD file has the form of Python: it is run with functions that note what chorale_tests() and chorale_test() are asked
-for, so that both build systems compile the same files together. A unit of several files is written to OUT.
+A BUILD file has the form of Python: it is run with functions that note what chorale_tests() and chorale_test() are
+asked for, so that both build systems compile the same files together. A unit of several files is written to OUT.
 """
 import pathlib
 import sys
@@ -40,7 +40,8 @@ class Folder:
         units = {}
         for name, parts in (together or {}).items():
             unit = self.out / f"{self.path.name}_{name}.cpp"
-            unit.write_text("".join(f'#include "test/{self.path.name}/{files.pop(part + "_test")}"\n' for part in parts))
+            sources = [files.pop(part + "_test") for part in parts]
+            unit.write_text("".join(f'#include "test/{self.path.name}/{source}"\n' for source in sources))
             units[name] = unit
         for name, source in {**files, **units}.items():
             own = (differently or {}).get(name, {})
@@ -53,10 +54,10 @@ class Folder:
 
 def units_of(build, out):
     folder = Folder(build.parent, out)
-    names = {"load", "package", "cc_binary", "cc_library", "cc_test", "sh_test", "filegroup", "exports_files", "headers_of"}
+    names = {"load", "package", "cc_binary", "cc_library", "cc_test", "sh_test", "filegroup", "exports_files"}
     known = {name: lambda *_, **__: None for name in names}
-    known |= {"chorale_test": folder.test, "chorale_tests": folder.tests, "genrule": folder.genrule, "glob": folder.glob,
-              "COPTS": []}
+    known |= {"chorale_test": folder.test, "chorale_tests": folder.tests, "genrule": folder.genrule,
+              "glob": folder.glob, "COPTS": []}
     exec(compile(build.read_text(), str(build), "exec"), known)            # pylint: disable=exec-used
     return folder.units
 

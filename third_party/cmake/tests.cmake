@@ -10,6 +10,7 @@ chorale_components(tcp images)
 
 add_library(chorale_test_main OBJECT test/support/catch_main.cpp)
 target_include_directories(chorale_test_main PRIVATE ${includes})
+target_compile_features(chorale_test_main PRIVATE cxx_std_20)
 
 execute_process(
   COMMAND "${Python3_EXECUTABLE}" third_party/cmake/test_units.py "${PROJECT_BINARY_DIR}/units"
@@ -33,7 +34,7 @@ foreach(unit IN LISTS units)
   target_compile_options(${name} PRIVATE
     ${optimise} -march=x86-64-v3 -ffp-contract=off -fno-math-errno
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-missing-field-initializers
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp/${name}")
   set_tests_properties(${name} PROPERTIES RUN_SERIAL ${alone} TIMEOUT 900

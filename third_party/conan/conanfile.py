@@ -9,10 +9,23 @@ import os
 # component: [(what it requires, its target)]
 DEPENDENCIES = {
     # <packages>
-    "chorale": [("ms-gsl/4.0.0", "ms-gsl::ms-gsl"), ("nlohmann_json/[>=3.11 <4]", "nlohmann_json::nlohmann_json"), ("onednn/[>=2.6]", "onednn::onednn"), ("zlib/[>=1.2.11 <2]", "zlib::zlib")],
-    "tcp": [("boost/[>=1.74]", "boost::headers"), ("openssl/[>=3 <4]", "openssl::crypto")],
-    "mpi": [("openmpi/[>=4.1]", "openmpi::openmpi")],
-    "images": [("libjpeg-turbo/[>=2.1]", "libjpeg-turbo::libjpeg-turbo"), ("libpng/[>=1.6 <2]", "libpng::libpng")],
+    "chorale": [
+        ("ms-gsl/4.0.0", "ms-gsl::ms-gsl"),
+        ("nlohmann_json/[>=3.11 <4]", "nlohmann_json::nlohmann_json"),
+        ("onednn/[>=2.6]", "onednn::onednn"),
+        ("zlib/[>=1.2.11 <2]", "zlib::zlib"),
+    ],
+    "tcp": [
+        ("boost/[>=1.74]", "boost::headers"),
+        ("openssl/[>=3 <4]", "openssl::crypto"),
+    ],
+    "mpi": [
+        ("openmpi/[>=4.1]", "openmpi::openmpi"),
+    ],
+    "images": [
+        ("libjpeg-turbo/[>=2.1]", "libjpeg-turbo::libjpeg-turbo"),
+        ("libpng/[>=1.6 <2]", "libpng::libpng"),
+    ],
     # </packages>
 }
 OPTIONAL = [name for name in DEPENDENCIES if name != "chorale"]

@@ -59,6 +59,9 @@ struct Task {
 
 
 class Environment;
+namespace resolve {
+struct FromEnv;                                                            // in from_env.hpp
+}
 
 /// A cluster that a program describes itself.
 struct ClusterOptions {
@@ -98,8 +101,17 @@ class Cluster {
   /// a second longer to compile than this header: it reads JSON.
   ///
   /// throws  BadArgument when a variable cannot be used, or two contradict each other
-  static inline Cluster from_env(Environment const& environment);
-  static inline Cluster from_env();
+  template <class Resolve = resolve::FromEnv>
+  static Cluster from_env(Environment const& environment) {
+    if constexpr (has_header<Resolve>()) return Resolve::cluster(environment);
+    else return local();
+  }
+  /// Returns the cluster of the environment of this process.
+  template <class Resolve = resolve::FromEnv>
+  static Cluster from_env() {
+    if constexpr (has_header<Resolve>()) return Resolve::cluster();
+    else return local();
+  }
 
   /// Returns a cluster whose tasks are threads of this process; none listens on a port.
   static Cluster local(int workers = 1, int servers = 0) {
@@ -243,6 +255,17 @@ class Cluster {
   }
 
  private:
+  friend struct resolve::FromEnv;
+
+  template <class Resolve>
+  static constexpr bool has_header() {
+    constexpr bool has = requires { sizeof(Resolve); };
+    static_assert(has, "chorale: Cluster::from_env() is in a header of its own. Write #include "
+                       "<chorale/processes.hpp>, which also has TcpTransport, or <chorale/cluster/from_env.hpp>. See "
+                       "docs/35-clusters.md");
+    return has;
+  }
+
   std::string why_no_addresses() const {
     return parts_.found_in + ": " + (parts_.no_addresses.empty() ? "the tasks have no addresses." : parts_.no_addresses);
   }

@@ -93,30 +93,32 @@ inline ClusterParts with_job(Environment const& env, ClusterParts parts) {
   return parts;
 }
 
-}  // namespace resolve
-
-inline Cluster Cluster::from_env(Environment const& env) {
-  namespace r = resolve;
-  auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm>(env);
-  auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
-  auto const own       = r::own_variables(env, rank);
-  auto const tf        = r::tf_config(env.get("TF_CONFIG"));
-  for (auto const& other : launchers) r::expect_same(launchers.front().launch, other.launch);
-  if (own && tf) r::expect_same(*own, *tf);
-  if (own || tf) {
-    auto cluster = Cluster{r::with_job(env, own ? *own : *tf)};
-    for (auto const& other : launchers) r::expect_same(cluster, other.launch);
+/// How Cluster::from_env() finds the cluster.
+struct FromEnv {
+  static Cluster cluster(Environment const& env) {
+    namespace r = resolve;
+    auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm>(env);
+    auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
+    auto const own       = r::own_variables(env, rank);
+    auto const tf        = r::tf_config(env.get("TF_CONFIG"));
+    for (auto const& other : launchers) r::expect_same(launchers.front().launch, other.launch);
+    if (own && tf) r::expect_same(*own, *tf);
+    if (own || tf) {
+      auto cluster = Cluster{r::with_job(env, own ? *own : *tf)};
+      for (auto const& other : launchers) r::expect_same(cluster, other.launch);
+      return cluster;
+    }
+    if (!launchers.empty()) return Cluster{r::with_job(env, r::parts_of(r::placed(env, launchers)))};
+    r::Torchrun::expect_whole(env);
+    r::OpenMpi::expect_whole(env);
+    r::Mpich::expect_whole(env);
+    auto cluster   = Cluster{r::with_job(env, {.tasks = {{}}, .found_in = "local"})};
+    cluster.local_ = true;
     return cluster;
   }
-  if (!launchers.empty()) return Cluster{r::with_job(env, r::parts_of(r::placed(env, launchers)))};
-  r::Torchrun::expect_whole(env);
-  r::OpenMpi::expect_whole(env);
-  r::Mpich::expect_whole(env);
-  auto cluster   = Cluster{r::with_job(env, {.tasks = {{}}, .found_in = "local"})};
-  cluster.local_ = true;
-  return cluster;
-}
+  static Cluster cluster() { return cluster(Environment::of_process()); }
+};
 
-inline Cluster Cluster::from_env() { return from_env(Environment::of_process()); }
+}  // namespace resolve
 
 }  // namespace chorale

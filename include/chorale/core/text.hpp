@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/config.hpp>
+
 #include <charconv>
 #include <chrono>
 #include <concepts>

@@ -12,6 +12,7 @@
 #include <chorale/data/stages/file_cache.hpp>
 #include <chorale/data/stages/filter.hpp>
 #include <chorale/data/stages/generator.hpp>
+#include <chorale/data/stages/int_labels.hpp>
 #include <chorale/data/stages/interleave.hpp>
 #include <chorale/data/stages/map.hpp>
 #include <chorale/data/stages/padded_batch.hpp>
@@ -23,6 +24,8 @@
 #include <chorale/data/stages/window.hpp>
 #include <chorale/data/threads/auto_tune.hpp>
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -112,6 +115,14 @@ class FieldColumn {
   explicit FieldColumn(Span<T const> numbers) { view(numbers); }
   explicit FieldColumn(Span<T> numbers) { view(numbers); }
 
+  /// Labels of another integer type.
+  template <std::integral Label>
+    requires(std::is_same_v<T, int>)
+  explicit FieldColumn(std::vector<Label> const& labels) : numbers_(labels.size()) {
+    std::transform(labels.begin(), labels.end(), numbers_.begin(), int_label<Label>);
+    view(numbers_);
+  }
+
   /// Rows of any length: vectors, or texts for a field of bytes.
   template <class Part> requires requires(Part const& part) { part.begin(), part.end(), part.size(); }
   explicit FieldColumn(std::vector<Part> const& rows) : rows_{rows.size()} {
@@ -157,7 +168,8 @@ class FieldColumn {
 ///   auto train = data::from_fields<Title, Body, Priority>(titles, bodies, priorities).shuffle(1'000).batch(64);
 ///
 /// columns   for a field of fixed shape a std::vector of (B, F) numbers, or a Span of them, which must exist,
-///           unchanged, as long as the dataset and its streams; for a ragged one B vectors; for bytes also B std::strings
+///           unchanged, as long as the dataset and its streams; for a ragged one B vectors; for bytes also B
+///           std::strings; for a field of int also a vector of other integers, such as std::int64_t
 /// cost      vectors of numbers are moved, vectors of vectors are copied once; rows and shuffled rows are views
 /// throws    BadArgument when numbers are not whole rows, or columns differ in their number of rows
 template <class... F, class... Columns>

@@ -141,6 +141,13 @@ struct Buckets {
   Remainder remainder = Remainder::keep;                   // of the rows that do not fill a batch at the end of a pass
 };
 
+namespace detail {
+
+template <class F, class In, class Out>
+constexpr bool expect_callable();                          // in stages/map.hpp
+
+}  // namespace detail
+
 template <class D, class F, class Out> class Mapped;
 template <class D, class F, class Out> class ParallelMapped;
 template <class D, class F, class Out> class MapBatched;
@@ -159,6 +166,20 @@ template <class D> class Batched;
 template <class D> class Repeated;
 template <class D> class Prefetched;
 
+/// The dataset in place of one that the compiler has refused with a sentence. What takes it says nothing more.
+struct RefusedData {
+  template <class...>
+  RefusedData map(auto&&...) const { return {}; }
+  RefusedData filter(auto&&...) const { return {}; }
+  RefusedData take(std::size_t) const { return {}; }
+  RefusedData skip(std::size_t) const { return {}; }
+  RefusedData cache(auto&&...) const { return {}; }
+  RefusedData shuffle(auto&&...) const { return {}; }
+  RefusedData batch(auto&&...) const { return {}; }
+  RefusedData repeat(std::size_t) const { return {}; }
+  RefusedData prefetch(auto&&...) const { return {}; }
+};
+
 /// The stages of an input pipeline, read from left to right: a dataset D gets them by deriving from Pipe<D>.
 ///
 ///   auto train = data::digits(20'000, 1).map(data::scale).cache().shuffle(10'000).batch(64).prefetch(2);
@@ -173,13 +194,19 @@ class Pipe {
   /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
   /// x, y    keep their memory and content from row to row: resize them, then write every element
   template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
-  auto map(F f) const { return Mapped<D, F, Sample<X, Y>>{self(), std::move(f)}; }
+  auto map(F f) const {
+    if constexpr (can_map<F, Sample<X, Y>>()) return Mapped<D, F, Sample<X, Y>>{self(), std::move(f)};
+    else return RefusedData{};
+  }
 
   /// Makes a row of each row, as map(f) does, in several threads, each with its own copy of f.
   ///
   /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
   template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
-  auto map(F f, Parallel how) const { return ParallelMapped<D, F, Sample<X, Y>>{self(), std::move(f), how}; }
+  auto map(F f, Parallel how) const {
+    if constexpr (can_map<F, Sample<X, Y>>()) return ParallelMapped<D, F, Sample<X, Y>>{self(), std::move(f), how};
+    else return RefusedData{};
+  }
 
   /// Makes a row of named fields of each row: calls f(row, to) or f(row, to, place), where to[Title{}] is the vector of
   /// a field to fill. If f returns false, the row is left out.
@@ -256,7 +283,8 @@ class Pipe {
   /// Gathers rows into batches; the last one of a pass may be smaller. A ragged field is as wide as the widest row of
   /// the batch, and padded with zeros.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
-    if constexpr (detail::RowType<typename D::element>::is_ragged)
+    if constexpr (!batches_rows()) return RefusedData{};
+    else if constexpr (detail::RowType<typename D::element>::is_ragged)
       return PaddedBatched<D>{self(), rows, Padding{}, remainder};
     else return Batched<D>{self(), rows, remainder};
   }
@@ -302,6 +330,17 @@ class Pipe {
 
  private:
   D const& self() const { return static_cast<D const&>(*this); }
+
+  template <class F, class Out>
+  static constexpr bool can_map() {
+    static_assert(is_row<typename D::element>, "chorale: map takes rows, not batches. Put it before .batch(n).");
+    if constexpr (is_row<typename D::element>) return detail::expect_callable<F, typename D::element, Out>();
+    else return false;
+  }
+  static constexpr bool batches_rows() {
+    static_assert(is_row<typename D::element>, "chorale: batch takes rows, not batches. Write .batch(n) once.");
+    return is_row<typename D::element>;
+  }
 
   template <class F>
   static constexpr bool has_length() {

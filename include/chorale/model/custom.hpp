@@ -109,17 +109,21 @@ struct Model : Outputs<L> {
 template <class Batch, class F, class Optimizer>
 auto custom_model(std::vector<NamedShape> const& variables, F f, Optimizer optimizer) {
   using L = std::conditional_t<Learner<F, Batch>, F, custom::Function<F>>;
-  static_assert(Learner<L, Batch>,
+  constexpr bool learns = Learner<L, Batch>, optimizes = optim::Optimizer<Optimizer>;
+  constexpr bool scales = optim::scales_loss<Optimizer>;
+  static_assert(learns,
                 "chorale: the learner of a custom_model is a function of (step, batch) that returns a loss, or an "
                 "object with learn(step, batch). Take the step by auto&, and the batch by Batch const&. See "
                 "docs/60-write-your-own.md");
-  static_assert(optim::Optimizer<Optimizer>,
+  static_assert(!learns || optimizes,
                 "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm "
                 "and update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
-  static_assert(!optim::scales_loss<Optimizer>,
+  static_assert(!learns || !scales,
                 "chorale: optim::LossScaled does not fit custom_model, whose learner does not scale its loss. Use the "
                 "optimizer that it contains");
-  return custom::Model<L, Batch, Optimizer>{{}, L{std::move(f)}, RunTimePlan{variables}, std::move(optimizer)};
+  if constexpr (learns && optimizes && !scales)
+    return custom::Model<L, Batch, Optimizer>{{}, L{std::move(f)}, RunTimePlan{variables}, std::move(optimizer)};
+  else return RefusedModel{};
 }
 
 }  // namespace chorale

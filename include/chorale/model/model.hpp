@@ -96,6 +96,9 @@ concept HasUnits = requires(M const& model, D const& device, Seed seed, placemen
   { model.instantiate_units(device, seed, shard, true) } -> std::same_as<typename M::template instance<D>>;
 };
 
+/// The model in place of one that the compiler has refused with a sentence. What takes a model says nothing more.
+struct RefusedModel {};
+
 /// True if optim::LossScaled multiplies the loss of this model.
 template <class M>
 concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;

@@ -4,11 +4,14 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/data/pipe.hpp>
+#include <chorale/model/model.hpp>
+#include <chorale/nn/compile_arguments.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/graph/layer_lines.hpp>
 #include <chorale/nn/graph/units.hpp>
 #include <chorale/nn/instance.hpp>
+#include <chorale/nn/layer_list.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/placement/placed.hpp>
@@ -120,46 +123,87 @@ struct Compiled {
   }
 };
 
-/// Combines a network with its loss, optimizer and metrics: nn::compile<Net>(loss, optimizer, metrics...).
-template <class Net, class Loss, class Optimizer, class... Metrics>
-Compiled<Net, Loss, Optimizer, Metrics...> compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
+namespace detail {
+
+/// Refuses a Net that is not a network, or ends with what its loss does not take. Returns false then.
+template <class Net, class Loss>
+constexpr bool check_network() {
+  constexpr bool is_network = requires {
+    Net::plan;
+    typename Net::nodes;
+  };
   static_assert(
-      requires {
-        Net::plan;
-        typename Net::nodes;
-      },
+      is_network || requires { typename Net::refused; },
       "chorale: the network argument is not a network. Write struct Net : nn::Sequential<nn::Input<...>, ...> {}");
-  static_assert(requires { typename Loss::target; },
-                "chorale: the loss argument is not a loss. Use loss::SparseCrossEntropy, loss::CrossEntropy, or "
-                "loss::MeanSquaredError");
-  if constexpr (requires { typename Loss::target; }) (metric::check_state<Metrics, typename Loss::target>(), ...);
-  if constexpr (requires { typename Net::nodes; }) {
-    constexpr auto outputs = detail::outputs_of(typename Net::nodes{});
-    static_assert(!detail::takes_logits<Loss> || outputs != detail::Outputs::probabilities,
-                  "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies softmax "
-                  "itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
-                  "loss::CrossEntropyOfProbabilities");
-    static_assert(!detail::takes_probabilities<Loss> || outputs != detail::Outputs::products,
-                  "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax at its end, "
-                  "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+  if constexpr (is_network) {
+    constexpr auto outputs = outputs_of(typename Net::nodes{});
+    constexpr bool twice = takes_logits<Loss> && outputs == Outputs::probabilities;
+    constexpr bool never = takes_probabilities<Loss> && outputs == Outputs::products;
+    static_assert(!twice, "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies "
+                          "softmax itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
+                          "loss::CrossEntropyOfProbabilities");
+    static_assert(!never, "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax "
+                          "at its end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+    return !twice && !never && !has_misplaced(typename Net::nodes{});
   }
-  static_assert(
-      optim::Optimizer<Optimizer>,
-      "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "
-      "update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
-  static_assert(!detail::MultipliesHalves<Net> || optim::scales_loss<Optimizer>,
-                "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
-                "optim::LossScaled{optimizer}, or use bf16");
-  return {std::move(loss), std::move(optimizer), {std::move(metrics)...}};
+  return false;
+}
+
+/// A model of parts of which check_network() and Arguments have found each to be of its kind.
+template <class Net, class Loss, class Optimizer, class... Metrics>
+auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
+  constexpr bool halves = MultipliesHalves<Net> && !optim::scales_loss<Optimizer>;
+  static_assert(!halves, "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
+                         "optim::LossScaled{optimizer}, or use bf16");
+  if constexpr (halves) return RefusedModel{};
+  else
+    return Compiled<Net, Loss, Optimizer, Metrics...>{std::move(loss), std::move(optimizer), {std::move(metrics)...}};
+}
+
+/// The types of the arguments of nn::compile, and whether each has the members of its kind.
+template <class Net, class... Parts>
+constexpr bool check_members() {
+  using All = std::tuple<Parts...>;
+  using Of  = Arguments<Parts...>;
+  if constexpr (Of::check()) {
+    using Loss = std::tuple_element_t<Of::loss, All>;
+    if constexpr (check_loss_members<Loss>() && check_optimizer<std::tuple_element_t<Of::optimizer, All>>() &&
+                  check_network<Net, Loss>())
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return (check_metric_members<std::tuple_element_t<Of::metrics[I], All>, typename Loss::target>() && ...);
+      }(std::make_index_sequence<Of::num_metrics>{});
+  }
+  return false;
+}
+
+}  // namespace detail
+
+/// Combines a network with its loss, optimizer and metrics, in any order.
+///
+///   nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{})
+///
+/// returns   a model, see ModelOn; a RefusedModel if an argument was refused
+template <class Net, class... Parts>
+auto compile(Parts... parts) {
+  using Of = detail::Arguments<Parts...>;
+  if constexpr (detail::check_members<Net, Parts...>()) {
+    auto all = std::tie(parts...);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::compiled<Net>(std::move(std::get<Of::loss>(all)), std::move(std::get<Of::optimizer>(all)),
+                                   std::move(std::get<Of::metrics[I]>(all))...);
+    }(std::make_index_sequence<Of::num_metrics>{});
+  } else {
+    return RefusedModel{};
+  }
 }
 
 /// Compiles a network in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...).
 ///
 /// keeps   of a network derived from nn::Graph, activations are float on every device
-template <class Net, detail::PrecisionPolicy P, class Loss, class Optimizer, class... Metrics>
-auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
+template <class Net, detail::PrecisionPolicy P, class... Parts>
+auto compile(Parts... parts) {
   using Rounded = std::conditional_t<GraphNetwork<Net>, WithProducts<Net, P::products>, WithPrecision<Net, P>>;
-  return compile<Rounded>(std::move(loss), std::move(optimizer), std::move(metrics)...);
+  return compile<Rounded>(std::move(parts)...);
 }
 
 }  // namespace chorale::nn

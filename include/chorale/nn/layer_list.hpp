@@ -13,11 +13,13 @@
 // Steps 1 to 3 rewrite the branches of a Residual as they do a network.
 #pragma once
 
+#include <chorale/device/cpu.hpp>
 #include <chorale/nn/conv2d.hpp>
 #include <chorale/nn/layer.hpp>
 #include <chorale/nn/pool2d.hpp>
 #include <chorale/nn/residual.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <string_view>
 
@@ -183,6 +185,20 @@ struct Chain<List<Done...>, In, L, Rest...>
 template <class L, class In>
 concept has_apply = requires { typename L::template apply<In>; };
 
+template <class L>
+concept has_layer_name = requires { { L::name } -> std::convertible_to<std::string_view>; };
+template <class L, class In>
+concept has_check = requires { L::template check<In>(); };
+template <class L, class In>
+concept has_stage = requires { typename L::template stage<Cpu, In>; } || branch_of<L>() == Branch::sum;
+template <class L, class In>
+concept has_out = requires {
+  typename L::template apply<In>::type;
+  { L::template apply<In>::variables.size() } -> std::convertible_to<std::size_t>;
+};
+template <class L, class In>
+concept has_members = has_apply<L, In> && has_layer_name<L> && has_check<L, In> && has_stage<L, In> && has_out<L, In>;
+
 /// A layer that a Sequential cannot have, in the place of which nothing is computed.
 template <class L>
 struct Misplaced {
@@ -190,18 +206,45 @@ struct Misplaced {
 
   template <class In>
   static constexpr void check() {
-    static_assert(has_apply<L, In>, "chorale: a layer of this nn::Sequential computes in networks derived from nn::Graph "
-                                    "alone. Write struct Net : nn::Graph<Field> with a call operator, or take layers "
-                                    "that docs/28-models.md marks with S; one of your own needs what "
-                                    "nn::SequentialLayer lists");
+    constexpr bool some = has_apply<L, In> || has_stage<L, In>;
+    constexpr bool two  = has_layer_name<L> && has_check<L, In>;
+    static_assert(some, "chorale: a layer of this nn::Sequential computes in networks derived from nn::Graph "
+                        "alone. Write struct Net : nn::Graph<Field> with a call operator, or take layers "
+                        "that docs/28-models.md marks with S; one of your own needs what "
+                        "nn::SequentialLayer lists");
+    static_assert(!some || has_layer_name<L>, "chorale: a layer of this nn::Sequential has no name. Write static "
+                                              "constexpr std::string_view name. See nn::SequentialLayer in "
+                                              "nn/layer.hpp");
+    static_assert(!some || !has_layer_name<L> || has_check<L, In>,
+                  "chorale: a layer of this nn::Sequential has no check. Write template <class In> static constexpr "
+                  "void check(), which refuses shapes. See nn::SequentialLayer in nn/layer.hpp");
+    static_assert(!some || !two || has_apply<L, In>,
+                  "chorale: a layer of this nn::Sequential has no apply. Write template <class In> struct apply, with "
+                  "type, the shape that comes out, and variables. See nn::SequentialLayer in nn/layer.hpp");
+    static_assert(!some || !two || !has_apply<L, In> || has_out<L, In>,
+                  "chorale: a layer of this nn::Sequential has an apply<In> without type, the shape that comes out, or "
+                  "without variables, a std::array<VariableSpec, n>. See nn::SequentialLayer in nn/layer.hpp");
+    static_assert(!some || !two || !has_out<L, In> || has_stage<L, In>,
+                  "chorale: a layer of this nn::Sequential has no stage. Write template <class D, class In> struct "
+                  "stage, how it computes on a device. See nn::SequentialLayer in nn/layer.hpp");
   }
   template <class In>
   using apply = SameShape<In>;
+  template <class D, class In>
+  struct stage;
 };
+
+/// True if one of the nodes has the place of a layer that was refused.
+template <class L>
+inline constexpr bool is_misplaced = false;
+template <class L>
+inline constexpr bool is_misplaced<Misplaced<L>> = true;
+template <class... N>
+constexpr bool has_misplaced(List<N...>) { return (is_misplaced<typename N::layer> || ...); }
 
 /// Nodes up to a layer that a Sequential cannot have, which check() refuses. The rest would say more of the same.
 template <class... Done, class In, class L, class... Rest>
-  requires(!has_apply<L, In>)
+  requires(!has_members<L, In>)
 struct Chain<List<Done...>, In, L, Rest...> : Chain<List<Done..., Node<Misplaced<L>, In>>, In> {};
 
 /// A Residual that has a shortcut alone, in the place of which nothing is computed.

@@ -27,7 +27,8 @@ struct PlanOf<List<N...>> {
 
   static constexpr auto make() {
     static_assert((OptionalMembersFit<typename N::layer> && ...), "chorale: an optional member of a layer is not "
-        "static, or no constant: text(), joins, gives_probabilities, monotone or picks. See the table at nn::SequentialLayer");
+        "static, or no constant: text(), joins, gives_probabilities, monotone or picks. See the table at "
+        "nn::SequentialLayer");
     (N::layer::template check<typename N::in>(), ...);
     auto specs  = std::array<VariableSpec, count>{};
     auto names  = std::array<Name, count>{};
@@ -90,6 +91,7 @@ template <class First, class... Layers>
 struct Sequential {
   static_assert(requires { typename First::shape; },
                 "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
+  using refused = void;                                                    // nn::compile says nothing more
   static_assert(sizeof...(Layers) > 0, "chorale: a Sequential needs at least one layer after nn::Input");
 };
 

@@ -9,8 +9,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace chorale {
 
@@ -27,12 +29,14 @@ constexpr Workload workload(VirtualTime compute) {
 }
 
 /// The strategies that advise() chooses from: OneDeviceStrategy, MirroredStrategy, MultiWorkerMirroredStrategy, and
-/// ParameterServerStrategy with Synchronous.
-enum class AdvisedStrategy : std::uint8_t { one_device, mirrored, multi_worker_mirrored, parameter_server };
+/// ParameterServerStrategy with Synchronous, or with Asynchronous.
+enum class AdvisedStrategy : std::uint8_t {
+  one_device, mirrored, multi_worker_mirrored, parameter_server, asynchronous_servers
+};
 
 constexpr std::string_view name(AdvisedStrategy s) {
-  return std::array<std::string_view, 4>{"one device", "mirrored", "multi-worker mirrored",
-                                         "parameter servers"}[static_cast<std::size_t>(s)];
+  return std::array<std::string_view, 5>{"one device", "mirrored", "multi-worker mirrored", "parameter servers",
+                                         "asynchronous parameter servers"}[static_cast<std::size_t>(s)];
 }
 
 /// The strategy and the algorithm to use for a model on a network, and the times to expect.
@@ -114,6 +118,80 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
     best.strategy = one_device;
     best.step     = work.compute;
     best.speedup  = 1;
+  }
+  return best;
+}
+
+/// The machines of a job, where they are unequal or fail.
+///
+/// speeds              of each rank, over the device of Workload::compute; empty: all are like it
+/// failures_per_hour   of one machine
+/// restart             from a failure until the job, or a lost worker, computes again
+/// checkpoint_every    half of it is computed again after a failure that all share
+struct Machines {
+  std::vector<double> speeds{};
+  double failures_per_hour = 0;
+  VirtualTime restart{}, checkpoint_every{};
+};
+
+/// Advice for machines that are unequal or fail: the strategy with the most rows per second, on the average.
+///
+///   all-reduce     rows are dealt out by speed (Deal::by_speed), and each failure of any machine stops all
+///   asynchronous   a worker waits for the servers alone, and its failure stops no other; a server's stops all
+///
+/// keeps   what staleness costs, more steps for the same loss, is not in it: bench/staleness measures that. Within 1 %,
+///         all-reduce is preferred. Servers that wait for all workers are not considered: they fail as all-reduce does
+inline Advice advise(Workload const& work, int ranks, NetworkModel const& model, Machines const& machines,
+                     int servers = 0) {
+  auto speeds = machines.speeds;
+  if (speeds.empty()) speeds.assign(static_cast<std::size_t>(std::max(ranks, 0)), 1.0);
+  CHORALE_EXPECTS(work.bytes > 0 && work.compute.count() > 0 && ranks >= 1 && servers >= 0 &&
+                      speeds.size() == static_cast<std::size_t>(ranks) && *std::ranges::min_element(speeds) > 0 &&
+                      machines.failures_per_hour >= 0,
+                  "advice for machines needs a speed above 0 of each rank, bytes and a time to compute: got " +
+                      std::to_string(speeds.size()) + " speeds for " + std::to_string(ranks) + " ranks");
+  model.check();
+  using enum AdvisedStrategy;
+  auto const alone = seconds(work.compute), failures = machines.failures_per_hour / 3600;
+  auto const restart = seconds(machines.restart), again = seconds(machines.checkpoint_every) / 2;
+  auto const up      = [&](int many) { return 1 / (1 + many * failures * (restart + again)); };
+  auto const sum     = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  auto const text    = [](double x) {
+    auto const tenths = static_cast<long long>(10 * x + 0.5);
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+  };
+
+  auto const paced = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) * ranks / sum)};
+  auto best        = detail::advise_reduce({work.bytes, paced}, ranks, model);
+  auto const all   = ranks / seconds(best.step) * up(ranks) * alone;       // speed-ups, failures counted
+  auto const one   = *std::ranges::max_element(speeds) * up(1);
+  best.strategy    = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
+  best.speedup     = ranks == 1 ? one : all;
+  best.reason      = std::string{name(best.algorithm)} + ", rows dealt out by speed: " + text(best.speedup) +
+                " times one device, of which even shares would reach " +
+                text(best.speedup * *std::ranges::min_element(speeds) * ranks / sum) + "; all compute " +
+                text(100 * up(ranks)) + " % of the time.";
+  if (servers > 0 && ranks > 1) {
+    auto const wait = seconds(predicted_servers_time(ranks, servers, work.bytes, model));
+    auto rate       = 0.0;
+    for (auto const speed : speeds) rate += alone / (alone / speed + wait);
+    rate *= up(servers) / (1 + failures * restart);
+    if (rate > best.speedup * 1.01) {
+      best.strategy = asynchronous_servers;
+      best.step     = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) * ranks / rate)};
+      best.reason   = "workers that wait for " + std::to_string(servers) + " servers alone make the rows of " +
+                    text(rate) + " devices, and all-reduce those of " + text(best.speedup) +
+                    ": a failure stops one of them, not all. What staleness costs is not in it.";
+      best.speedup  = rate;
+    }
+  }
+  if (ranks > 1 && best.speedup <= one) {
+    best.strategy = one_device;
+    best.step     = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) /
+                                                              *std::ranges::max_element(speeds))};
+    best.reason   = std::to_string(ranks) + " ranks make the rows of " + text(best.speedup) +
+                  " devices, and the fastest alone those of " + text(one) + ".";
+    best.speedup  = one;
   }
   return best;
 }

@@ -6,6 +6,7 @@
 #include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/collectives/broadcast.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
+#include <chorale/reduce/collectives/mean.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/transport/transport.hpp>
 

@@ -22,10 +22,12 @@ namespace detail {
 template <Schedule S>
 class ShardTraffic {
  public:
-  ShardTraffic(int ranks, int shards) : chunks_{S::chunks(ranks)} {
+  /// ends   where the shards of each rank end; empty: all ranks have as many, as nearly as possible
+  ShardTraffic(int ranks, int shards, Span<int const> ends = {}) : chunks_{S::chunks(ranks)} {
     auto now = std::vector<shard_tree::Shards>{};
     for (Rank rank = 0; rank < ranks; ++rank)
-      now.insert(now.end(), static_cast<std::size_t>(chunks_), shard_tree::of_rank(rank, ranks, shards));
+      now.insert(now.end(), static_cast<std::size_t>(chunks_),
+                 ends.empty() ? shard_tree::of_rank(rank, ranks, shards) : shard_tree::of_rank(rank, ends));
     held_.push_back(now);
     for (int s = 0; s < S::steps(ranks); ++s) {
       for (Rank rank = 0; rank < ranks; ++rank) {
@@ -96,11 +98,12 @@ struct Reproducible {
 
   /// The traffic of so many ranks: the shards in each of their messages, found once for any number of all-reduces.
   ///
+  /// ends    where the shards of each rank end; empty: all ranks have as many, as nearly as possible
   /// throws  BadArgument when there are more ranks than logical shards
-  static detail::ShardTraffic<R> traffic_of(int ranks) {
+  static detail::ShardTraffic<R> traffic_of(int ranks, Span<int const> ends = {}) {
     CHORALE_EXPECTS(ranks <= L, "Reproducible<" + std::to_string(L) + "> has " + std::to_string(L) +
                                     " logical shards, too few for " + std::to_string(ranks) + " ranks");
-    return {ranks, L};
+    return {ranks, L, ends};
   }
 
   /// Stores the sum of the shards of all ranks in x.

@@ -53,6 +53,14 @@ constexpr Shards of_rank(Rank rank, int ranks, int shards) {
   return held;
 }
 
+/// The shards of a rank whose shards end at ends[rank]; those of the ranks before it come first.
+inline Shards of_rank(Rank rank, Span<int const> ends) {
+  auto const r = static_cast<std::size_t>(rank);
+  auto held    = Shards{0};
+  for (auto s = r == 0 ? 0 : ends[r - 1]; s < ends[r]; ++s) held |= Shards{1} << s;
+  return held;
+}
+
 /// Sums at the nodes of the tree: two siblings are added into their parent as soon as both are available.
 ///
 /// keeps   the memory of sums that were added to others is reused

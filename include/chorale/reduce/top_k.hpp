@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/half.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/pairwise.hpp>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -19,11 +21,22 @@
 
 namespace chorale {
 
-/// One element of a gradient, and its index.
-struct Picked {
-  std::uint32_t index;
-  float value;
+/// One element of a gradient, and its index, as they are sent: in 8 bytes, or 6 where values have 16 bits.
+template <class W>
+class Picked {
+ public:
+  Picked() = default;
+  Picked(std::uint32_t at, float v)
+      : low_{static_cast<std::uint16_t>(at)}, high_{static_cast<std::uint16_t>(at >> 16)}, value_{v} {}
+
+  std::uint32_t index() const { return low_ | std::uint32_t{high_} << 16; }
+  float value() const { return static_cast<float>(value_); }
+
+ private:
+  std::uint16_t low_ = 0, high_ = 0;
+  W value_{};
 };
+static_assert(sizeof(Picked<float>) == 8 && sizeof(Picked<bf16>) == 6);
 
 /// The number of elements that are sent out of n, rounded up.
 constexpr std::size_t picked_of(std::size_t n, int per_mille) {
@@ -31,7 +44,7 @@ constexpr std::size_t picked_of(std::size_t n, int per_mille) {
 }
 
 /// An all-reduce of the largest elements that is under way. See TopK.
-template <Endpoint E, int PerMille>
+template <Endpoint E, int PerMille, class W = float>
 class TopKOperation {
  public:
   void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = {}) {
@@ -47,8 +60,8 @@ class TopKOperation {
     all_.resize(k * P);
     ends_.resize(P);
     for (std::size_t r = 0; r < P; ++r) ends_[r] = (r + 1) * k;
-    pick(Span<Picked>{all_}.subspan(static_cast<std::size_t>(at.rank()) * k, k));
-    gathering_.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked>{all_}, .tag = tag, .where = where,
+    pick(Span<Picked<W>>{all_}.subspan(static_cast<std::size_t>(at.rank()) * k, k));
+    gathering_.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked<W>>{all_}, .tag = tag, .where = where,
                             .ends = ends_});
     complete_ = false;
   }
@@ -73,7 +86,7 @@ class TopKOperation {
   void keep_residual_in(Span<float> memory) { given_ = memory; }
 
  private:
-  void pick(Span<Picked> mine) {
+  void pick(Span<Picked<W>> mine) {
     auto const rest = residual();
     for (std::size_t i = 0; i < x_.size(); ++i) rest[i] += x_[i];
     order_.resize(x_.size());
@@ -85,14 +98,18 @@ class TopKOperation {
     auto const end = order_.begin() + static_cast<std::ptrdiff_t>(mine.size());
     std::nth_element(order_.begin(), mine.size() < order_.size() ? end : order_.end(), order_.end(), larger);
     std::sort(order_.begin(), end);
-    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = {order_[k], std::exchange(rest[order_[k]], 0.0F)};
+    for (std::size_t k = 0; k < mine.size(); ++k) {
+      auto& left = rest[order_[k]];
+      mine[k]    = {order_[k], left};
+      left       = std::isfinite(mine[k].value()) ? left - mine[k].value() : 0.0F;         // what rounding has left
+    }
   }
 
   static float size_of(float v) { return std::isnan(v) ? INFINITY : std::abs(v); }       // a NaN is sent first
 
   void add_up() {
     std::fill(x_.begin(), x_.end(), 0.0F);
-    for (auto const& [index, value] : all_) x_[index] += value;       // in the order of ranks
+    for (auto const& one : all_) x_[one.index()] += one.value();      // in the order of ranks
     complete_ = true;
   }
 
@@ -101,9 +118,9 @@ class TopKOperation {
   Span<float> given_;                                                 // the caller's residual; empty: own_
   std::vector<float> own_;
   std::vector<std::uint32_t> order_;
-  std::vector<Picked> all_;                                           // (P, k)
+  std::vector<Picked<W>> all_;                                           // (P, k)
   std::vector<std::size_t> ends_;
-  ScheduleExecution<RingAllGather, E, Picked> gathering_;
+  ScheduleExecution<RingAllGather, E, Picked<W>> gathering_;
 };
 
 /// Sums the largest elements only, with error feedback: values that are not sent are added to the next gradient.
@@ -111,25 +128,32 @@ class TopKOperation {
 ///   each rank    residual += x; send the largest PerMille / 1000 of it by size; remove the sent values from it
 ///   all ranks    x = the sum of the sent values
 ///
+///   TopK<10>{}         the largest hundredth, as floats
+///   TopK<10, bf16>{}   the same, each value in 16 bits; what rounding takes away stays in the residual
+///
 /// keeps   over all steps, sums sent + residuals = the sums of the gradients, up to rounding. The residual is the
 ///         operation's state: an operation belongs to one buffer
-/// cost    P-1 steps; a rank sends 8 (P-1) k bytes for k elements: less than a ring below 1000 / (2 P) per mille
+/// cost    P-1 steps; a rank sends 8 (P-1) k bytes for k elements, or 6 (P-1) k where values have 16 bits: less than a ring
+///         below 1000 / (2 P) per mille
 /// order   ranks 0, 1, .., P-1: the same bits on all ranks
 /// throws  BadArgument for an operation other than sum
 /// source  Aji & Heafield, EMNLP 2017; Stich, Cordonnier & Jaggi, NeurIPS 2018
-template <int PerMille = 10>
+template <int PerMille = 10, class W = float>
 struct TopK {
+  static_assert(std::same_as<W, float> || std::same_as<W, bf16> || std::same_as<W, fp16>,
+                "chorale: TopK<PerMille, W> sends values as W: float, bf16 or fp16");
   static_assert(PerMille >= 1 && PerMille <= 1000, "chorale: TopK<PerMille> sends 1 to 1000 of a thousand elements");
   using exact = PairwiseAllReduce;                                    // for counts and losses: nothing may be left out
 
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     return {.steps = ranks - 1, .bytes = static_cast<std::size_t>(ranks - 1) *
-                                         picked_of(bytes / sizeof(float), PerMille) * sizeof(Picked)};
+                                         picked_of(bytes / sizeof(float), PerMille) * sizeof(Picked<W>)};
   }
 
   template <Endpoint E>
-  TopKOperation<E, PerMille> start(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
-    auto operation = TopKOperation<E, PerMille>{};
+  TopKOperation<E, PerMille, W> start(E& at, Span<float> x, Op op, Tag tag = {},
+                                      CallSite where = CallSite::here()) const {
+    auto operation = TopKOperation<E, PerMille, W>{};
     operation.restart(at, x, op, tag, where);
     return operation;
   }

@@ -13,7 +13,9 @@ namespace detail {
 
 /// A binary tree of ranks: the children of r are 2r + 1 on the left and 2r + 2 on the right. Messages go up, then down.
 struct BinaryTree {
-  static constexpr int level(Rank rank) { return static_cast<int>(std::bit_width(static_cast<unsigned>(rank) + 1U)) - 1; }
+  static constexpr int level(Rank rank) {
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(rank) + 1U)) - 1;
+  }
   static constexpr int steps(int ranks) { return 4 * level(ranks - 1); }    // two children to each level, up and down
 
   /// chunk   the chunk that this tree reduces

@@ -22,6 +22,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -79,6 +80,14 @@ class WorkerContext {
   void pull() {
     client_->pull(model().net.variables());
     spread();
+  }
+
+  /// Has the server that stores some variables call an update; this worker's copies are as they were until the next
+  /// pull. See parameter_server::Client::update_on_server.
+  template <class F, class... Args>
+  auto update_on_server(ServerUpdate<F> const& update, std::vector<std::string_view> const& names,
+                        Args const&... args) {
+    return client_->update_on_server(model().net.variables(), update, names, args...);
   }
 
   /// Replaces the servers' values by those of the first copy, such as those of a checkpoint.

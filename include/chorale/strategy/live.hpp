@@ -10,6 +10,7 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
+#include <chorale/strategy/missing_members.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
 #include <chorale/strategy/runtime/replica_threads.hpp>
@@ -221,10 +222,18 @@ class Live<S, R, T> {
   }
 
   /// Sets the shares of replicas from the next distribute() on. All processes set the same shares, or none does.
+  ///
+  /// keeps   under Reproducible logical shards move whole, so that the bits of a step do not depend on the shares
   void set_shares(BatchShares shares) {
-    CHORALE_EXPECTS(shares.even() || shards() == 0, "logical shards are dealt out evenly, but there are weights");
+    CHORALE_EXPECTS(shares.even() || deals_shards<> || shards() == 0,
+                    "under this Strategy logical shards are dealt out evenly, but there are weights");
     shares_ = std::move(shares);
+    deal_shards();
   }
+  /// True if replicas may have unequal shares.
+  template <class Self = replica>
+  static constexpr bool deals_shards = !HasServers<S> && std::is_same_v<Self, Replica<R, endpoint>> &&
+                                       requires(Self& one, std::vector<int> ends) { one.deal_shards(ends); };
   BatchShares const& shares() const { return shares_; }
 
   /// The speeds of shares from those of all replicas: of several with one share, the slowest sets its time.
@@ -367,6 +376,15 @@ class Live<S, R, T> {
     }
   }
 
+  void deal_shards() {
+    if constexpr (deals_shards<>) {
+      auto ends = std::vector<int>{};
+      for (Rank rank = 0; !shares_.even() && rank < num_replicas(); ++rank)
+        ends.push_back(static_cast<int>(shares_.of(static_cast<std::size_t>(shards()), rank, num_replicas()).end));
+      for (auto& one : replicas_) one.deal_shards(ends);
+    }
+  }
+
   static constexpr int shards() {
     if constexpr (ShardedReduce<R>) return R::logical_shards;
     else return 0;
@@ -436,6 +454,7 @@ class Live<S, R, T> {
       if constexpr (HasServers<S>) replicas_.emplace_back(reduce_, at, num_replicas());
       else replicas_.emplace_back(reduce_, at);
     }
+    deal_shards();
   }
 
   S strategy_;
@@ -460,19 +479,19 @@ class Live<S, R, T> {
 /// The parameters are deliberately unconstrained: a static_assert's sentence then comes before the compiler's notes.
 template <class S, class R, class T>
 class Live {
-  static_assert(Strategy<S>, "chorale: the strategy argument is not a Strategy. It needs device, placement, "
-      "num_replicas(), group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");
+  static constexpr bool elsewhere = detail::LacksItsHeader<T>;            // it says so itself
+  static_assert(Strategy<S> || sizeof(detail::StrategyMembers<S>) > 0);    // each names the member that is missing
   static_assert(!Strategy<S> || detail::choices_are_constants<S>, "chorale: a choice of this Strategy is not a static "
       "constexpr bool: reduces_every_step, applies_sums, shares_variables, shards_optimizer, shards_gradients or "
       "shards_variables. See StrategyTraits");
-  static_assert(Transport<T>, "chorale: the transport argument is not a Transport. It needs reaches(Memory), "
-      "connect(Group), and an endpoint with rank(), size(), send(), recv(). See docs/30-compose.md");
+  static_assert(Transport<T> || elsewhere || sizeof(detail::TransportMembers<T>) > 0);
   static_assert(!Transport<T> || detail::optional_calls_fit<T>, "chorale: an optional member of this Transport's "
       "endpoint has other parameters or another result than the library calls: announce, begin_step, fail, wait_any, "
       "lost or close. See the table at Endpoint in transport/transport.hpp");
-  static_assert(!Transport<T> || ReduceAlgorithm<R, T>, "chorale: this Reduce cannot run over this Transport. "
-      "DirectAllReduce needs ranks that read each other's memory, e.g. LocalTransport; RingAllReduce runs over any. "
-      "See docs/30-compose.md");
+  static_assert([] {
+    if constexpr (Transport<T> && !ReduceAlgorithm<R, T>) return sizeof(detail::ReduceMembers<R, T>) > 0;
+    else return true;
+  }());
   static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out "
       "or orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
       "gradient passes through it; or which has no halves, of which ShardedStrategy uses one before the update and one "

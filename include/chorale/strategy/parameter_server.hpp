@@ -10,6 +10,7 @@
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/parameter_server/host.hpp>
 #include <chorale/strategy/parameter_server/replica.hpp>
+#include <chorale/strategy/parameter_server/server_update.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -76,6 +77,15 @@ class ParameterServerStrategy {
     if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::peer;
     if constexpr (requires { transport.transport; }) prepare(transport.transport);         // Staged, Counting, Faulty
   }
+
+  /// Returns this strategy with functions that workers may have called on servers. Every process gives the same.
+  template <class... F>
+  [[nodiscard]] ParameterServerStrategy with_updates(ServerUpdate<F> const&... updates) const {
+    auto with = *this;
+    (with.updates_.push_back(parameter_server::known(updates)), ...);
+    return with;
+  }
+  std::vector<parameter_server::KnownUpdate> const& updates() const { return updates_; }
 
   int num_replicas() const { return cluster_.workers() * replicas_per_worker(); }
   int replicas_per_worker() const { return static_cast<int>(devices_.size()); }
@@ -163,6 +173,7 @@ class ParameterServerStrategy {
   P sharding_;
   std::vector<D> devices_;                                                 // of each worker
   ParameterOptions options_;
+  std::vector<parameter_server::KnownUpdate> updates_;
 };
 
 template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes>

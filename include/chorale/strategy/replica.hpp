@@ -7,6 +7,8 @@
 #include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/collectives/broadcast.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
+#include <chorale/reduce/collectives/mean.hpp>
+#include <chorale/reduce/combine.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/strategy/runtime/gradient_reducer.hpp>
@@ -176,6 +178,42 @@ class Replica {
     }
   }
 
+  /// Combines a tensor of the program's own over all replicas, in place: the same bits on every replica.
+  ///
+  /// order   a tree in the order of ranks, whatever R is: nothing is rounded or left out
+  /// throws  BadArgument while gradients are on their way; PeerLost
+  template <Reducible V>
+  void all_reduce(Span<V> x, Op op = Op::sum) {
+    expect_idle("all_reduce of a tensor");
+    ReductionToAll{}.all_reduce(*at_, x, op, alone);
+  }
+
+  /// Combines a tensor of the program's own into that of one replica; of the others it is scratch afterwards.
+  ///
+  /// throws  BadArgument while gradients are on their way, or when there is no such root; PeerLost
+  template <Reducible V>
+  void reduce(Span<V> x, Rank root, Op op = Op::sum) {
+    expect_idle("reduce of a tensor");
+    chorale::reduce(*at_, x, op, root, alone);
+  }
+
+  /// Replaces a tensor of the program's own by its mean over all replicas, each with the same weight.
+  template <Reducible V>
+  void mean(Span<V> x) {
+    expect_idle("mean of a tensor");
+    all_reduce_mean(ReductionToAll{}, *at_, x, alone);
+  }
+  template <IntegerMean rule, Reducible V>
+  void mean(Span<V> x) {
+    expect_idle("mean of a tensor");
+    all_reduce_mean<rule>(ReductionToAll{}, *at_, x, alone);
+  }
+
+  /// A callable that sums a span over all replicas, as a SyncedVariable takes it.
+  auto sums() {
+    return [this]<class V>(Span<V> x) { all_reduce(x); };
+  }
+
   /// Sends `mine` to a peer, and receives `theirs` from it, as many bytes as it sends. Both ranks call it.
   void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
     detail::exchange_over(*at_, peer, alone, mine, theirs);
@@ -193,6 +231,15 @@ class Replica {
 
   /// Returns when every replica has called it.
   void barrier() { chorale::barrier(*at_, alone); }
+
+  /// Sets where the logical shards of each replica end, of all L: those of replica 0 come first. All replicas set the
+  /// same, between two steps. The bits do not depend on it.
+  void deal_shards(std::vector<int> ends)
+    requires detail::DealsShards<R>
+  {
+    shards_ = std::move(ends);
+    for (auto& entry : lanes_) entry.lane->deal_shards(shards_);
+  }
 
   ReduceStatistics traffic() const { return traffic_; }
 
@@ -219,6 +266,7 @@ class Replica {
   } apart;
 
  protected:
+  using ReductionToAll        = RecursiveDoublingAllReduce;
   static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
   E& endpoint() { return *at_; }
   R const& reduction() const { return reduce_; }
@@ -310,9 +358,7 @@ class Replica {
     if constexpr (detail::joins<Model>) {
       using Summing = ScheduleExecution<RecursiveDoublingAllReduce, E, double>;
       if (num_replicas() == 1) return {};
-      for (auto const& entry : lanes_)                                     // their threads may use the endpoint
-        CHORALE_EXPECTS(!entry.lane->under_way(), "gradients of another model are on their way: all_reduce them before "
-                                                  "a step of a model with SyncBatchNorm");
+      expect_idle("a step of a model with SyncBatchNorm");
       if (!summing_) summing_ = std::make_shared<Summing>();               // keeps its memory from step to step
       return {[](void* self, Span<double> sums) {
                 auto& replica = *static_cast<Replica*>(self);
@@ -323,6 +369,11 @@ class Replica {
     } else {
       return {};
     }
+  }
+
+  void expect_idle(char const* what) const {
+    for (auto const& entry : lanes_)                                       // their threads may use the endpoint
+      CHORALE_EXPECTS(!entry.lane->under_way(), std::string{"gradients are on their way: all_reduce them before "} + what);
   }
 
   using Lane = typename detail::LaneOf<R, E>::type;
@@ -338,6 +389,8 @@ class Replica {
       if (entry.buffer == buffer && entry.owner == gradients.owner) return *entry.lane;
     std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a destroyed model
     lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, next_tags())});
+    if constexpr (detail::DealsShards<R>)
+      if (!shards_.empty()) lanes_.back().lane->deal_shards(shards_);
     return *lanes_.back().lane;
   }
 
@@ -345,6 +398,7 @@ class Replica {
   E* at_;
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
+  std::vector<int> shards_;                                                // where those of each replica end, if uneven
   detail::TableSums<E> table_sums_;
   std::shared_ptr<void> summing_;                                          // the ScheduleExecution of together()
   Variables variables_;                                                    // of the model that computed last

@@ -99,7 +99,8 @@ class CallbackList {
   static constexpr bool sees_steps   = (detail::sees_steps<typename detail::NotOptional<C>::type, Trainer> || ...);
 
   explicit CallbackList(Trainer& trainer, C&... all) : trainer_{trainer}, all_{all...} {
-    (check_names<typename detail::NotOptional<C>::type>(), ...);
+    (static_cast<void>(sizeof(Named<typename detail::NotOptional<C>::type>)), ...);
+    (static_cast<void>(sizeof(Called<typename detail::NotOptional<C>::type>)), ...);
   }
 
   void fit_begins() {
@@ -176,14 +177,11 @@ class CallbackList {
   }
 
  private:
-  /// Checks the names of a callback's functions. A type that is neither callback nor sink is refused above.
+  /// Checks of the names of a callback's functions. A type that is neither callback nor sink is refused above.
   template <class Of>
-  static void check_names() {
-    if constexpr (takes_part<Of>) {
-      static_cast<void>(sizeof(detail::HasNoNearName<Of>));
-      static_cast<void>(sizeof(detail::CanBeCalled<Of, detail::SeenBy<Of, Trainer>>));
-    }
-  }
+  using Named = std::conditional_t<takes_part<Of>, detail::HasNoNearName<Of>, int>;
+  template <class Of>
+  using Called = std::conditional_t<takes_part<Of>, detail::CanBeCalled<Of, detail::SeenBy<Of, Trainer>>, int>;
 
   void each(auto&& tell) {
     std::apply([&](auto&... c) { (tell_one(tell, c), ...); }, all_);

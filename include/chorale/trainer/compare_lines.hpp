@@ -110,18 +110,6 @@ std::vector<std::string> fit_lines(Data const& data, FitOptions const& options) 
   return lines;
 }
 
-/// Refuses a dataset whose elements are not the batches that a model takes. The only error of a call of the trainer that
-/// instantiates it.
-template <class Model, class Data>
-void refuse_batches() {
-  if constexpr (requires { Model::template refuse<typename Data::element>(); })
-    Model::template refuse<typename Data::element>();
-  else
-    static_assert(sizeof(Data) == 0,
-                  "chorale: the elements of this dataset are not the batches that the model takes, Model::batch. "
-                  "Let map<X, Y>() make rows of its numbers, and end the dataset with .batch(n)");
-}
-
 /// Calls work(), which every process of a job calls with its own dataset, options and callbacks. If these differ, ranks
 /// call operations that do not match: the error then reports how far this process had come.
 ///

@@ -4,6 +4,7 @@
 #include <chorale/checkpoint/reader.hpp>
 #include <chorale/checkpoint/weight_map.hpp>
 #include <chorale/core/check.hpp>
+#include <chorale/data/stages/int_labels.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/step_time.hpp>
@@ -16,6 +17,7 @@
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/model_replicas.hpp>
 #include <chorale/trainer/options.hpp>
+#include <chorale/trainer/refused_calls.hpp>
 #include <chorale/trainer/refused_trainer.hpp>
 #include <chorale/trainer/run_checkpoints.hpp>
 #include <chorale/trainer/take_over.hpp>
@@ -26,6 +28,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -81,8 +84,8 @@ class Trainer<M, S, R, T> {
   ///            model, the data is empty, or another thread uses this trainer; what the dataset and the callbacks
   ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
   ///            end: a checkpoint was saved, if there is a folder for it
-  template <Dataset Data, class... Callbacks>
-    requires LearnsFrom<M, typename Data::element>
+  template <class Data, class... Callbacks>
+    requires detail::TrainsModel<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
     auto const mine = live().hold();
     auto history    = History{};
@@ -136,11 +139,28 @@ class Trainer<M, S, R, T> {
     return history;
   }
 
-  /// Refuses a dataset whose elements are not the batches of the model, in one sentence.
-  template <Dataset Data, class... Callbacks>
-  History fit(Data const&, FitOptions const& = {}, Callbacks&&...) {
-    detail::refuse_batches<M, Data>();
+  /// Trains on batches whose labels are of another integer type than int; refuses all other data, in one sentence.
+  template <class Data, class... Callbacks>
+  History fit(Data const& data, FitOptions const& options = {}, Callbacks&&... callbacks) {
+    if constexpr (detail::HasOtherLabels<Data, M>) return fit(data::IntLabels{data}, options, callbacks...);
+    else return detail::refuse_batches<M, Data>(), History{};
+  }
+
+  /// Trains with default options if what follows the data are callbacks.
+  template <class Data, class Second, class... Callbacks>
+    requires(!std::convertible_to<Second, FitOptions const&>)
+  History fit(Data const& data, Second&& second, Callbacks&&... callbacks) {
+    if constexpr (!Dataset<Data>) detail::refuse_dataset<Data>();
+    else if constexpr (detail::is_callback<Second, Trainer>)
+      return fit(data, FitOptions{}, second, callbacks...);
+    else detail::refuse_second<Second>();
     return {};
+  }
+
+  /// Refuses to train if the trainer is const.
+  template <class Data, class... Callbacks>
+  History fit(Data const&, FitOptions const& = {}, Callbacks&&...) const {
+    return detail::refuse_const<Data>(), History{};
   }
 
   /// Ends fit after this epoch. Every process calls it, or none.
@@ -150,9 +170,14 @@ class Trainer<M, S, R, T> {
   ///
   /// keeps   with servers, the rows of a lost worker are missing in rows(); a process that only serves returns, without
   ///         rows, after all workers have left
-  template <Dataset Data>
-  Scores evaluate(Data const& data) {
-    if constexpr (LearnsFrom<M, typename Data::element>) {
+  template <class Data, class... More>
+  Scores evaluate(Data const& data, More const&...) {
+    if constexpr (sizeof...(More) != 0) {
+      detail::refuse_more<Data>();
+      return {};
+    } else if constexpr (detail::HasOtherLabels<Data, M> && !detail::TrainsModel<Data, M>) {
+      return evaluate(data::IntLabels{data});
+    } else if constexpr (detail::TrainsModel<Data, M>) {
       return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
                                     [] { return std::string{"in evaluate"}; });
     } else {
@@ -160,6 +185,9 @@ class Trainer<M, S, R, T> {
       return {};
     }
   }
+  /// Refuses to evaluate if the trainer is const.
+  template <class Data, class... More>
+  Scores evaluate(Data const&, More const&...) const { return detail::refuse_const<Data>(), Scores{}; }
 
   /// The outputs for each row of data, in order, in every process; targets are ignored. Several outputs of a network
   /// lie one after another, in the order of its nn::outputs.
@@ -167,9 +195,14 @@ class Trainer<M, S, R, T> {
   /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another
   ///         worker, and a lost worker changes nothing. A process that only serves returns, without rows, after all
   ///         workers have left
-  template <Dataset Data>
-  Predictions predict(Data const& data) {
-    if constexpr (!PredictsFrom<M, typename Data::element>) {
+  template <class Data, class... More>
+  Predictions predict(Data const& data, More const&...) {
+    if constexpr (sizeof...(More) != 0) {
+      detail::refuse_more<Data>();
+      return {};
+    } else if constexpr (detail::HasOtherLabels<Data, M> && !detail::AsksModel<Data, M>) {
+      return predict(data::IntLabels{data});
+    } else if constexpr (!detail::AsksModel<Data, M>) {
       detail::refuse_batches<M, Data>();
       return {};
     } else if constexpr (requires { M::output_width; }) {
@@ -182,6 +215,10 @@ class Trainer<M, S, R, T> {
     }
   }
 
+  /// Refuses to predict if the trainer is const.
+  template <class Data, class... More>
+  Predictions predict(Data const&, More const&...) const { return detail::refuse_const<Data>(), Predictions{}; }
+
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
   /// file      a symbolic link is kept: the file that it points to is replaced
@@ -189,8 +226,8 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
-    static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings together: "
-                                        "call it of a Trainer that is not const, in every process");
+    static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings "
+                                        "together: call it of a Trainer that is not const, in every process");
     detail::save_from_here(replicas_, file, names);
   }
   /// Writes the variables where several processes have parts of them: every process calls it.
@@ -243,8 +280,8 @@ class Trainer<M, S, R, T> {
 
   /// Replaces the optimizer's learning rate, schedule or number. Every process calls it with the same rate, or none.
   void set_learning_rate(float rate) {
-    static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker "
-                                  "cannot set its learning rate. A schedule of the optimizer works there");
+    static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a "
+                                  "worker cannot set its learning rate. A schedule of the optimizer works there");
     CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + std::to_string(rate));
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
@@ -296,5 +333,9 @@ class Trainer<M, S, R, T> {
 
 template <class M, class S>
 Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
+template <class M, class S, class R>
+Trainer(M, S, R) -> Trainer<M, S, R, LocalTransport>;
+template <class M>
+Trainer(M) -> Trainer<M, detail::NoStrategy, DirectAllReduce, LocalTransport>;             // refused
 
 }  // namespace chorale

@@ -148,9 +148,9 @@ class TrainingLoop {
     CHORALE_EXPECTS(options.accumulate >= 1 && (options.accumulate == 1 || gives_plain_sums<R>),
                     "an update takes the gradients of at least one batch, and of one under a Reduce that rounds, leaves out "
                     "or orders them; got FitOptions::accumulate " + std::to_string(options.accumulate));
-    CHORALE_EXPECTS(options.deal == Deal::evenly || (!HasServers<S> && !ShardedReduce<R>),
-                    "FitOptions::deal by speed needs replicas that tell each other how fast they are, and a Reduce "
-                    "without logical shards: no parameter servers, and not Reproducible");
+    CHORALE_EXPECTS(options.deal == Deal::evenly || (!HasServers<S> && (!ShardedReduce<R> || Live<S, R, T>::template deals_shards<>)),
+                    "FitOptions::deal by speed needs replicas that tell each other how fast they are: no parameter "
+                    "servers; and under Reproducible a Strategy whose replicas have whole copies of all variables");
     CHORALE_EXPECTS(ReducesEveryStep<S> || HasServers<S> ||
                         (options.checkpoint_every == 0 && options.asked_to_end == nullptr),
                     "FitOptions::checkpoint_every and asked_to_end are not for replicas that learn apart for some "

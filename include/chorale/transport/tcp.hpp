@@ -10,6 +10,7 @@
 #include <chorale/transport/tcp/endpoint.hpp>
 #include <chorale/transport/tcp/progress_engine.hpp>
 #include <chorale/transport/tcp/rendezvous.hpp>
+#include <chorale/transport/tcp_header.hpp>
 #include <chorale/transport/timeouts.hpp>
 #include <chorale/transport/topology.hpp>
 #include <chorale/transport/transport.hpp>
@@ -50,8 +51,9 @@ namespace chorale {
 ///         it with: it can send only to these. Bytes from strangers have no effect
 /// throws  from connect(): PeerLost when ranks do not connect in time; Disagreement when they do not fit; BadArgument
 ///         when an address cannot be used, OutOfDescriptors when there are too few sockets
-template <wire::Protection P>
-struct BasicTcpTransport {
+template <class P>
+  requires wire::Protection<P>
+struct BasicTcpTransport<P> {
   using endpoint = BasicTcpEndpoint<P>;
 
   std::vector<std::string> addresses{};
@@ -216,12 +218,6 @@ struct BasicTcpTransport {
     return bytes;
   }
 };
-
-/// TCP transport without encryption, for trusted networks: its checksums detect errors, not attacks.
-using TcpTransport = BasicTcpTransport<wire::Plain>;
-
-/// TCP transport that seals every frame with AES-128-GCM, for other networks: see wire::Sealed. It needs a secret.
-using SealedTcpTransport = BasicTcpTransport<wire::Sealed>;
 
 static_assert(Transport<TcpTransport>);
 

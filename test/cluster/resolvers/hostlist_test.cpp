@@ -84,7 +84,7 @@ TEST_CASE("a host list that is none says where", "[cluster][hostlist]") {
   for (auto const& [text, expected] : rows) {
     CAPTURE(text);
     auto const quoted = text.size() > 80 ? text.substr(0, 80) + "..." : text;
-    CHECK(said([&] { hostlist::hosts(text, "X"); }) == "X: \"" + quoted + "\", " + expected + ".");
+    CHECK(said([&text = text] { hostlist::hosts(text, "X"); }) == "X: \"" + quoted + "\", " + expected + ".");
   }
 }
 
@@ -118,6 +118,6 @@ TEST_CASE("tasks per node are multiplied out", "[cluster][hostlist]") {
   };
   for (auto const& [text, expected] : rows) {
     CAPTURE(text);
-    CHECK(said([&] { hostlist::counts(text, "X"); }) == "X: \"" + text + "\", " + expected + ".");
+    CHECK(said([&text = text] { hostlist::counts(text, "X"); }) == "X: \"" + text + "\", " + expected + ".");
   }
 }

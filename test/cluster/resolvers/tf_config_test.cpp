@@ -133,7 +133,7 @@ TEST_CASE("an error about TF_CONFIG names the place in it", "[cluster][tf_config
   };
   for (auto const& [text, expected] : rows) {
     CAPTURE(text);
-    CHECK(said([&] { read(text); }) == expected);
+    CHECK(said([&text = text] { read(text); }) == expected);
   }
   CHECK(said([] { read(std::string(9U << 20, ' ') + "{}"); }) ==
         "TF_CONFIG: 9437186 bytes, above the limit of 8388608.");

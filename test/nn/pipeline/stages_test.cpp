@@ -445,7 +445,30 @@ TEST_CASE("stages have the variables of their sections, and share those that are
   for (auto const& [name, number] : names) CHECK(number == (name == "words/embeddings" ? 2 : 1));
 }
 
-TEST_CASE("a network is cut where sections have equally many products, and each has variables", "[nn][pipeline]") {
+namespace {
+
+struct Word : Field<int, 1> {};
+/// A table of many words that is looked up, then layers that multiply: the table takes time, but has no products.
+struct Lookup : nn::Graph<Word> {
+  nn::Embedding<1'000, wide, nn::DenseGradient> table{"words"};
+  nn::Dense<20> a{"a"}, b{"b"}, c{"c"}, d{"d"};
+
+  constexpr auto operator()(auto word) const {
+    return nn::outputs<Next>(d(c(b(a(nn::reshape<wide>(table(word)))))));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the time of a section counts what updates move", "[nn][pipeline]") {
+  auto const whole = nn::graph::whole_of<Lookup, Cpu>();
+  CHECK(nn::graph::time_of(whole.g.calls[0]) == 8 * 6'000 + 1);            // looked up
+  CHECK(nn::graph::time_of(whole.g.calls[1]) == 1);                        // reshaped
+  CHECK(nn::graph::time_of(whole.g.calls[2]) == 120 + 12 * (120 + 20) + 1);
+  CHECK(nn::graph::cut_of(whole.g, {}, 2).ends == std::vector{2, 6});      // the table by itself
+}
+
+TEST_CASE("a network is cut where sections take equally long, and each has variables", "[nn][pipeline]") {
   auto const whole = nn::graph::whole_of<Net, Cpu>();
   for (int sections = 1; sections <= 8; ++sections) {
     auto const cut = nn::graph::cut_of(whole.g, {}, sections);

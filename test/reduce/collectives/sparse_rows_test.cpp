@@ -21,22 +21,28 @@ using namespace chorale::test;
 
 static_assert(ReduceAlgorithm<TopK<10>, LocalTransport> && ResumableReduce<TopK<10>, LocalEndpoint>);
 
-TEST_CASE("TopK gives every rank the sum of the largest elements, and sends what its cost says", "[reduce][top_k]") {
+TEMPLATE_TEST_CASE("TopK gives every rank the sum of the largest elements, and sends what its cost says",
+                   "[reduce][top_k]", float, bf16) {
+  using Top = TopK<10, TestType>;
   auto const ranks = GENERATE(1, 2, 3, 7);
   auto const ended = on_ranks<Counting<LocalTransport>>(ranks, 1'000, [](auto& at, auto& x) {
     for (std::size_t i = 0; i < 1'000; ++i)                              // 10 large ones, elsewhere on each rank
       x[i] = i % 100 == static_cast<std::size_t>(at.rank()) ? 100.0F + static_cast<float>(i) : 0.25F;
-    TopK<10>{}.all_reduce(at, x, Op::sum);
+    Top{}.all_reduce(at, x, Op::sum);
   });
   for (auto const& rank : ended) {
     CHECK(rank.error == "");
-    CHECK(rank.cost.bytes == TopK<10>::cost(ranks, 4'000).bytes);
+    CHECK(rank.cost.bytes == static_cast<std::size_t>(ranks - 1) * 10 * (4 + sizeof(TestType)));
+    CHECK(rank.cost.bytes == Top::cost(ranks, 4'000).bytes);
     for (std::size_t i = 0; i < 1'000; ++i)
-      REQUIRE(rank.x[i] == (i % 100 < static_cast<std::size_t>(ranks) ? 100.0F + static_cast<float>(i) : 0.0F));
+      REQUIRE(rank.x[i] == (i % 100 < static_cast<std::size_t>(ranks)
+                                ? static_cast<float>(TestType{100.0F + static_cast<float>(i)})
+                                : 0.0F));
   }
 }
 
-TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gradients", "[reduce][top_k]") {
+TEMPLATE_TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gradients", "[reduce][top_k]", float,
+                   bf16) {
   constexpr int steps = 50;
   constexpr std::size_t n = 500;
   auto const ranks = GENERATE(1, 3);
@@ -45,7 +51,7 @@ TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gra
     return std::floor(64 * Random{5, static_cast<std::uint64_t>(rank * 1000 + step)}.uniform(i, -1.0F, 1.0F)) / 64;
   };
   auto const ended = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& sent) {
-    auto operation = TopKOperation<LocalEndpoint, 20>{};
+    auto operation = TopKOperation<LocalEndpoint, 20, TestType>{};
     auto x         = std::vector<float>(n);
     std::fill(sent.begin(), sent.end(), 0.0F);
     for (int step = 0; step < steps; ++step) {

@@ -42,7 +42,7 @@ TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one
     trainer.fit(data, quietly);
     return tiny::values_of(trainer);
   };
-  auto const under = [&] {
+  auto const under = [workers = workers, servers = servers, devices = devices] {
     return ParameterServerStrategy{Cluster::local(workers, servers), TestType{}, placement::GreedyByBytes{},
                                    Cpu::logical(devices)};
   };

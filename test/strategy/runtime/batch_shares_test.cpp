@@ -5,7 +5,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstddef>
 #include <limits>
+#include <utility>
 #include <vector>
 
 using namespace chorale;
@@ -63,7 +65,40 @@ TEST_CASE("rows are dealt out by speed after the first epoch, the result unchang
   even.fit(data, {.epochs = 3, .show = Show::nothing});
   CHECK(!trainer.live().shares().even());
   CHECK(tiny::difference(tiny::values_of(trainer), tiny::values_of(even)) < 1e-5);
-  auto ordered = tiny::learner_under(MirroredStrategy{Cpu::logical(2)}, Reproducible<8>{});
-  CHECK_THROWS_WITH(ordered.fit(data, {.show = Show::nothing, .deal = Deal::by_speed}),
-                    Catch::Contains("not Reproducible"));
+  auto sharded = tiny::learner_under(ShardedStrategy<Zero::one>{Cpu::logical(2)}, Reproducible<8>{});
+  CHECK_THROWS_WITH(sharded.fit(data, {.show = Show::nothing, .deal = Deal::by_speed}),
+                    Catch::Contains("whole copies of all variables"));
+}
+
+TEST_CASE("under Reproducible logical shards move whole, and the bits stay", "[strategy][shares][reproducible]") {
+  auto const data  = tiny::uneven();
+  auto const learn = [&](int replicas, std::vector<double> const& weights) {
+    auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(replicas)}, Reproducible<8>{});
+    if (!weights.empty()) trainer.live().set_shares(BatchShares{weights});
+    auto rows = std::vector<std::size_t>{};                                // of each replica in the first batch
+    auto batches = trainer.live().distribute(data);
+    for (auto const& share : *batches.next()) rows.push_back(share.rows);
+    auto const history = trainer.fit(data, tiny::quietly);
+    CHECK(history[0].scores.rows() == 279);
+    auto const hashes = trainer.hashes();
+    for (auto const hash : hashes) CHECK(hash == hashes[0]);
+    return std::pair{hashes[0], rows};
+  };
+  auto const [alone, all] = learn(1, {});
+  auto const [even, half] = learn(2, {});
+  CHECK(even == alone);
+  auto const [three, unequal] = learn(2, {3, 1});                          // 6 shards and 2
+  CHECK(three == alone);
+  CHECK(unequal[0] == share(all[0], 6, 8).begin);
+  CHECK(unequal[0] + unequal[1] == all[0]);
+  CHECK(learn(3, {1, 5, 2}).first == alone);
+  CHECK(learn(3, {0, 1, 0}).first == alone);                               // two replicas without a shard
+  CHECK(learn(4, {9, 0, 1, 1}).first == alone);
+
+  auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)}, Reproducible<8>{});
+  auto evenly  = tiny::learner_under(MirroredStrategy{Cpu::logical(3)}, Reproducible<8>{});
+  trainer.fit(data, {.epochs = 3, .show = Show::nothing, .deal = Deal::by_speed});
+  evenly.fit(data, {.epochs = 3, .show = Show::nothing});
+  CHECK(!trainer.live().shares().even());
+  CHECK(trainer.hashes() == evenly.hashes());
 }

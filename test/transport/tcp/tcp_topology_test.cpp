@@ -52,7 +52,7 @@ TEST_CASE("the links of a schedule are the pairs that talk in it", "[transport][
   STATIC_REQUIRE(topology_of<BinomialBroadcast>().pairs(8) == 7);          // a tree
   STATIC_REQUIRE(topology_of<PairwiseAllReduce>().pairs(8) == Topology::of(8));
   STATIC_REQUIRE(topology_for_training<RingAllReduce>().pairs(16) == 16 * 5 / 2);
-  STATIC_REQUIRE(topology_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);
+  CHECK(topology_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);          // too many steps for clang
   for (int ranks = 1; ranks <= 17; ++ranks) {
     CHECK(topology_of<RingAllReduce>().text(ranks) == Topology::ring().text(ranks));
     CHECK(Topology::all_pairs().pairs(ranks) == Topology::of(ranks));

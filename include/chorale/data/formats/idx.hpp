@@ -137,7 +137,9 @@ inline Tensors<std::uint8_t, std::uint8_t> mnist(std::filesystem::path const& fo
       if (std::filesystem::exists(file, code)) return file;
     auto const what = std::filesystem::is_directory(folder, code) ? "has neither " + name + " nor " + name + ".gz"
                                                                   : "is not a folder";
-    throw BadFile{folder.string() + ": " + what + ".", "the folder with MNIST's four files, or data::digits."};
+    throw BadFile{folder.string() + ": " + what + ".", "the folder with MNIST's four files, which "
+                  "https://ossci-datasets.s3.amazonaws.com/mnist/ has as train-images-idx3-ubyte.gz and so on, or "
+                  "data::digits, which draws digits."};
   };
   auto const prefix = std::string{split == train ? "train" : "t10k"};
   auto const images = find(prefix + "-images-idx3-ubyte");

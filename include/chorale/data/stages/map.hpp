@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/data/pipe.hpp>
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -27,12 +29,27 @@ struct Place {
   }
 };
 
-/// Converts bytes to numbers: a pixel p becomes p / 255, a label an int.
+/// A label of any integer type as an int.
+///
+/// throws  BadArgument when it is not in the range of int
+template <std::integral Label>
+int int_label(Label label) {
+  if constexpr (sizeof(Label) >= sizeof(int))
+    CHORALE_EXPECTS(std::in_range<int>(label), "label " + std::to_string(label) + " is beyond what an int has, and "
+                                               "labels are counted from 0");
+  return static_cast<int>(label);
+}
+
+/// Converts bytes to numbers: a pixel p becomes p / 255, a label, of any integer type, an int.
+///
+/// throws  BadArgument when a label is not in the range of int
 struct Scale {
-  void operator()(Sample<std::uint8_t, std::uint8_t> const& row, std::vector<float>& x, std::vector<int>& y) const {
+  template <std::integral Label>
+  void operator()(Sample<std::uint8_t, Label> const& row, std::vector<float>& x, std::vector<int>& y) const {
     x.resize(row.x.size());
     std::transform(row.x.begin(), row.x.end(), x.begin(), [](auto pixel) { return static_cast<float>(pixel) / 255; });
-    y.assign(row.y.begin(), row.y.end());
+    y.resize(row.y.size());
+    std::transform(row.y.begin(), row.y.end(), y.begin(), int_label<Label>);
   }
 };
 inline constexpr auto scale = Scale{};
@@ -96,9 +113,9 @@ bool make_row_in(New& to, F& f, In const& row, Place at) {
   return made;
 }
 
-/// Checks at compile time that map can call F, with one sentence for each kind of rows.
+/// Checks at compile time that map can call F, with one sentence for each kind of rows. Returns false if it cannot.
 template <class F, class In, class Out>
-constexpr void expect_callable() {
+constexpr bool expect_callable() {
   constexpr auto ok = callable_by_map<F, In, Out>;
   static_assert(ok || !is_sample<Out>,
                 "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
@@ -107,6 +124,7 @@ constexpr void expect_callable() {
   static_assert(ok || is_sample<Out>,
                 "chorale: map's function cannot be called as f(row, to) or f(row, to, place): row is the row of the "
                 "stage before, to is NewRow<Fields...>&, whose to[Title{}] is a std::vector& to fill.");
+  return ok;
 }
 
 }  // namespace detail

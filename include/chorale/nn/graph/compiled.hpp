@@ -8,6 +8,8 @@
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/model/memory.hpp>
+#include <chorale/model/model.hpp>
+#include <chorale/nn/compile_arguments.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/learner.hpp>
 #include <chorale/nn/graph/units.hpp>
@@ -96,10 +98,7 @@ template <class Net, class Term>
 constexpr bool check_loss() {
   using L = decltype(Term::what);
   using F = typename Term::field;
-  static_assert(requires { typename L::target; },
-                "chorale: the loss argument is not a loss. Use loss::SparseCrossEntropy, loss::CrossEntropy, or "
-                "loss::MeanSquaredError");
-  if constexpr (requires { typename L::target; }) {
+  if constexpr (nn::detail::check_loss_members<L>()) {
     constexpr auto o    = index_of<F, typename OutputsIn<Net>::fields>;
     constexpr auto last = last_layer<Net, o>();
     using O             = typename Nth<o, typename OutputsIn<Net>::values>::type;
@@ -120,16 +119,17 @@ constexpr bool check_loss() {
                   "itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
                   "loss::CrossEntropyOfProbabilities");
     static_assert(!requires { requires L::takes_probabilities; } || (last != "dense" && last != "conv2d"),
-                  "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its end, "
-                  "or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+                  "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its "
+                  "end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
     constexpr auto held = held_of_output<Net, o>().columns;
     constexpr auto axis = axis_of<L>();
     static_assert(held == axis || held.empty(),
                   "chorale: each rank has a part of the logits of this output, and its loss needs all of them. Use "
-                  "loss::SplitSparseCrossEntropy<axis> with the axis over which they are split, or put nn::RowDense last");
+                  "loss::SplitSparseCrossEntropy<axis> with the axis over which they are split, or put nn::RowDense "
+                  "last");
     static_assert(held == axis || !held.empty(),
-                  "chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of an "
-                  "nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy");
+                  "chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of "
+                  "an nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy");
     return same_type && same_rows && held == axis;
   }
   return false;
@@ -235,8 +235,8 @@ struct CompiledGraph {
     static_assert(!graph::has_named_fields<B> || predicts_from<B>,
                   "chorale: the network takes a field that the batches do not have. Name it in map<...>");
     static_assert(!predicts_from<B> || learns_from<B>,
-                  "chorale: a loss or a metric compares an output with a field that the batches do not have. Name it in "
-                  "map<...>");
+                  "chorale: a loss or a metric compares an output with a field that the batches do not have. Name it "
+                  "in map<...>");
   }
 
   Losses losses;
@@ -304,36 +304,46 @@ struct CompiledGraph {
 namespace detail {
 
 template <class Net, class Losses, class Optimizer, class Metrics>
-CompiledGraph<Net, Losses, Optimizer, Metrics> compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
+auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
   constexpr bool fits = graph::check_losses<Net>(std::type_identity<Losses>{}) &&
                         graph::check_metrics<Net>(std::type_identity<Metrics>{});
-  static_assert(!fits || std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> <= StepHeader<float>::max_metrics,
-                "chorale: a model has at most 14 losses and metrics");
-  static_assert(
-      optim::Optimizer<Optimizer>,
-      "chorale: the optimizer argument is not an Optimizer. It needs slots, rate(Moment), global_clipnorm and "
-      "update<Device>(Update). Use optim::SGD, optim::Adam, or optim::AdamW");
-  static_assert(!optim::scales_loss<Optimizer>,
-                "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in float. Use "
-                "the optimizer that it contains");
-  static_assert(!MultipliesHalves<Net> || optim::scales_loss<Optimizer>,
-                "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does not scale its "
-                "loss. Use nn::Precision<bf16>");
-  return {std::move(losses), std::move(optimizer), std::move(metrics)};
+  constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics>;
+  constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
+  constexpr bool scales = optim::scales_loss<Optimizer>;
+  constexpr bool halves = MultipliesHalves<Net> && !scales;
+  static_assert(!many, "chorale: a model has at most 14 losses and metrics");
+  static_assert(!scales, "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in "
+                         "float. Use the optimizer that it contains");
+  static_assert(!halves, "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
+                         "not scale its loss. Use nn::Precision<bf16>");
+  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !many && !scales && !halves && check_optimizer<Optimizer>())
+    return CompiledGraph<Net, Losses, Optimizer, Metrics>{std::move(losses), std::move(optimizer), std::move(metrics)};
+  else return RefusedModel{};
 }
 
 }  // namespace detail
 
-/// Combines a network derived from nn::Graph with its losses, optimizer and metrics. A network with one output takes a
-/// loss and metrics as they are; of several outputs each loss and each metric names its own.
+/// Combines a network derived from nn::Graph with its losses, optimizer and metrics, in any order. A network with one
+/// output takes a loss and metrics as they are; of several outputs each loss and each metric names its own.
 ///
 ///   nn::compile<Tickets>(nn::of<Priority>(loss::MeanSquaredError{}) +
 ///                            0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
 ///                        optim::Adam{.learning_rate = 1e-3F}, nn::of<Department>(metric::Accuracy{}))
-template <GraphNetwork Net, class Loss, class Optimizer, class... Metrics>
-auto compile(Loss loss, Optimizer optimizer, Metrics... metrics) {
-  return detail::compiled_graph<Net>(detail::terms_of(graph::term_of<Net>(loss)), std::move(optimizer),
-                                     std::tuple_cat(detail::terms_of(graph::term_of<Net>(metrics))...));
+///
+/// returns   a model, see ModelOn; a RefusedModel if an argument was refused
+template <GraphNetwork Net, class... Parts>
+auto compile(Parts... parts) {
+  using Of = detail::Arguments<Parts...>;
+  if constexpr (Of::check()) {
+    auto all = std::tie(parts...);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::compiled_graph<Net>(
+          detail::terms_of(graph::term_of<Net>(std::get<Of::loss>(all))), std::move(std::get<Of::optimizer>(all)),
+          std::tuple_cat(detail::terms_of(graph::term_of<Net>(std::get<Of::metrics[I]>(all)))...));
+    }(std::make_index_sequence<Of::num_metrics>{});
+  } else {
+    return RefusedModel{};
+  }
 }
 
 }  // namespace chorale::nn

@@ -133,6 +133,7 @@ struct CallRecord {
   int number = 0;                                                          // position among the layers: names its stream
                                                                            // of random numbers
   int recompute = -1;                                                      // the Recompute that called it; -1: none
+  std::size_t elements = 0;                                                // of the variables that it uses
 };
 
 /// A variable of the network.
@@ -213,9 +214,12 @@ struct Trace {
                          bool gives_rows) {
     auto const& l   = layers[at(layer)];
     auto const call = static_cast<int>(calls.size());
+    auto elements   = std::size_t{0};
+    for (auto v = at(l.first); v < at(l.first + l.variables); ++v) elements += variables[v].spec.size();
     auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
                                  static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute};
+                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute,
+                                 elements};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
     for (auto value : out) {

@@ -5,6 +5,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/strategy/parameter_server/connections.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
+#include <chorale/strategy/parameter_server/server_update.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
 #include <chorale/strategy/parameter_server/table_words.hpp>
 #include <chorale/tensor/cpu/kernels.hpp>
@@ -21,6 +22,9 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -127,6 +131,57 @@ class Calls {
     return total;
   }
 
+  /// Has the server that stores all of some variables call an update with their values.
+  ///
+  /// names     of whole variables, each once
+  /// returns   what the function returned there
+  /// keeps     this worker's own values stay as they are until it pulls
+  /// throws    BadArgument when a name is unknown, when variables are in pieces or on different servers, and with the
+  ///           text of what the function threw; Disagreement when the server does not know the update
+  template <class F, class... Args>
+  auto update_on_server(Variables const& variables, ServerUpdate<F> const& update,
+                        std::vector<std::string_view> const& names, Args const&... args) {
+    using Signature = chorale::detail::ServerSignature<decltype(&F::operator())>;
+    constexpr bool fits =
+        std::is_invocable_v<F const&, ServerValues, Args const&...> &&
+        std::tuple_size_v<typename Signature::arguments> == sizeof...(Args);
+    static_assert(fits, "chorale: these are not the arguments of this ServerUpdate: update_on_server(variables, update, "
+                        "names, arguments...)");
+    using Result = typename Signature::result;
+    auto message = std::vector<std::byte>{};
+    auto const add = [&](auto const& one) {
+      auto const bytes = std::as_bytes(Span<std::remove_cvref_t<decltype(one)> const>{&one, 1});
+      message.insert(message.end(), bytes.begin(), bytes.end());
+    };
+    auto const server = static_cast<std::size_t>(server_of(variables, update.name(), names, add));
+    if constexpr (fits) {
+      auto const arguments = typename Signature::arguments{args...};
+      std::apply([&](auto const&... each) { (add(each), ...); }, arguments);
+    }
+    CHORALE_EXPECTS(message.size() <= most_update_bytes,
+                    "update \"" + update.name() + "\" has a message of " + std::to_string(message.size()) +
+                        " bytes, and at most " + std::to_string(most_update_bytes) + " fit");
+    auto into = std::vector<std::byte>{};
+    if constexpr (!std::is_void_v<Result>) into.resize(sizeof(Result));
+    links_.exchange([&](Link& link) {
+      auto& request       = link.next(Call::update);
+      request.version     = update.key();
+      request.index_bytes = static_cast<std::uint32_t>(names.size());
+      request.count       = message.size();
+      link.send(message);
+      link.receive(into);
+    }, 1, [] {}, server);
+    auto const& reply = links_[server].reply;
+    if (reply.outcome == Outcome::failed)
+      throw BadArgument{"update \"" + update.name() + "\" on server " + std::to_string(server) + " changed nothing: " +
+                            reply.said(), "its arguments."};
+    if constexpr (!std::is_void_v<Result>) {
+      auto result = Result{};
+      std::memcpy(&result, into.data(), sizeof result);
+      return result;
+    }
+  }
+
   /// Leaves the servers: this worker sends nothing more. The last call; otherwise the destructor calls it.
   void leave() {
     if (std::exchange(left_, true)) return;
@@ -175,6 +230,39 @@ class Calls {
   std::uint64_t step_ = 0;
 
  private:
+  /// The server that has all of these variables. Calls add(range) for each.
+  template <class Add>
+  int server_of(Variables const& variables, std::string const& update, std::vector<std::string_view> const& names,
+                Add&& add) const {
+    CHORALE_EXPECTS(!names.empty(), "update \"" + update + "\" is called for no variable");
+    auto server = -1;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      auto const name  = std::string{names[i]};
+      auto const found = std::ranges::find_if(variables.plan, [&](auto const& v) {
+        return std::string_view{v.name} == names[i];
+      });
+      if (found == variables.plan.end())
+        throw BadArgument{"update \"" + update + "\" names \"" + name + "\", which is none of the " +
+                              std::to_string(variables.plan.size()) + " variables of the model."};
+      if (std::ranges::count(names, names[i]) != 1)
+        throw BadArgument{"update \"" + update + "\" names \"" + name + "\" twice."};
+      auto last        = ShardLayout::Found{};
+      auto const range = Range{found->offset, found->end()};
+      auto const* home = shards_->home_of(range, last);
+      if (home == nullptr)
+        throw BadArgument{"update \"" + update + "\" names \"" + name + "\", which is in pieces on several servers.",
+                          "a placement that keeps it whole, such as placement::GreedyByBytes."};
+      if (server >= 0 && home->server != server)
+        throw BadArgument{"update \"" + update + "\" names \"" + std::string{names[0]} + "\" on server " +
+                              std::to_string(server) + " and \"" + name + "\" on server " +
+                              std::to_string(home->server) + ", and no server can change both as one.",
+                          "one server, or a placement that stores them together."};
+      server = home->server;
+      add(range);
+    }
+    return server;
+  }
+
   bool left_ = false;
 };
 

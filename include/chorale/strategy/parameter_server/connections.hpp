@@ -146,8 +146,9 @@ class ServerConnection {
                                   reply.said()),
                          "the same model, shards and options on all workers and servers."};
     auto const expected = !values_in_.empty() ? shards_->elements(server_)
-                          : request.call == Call::total ? bytes_in_.size()
-                                                                  : bytes_in_.size() / sizeof(float);
+                          : request.call == Call::total || request.call == Call::update
+                              ? bytes_in_.size()
+                              : bytes_in_.size() / sizeof(float);
     auto const dense = shards_->dense(server_);                            // of a reply without what has not changed
     if (reply.words == 0 ? reply.count != 0 && reply.count != expected : values_in_.empty() || reply.count != dense)
       throw Disagreement{Fault::model_mismatch,
@@ -221,14 +222,15 @@ class ServerConnections {
   auto begin() { return links_.begin(); }
   auto end() { return links_.end(); }
 
-  /// Sends one request to each of the first servers, and waits for the replies: ask(link) makes the request.
+  /// Sends one request to each of some servers, and waits for the replies: ask(link) makes the request.
   ///
+  /// servers how many; `from` the first of them
   /// begun   called when the first messages to all are in flight
   /// throws  PeerLost that names the shard; Disagreement; BadArgument after an earlier call threw one of these
   template <class Ask, class Begun>
-  void exchange(Ask&& ask, std::size_t servers, Begun&& begun) {
+  void exchange(Ask&& ask, std::size_t servers, Begun&& begun, std::size_t from = 0) {
     CHORALE_EXPECTS(!broken_, "this client lost a server, or was refused, and can be used no more");
-    auto const all = Span<Link>{links_}.first(servers);
+    auto const all = Span<Link>{links_}.subspan(from, servers);
     broken_        = true;
     try {
       for (auto& link : all) ask(link);

@@ -79,7 +79,7 @@ class ServerHost {
     auto const first = model.instantiate(Device::visible().front(), seed);
     for (auto& at : servers)
       start<Device>(at, typename S::consistency{}, model.optimizer, shards, first.net.variables().values,
-                    strategy.options());
+                    strategy.options(), strategy.updates());
   }
 
   /// Runs one server on its own rank until go_on() returns false. Only if servers are not threads.
@@ -111,8 +111,9 @@ class ServerHost {
   /// initial   the flat buffer of all variables
   template <class D, Consistency C, class OptimizerState>
   void start(E& at, C consistency, OptimizerState const& rule, ShardLayout const& shards, Span<float const> initial,
-             ParameterOptions options) {
-    auto service = std::make_shared<Server<C, OptimizerState, E>>(at, consistency, rule, shards, initial, options);
+             ParameterOptions options, std::vector<KnownUpdate> updates) {
+    auto service = std::make_shared<Server<C, OptimizerState, E>>(at, consistency, rule, shards, initial, options,
+                                                                            std::move(updates));
     auto task    = std::make_shared<Task>();
     task->report.server         = at.rank() - shards.rank_of(0);
     task->report.variable_bytes = shards.elements(task->report.server) * sizeof(float);

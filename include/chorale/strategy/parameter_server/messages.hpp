@@ -3,6 +3,7 @@
 
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/strategy/parameter_server/server_update.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
 
 #include <algorithm>
@@ -30,7 +31,9 @@ enum class Call : std::uint8_t {
   push = 1, pull, push_and_pull, push_rows, pull_rows,
   assign,                                                                  // replaces the values
   pull_slot, assign_slot, assign_step,                                     // optimizer: slot `count`, step `version`
-  report, total, leave
+  report, total,
+  update,                                                                  // a ServerUpdate of key `version`
+  leave
 };
 
 constexpr bool pushes(Call c) {
@@ -45,6 +48,7 @@ enum class Outcome : std::uint8_t {
   skipped,                                                                 // it was not finite: dropped
   not_finite,                                                              // it was not finite: nothing was applied
   refused,                                                                 // the request is not valid; see text
+  failed,                                                                  // the function of an update threw; see text
 };
 
 /// Reason why a push has no numbers.
@@ -67,13 +71,14 @@ struct Request {
   std::uint64_t seen     = 0;
   std::uint64_t turn     = 0;                                              // the newest clock in any server's reply
   std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
-  std::uint64_t count    = 0;                                              // rows or, of tables, words; or a slot
+  std::uint64_t count    = 0;                                              // rows or, of tables, words; or a slot;
+                                                                           // or bytes of an update's message
   std::uint64_t place    = 0;
   RowTable table{};
   std::int32_t worker       = 0;
   std::uint32_t incarnation = 0;
   std::int32_t epoch        = 0;
-  std::uint32_t index_bytes = 0;                                           // 4 or 8
+  std::uint32_t index_bytes = 0;                                           // 4 or 8; of an update: how many ranges
   float rows = 0, loss = 0;                                                // of the batch: gradients are sums over them
   Call call         = Call::leave;
   ServerFault fault       = ServerFault::none;
@@ -131,6 +136,8 @@ inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const&
   if (pushes(r.call) && !(r.rows >= 0)) return "its gradients are of less than 0 rows";
   if (r.brings_tables() && r.count > 2 * shards.tables().size() + std::max(most, 64 * shards.elements()))
     return "it has " + number(r.count) + " words of rows of tables at once";
+  if (r.call == Call::update && (r.count > most_update_bytes || r.index_bytes > r.count / sizeof(Range)))
+    return "its update of " + number(r.index_bytes) + " variables has " + number(r.count) + " bytes";
   if (!of_rows(r.call)) return {};
   auto const dense_end = shards.tables().empty() ? shards.extent() : shards.tables().front().offset;
   auto const is_table  = std::ranges::find(shards.tables(), r.table) != shards.tables().end();

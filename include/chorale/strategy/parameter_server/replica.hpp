@@ -19,6 +19,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -175,6 +176,14 @@ class ParameterReplica {
     for (std::size_t i = 0; i < workers.size() && n != 0; ++i)
       std::memcpy(told.values.data() + i * mine.size(), all.data() + static_cast<std::size_t>(workers[i]) * n, n);
     return told;
+  }
+
+  /// Has the server that stores some variables call an update, e.g. one that changes them together. Only for the first
+  /// replica of a worker. See Client::update_on_server.
+  template <class F, class... Args>
+  auto update_on_server(Variables const& variables, ServerUpdate<F> const& update,
+                        std::vector<std::string_view> const& names, Args const&... args) {
+    return client().update_on_server(variables, update, names, args...);
   }
 
   /// Leaves the servers. The last call.

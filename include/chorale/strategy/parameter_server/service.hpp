@@ -7,6 +7,7 @@
 #include <chorale/strategy/consistency.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/rounds.hpp>
+#include <chorale/strategy/parameter_server/server_update.hpp>
 #include <chorale/strategy/parameter_server/session.hpp>
 #include <chorale/strategy/parameter_server/shard.hpp>
 #include <chorale/strategy/parameter_server/transfer.hpp>
@@ -17,6 +18,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,9 +45,10 @@ class Server {
  public:
   /// at        endpoint of W workers, then servers; this rank is a server
   /// initial   the flat buffer of all variables, equal on all ranks
+  /// updates   functions that workers may have called here
   Server(E& at, C, O rule, ShardLayout const& shards, Span<float const> initial,
-                   ParameterOptions options = {})
-      : at_{&at}, options_{options},
+                   ParameterOptions options = {}, std::vector<KnownUpdate> updates = {})
+      : at_{&at}, options_{options}, known_{std::move(updates)},
         shard_{std::move(rule), shards, server_of(at, shards), initial, readable(at)},
         rounds_{shards.workers()}, reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
     CHORALE_EXPECTS(C::spares < shards.workers(), "a round that " + std::to_string(C::spares) +
@@ -226,6 +230,10 @@ class Server {
       shard_.update([&](Span<float> values, Span<float>) {
         std::ranges::copy(s.incoming.values.floats(values.size()), values.begin());
       });
+    if (r.call == Call::update && !duplicate) {
+      wrong = call_update(s);
+      if (!wrong.empty()) return s.refuse(wrong);
+    }
     if (r.call == Call::assign_slot && !duplicate)
       std::ranges::copy(s.incoming.values.floats(shard_.size()), slot(r.count).begin());
     if (r.call == Call::assign_step && !duplicate) shard_.now.step = static_cast<std::int64_t>(r.version);
@@ -233,6 +241,50 @@ class Server {
       rounds_.end(w);
       close_rounds();
     }
+  }
+
+  /// Calls the function of an update with copies of the values that it names; they become the values as one version, if
+  /// it does not throw. Returns an error text if the request is not valid, or an empty string.
+  std::string call_update(Session<E>& s) {
+    auto const& r    = s.request;
+    auto const bytes = ConstBytes{s.incoming.words.bytes(r.count)};
+    auto const found = std::ranges::find(known_, r.version, &KnownUpdate::key);
+    auto ranges      = std::vector<Range>(r.index_bytes);
+    auto const head  = ranges.size() * sizeof(Range);
+    if (head != 0) std::memcpy(ranges.data(), bytes.data(), head);
+    if (found == known_.end())
+      return "this server has no update of that name, arguments and result among its " + std::to_string(known_.size());
+    if (bytes.size() - head != found->argument_bytes) return "its update has other arguments";
+    auto homes = std::vector<ShardLayout::Home const*>{};
+    auto last  = ShardLayout::Found{};
+    auto size  = std::size_t{0};
+    for (auto const range : ranges) {
+      homes.push_back(range.begin < range.end ? shard_.shards().home_of(range, last) : nullptr);
+      if (homes.back() == nullptr || homes.back()->server != shard_.server())
+        return "its update names values that are not all on server " + std::to_string(shard_.server());
+      size += range.size();
+    }
+    auto copies = std::vector<float>(size);
+    auto values = std::vector<Span<float>>{};
+    auto const each = [&](auto&& f) {                                      // f(range, where it is in the shard, copy)
+      auto rest = Span<float>{copies};
+      for (std::size_t i = 0; i < ranges.size(); ++i, rest = rest.subspan(ranges[i - 1].size()))
+        f(homes[i]->base + ranges[i].begin - homes[i]->flat.begin, rest.first(ranges[i].size()));
+    };
+    each([&](std::size_t at, Span<float> copy) {
+      std::ranges::copy(shard_.values().subspan(at, copy.size()), copy.begin());
+      values.push_back(copy);
+    });
+    try {
+      s.result = found->call(values, bytes.subspan(head));
+    } catch (std::exception const& error) {
+      s.tell_failure(error.what());
+      return {};
+    }
+    shard_.update([&](Span<float> all, Span<float>) {
+      each([&](std::size_t at, Span<float> copy) { std::ranges::copy(copy, all.subspan(at).begin()); });
+    });
+    return {};
   }
 
   /// Handles a push that has arrived in full, for the first time.
@@ -293,8 +345,10 @@ class Server {
       reply.say(update_.fault());
     }
     s.out.add(bytes_of(reply));
-    if (reply.outcome == Outcome::refused || reply.outcome == Outcome::not_finite) return;
+    if (reply.outcome == Outcome::refused || reply.outcome == Outcome::not_finite || reply.outcome == Outcome::failed)
+      return;
     switch (call) {
+      case Call::update: return s.send_copies(s.result, {});
       case Call::pull:
       case Call::push_and_pull:
         ++ledger_.pulls;
@@ -335,6 +389,7 @@ class Server {
 
   E* at_;
   ParameterOptions options_;
+  std::vector<KnownUpdate> known_;
   Shard<O> shard_;
   Rounds<C> rounds_;
   Reports reports_;

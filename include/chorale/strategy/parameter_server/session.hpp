@@ -38,6 +38,7 @@ struct Session {
   std::uint64_t clock       = 0;                                           // of the incoming push
   std::uint64_t last        = 0;                                           // last sequence received in full
   std::uint32_t incarnation = 0;
+  std::vector<std::byte> result;                                           // of the last update
   Transfer<E> in{Transfer<E>::Direction::in}, out{Transfer<E>::Direction::out};
 
   bool is_duplicate() const { return request.sequence <= last; }
@@ -52,6 +53,13 @@ struct Session {
     reply.outcome = Outcome::refused;
     reply.say(why);
     stage = Stage::answers;
+  }
+
+  /// Replies that the function of an update threw.
+  void tell_failure(std::string const& why) {
+    result.clear();
+    reply.outcome = Outcome::failed;
+    reply.say(why);
   }
 
   void await_payload(ShardLayout const& shards, int server) {
@@ -69,6 +77,7 @@ struct Session {
       auto const into = incoming.values.floats(elements);
       for (auto const part : messages) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
     }
+    if (r.call == Call::update) in.add_cut(incoming.words.bytes(r.count));
     if (r.brings_tables()) in.add_cut(incoming.words.bytes(r.count * word));
     stage = Stage::payload;
   }

@@ -100,7 +100,7 @@ class DistributedBatches {
   Batch share_of(Rank rank) const {
     if (!weights_.even()) {
       if constexpr (requires { batch_.rows_in(Range{}); })
-        if (shards_ == 0) return batch_.rows_in(weights_.of(batch_.rows, rank, replicas_));
+        return batch_.rows_in(shards_ == 0 ? weights_.of(batch_.rows, rank, replicas_) : rows_of_shards(rank));
       CHORALE_EXPECTS(false, "this dataset's batches can only be dealt out evenly");
     }
     if constexpr (requires { batch_.part(rank, replicas_, shards_); }) {
@@ -130,10 +130,17 @@ class DistributedBatches {
     DistributedBatches* from_;
     PerReplica<Batch>* at_;
   };
-  iterator begin() { return iterator{*this}; }
+  iterator begin() & { return iterator{*this}; }                           // refers to these batches: not of temporaries
   std::default_sentinel_t end() const { return {}; }
 
  private:
+  /// The rows of the logical shards that a replica has by its weight.
+  Range rows_of_shards(Rank rank) const {
+    auto const mine = weights_.of(static_cast<std::size_t>(shards_), rank, replicas_);
+    return {share(batch_.rows, static_cast<int>(mine.begin), shards_).begin,
+            share(batch_.rows, static_cast<int>(mine.end), shards_).begin};
+  }
+
   Stream stream_;
   int replicas_;
   std::vector<Rank> local_;

@@ -238,11 +238,13 @@ class ShardSums {
  public:
   /// mine      rank of this replica, of `replicas`
   /// learn     called as learn(model, rows of a shard): forward, loss and backward
+  /// ends      where the shards of each replica end; empty: all have as many, as nearly as possible
   /// returns   the loss of this replica's shards
   template <class Model, class Batch, class Learn>
-  Sum<float> compute(Model& model, Batch const& batch, Rank mine, int replicas, Learn&& learn) {
+  Sum<float> compute(Model& model, Batch const& batch, Rank mine, int replicas, Learn&& learn,
+                     Span<int const> ends = {}) {
     auto const values = model.gradients().values;
-    auto const shards = share(static_cast<std::size_t>(L), mine, replicas);
+    auto const shards = shards_of(mine, replicas, ends);
     auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
     CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
                     "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
@@ -255,7 +257,7 @@ class ShardSums {
     owned_.begin(model.gradients(), replicas);
     [[maybe_unused]] auto const apart = in_shards(model);
     auto const end   = static_cast<int>(shards.end);
-    for (auto s = static_cast<int>(shards.begin); s < end + passes_more(model, shards, replicas); ++s) {
+    for (auto s = static_cast<int>(shards.begin); s < end + passes_more(model, shards, replicas, ends); ++s) {
       if (s >= end) {                                                      // other replicas have a shard more
         learn(model, batch.rows_in({0, 0}));
         owned_.take(model.gradients());
@@ -298,16 +300,29 @@ class ShardSums {
   }
   /// Passes that a replica makes without a shard, so that all make as many: the others ask it for what it owns.
   template <class Model>
-  static int passes_more(Model const&, Range shards, int replicas) {
-    if constexpr (requires { requires Model::answers; })
-      return (L + replicas - 1) / replicas - static_cast<int>(shards.size());
-    else return 0;
+  static int passes_more(Model const&, Range shards, int replicas, Span<int const> ends) {
+    if constexpr (requires { requires Model::answers; }) {
+      auto most = std::size_t{0};
+      for (Rank rank = 0; rank < replicas; ++rank) most = std::max(most, shards_of(rank, replicas, ends).size());
+      return static_cast<int>(most - shards.size());
+    } else {
+      return 0;
+    }
+  }
+  static Range shards_of(Rank rank, int replicas, Span<int const> ends) {
+    if (ends.empty()) return share(static_cast<std::size_t>(L), rank, replicas);
+    auto const r = static_cast<std::size_t>(rank);
+    return {static_cast<std::size_t>(r == 0 ? 0 : ends[r - 1]), static_cast<std::size_t>(ends[r])};
   }
 
   shard_tree::Sums sums_;
   std::vector<RowList> rows_;                                              // for each table
   OwnedRows owned_;
 };
+
+/// True if replicas may have different numbers of logical shards under R.
+template <class R>
+concept DealsShards = ShardedReduce<R> && requires(Span<int const> ends) { R::traffic_of(1, ends); };
 
 /// Reduction of one model's gradients under Reproducible.
 template <class R, class E>
@@ -329,7 +344,7 @@ class ShardedGradients {
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
     return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
       return compute_gradients(to, shard, LooksAtEnd{}, together);
-    });
+    }, shards_);
   }
   template <class Model, class Batch>
   Sum<float> compute_ahead(Model& model, Batch const& batch, LooksAtEnd, Together together) {
@@ -337,6 +352,14 @@ class ShardedGradients {
   }
 
   static bool under_way() { return false; }
+
+  /// Sets where the shards of each replica end: all replicas set the same, between two steps.
+  void deal_shards(std::vector<int> ends)
+    requires DealsShards<R>
+  {
+    traffic_ = R::traffic_of(at_->size(), ends);
+    shards_  = std::move(ends);
+  }
 
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     reduce_.all_reduce(*at_, traffic_, sums_.nodes(), gradients.values, tag_);
@@ -353,6 +376,7 @@ class ShardedGradients {
   Tag tag_;
   std::vector<std::size_t> ends_;                                          // of the buckets, if R cuts them
   decltype(R::traffic_of(1)) traffic_;
+  std::vector<int> shards_;                                                // ends of each replica's; empty: even
   TableSums<E> tables_;
   ShardSums<R::logical_shards> sums_;
 };

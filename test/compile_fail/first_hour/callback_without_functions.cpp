@@ -1,0 +1,21 @@
+// callback_without_functions.cpp   expect: chorale: fit got an argument that is neither a callback nor a sink
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<10>> {};
+
+struct Printer {
+  void print() {}
+};
+
+int main() {
+  auto train   = data::digits(1'000, 1).map(data::scale).batch(64);
+  auto model   = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::split(2)}, RingAllReduce{}, LocalTransport{}};
+  trainer.fit(train, {.epochs = 2}, Printer{});
+  auto const scores  = trainer.evaluate(train);
+  auto const outputs = trainer.predict(train);
+  return outputs.rows() == scores.rows() ? 0 : 1;
+}

@@ -1,0 +1,16 @@
+// network_for_model.cpp   expect: chorale: the model argument is not a Model, but a network
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<10>> {};
+
+int main() {
+  auto train   = data::digits(1'000, 1).map(data::scale).batch(64);
+  auto trainer = Trainer{Net{}, MirroredStrategy{Cpu::split(2)}, RingAllReduce{}, LocalTransport{}};
+  trainer.fit(train, {.epochs = 2});
+  auto const scores  = trainer.evaluate(train);
+  auto const outputs = trainer.predict(train);
+  return outputs.rows() == scores.rows() ? 0 : 1;
+}

@@ -1,0 +1,17 @@
+// no_input.cpp   expect: chorale: a Sequential begins with nn::Input<...>, the shape of one row
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Dense<64>, nn::Dense<10>> {};
+
+int main() {
+  auto train   = data::digits(1'000, 1).map(data::scale).batch(64);
+  auto model   = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::split(2)}, RingAllReduce{}, LocalTransport{}};
+  trainer.fit(train, {.epochs = 2});
+  auto const scores  = trainer.evaluate(train);
+  auto const outputs = trainer.predict(train);
+  return outputs.rows() == scores.rows() ? 0 : 1;
+}

@@ -1,0 +1,18 @@
+// test_after_train.cpp   expect: chorale: fit trains on one dataset. One to validate on is a callback
+// SPDX-License-Identifier: Apache-2.0
+#include <chorale/chorale.hpp>
+
+using namespace chorale;
+
+struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<10>> {};
+
+int main() {
+  auto train   = data::digits(1'000, 1).map(data::scale).batch(64);
+  auto model   = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::split(2)}, RingAllReduce{}, LocalTransport{}};
+  trainer.fit(train, train);
+  trainer.fit(train, train, EarlyStopping{});
+  auto const scores  = trainer.evaluate(train);
+  auto const outputs = trainer.predict(train);
+  return outputs.rows() == scores.rows() ? 0 : 1;
+}

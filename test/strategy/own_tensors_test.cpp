@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors and variables of a program's own, combined over replicas in a loop of its own and beside a Trainer.
+#include "test/support/reference.hpp"
+
+#include <chorale/tensor/synced_variable.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+using namespace chorale;
+
+namespace {
+
+/// Callback that keeps a variable for each replica: the largest loss of an epoch, and how many rows were seen.
+struct Watcher {
+  using Rows = SyncedVariable<std::int64_t, Sync::on_read, Aggregation::sum>;
+  using Rate = SyncedVariable<float, Sync::on_write, Aggregation::mean>;
+
+  std::vector<std::int64_t> rows{};
+  std::vector<float> rates{};
+  std::optional<PerReplica<Rows>> seen{};
+  std::optional<PerReplica<Rate>> rate{};
+
+  void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
+    auto& live = trainer.live();
+    if (!seen) {
+      auto all = std::vector<Rows>{};
+      auto one = std::vector<Rate>{};
+      for (Rank i = 0; i < live.num_replicas(); ++i) all.emplace_back(i), one.emplace_back(i, 1.0F);
+      seen.emplace(std::move(all));
+      rate.emplace(std::move(one));
+    }
+    auto const results = live.run([&](auto& replica, Rows& mine, Rate& of_all) {
+      mine.local().add(done.scores.rows() * (replica.id() + 1));           // another number on each replica
+      of_all.write({static_cast<float>(epoch + replica.id()), 1}, replica.sums());
+      return Sum<float>{of_all.local().read(), mine.read(replica.sums())};
+    }, *seen, *rate);
+    for (auto const& one : results) {
+      rows.push_back(one.count);
+      rates.push_back(one.value);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("variables with a synchronization and an aggregation live beside a Trainer", "[strategy][synced]") {
+  auto const data = tiny::uneven();
+  auto trainer    = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
+  auto watcher    = Watcher{};
+  trainer.fit(data, {.epochs = 2, .show = Show::nothing}, watcher);
+  CHECK(watcher.rows == std::vector<std::int64_t>{279 * 6, 279 * 6, 279 * 6, 2 * 279 * 6, 2 * 279 * 6, 2 * 279 * 6});
+  CHECK(watcher.rates == std::vector<float>{1, 1, 1, 2, 2, 2});
+  auto plain = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
+  plain.fit(data, {.epochs = 2, .show = Show::nothing});
+  CHECK(trainer.hashes() == plain.hashes());                               // none of it touches what is learned
+}
+
+TEST_CASE("a step combines tensors of its own, between its gradients", "[strategy]") {
+  auto const ranks = GENERATE(1, 2, 3);
+  auto live        = Live{MirroredStrategy{Cpu::logical(ranks)}, RingAllReduce{}, LocalTransport{}};
+  auto copies      = live.create(tiny::learner(), 7);
+  auto const data  = tiny::uneven();
+  auto batches     = live.distribute(data);
+  auto const all   = [&](auto&& of) {
+    auto sum = 0.0;
+    for (Rank r = 0; r < ranks; ++r) sum += of(r);
+    return sum;
+  };
+  for (auto& batch : batches) {
+    auto const wrong = live.run([&](auto& replica, auto& copy, auto& share) {
+      auto const me         = replica.id();
+      auto mistakes         = 0;
+      auto const expect     = [&](bool ok) { mistakes += ok ? 0 : 1; };    // checks are for one thread
+      auto [sum, gradients] = replica.value_and_gradient(copy, share);
+      auto wide             = std::vector<double>{static_cast<double>(me), 1.0 / 3};
+      replica.all_reduce(Span<double>{wide});
+      replica.all_reduce(gradients);
+      auto most = std::vector<std::int32_t>{me, -me};
+      replica.all_reduce(Span<std::int32_t>{most}, Op::max);
+      auto at_last = std::vector<float>{static_cast<float>(me + 1)};
+      replica.reduce(Span<float>{at_last}, ranks - 1);
+      auto counts = std::vector<std::int64_t>{me};
+      replica.template mean<IntegerMean::floor>(Span<std::int64_t>{counts});
+      auto means = std::vector<float>{static_cast<float>(2 * me)};
+      replica.mean(Span<float>{means});
+      copy.optimizer.apply(copy.net.variables(), gradients);
+      expect(wide[0] == all([](Rank r) { return r; }));
+      expect(std::abs(wide[1] - ranks / 3.0) < 1e-12);
+      expect(most == std::vector<std::int32_t>{ranks - 1, 0});
+      if (me == ranks - 1) expect(static_cast<double>(at_last[0]) == all([](Rank r) { return r + 1; }));
+      expect(counts[0] == (ranks - 1) / 2);
+      expect(means[0] == static_cast<float>(ranks - 1));
+      return mistakes;
+    }, copies, batch);
+    for (auto const one : wrong) CHECK(one == 0);
+  }
+  CHECK(hash_of(copies[0].net.variables().body()) != 0);
+  for (auto& copy : copies) CHECK(hash_of(copy.net.variables().body()) == hash_of(copies[0].net.variables().body()));
+}
+
+TEST_CASE("a tensor is refused while gradients are on their way", "[strategy]") {
+  auto live   = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
+  auto copies = live.create(tiny::learner(), 7);
+  auto batches = live.distribute(tiny::uneven());
+  CHECK_THROWS_WITH(live.run([](auto& replica, auto& copy, auto& share) {
+    replica.value_and_gradient_ahead(copy, share);
+    auto mine = std::vector<float>{1};
+    replica.all_reduce(Span<float>{mine});
+  }, copies, *batches.next()), Catch::Contains("gradients are on their way: all_reduce them before all_reduce of a tensor"));
+}
