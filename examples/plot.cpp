@@ -28,14 +28,14 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string folder, by = "step", title, out;
-  std::vector<std::string> log;
+  std::vector<std::string> log, only;
 };
 
 void draw(Options const& o) {
   auto const table = read_csv(fs::path{o.folder} / "scalars.csv");
   auto const by    = o.by == "step" ? PlotOptions::By::step : PlotOptions::By::wall_time;
   auto const out   = o.out.empty() ? fs::path{o.folder} / "plot.svg" : fs::path{o.out};
-  replace_file(out, svg_plot(table, {.by = by, .title = o.title, .log = o.log}));
+  replace_file(out, svg_plot(table, {.by = by, .title = o.title, .log = o.log, .only = o.only}));
   auto names = std::string{};
   for (auto const& name : table.names)
     if (name != "step" && name != "wall_time" && name != "epoch") names += (names.empty() ? "" : ", ") + name;
@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   flags.add_option("--title", o.title, "a line above the curves");
   flags.add_option("--log", o.log, "panels whose values go by their logarithm, such as loss,learning_rate")
       ->delimiter(',');
+  flags.add_option("--only", o.only, "panels to draw, such as loss,accuracy; all without it")->delimiter(',');
   flags.add_option("--out", o.out, "the picture; RUNDIR/plot.svg without it");
   try {
     try {

@@ -98,6 +98,9 @@ TEST_CASE("a value by its logarithm has ticks at powers of ten, and lacks what i
   CHECK(curve(svg, 0) == "M78.0 33.7L206.7 116.0L464.0 198.3");
   auto const narrow = svg_plot(table({"step", "loss"}, {{1, 2}, {3, 6}}), by_log);
   CHECK(count(narrow, "end\">5</text>") == 1);
+  CHECK(count(svg_plot(table({"step", "loss", "rate"}, {{1}, {2}, {3}}), {.only = {"rate"}}), "rotate(-90)") == 1);
+  CHECK_THAT(said<BadArgument>([] { svg_plot(table({"step", "loss"}, {{1}, {2}}), {.only = {"lost"}}); }),
+             Catch::Contains("no panel of this plot is named lost"));
   CHECK_THAT(said<BadArgument>([] { svg_plot(table({"step", "loss"}, {{1}, {2}}), {.log = {"lost"}}); }),
              Catch::Contains("no panel of this plot is named lost"));
 }

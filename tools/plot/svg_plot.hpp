@@ -22,7 +22,8 @@ struct PlotOptions {
 
   By by             = By::step;
   std::string title = {};
-  std::vector<std::string> log = {};                       // panels whose values are drawn by their logarithm
+  std::vector<std::string> log  = {};                      // panels whose values are drawn by their logarithm
+  std::vector<std::string> only = {};                      // panels to draw; empty: all
 };
 
 namespace detail {
@@ -174,15 +175,15 @@ class Plot {
       tops.push_back(bottom);
       bottom += head * static_cast<double>(rows_of(panel)) + height + foot;
     }
-    auto plot = Plot{SvgPage{right + 16, bottom + 26, title.empty() ? "curves by " + x_name : title}};
+    auto plot = Plot{SvgPage{right + 16, bottom + 18, title.empty() ? "curves by " + x_name : title}};
     if (!title.empty()) plot.page_.text(left, 22, "start", title, " font-size=\"17\" font-weight=\"bold\"");
     for (std::size_t i = 0; i < panels.size(); ++i) plot.draw(panels[i], tops[i]);
-    plot.page_.text((left + right) / 2, bottom + 14, "middle", x_name);
+    plot.page_.text((left + right) / 2, bottom + 8, "middle", x_name);
     return std::move(plot.page_).end();
   }
 
  private:
-  static constexpr double left = 78, right = 464, height = 168, head = 22, foot = 30;       // pixels
+  static constexpr double left = 78, right = 464, height = 168, head = 22, foot = 38;       // pixels
   static constexpr double letter = 8.2, sample = 26;       // widths of a letter, and of a line in the legend
 
   explicit Plot(SvgPage page) : page_{std::move(page)} {}
@@ -311,7 +312,9 @@ class Plot {
                                     : " stroke-width=\"2\" stroke-linejoin=\"round\" stroke-dasharray=\"6 3\"";
   }
   static std::string number(double value) {
-    return SvgPage::print(std::abs(value) >= 1e4 && std::abs(value) < 1e9 ? "%.0f" : "%.4g", value);
+    auto text = SvgPage::print(std::abs(value) >= 1e4 && std::abs(value) < 1e9 ? "%.0f" : "%.4g", value);
+    if (auto const zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);      // 1e-5, not 1e-05
+    return text;
   }
 
   SvgPage page_;
@@ -334,8 +337,8 @@ inline std::string panel_of(std::string_view column) {
 ///         dropped. Empty cells, NaN and infinities are skipped, and by logarithms what is not above 0. With a column
 ///         epoch, lines that have one are drawn as points, and the others, means of the epoch so far, as faint lines
 ///         that begin again with each epoch. A learning_rate goes in steps
-/// throws  BadFile when there is no column step, no other column, or no row with a step; BadArgument when options.log
-///         has a name that is no panel
+/// throws  BadFile when there is no column step, no other column, or no row with a step; BadArgument when options
+///         have a name that is no panel
 inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = {}) {
   auto const bad = [&](std::string const& why) {
     throw BadFile{(table.file.empty() ? "a table" : table.file) + ": " + why + ", which a plot needs.",
@@ -370,6 +373,7 @@ inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = 
   for (std::size_t i = 0; i < table.names.size(); ++i) {
     if (table.names[i] == "step" || table.names[i] == "wall_time" || table.names[i] == "epoch") continue;
     auto const name = detail::panel_of(table.names[i]);
+    if (!options.only.empty() && std::ranges::count(options.only, name) == 0) continue;
     auto panel      = std::ranges::find(panels, name, &detail::PlotPanel::name);
     if (panel == panels.end())
       panel = panels.insert(panels.end(), {name, {}, std::ranges::count(options.log, name) != 0});
@@ -388,10 +392,11 @@ inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = 
     panel->lines.push_back(std::move(line));
     if (!so_far.x.empty()) panel->lines.push_back(std::move(so_far));
   }
-  if (panels.empty()) bad("has no column beside step and wall_time");
-  for (auto const& name : options.log)
-    if (std::ranges::find(panels, name, &detail::PlotPanel::name) == panels.end())
-      throw BadArgument{"no panel of this plot is named " + name + ".", "loss, or the name of another panel."};
+  if (panels.empty() && options.only.empty()) bad("has no column beside step and wall_time");
+  for (auto const& names : {options.log, options.only})
+    for (auto const& name : names)
+      if (std::ranges::find(panels, name, &detail::PlotPanel::name) == panels.end())
+        throw BadArgument{"no panel of this plot is named " + name + ".", "loss, or the name of another panel."};
   return detail::Plot::of(panels, options.by == PlotOptions::By::step ? "step" : "seconds", options.title);
 }
 
