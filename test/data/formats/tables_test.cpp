@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+namespace tables_test {
+
 using namespace chorale;
 using chorale::test::Folder;
-
-namespace {
 
 /// All x, and all y, of rows.
 template <class Rows>
@@ -36,8 +36,6 @@ auto all_of(Rows const& rows) {
 }
 
 auto const golden = std::string{"test/golden/"};
-
-}  // namespace
 
 TEST_CASE("arrays of numpy are read, packed or not", "[data][golden]") {
   for (auto const* name : {"arrays.npz", "packed.npz"}) {
@@ -112,3 +110,5 @@ TEST_CASE("the last rows of a dataset are for validation", "[data]") {
   for (auto const part : {0.0, 1.0, -0.5, 1.5, 0.95})
     CHECK_THROWS_WITH(data::validation_split(rows, part), Catch::Contains("validation_split of 7 rows takes a part"));
 }
+
+}  // namespace tables_test
