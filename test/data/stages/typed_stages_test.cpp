@@ -244,7 +244,7 @@ TEST_CASE("a file of other fields is refused with both", "[data][fields][cache]"
   CHECK_THROWS_WITH(numbers(pairs(6).cache(file)), Contains("5 rows, but the stage before the cache makes 6"));
   auto const old = InFile{folder.path() / "old"};
   CHECK(targets(sources::Counting{5}.cache(old)) == in_order(5));
-  CHECK(sources::Folder::bytes_of(old.path.string()).size() == 40 + 5 * (24 + 8 + 8));
+  CHECK(sources::Folder::bytes_of(old.path.string()).size() == 48 + 5 * (24 + 8 + 8));
   CHECK_THROWS_WITH(numbers(pairs(5).cache(old)), Contains("rows of f4 and i4, but the stage before the cache makes"));
 }
 
