@@ -26,9 +26,9 @@
 #include <type_traits>
 #include <vector>
 
-using namespace chorale;
+namespace summary_test {
 
-namespace {
+using namespace chorale;
 
 struct Pictures : nn::Sequential<
     nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::BatchNorm<nn::Momentum<0.9>, nn::Epsilon<1e-5>>, nn::ReLU,
@@ -69,8 +69,6 @@ template <>
 constexpr bool as_percent<-1> = true;
 static_assert(as_percent<99>);
 
-}  // namespace
-
 TEST_CASE("a Sequential tells its layers, their shapes and parameters, and its bytes", "[nn][summary]") {
   auto const model = nn::compile<Pictures>(loss::SparseCrossEntropy{}, optim::Adam{});
   auto const text  = nn::summary(model, 64, Cpu::logical(1)[0]);
@@ -105,3 +103,5 @@ TEST_CASE("a graph tells each call, and the parameters of a layer once", "[nn][s
   CHECK(dense == std::vector<std::string>{"72", "0"});
   CHECK(text.find("490 parameters: 490 trained, 0 not\n") != text.npos);
 }
+
+}  // namespace summary_test
