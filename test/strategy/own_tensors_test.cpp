@@ -4,6 +4,12 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/cluster/cluster.hpp>
+#include <chorale/nn/pipeline/schedules.hpp>
+#include <chorale/strategy/central_storage.hpp>
+#include <chorale/strategy/hybrid.hpp>
+#include <chorale/strategy/mesh.hpp>
+#include <chorale/strategy/pipeline.hpp>
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/tensor/synced_variable.hpp>
 
 #include <catch2/catch.hpp>
@@ -127,4 +133,43 @@ TEST_CASE("a tensor is refused while gradients are on their way", "[strategy]") 
     auto mine = std::vector<float>{1};
     replica.all_reduce(Span<float>{mine});
   }, copies, *batches.next()), Catch::Contains("gradients are on their way: all_reduce them before all_reduce of a tensor"));
+}
+
+namespace {
+
+/// What 4 replicas under a strategy combine of their ranks: sum, mean, sum by sums(), and the largest at replica 3.
+void check_four(auto strategy) {
+  auto live          = Live{std::move(strategy), RingAllReduce{}, LocalTransport{}};
+  auto const correct = live.run([](auto& replica) {
+    auto const mine = static_cast<double>(replica.id());
+    auto sum = std::vector<double>{mine}, mean = sum, called = sum, most = sum;
+    replica.all_reduce(Span<double>{sum});
+    replica.mean(Span<double>{mean});
+    replica.sums()(Span<double>{called});
+    replica.reduce(Span<double>{most}, 3, Op::max);
+    auto const good = sum[0] == 6 && mean[0] == 1.5 && called[0] == 6 && (replica.id() != 3 || most[0] == 3);
+    return Sum<float>{good ? 1.0F : 0.0F, replica.num_replicas()};
+  });
+  auto ranks = 0;
+  for (auto const& one : correct) {
+    CHECK(one.value == 1);
+    CHECK(one.count == 4);
+    ++ranks;
+  }
+  CHECK(ranks == 4);
+}
+
+}  // namespace
+
+TEST_CASE("tensors of one's own are combined over all replicas, also where gradients are not", "[strategy]") {
+  using Data = Axis<"data", 2>;
+  auto const four = Cpu::logical(4);
+  check_four(MirroredStrategy{four});
+  check_four(CentralStorageStrategy{four});
+  check_four(ShardedStrategy<Zero::one>{four});
+  check_four(ShardedStrategy<Zero::three>{four});
+  check_four(HybridStrategy<Zero::two, 2>{four});
+  check_four(MeshStrategy{Mesh<Data, Axis<"tensor", 2>>{four}});
+  check_four(MeshStrategy{Mesh<Axis<"tensor", 2>, Data>{four}, sharded<Zero::one>("data")});
+  check_four(MeshStrategy{Mesh<Data, Axis<"stage", 2>>{four}, pipelined<OneForwardOneBackward<4>>()});
 }

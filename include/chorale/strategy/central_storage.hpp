@@ -29,6 +29,7 @@ class CentralReplica : public Replica<R, E> {
     if (may_be_written_) barrier();
     return Base::value_and_gradient_ahead(model, batch, at_end);
   }
+  using Base::all_reduce;                                                  // of tensors
   void all_reduce(Gradients& gradients) {
     Base::all_reduce(gradients);
     may_be_written_ = true;

@@ -15,6 +15,7 @@
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/reduce/step_operations.hpp>
+#include <chorale/strategy/rank_operations.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/unit_exchange.hpp>
 #include <chorale/strategy/sharded.hpp>
@@ -23,6 +24,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -121,15 +123,22 @@ inline constexpr bool sends_halves<Reproducible<L, R>> = sends_halves<R>;
 
 /// Replica of a HybridStrategy: its rank is that among all ranks, and its shards are those of its node.
 template <int within, class R, class E>
-class HybridReplica : private detail::HasNode<within, E>, public UnitReplica<R, detail::NodeEndpoint<E>> {
+class HybridReplica : private detail::HasNode<within, E>,
+                      public UnitReplica<R, detail::NodeEndpoint<E>>,
+                      public detail::RankOperations<HybridReplica<within, R, E>, E, Tag{2}> {
   using Node  = detail::HasNode<within, E>;
   using Units = UnitReplica<R, detail::NodeEndpoint<E>>;
+  using All   = detail::RankOperations<HybridReplica, E, detail::NodeEndpoint<E>::of_all>;
+  friend All;
 
  public:
-  HybridReplica(R reduce, E& at) : Node{at}, Units{std::move(reduce), *this->node} {}
+  HybridReplica(R by, E& at) : Node{at}, Units{std::move(by), *this->node}, All{at} {}
 
-  Rank id() const { return all().rank(); }                                 // in [0, num_replicas())
-  int  num_replicas() const { return all().size(); }
+  // Among all ranks, not those of the node alone.
+  using All::id, All::num_replicas, All::all_reduce, All::reduce, All::mean, All::sums;
+  using All::exchange, All::all_gather, All::broadcast, All::barrier, All::sent, All::now;
+  template <std::same_as<Gradients> G>
+  void all_reduce(G& gradients) { Units::all_reduce(gradients); }          // which refuses them
 
   /// Brings the shards of the first node to rank 0; and from there each replica its shard. See ShardedReplica.
   void gather_shards(placement::ShardCut const& cut, Span<float const> mine, Span<float> whole, std::size_t times = 1) {
@@ -140,36 +149,6 @@ class HybridReplica : private detail::HasNode<within, E>, public UnitReplica<R, 
     chorale::broadcast(this->node->between, mine, 0, detail::NodeEndpoint<E>::of_between);
   }
 
-  /// Operations among all ranks: see Replica.
-  void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
-    detail::exchange_over(all(), peer, of_all, mine, theirs);
-  }
-  template <class V>
-  void all_gather(Span<V const> mine, Span<V> whole, Span<std::size_t const> counts) {
-    chorale::all_gather(all(), mine, whole, counts, of_all);
-  }
-  template <class V>
-  void broadcast(Span<V> x, Rank root = 0) { chorale::broadcast(all(), x, root, of_all); }
-  void barrier() { chorale::barrier(all(), of_all); }
-
-  /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
-  auto sent() const
-    requires requires(E const& at) { at.sent(); }
-  {
-    return all().sent();
-  }
-  /// Time of this rank's virtual clock. Only over SimulatedTransport.
-  auto now() const
-    requires requires(E const& at) { at.now(); }
-  {
-    return all().now();
-  }
-
- private:
-  static constexpr auto of_all = detail::NodeEndpoint<E>::of_all;
-
-  E&       all() { return *this->node->all; }
-  E const& all() const { return *this->node->all; }
 };
 
 /// Synchronous data parallelism with shards within a node and copies between nodes: each rank keeps a shard of what Zero

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// More than 400 lines: one class, whose operations share an endpoint and its tags.
 #pragma once
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
-#include <chorale/reduce/collectives/barrier.hpp>
-#include <chorale/reduce/collectives/broadcast.hpp>
-#include <chorale/reduce/collectives/gather_scatter.hpp>
-#include <chorale/reduce/collectives/mean.hpp>
-#include <chorale/reduce/combine.hpp>
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
+#include <chorale/strategy/rank_operations.hpp>
 #include <chorale/strategy/runtime/gradient_reducer.hpp>
 #include <chorale/strategy/runtime/rows_apart.hpp>
 #include <chorale/strategy/strategy.hpp>
@@ -59,18 +54,6 @@ namespace chorale::detail {
   throw NumericFault{"replicas have drifted apart: they differ between their variables.", what_to_try};
 }
 
-/// Sends `mine` to a peer, and receives `theirs` from it; an empty span: nothing goes there.
-template <class E>
-void exchange_over(E& at, Rank peer, Tag tag, ConstBytes mine, Bytes theirs) {
-  auto const receive = [&] {
-    if (!theirs.empty()) at.recv(peer, tag, theirs).wait();
-  };
-  if (mine.empty()) return receive();
-  auto sent = at.send(peer, tag, mine);
-  receive();
-  sent.wait();
-}
-
 }  // namespace chorale::detail
 
 namespace chorale {
@@ -85,12 +68,14 @@ struct ValueAndGradient {
 ///
 /// order   every replica calls the collective operations in the same order
 template <class R, class E>
-class Replica {
- public:
-  Replica(R reduce, E& at) : reduce_{std::move(reduce)}, at_{&at} {}
+class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
+  using Operations = detail::RankOperations<Replica, E, Tag{1}>;
+  friend Operations;
 
-  Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
-  int  num_replicas() const { return at_->size(); }
+ public:
+  Replica(R reduce, E& at) : Operations{at}, reduce_{std::move(reduce)}, at_{&at} {}
+
+  using Operations::all_reduce, Operations::num_replicas;
 
   /// Sets the number of the step that begins, which errors and heartbeats report.
   void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
@@ -178,60 +163,6 @@ class Replica {
     }
   }
 
-  /// Combines a tensor of the program's own over all replicas, in place: the same bits on every replica.
-  ///
-  /// order   a tree in the order of ranks, whatever R is: nothing is rounded or left out
-  /// throws  BadArgument while gradients are on their way; PeerLost
-  template <Reducible V>
-  void all_reduce(Span<V> x, Op op = Op::sum) {
-    expect_idle("all_reduce of a tensor");
-    ReductionToAll{}.all_reduce(*at_, x, op, alone);
-  }
-
-  /// Combines a tensor of the program's own into that of one replica; of the others it is scratch afterwards.
-  ///
-  /// throws  BadArgument while gradients are on their way, or when there is no such root; PeerLost
-  template <Reducible V>
-  void reduce(Span<V> x, Rank root, Op op = Op::sum) {
-    expect_idle("reduce of a tensor");
-    chorale::reduce(*at_, x, op, root, alone);
-  }
-
-  /// Replaces a tensor of the program's own by its mean over all replicas, each with the same weight.
-  template <Reducible V>
-  void mean(Span<V> x) {
-    expect_idle("mean of a tensor");
-    all_reduce_mean(ReductionToAll{}, *at_, x, alone);
-  }
-  template <IntegerMean rule, Reducible V>
-  void mean(Span<V> x) {
-    expect_idle("mean of a tensor");
-    all_reduce_mean<rule>(ReductionToAll{}, *at_, x, alone);
-  }
-
-  /// A callable that sums a span over all replicas, as a SyncedVariable takes it.
-  auto sums() {
-    return [this]<class V>(Span<V> x) { all_reduce(x); };
-  }
-
-  /// Sends `mine` to a peer, and receives `theirs` from it, as many bytes as it sends. Both ranks call it.
-  void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
-    detail::exchange_over(*at_, peer, alone, mine, theirs);
-  }
-
-  /// Concatenates the values of all replicas, in the order of ranks, on every replica. See chorale::all_gather.
-  template <class V>
-  void all_gather(Span<V const> mine, Span<V> all, Span<std::size_t const> counts) {
-    chorale::all_gather(*at_, mine, all, counts, alone);
-  }
-
-  /// Copies x of the replica with rank `root` to all replicas.
-  template <class V>
-  void broadcast(Span<V> x, Rank root = 0) { chorale::broadcast(*at_, x, root, alone); }
-
-  /// Returns when every replica has called it.
-  void barrier() { chorale::barrier(*at_, alone); }
-
   /// Sets where the logical shards of each replica end, of all L: those of replica 0 come first. All replicas set the
   /// same, between two steps. The bits do not depend on it.
   void deal_shards(std::vector<int> ends)
@@ -243,20 +174,6 @@ class Replica {
 
   ReduceStatistics traffic() const { return traffic_; }
 
-  /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
-  auto sent() const
-    requires requires(E const& at) { at.sent(); }
-  {
-    return at_->sent();
-  }
-
-  /// Time of this rank's virtual clock. Only over SimulatedTransport.
-  auto now() const
-    requires requires(E const& at) { at.now(); }
-  {
-    return at_->now();
-  }
-
   /// Steps, rows, and changed rows of tables, since the variables of replicas that train independently were last
   /// averaged. See LocalSgd.
   struct Apart {
@@ -266,7 +183,6 @@ class Replica {
   } apart;
 
  protected:
-  using ReductionToAll        = RecursiveDoublingAllReduce;
   static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
   E& endpoint() { return *at_; }
   R const& reduction() const { return reduce_; }
@@ -280,6 +196,12 @@ class Replica {
   /// Refuses copies that have drifted apart, of which the sums of all digests tell.
   void expect_alike(Gradients const& gradients) {
     if (!ReplicaDigest::all_equal(gradients.trailer().digest())) tell_divergence();
+  }
+
+  /// Refuses an operation while gradients are on their way: threads that send them may use the endpoint.
+  void expect_idle(char const* what) const {
+    for (auto const& entry : lanes_)
+      CHORALE_EXPECTS(!entry.lane->under_way(), std::string{"gradients are on their way: all_reduce them before "} + what);
   }
 
   ReduceStatistics traffic_;
@@ -344,9 +266,9 @@ class Replica {
     for (std::size_t i = 0; i < n; ++i) mine[i] = hash_of(variables_[i].value);
     auto const counts = std::vector<std::size_t>(static_cast<std::size_t>(num_replicas()), n);
     auto all          = std::vector<std::uint64_t>(n * counts.size());
-    all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
+    this->all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
     try {
-      barrier();                                                           // a rank that throws fails those that wait
+      this->barrier();                                                     // a rank that throws fails those that wait
     } catch (PeerLost const&) {                                            // it passed the barrier, and has the same
     }
     detail::throw_diverged(variables_, all);
@@ -369,11 +291,6 @@ class Replica {
     } else {
       return {};
     }
-  }
-
-  void expect_idle(char const* what) const {
-    for (auto const& entry : lanes_)                                       // their threads may use the endpoint
-      CHORALE_EXPECTS(!entry.lane->under_way(), std::string{"gradients are on their way: all_reduce them before "} + what);
   }
 
   using Lane = typename detail::LaneOf<R, E>::type;

@@ -13,6 +13,7 @@
 #include <chorale/strategy/strategy.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -51,11 +52,14 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   }
 
   /// Refuses gradients: no replica gets the sums of all.
-  template <class G>
+  template <std::same_as<Gradients> G>
   void all_reduce(G&) {
     static_assert(sizeof(G) == 0, "chorale: under ShardedStrategy a replica gets the sums of its shard of the "
                                   "gradients only. End the step by live.update(replica, copy, gradients)");
   }
+  /// Combines a tensor of the program's own, as under any strategy.
+  template <Reducible V>
+  void all_reduce(Span<V> x, Op op = Op::sum) { Base::all_reduce(x, op); }
 
   /// Brings every replica the variables of all shards.
   void gather_variables(Variables const& variables) {

@@ -7,6 +7,7 @@
 #include <chorale/reduce/schedule_engine.hpp>
 #include <chorale/strategy/mesh/links.hpp>
 #include <chorale/strategy/mesh/split_norm.hpp>
+#include <chorale/strategy/rank_operations.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/axes.hpp>
@@ -40,15 +41,18 @@ struct HasLinks {
 /// Base    the Replica over the endpoint of the data axis
 template <class M, class R, class E, template <class, class> class Base = Replica>
 class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint<R, E>::type>,
-                    public Base<R, typename detail::DataEndpoint<R, E>::type> {
+                    public Base<R, typename detail::DataEndpoint<R, E>::type>,
+                    public detail::RankOperations<MeshReplica<M, R, E, Base>, E, Tag{2}> {
   using Data   = typename detail::DataEndpoint<R, E>::type;
   using Shares = Base<R, Data>;
   using Links  = detail::HasLinks<M, E, Data>;
+  using All    = detail::RankOperations<MeshReplica, E, detail::MeshLinks<M, E, Data>::of_all>;
+  friend All;
 
  public:
   using mesh = M;
 
-  MeshReplica(R reduce, E& at) : Links{at}, Shares{std::move(reduce), this->links->data} {
+  MeshReplica(R by, E& at) : Links{at}, Shares{std::move(by), this->links->data}, All{at} {
     static_assert(detail::reduces_over<R, Data>,
                   "chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it "
                   "along the data axis. RingAllReduce runs over any");
@@ -57,8 +61,9 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
                   "endpoint. Under MeshStrategy use its Reduce without OwnThread");
   }
 
-  Rank id() const { return all().rank(); }                                 // in [0, num_replicas())
-  int  num_replicas() const { return all().size(); }
+  // Among all ranks of the mesh. Those of along_data() are among the ranks with the same part.
+  using All::id, All::num_replicas, All::all_reduce, All::reduce, All::mean, All::sums;
+  using All::exchange, All::all_gather, All::broadcast, All::barrier, All::sent, All::now;
 
   /// The groups of this replica, one for each axis of the mesh, in its order.
   AxisGroups axes() const { return this->links->groups(); }
@@ -84,9 +89,9 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   auto reduce_scatter(Gradients& gradients)
     requires requires(Shares& shares) { shares.reduce_scatter(gradients); }
   {
-    auto const sums = Shares::reduce_scatter(gradients);
+    auto const added_up = Shares::reduce_scatter(gradients);
     tell_alike(gradients);
-    return sums;
+    return added_up;
   }
   /// Adds up what the replicas of the data axis report of their shards, and tells ranks with other parts of the worst.
   void add_up(Span<double> numbers)
@@ -124,31 +129,6 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     });
   }
 
-  /// Operations among all ranks of the mesh: see Replica.
-  void exchange(Rank peer, ConstBytes mine, Bytes theirs) {
-    detail::exchange_over(all(), peer, of_all, mine, theirs);
-  }
-  template <class V>
-  void all_gather(Span<V const> mine, Span<V> whole, Span<std::size_t const> counts) {
-    chorale::all_gather(all(), mine, whole, counts, of_all);
-  }
-  template <class V>
-  void broadcast(Span<V> x, Rank root = 0) { chorale::broadcast(all(), x, root, of_all); }
-  void barrier() { chorale::barrier(all(), of_all); }
-
-  /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
-  auto sent() const
-    requires requires(E const& at) { at.sent(); }
-  {
-    return all().sent();
-  }
-  /// Time of this rank's virtual clock. Only over SimulatedTransport.
-  auto now() const
-    requires requires(E const& at) { at.now(); }
-  {
-    return all().now();
-  }
-
  protected:
   /// Adds up reports of ranks with the same rows, which have other parts of the gradients.
   void tell_alike(Gradients const& gradients) {
@@ -168,11 +148,6 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   }
 
  private:
-  static constexpr auto of_all = detail::MeshLinks<M, E, Data>::of_all;
-
-  E&       all() { return *this->links->all; }
-  E const& all() const { return *this->links->all; }
-
   /// Reports the first variable whose sum is not finite, if there is one, as of this rank.
   void report_sum(Gradients const& gradients) const {
     using K          = cpu::Loops;

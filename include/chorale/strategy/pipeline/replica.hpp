@@ -130,6 +130,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     return value_and_gradient(model, batch);
   }
 
+  using Base::all_reduce;                                                  // of tensors
   /// Adds up the gradients of this stage over replicas with other rows.
   ///
   /// throws  as Replica::all_reduce()
