@@ -100,15 +100,16 @@ inline std::vector<Task> hosts_of_lines(std::string const& text, std::string con
     auto const has_port = host.find(':') != host.npos;
     auto const at       = HostPort::parse(has_port ? host : host + ":1", where);
     constexpr auto word = std::string_view{"slots="};
-    auto const times =
-        slots.starts_with(word) ? whole_number(slots.substr(word.size()), Cluster::most) : std::nullopt;
-    if (!rest.empty() || (!slots.empty() && times.value_or(0) == 0))
+    auto const times    = slots.empty()             ? 1                      // 0: not a number
+                          : slots.starts_with(word) ? whole_number(slots.substr(word.size()), Cluster::most).value_or(0)
+                                                    : 0;
+    if (!rest.empty() || times == 0)
       throw BadArgument{where + ": after the host there may be slots= and a number from 1 on, and not " +
                             in_quotes(slots + (rest.empty() ? "" : " " + rest)) + ".", "node7 slots=2"};
-    if (has_port && times.value_or(1) != 1)
-      throw BadArgument{where + ": " + std::to_string(*times) + " workers cannot have the same address, " + at.text() +
+    if (has_port && times != 1)
+      throw BadArgument{where + ": " + std::to_string(times) + " workers cannot have the same address, " + at.text() +
                             ".", "a line for each, or no port."};
-    for (int i = 0; i < times.value_or(1); ++i) has_port ? list.add(at, where) : list.add(at.host, where);
+    for (int i = 0; i < times; ++i) has_port ? list.add(at, where) : list.add(at.host, where);
   }
   return std::move(list).tasks();
 }
