@@ -7,6 +7,8 @@ each, with the sentence of that number on the page; clang++ stops at the first. 
 Each strategy of the second is combined with each reduce and transport of the first, and refused for all reasons that the
 two tables have.
 """
+import concurrent.futures
+import functools
 import itertools
 import os
 import pathlib
@@ -97,13 +99,14 @@ def cells():
 
 
 def answers(compiler, every):
-    """{cell: [errors]} of one program that has a line for each cell."""
+    """{cell: [errors]} of one program that has a line for each cell. A reduce and a transport that do not fit are an error
+    once in a program, so the cells are those of one strategy."""
     lines = [f"#include <{header}>" for header in INCLUDES] + ["using namespace chorale;", *PRETENDED.splitlines()]
     line_of = {}
     for cell in every:
         lines.append(f"static_assert(sizeof(Live<{', '.join(map(cpp, cell))}>) > 0);")
         line_of[str(len(lines))] = cell
-    file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"cells_{compiler}.cpp"
+    file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"cells_{compiler}_{re.sub(r'[^A-Za-z]', '', next(iter(every))[0])}.cpp"
     file.write_text("\n".join(lines) + "\n")
     run = subprocess.run([compiler, *WHOLE_WAY[compiler], "-std=c++20", "-march=x86-64-v3", "-I", "include",
                           "-fsyntax-only", str(file)],
@@ -127,12 +130,13 @@ def main():
         if not shutil.which(compiler):
             print(f"SKIPPED: what {compiler} says to every cell of docs/30-compose.md: it is not installed")
             continue
-        found = answers(compiler, every)
-        for strategy in dict.fromkeys(cell[0] for cell in every):
+        parts = [{cell: expected for cell, expected in every.items() if cell[0] == strategy}
+                 for strategy in dict.fromkeys(cell[0] for cell in every)]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            all_found = list(pool.map(functools.partial(answers, compiler), parts))
+        for part, found in zip(parts, all_found):
             wrong = []
-            for cell, expected in every.items():
-                if cell[0] != strategy:
-                    continue
+            for cell, expected in part.items():
                 errors = [[n for n in said if said[n] in " ".join(error.split())] for error in found[cell]]
                 given = sorted(itertools.chain(*errors))
                 # After the first sentence clang++ gives up on a class.
@@ -141,8 +145,8 @@ def main():
                 if not all_given or not all(len(e) == 1 for e in errors):
                     wrong.append(f"{' '.join(cell)}: the page says {sorted(expected)}, {compiler}: {found[cell]}")
             print("".join(f"{line}\n" for line in wrong[:20]), end="")
-            count = sum(cell[0] == strategy for cell in every)
-            print(f"{'FAILED' if wrong else 'PASSED'}: {compiler} on the {count} cells of {strategy}")
+            strategy = next(iter(part))[0]
+            print(f"{'FAILED' if wrong else 'PASSED'}: {compiler} on the {len(part)} cells of {strategy}")
             failed |= bool(wrong)
     return failed
 

@@ -112,7 +112,7 @@ TEST_CASE("a run goes on with shards within nodes, by retarget and from a checkp
   CHECK(until(alone(), 3) == tiny::values_of(one));
 }
 
-/// Of the last of 20 steps: bytes that each replica has sent, and how often it allocated.
+/// Bytes that each replica has sent in the last of 20 steps, and how often it has allocated in it.
 struct LastStep {
   std::vector<std::size_t> sent{}, held{};
   std::vector<int> allocated{};
