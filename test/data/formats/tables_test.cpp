@@ -96,6 +96,13 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   CHECK_THROWS_WITH(data::csv(file, "species"),
                     Catch::Contains("has no column species") && Catch::Contains("a, label, b, c"));
   CHECK_THROWS_WITH(data::csv(file, "b, c"), Catch::Contains("row 1, column b, c is 0.5"));
+  CHECK_THROWS_WITH((data::csv<std::uint8_t, int>(file, "label")), Catch::Contains("row 1, column b, c is 0.5"));
+  replace_file(file, "a,label\n-1,2147483648\n1e39,2147483647\n");
+  CHECK_THROWS_WITH(data::csv(file, "label"),
+                    Catch::Contains("row 1, column label is 2147483648, beyond the numbers of its type"));
+  CHECK_THROWS_WITH((data::csv<std::uint8_t, double>(file, "label")), Catch::Contains("row 1, column a is -1, beyond"));
+  CHECK_THROWS_WITH((data::csv<float, double>(file, "label")), Catch::Contains("row 2, column a is 1e+39, beyond"));
+  CHECK(all_of(data::csv<double, std::int64_t>(file, "label")).second == std::vector<double>{2147483648, 2147483647});
   replace_file(file, "a,label\n1,2\n,0\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("row 2, column a is empty"));
   replace_file(file, "label\n1\n");
