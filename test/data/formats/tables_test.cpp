@@ -105,6 +105,10 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   CHECK(all_of(data::csv<double, std::int64_t>(file, "label")).second == std::vector<double>{2147483648, 2147483647});
   replace_file(file, "a,label\n1,2\n,0\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("row 2, column a is empty"));
+  for (auto const* last : {"3", "3,x"}) {                  // nobody is writing it: no row is left out
+    replace_file(file, std::string{"a,label\n1,2\n"} + last);
+    CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("line 3"));
+  }
   replace_file(file, "label\n1\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("1 rows of 0 columns beside label"));
 }

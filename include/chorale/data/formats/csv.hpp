@@ -46,7 +46,7 @@ std::string why_not(double value) {
 /// source  RFC 4180
 template <class X = float, class Y = int>
 Tensors<X, Y> csv(std::filesystem::path const& file, std::string_view target) {
-  auto const table = read_csv(file);
+  auto const table = read_csv(file, CsvFile::finished);
   auto const at    = static_cast<std::size_t>(std::ranges::find(table.names, target) - table.names.begin());
   auto const width = table.names.size() - 1;
   if (at > width) {
