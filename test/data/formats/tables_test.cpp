@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +25,9 @@ using chorale::test::Folder;
 
 /// All x, and all y, of rows.
 template <class Rows>
-auto all_of(Rows const& rows) {
+auto all_of(Rows const& rows, std::size_t epoch = 0) {
   auto row    = typename Rows::element{};
-  auto stream = rows.stream(0);
+  auto stream = rows.stream(epoch);
   auto x      = std::vector<double>{};
   auto y      = std::vector<double>{};
   while (stream.next(row)) {
@@ -120,6 +122,20 @@ TEST_CASE("the last rows of a dataset are for validation", "[data]") {
   CHECK(all_of(validation).first == std::vector<double>{5, 6});
   for (auto const part : {0.0, 1.0, -0.5, 1.5, 0.95})
     CHECK_THROWS_WITH(data::validation_split(rows, part), Catch::Contains("validation_split of 7 rows takes a part"));
+}
+
+TEST_CASE("rows that were shuffled and cached before they are split are on one side in every epoch", "[data]") {
+  auto const rows = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
+  auto const [train, validation] = data::validation_split(rows.shuffle(7, 1).cache(), 0.3);
+  auto const first = all_of(validation).first;
+  CHECK(first != std::vector<double>{4, 5, 6});
+  for (std::size_t epoch = 0; epoch < 5; ++epoch) {
+    CHECK(all_of(validation, epoch).first == first);
+    auto all = all_of(train, epoch).first;
+    all.insert(all.end(), first.begin(), first.end());
+    std::ranges::sort(all);
+    CHECK(all == std::vector<double>{0, 1, 2, 3, 4, 5, 6});
+  }
 }
 
 }  // namespace tables_test
