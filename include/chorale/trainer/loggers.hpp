@@ -187,19 +187,22 @@ struct CSVLogger {
       throw BadFile{filename.string() + ": has the columns \"" + content.substr(0, content.find_first_of("\r\n")) +
                         "\", but this run has \"" + header.substr(0, header.size() - 1) + "\".",
                     "another file for this run, or the same metrics."};
-    kept.file->write_at(kept.resumed ? end_before(content, header.size(), epoch) : lines, "");
+    kept.file->write_at(kept.resumed ? end_before(content, header.size(), lines, epoch) : lines, "");
   }
 
   /// Where the lines of earlier epochs end, in a file of a run that resumes at `epoch`.
-  static std::size_t end_before(std::string const& content, std::size_t at, int epoch) {
-    while (at < content.size()) {
-      auto const end = content.find('\n', at);
-      auto of        = -1;
-      std::from_chars(content.data() + at, content.data() + std::min(end, content.size()), of);
-      if (end == content.npos || of < 0 || of >= epoch) break;
-      at = end + 1;
+  ///
+  /// begin, end   of the whole lines after the header. With `append` the first ones may be of another run: the last ones
+  ///              are looked at, up to one of an earlier epoch
+  static std::size_t end_before(std::string const& content, std::size_t begin, std::size_t end, int epoch) {
+    while (end > begin) {
+      auto const line = content.rfind('\n', end - 2) + 1;
+      auto of         = epoch;
+      std::from_chars(content.data() + line, content.data() + end, of);
+      if (of < epoch) break;
+      end = line;
     }
-    return at;
+    return end;
   }
 };
 
