@@ -18,8 +18,8 @@ namespace chorale::data {
 ///
 /// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
 /// keeps   the order of the rows, which has to be the same in every epoch: for a file that is sorted by its labels put
-///         shuffle(n, seed).cache() before. Without cache(), each epoch has another order, and rows to validate with are
-///         trained on
+///         shuffle(n, seed).cache() before. Without cache(), each epoch has another order, and trains with rows that
+///         validate
 /// throws  BadArgument when the number of rows is not known, or one of the two would be empty
 /// source  keras.Model.fit(validation_split)
 template <Dataset Rows>

@@ -175,8 +175,9 @@ struct CSVLogger {
     for (std::size_t i = 0; i < done.scores.metrics(); ++i) kept.columns.emplace_back(done.scores.name(i));
     if (done.rate_is_set) kept.columns.emplace_back("learning_rate");
     std::ranges::sort(kept.columns);
-    for (std::size_t i = 0, n = kept.columns.size(); i < n; ++i)           // without validation Keras has one of the rate
-      if (!done.validation || !done.rate_is_set || kept.columns[i] != "learning_rate")
+    // Keras has a val_learning_rate only where it does not validate.
+    for (std::size_t i = 0, n = kept.columns.size(); i < n; ++i)
+      if (!done.validation || kept.columns[i] != "learning_rate")
         kept.columns.push_back("val_" + kept.columns[i]);
     if (done.validation) std::ranges::sort(kept.columns);
     auto header = std::string{"epoch"};
@@ -196,8 +197,8 @@ struct CSVLogger {
 
   /// Where the lines of earlier epochs end, in a file of a run that resumes at `epoch`.
   ///
-  /// begin, end   of the whole lines after the header. With `append` the first ones may be of another run: the last ones
-  ///              are looked at, up to one of an earlier epoch
+  /// begin, end   of the whole lines after the header; with `append` the first of them may be of another run, so lines
+  ///              are dropped from the end, up to one of an earlier epoch
   static std::size_t end_before(std::string const& content, std::size_t begin, std::size_t end, int epoch) {
     while (end > begin) {
       auto const line = content.rfind('\n', end - 2) + 1;

@@ -41,8 +41,8 @@ std::string why_not(double value) {
 ///   auto const rows = data::csv("iris.csv", "species");               // labels 0, 1, ..
 ///   auto const rows = data::csv<float, float>("houses.csv", "price");
 ///
-/// throws  BadFile with the line or the column when there is no such target, or a cell is empty, no number, or not in the
-///         range of its type; for integers also when it is no whole number
+/// throws  BadFile with the line or the column when there is no such target, a row is not whole, or a cell is empty, no
+///         number, not in the range of its type or, for integers, no whole number
 /// source  RFC 4180
 template <class X = float, class Y = int>
 Tensors<X, Y> csv(std::filesystem::path const& file, std::string_view target) {
