@@ -107,6 +107,26 @@ TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that i
   CHECK(lines_of(folder / "log.csv")[3].starts_with("2,"));
 }
 
+TEST_CASE("a run that resumes leaves the epochs of an earlier run in a file that both append to",
+          "[trainer][loggers][resume]") {
+  auto const folder = Folder{};
+  auto const data   = tiny::uneven();
+  auto const fit    = [&](std::string const& run, int until) {
+    auto options               = epochs(until);
+    options.checkpoints.folder = folder / run;
+    auto trainer               = two();
+    trainer.fit(data, options, CSVLogger{.filename = folder / "log.csv", .append = true});
+  };
+  fit("first", 3);
+  fit("second", 2);
+  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");       // that no checkpoint has
+  fit("second", 3);
+  auto seen = std::string{};
+  for (auto const& line : lines_of(folder / "log.csv")) seen += line.substr(0, line.find(',') + 1);
+  CHECK(seen == "epoch,0,1,2,0,1,2,");
+  CHECK(lines_of(folder / "log.csv").back().find("2,0.1,") == std::string::npos);
+}
+
 TEST_CASE("TensorBoard gets the runs and the curves that Keras writes", "[trainer][loggers]") {
   auto const folder = Folder{};
   auto const data   = tiny::uneven();

@@ -33,8 +33,9 @@ inline constexpr auto plot_colours =
     std::array<char const*, 6>{"#2f81d7", "#d4602f", "#2b9564", "#9a67d0", "#b07f00", "#c2508f"};
 inline constexpr auto plot_grey = "#757d87";
 
-/// How a line goes from point to point. steps: a value holds until the next one, and ends there. points: straight, with
-/// a dot at each. faint: a thin line behind the others, of numbers that are on their way to those.
+/// How a line goes from point to point. steps: to the next value at once, then level up to its x, as a value is that of
+/// the steps since the last one. points: straight, with a dot at each. faint: a thin line behind the others, of means so
+/// far, which become those of the points.
 enum class PlotStyle { curve, steps, points, faint };
 
 /// The numbers of one column, without its empty cells.
@@ -260,9 +261,8 @@ class Plot {
   static std::string curve(PlotLine const& line, PlotAxis const& x, PlotAxis const& y) {
     auto where   = std::string{};
     auto const n = line.x.size();
-    for (std::size_t begin = 0, end = 0, gap = 0; begin < n; begin = end) {
-      while (gap < line.breaks.size() && line.breaks[gap] < begin) ++gap;
-      bool const starts = begin == 0 || (gap < line.breaks.size() && line.breaks[gap] == begin);
+    for (std::size_t begin = 0, end = 0; begin < n; begin = end) {
+      bool const starts = begin == 0 || std::ranges::binary_search(line.breaks, begin);
       auto const until  = std::ranges::upper_bound(line.breaks, begin);
       auto const stop   = until == line.breaks.end() ? n : *until;
       auto low = begin, high = begin;

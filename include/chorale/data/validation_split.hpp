@@ -17,7 +17,9 @@ namespace chorale::data {
 ///   trainer.fit(train.shuffle(1'000).batch(32), {.epochs = 12}, validate_on(validation.batch(32)));
 ///
 /// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
-/// keeps   the rows as they come: shuffle a file that is sorted by its labels before, with a seed
+/// keeps   the order of the rows, which has to be the same in every epoch: for a file that is sorted by its labels put
+///         shuffle(n, seed).cache() before. Without cache(), each epoch has another order, and trains with rows that
+///         validate
 /// throws  BadArgument when the number of rows is not known, or one of the two would be empty
 /// source  keras.Model.fit(validation_split)
 template <Dataset Rows>

@@ -86,18 +86,21 @@ inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& tabl
 
 }  // namespace detail
 
-/// Reads a table of numbers. A last line that has no end and does not fit is unfinished: it is left out.
+/// Whether a run may still be writing a CSV file. growing: a last line that has no end and does not fit is left out.
+enum class CsvFile { growing, finished };
+
+/// Reads a table of numbers.
 ///
 /// throws  BadFile with the line, if it has not as many cells as the first line has names, or a cell that is no number
 /// source  RFC 4180
-inline CsvTable read_csv(std::filesystem::path const& path) {
+inline CsvTable read_csv(std::filesystem::path const& path, CsvFile is = CsvFile::growing) {
   auto const content = read_file(path);
   auto const file    = path.string();
   auto text          = std::string_view{content};
   if (text.empty()) throw BadFile{file + ": is empty.", "a file whose first line names the columns."};
   auto table = CsvTable{.names = detail::take_csv_line(text, file, 1), .columns = {}, .file = file};
   table.columns.resize(table.names.size());
-  auto const whole = content.back() == '\n';               // else the last line may be half written
+  auto const whole = is == CsvFile::finished || content.back() == '\n';    // else the last line may be half written
   for (std::size_t line = 2; !text.empty(); ++line) {
     auto const cells = detail::take_csv_line(text, file, line);
     if (cells.size() == 1 && cells[0].empty() && table.names.size() > 1) continue;

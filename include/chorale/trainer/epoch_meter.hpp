@@ -14,8 +14,8 @@
 #include <chorale/trainer/speed.hpp>
 #include <chorale/trainer/step_floor.hpp>
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -156,7 +156,7 @@ class EpochMeter {
     else return 0;
   }
 
-  /// Plans the memory of this process's first replica, in the thread that will compute; of stages that which takes most.
+  /// Plans the memory of this process's first replica, or of its stage that takes most, in threads that will compute.
   ///
   /// shares   of the next batch
   template <class Batch>

@@ -15,6 +15,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -34,32 +35,35 @@ namespace detail {
 ///   batch_loss, batch_accuracy        in train, by the update: means of the epoch so far
 class TensorBoardRuns {
  public:
-  /// first_step   the update from which on an earlier start is overwritten; 0: all of it
-  void open(std::filesystem::path const& folder, std::uint64_t first_step) {
+  /// step   updates that were made: what an earlier start wrote of later ones is overwritten; 0: all of it
+  void open(std::filesystem::path const& folder, std::uint64_t step) {
     folder_     = folder;
-    first_step_ = first_step;
-    train_      = std::make_unique<TensorBoardRun>(folder_ / "train", TensorBoardRunOptions{.first_step = first_step});
+    first_step_ = step == 0 ? 0 : step + 1;
+    train_      = make_run("train");
     validation_.reset();
   }
   bool is_open() const { return train_ != nullptr; }
-  TensorBoardRun& train() { return *train_; }
 
   void take(Scalars const& scalars) {
     auto const epoch = static_cast<std::uint64_t>(std::max(scalars.epoch, 0));
     auto train = Renamed{}, validation = Renamed{}, iterations = Renamed{};
     for (auto const& [name, value] : scalars.values) {
-      if (!name.starts_with("val_")) train.add(scalars.epoch < 0 ? "batch_" : "epoch_", name, "", value);
-      if (!name.starts_with("val_")) continue;
+      if (!name.starts_with("val_")) {
+        train.add(scalars.epoch < 0 ? "batch_" : "epoch_", name, "", value);
+        continue;
+      }
       validation.add("epoch_", name.substr(4), "", value);
       iterations.add("evaluation_", name.substr(4), "_vs_iterations", value);
     }
     train_->take({.step = scalars.epoch < 0 ? scalars.step : epoch, .values = train.all(), .epoch = scalars.epoch});
     if (validation.all().empty()) return;
-    if (!validation_)
-      validation_ = std::make_unique<TensorBoardRun>(folder_ / "validation",
-                                                     TensorBoardRunOptions{.first_step = first_step_});
+    if (!validation_) validation_ = make_run("validation");
     validation_->take({.step = epoch, .values = validation.all(), .epoch = scalars.epoch});
     validation_->take({.step = scalars.step, .values = iterations.all()});
+  }
+  void histograms(Variables const& variables, int epoch) {
+    for (auto const& variable : variables)
+      train_->histogram(std::string{variable.name} + "/histogram", static_cast<std::uint64_t>(epoch), variable.value);
   }
   void flush() {
     if (train_) train_->flush();
@@ -71,15 +75,19 @@ class TensorBoardRuns {
   class Renamed {
    public:
     void add(std::string_view before, std::string_view name, std::string_view after, double value) {
-      names_.push_back(std::make_unique<std::string>(std::string{before}.append(name).append(after)));
-      values_.push_back({*names_.back(), value});
+      names_.push_back(std::string{before}.append(name).append(after));
+      values_.push_back({names_.back(), value});
     }
     Span<MetricValue const> all() const { return values_; }
 
    private:
-    std::vector<std::unique_ptr<std::string>> names_;
+    std::deque<std::string> names_;                                        // which it does not move when it grows
     std::vector<MetricValue> values_;
   };
+
+  std::unique_ptr<TensorBoardRun> make_run(char const* name) const {
+    return std::make_unique<TensorBoardRun>(folder_ / name, TensorBoardRunOptions{.first_step = first_step_});
+  }
 
   std::filesystem::path folder_;
   std::uint64_t first_step_ = 0;
@@ -115,16 +123,12 @@ struct TensorBoard {
     runs = {};
   }
   void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
-    if (trainer.is_chief() && !runs.is_open())
-      runs.open(log_dir, trainer.step() == 0 ? 0 : trainer.step() + 1);
+    if (trainer.is_chief() && !runs.is_open()) runs.open(log_dir, trainer.step());
   }
   void on_epoch_end(auto& trainer, int epoch, Epoch&) {
     if (histogram_freq == 0 || epoch % histogram_freq != 0) return;
     auto const variables = trainer.variables();                            // all processes bring their shards
-    if (!trainer.is_chief()) return;
-    for (auto const& variable : variables)
-      runs.train().histogram(std::string{variable.name} + "/histogram", static_cast<std::uint64_t>(epoch),
-                             variable.value);
+    if (trainer.is_chief()) runs.histograms(variables, epoch);
   }
 
   void take(Scalars const& scalars) { runs.take(scalars); }                // of the chief
@@ -171,8 +175,9 @@ struct CSVLogger {
     for (std::size_t i = 0; i < done.scores.metrics(); ++i) kept.columns.emplace_back(done.scores.name(i));
     if (done.rate_is_set) kept.columns.emplace_back("learning_rate");
     std::ranges::sort(kept.columns);
-    for (std::size_t i = 0, n = kept.columns.size(); i < n; ++i)           // without validation Keras has one of the rate
-      if (!done.validation || !done.rate_is_set || kept.columns[i] != "learning_rate")
+    // Keras has a val_learning_rate only where it does not validate.
+    for (std::size_t i = 0, n = kept.columns.size(); i < n; ++i)
+      if (!done.validation || kept.columns[i] != "learning_rate")
         kept.columns.push_back("val_" + kept.columns[i]);
     if (done.validation) std::ranges::sort(kept.columns);
     auto header = std::string{"epoch"};
@@ -187,19 +192,22 @@ struct CSVLogger {
       throw BadFile{filename.string() + ": has the columns \"" + content.substr(0, content.find_first_of("\r\n")) +
                         "\", but this run has \"" + header.substr(0, header.size() - 1) + "\".",
                     "another file for this run, or the same metrics."};
-    kept.file->write_at(kept.resumed ? end_before(content, header.size(), epoch) : lines, "");
+    kept.file->write_at(kept.resumed ? end_before(content, header.size(), lines, epoch) : lines, "");
   }
 
   /// Where the lines of earlier epochs end, in a file of a run that resumes at `epoch`.
-  static std::size_t end_before(std::string const& content, std::size_t at, int epoch) {
-    while (at < content.size()) {
-      auto const end = content.find('\n', at);
-      auto of        = -1;
-      std::from_chars(content.data() + at, content.data() + std::min(end, content.size()), of);
-      if (end == content.npos || of < 0 || of >= epoch) break;
-      at = end + 1;
+  ///
+  /// begin, end   of the whole lines after the header; with `append` the first of them may be of another run, so lines
+  ///              are dropped from the end, up to one of an earlier epoch
+  static std::size_t end_before(std::string const& content, std::size_t begin, std::size_t end, int epoch) {
+    while (end > begin) {
+      auto const line = content.rfind('\n', end - 2) + 1;
+      auto of         = epoch;
+      std::from_chars(content.data() + line, content.data() + end, of);
+      if (of < epoch) break;
+      end = line;
     }
-    return at;
+    return end;
   }
 };
 

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -62,8 +61,7 @@ class RunFolder {
     curves_.emplace(folder_ / "scalars.csv", std::move(columns));
   }
   void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
-    if (trainer.is_chief() && !board_.is_open())
-      board_.open(folder_, trainer.step() == 0 ? 0 : trainer.step() + 1);
+    if (trainer.is_chief() && !board_.is_open()) board_.open(folder_, trainer.step());
   }
 
   void take(Event const& event) noexcept {
@@ -84,9 +82,7 @@ class RunFolder {
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
     auto const variables = options_.histograms ? trainer.variables() : Variables{};        // all bring their shards
     if (!trainer.is_chief()) return;
-    for (auto const& variable : variables)
-      board_.train().histogram(std::string{variable.name} + "/histogram", static_cast<std::uint64_t>(epoch),
-                               variable.value);
+    board_.histograms(variables, epoch);
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
     page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));

@@ -148,7 +148,8 @@ class TrainingLoop {
     CHORALE_EXPECTS(options.accumulate >= 1 && (options.accumulate == 1 || gives_plain_sums<R>),
                     "an update takes the gradients of at least one batch, and of one under a Reduce that rounds, leaves out "
                     "or orders them; got FitOptions::accumulate " + std::to_string(options.accumulate));
-    CHORALE_EXPECTS(options.deal == Deal::evenly || (!HasServers<S> && (!ShardedReduce<R> || Live<S, R, T>::template deals_shards<>)),
+    CHORALE_EXPECTS(options.deal == Deal::evenly ||
+                        (!HasServers<S> && (!ShardedReduce<R> || Live<S, R, T>::template deals_shards<>)),
                     "FitOptions::deal by speed needs replicas that tell each other how fast they are: no parameter "
                     "servers; and under Reproducible a Strategy whose replicas have whole copies of all variables");
     CHORALE_EXPECTS(ReducesEveryStep<S> || HasServers<S> ||

@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +25,9 @@ using chorale::test::Folder;
 
 /// All x, and all y, of rows.
 template <class Rows>
-auto all_of(Rows const& rows) {
+auto all_of(Rows const& rows, std::size_t epoch = 0) {
   auto row    = typename Rows::element{};
-  auto stream = rows.stream(0);
+  auto stream = rows.stream(epoch);
   auto x      = std::vector<double>{};
   auto y      = std::vector<double>{};
   while (stream.next(row)) {
@@ -96,8 +98,19 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   CHECK_THROWS_WITH(data::csv(file, "species"),
                     Catch::Contains("has no column species") && Catch::Contains("a, label, b, c"));
   CHECK_THROWS_WITH(data::csv(file, "b, c"), Catch::Contains("row 1, column b, c is 0.5"));
+  CHECK_THROWS_WITH((data::csv<std::uint8_t, int>(file, "label")), Catch::Contains("row 1, column b, c is 0.5"));
+  replace_file(file, "a,label\n-1,2147483648\n1e39,2147483647\n");
+  CHECK_THROWS_WITH(data::csv(file, "label"),
+                    Catch::Contains("row 1, column label is 2147483648, beyond the numbers of its type"));
+  CHECK_THROWS_WITH((data::csv<std::uint8_t, double>(file, "label")), Catch::Contains("row 1, column a is -1, beyond"));
+  CHECK_THROWS_WITH((data::csv<float, double>(file, "label")), Catch::Contains("row 2, column a is 1e+39, beyond"));
+  CHECK(all_of(data::csv<double, std::int64_t>(file, "label")).second == std::vector<double>{2147483648, 2147483647});
   replace_file(file, "a,label\n1,2\n,0\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("row 2, column a is empty"));
+  for (auto const* last : {"3", "3,x"}) {                  // nobody is writing it: no row is left out
+    replace_file(file, std::string{"a,label\n1,2\n"} + last);
+    CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("line 3"));
+  }
   replace_file(file, "label\n1\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("1 rows of 0 columns beside label"));
 }
@@ -109,6 +122,20 @@ TEST_CASE("the last rows of a dataset are for validation", "[data]") {
   CHECK(all_of(validation).first == std::vector<double>{5, 6});
   for (auto const part : {0.0, 1.0, -0.5, 1.5, 0.95})
     CHECK_THROWS_WITH(data::validation_split(rows, part), Catch::Contains("validation_split of 7 rows takes a part"));
+}
+
+TEST_CASE("rows that were shuffled and cached before they are split are on one side in every epoch", "[data]") {
+  auto const rows = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
+  auto const [train, validation] = data::validation_split(rows.shuffle(7, 1).cache(), 0.3);
+  auto const first = all_of(validation).first;
+  CHECK(first != std::vector<double>{4, 5, 6});
+  for (std::size_t epoch = 0; epoch < 5; ++epoch) {
+    CHECK(all_of(validation, epoch).first == first);
+    auto all = all_of(train, epoch).first;
+    all.insert(all.end(), first.begin(), first.end());
+    std::ranges::sort(all);
+    CHECK(all == std::vector<double>{0, 1, 2, 3, 4, 5, 6});
+  }
 }
 
 }  // namespace tables_test

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
 #include <vector>
 
 using namespace chorale;
@@ -87,6 +88,15 @@ TEST_CASE("shuffle and repeat read the next pass while this one drains, in the o
     }
   CHECK_FALSE(stream.next(row));
   CHECK(source.reads() == 60);
+}
+
+TEST_CASE("all passes of a shuffle keep their elements in the memory of one buffer", "[data]") {
+  for (std::size_t const rows : {5U, 8U, 20U}) {
+    auto stream = sources::Counting{rows}.shuffle(8).repeat(50).stream(0);
+    auto places = std::set<float const*>{};
+    for (auto row = Sample<float, int>{}; stream.next(row);) places.insert(row.x.data());
+    CHECK(places.size() <= 8);
+  }
 }
 
 TEST_CASE("a pass that fails while it is read ahead fails where it begins", "[data]") {

@@ -139,9 +139,8 @@ class NpzFile {
     if (at(array.at, 4) != 0x04034b50 || begin > bytes_.size() || bytes_.size() - begin < array.packed)
       fail(array.at, "array " + array.name + " is not here, or not whole");
     auto const packed = std::string_view{bytes_}.substr(begin, array.packed);
-    auto out          = std::string{packed};
-    if (array.method == 8) out = inflated(packed, array);
-    auto const crc = ::crc32_z(0, reinterpret_cast<Bytef const*>(out.data()), out.size());
+    auto out          = array.method == 8 ? inflated(packed, array) : std::string{packed};
+    auto const crc    = ::crc32_z(0, reinterpret_cast<Bytef const*>(out.data()), out.size());
     if (out.size() != array.size || crc != array.crc)
       fail(begin, "array " + array.name + " is damaged: its checksum is another one");
     return out;

@@ -70,7 +70,9 @@ class FileCached : public Pipe<FileCached<D>> {
 
     CacheFile const& file() {
       auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
-      if (!file_ && !open()) fill();
+      if (file_) return *file_;
+      auto const wanted = fields();
+      if (!open(wanted)) fill(wanted);
       return *file_;
     }
 
@@ -89,8 +91,8 @@ class FileCached : public Pipe<FileCached<D>> {
       made.key  = cache_key(from_, where_.functions);
       return made;
     }
-    bool open() {
-      auto found = CacheFile::open(where_.path, fields());
+    bool open(CacheFields const& wanted) {
+      auto found = CacheFile::open(where_.path, wanted);
       if (!found) return false;
       auto const expected = from_.size();
       if (expected && *expected != found->rows())
@@ -99,9 +101,9 @@ class FileCached : public Pipe<FileCached<D>> {
       file_.emplace(std::move(*found));
       return true;
     }
-    void fill() {
+    void fill(CacheFields const& wanted) {
       auto from = from_.stream(0);
-      auto to   = CacheWriter{where_.path, fields()};
+      auto to   = CacheWriter{where_.path, wanted};
       auto rows = std::size_t{0};
       for (auto row = element{}; from.next(row); ++rows) {
         detail::RowType<element>::expect_shape(rows, row);

@@ -6,7 +6,6 @@
 #include <chorale/data/stages/map.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -14,17 +13,6 @@
 #include <vector>
 
 namespace chorale::data {
-
-namespace detail {
-
-template <class Batch>
-struct WithIntLabels;
-template <class X, std::integral Y>
-struct WithIntLabels<BasicBatch<X, Y>> {
-  using type = BasicBatch<X, int>;
-};
-
-}  // namespace detail
 
 /// Batches whose labels are of another integer type, such as std::int64_t, with labels of type int. Trainer makes it of
 /// the data that it gets where the loss takes labels.
@@ -36,7 +24,7 @@ template <class D>
 class IntLabels : public Pipe<IntLabels<D>> {
  public:
   using Label   = typename decltype(D::element::y)::value_type;
-  using element = typename detail::WithIntLabels<typename D::element>::type;
+  using element = BasicBatch<typename decltype(D::element::x)::value_type, int>;
   static constexpr bool stable = false;
 
   explicit IntLabels(D from) : from_{std::move(from)} {}

@@ -124,6 +124,7 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
       now().release(spare_);
       at_     = 1 - at_;
       opened_ = false;
+      now().reuse(spare_);
       ++pass_;
     }
 

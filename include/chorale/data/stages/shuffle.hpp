@@ -56,6 +56,11 @@ class Shuffled : public Pipe<Shuffled<D>> {
       for (; slots_.size() > size_; slots_.pop_back()) spare.push_back(std::move(slots_.back()));
     }
 
+    /// Takes all slots of `spare`, as memory for elements to come.
+    void reuse(std::vector<Slot>& spare) {
+      for (; !spare.empty(); spare.pop_back()) slots_.push_back(std::move(spare.back()));
+    }
+
     /// Reads one element ahead of the first call of next(), if there is room, into a slot of `spare` if it has one.
     void fill_one(std::vector<Slot>& spare) {
       if (size_ == buffer_ || !more()) return;
