@@ -41,6 +41,11 @@ TEST_CASE("the constant estimate chooses nearly what the prediction chooses", "[
   CHECK(good * 10 >= all * 9);
 }
 
+TEST_CASE("an estimate of a hierarchical all-reduce is refused, and not one of another", "[reduce][estimate]") {
+  CHECK_THROWS_WITH(estimated_seconds(ReduceKind::hierarchical, 8, 1'000),
+                    Catch::Contains("depends on how many ranks a host has"));
+}
+
 TEST_CASE("the memory beside x is four messages of the schedule", "[reduce][estimate]") {
   constexpr auto x = std::size_t{1} << 20;
   for (int const ranks : {2, 3, 4, 8}) {
