@@ -82,6 +82,7 @@ TEST_CASE("advice knows machines that are unequal, that fail, and asynchronous t
   auto const async   = advise(work, 64, network, failing, 4);
   CHECK(async.strategy == AdvisedStrategy::asynchronous_servers);          // all-reduce computes 9 % of the time
   CHECK_THAT(async.reason, Catch::Contains("a failure stops one of them, not all"));
+  CHECK(seconds(async.step) < 1.5 * seconds(work.compute));                // while nothing fails
   auto const without = advise(work, 64, network, failing);
   CHECK(without.speedup < async.speedup);
   CHECK(without.speedup == Approx(advise(work, 64, network).speedup / (1 + 64 * 600.0 / 3600)).epsilon(0.01));
