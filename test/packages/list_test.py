@@ -36,6 +36,12 @@ for file in ("MODULE.bazel", "third_party/extensions.bzl", "third_party/conan/co
 report("MODULE.bazel calls what Bazel knows",
        names["MODULE.bazel"] == {"module", "bazel_dep", "use_extension", "use_repo"})
 
+cmake = ROOT / "third_party/cmake"
+sought = re.findall(r"^_chorale_find_package\((\w+)\)", (cmake / "tests.cmake").read_text(), re.M)
+known = (cmake / "packages.cmake").read_text()
+report("CMake knows the packages of its tests",
+       sought and all(f"set(CHORALE_PACKAGE_{name}_HEADER " in known for name in sought))
+
 port = json.loads((ROOT / "third_party/vcpkg/ports/chorale/vcpkg.json").read_text())
 report("the features of the port are the components",
        set(port["features"]) | {"chorale"} == set(packages["components"]))

@@ -41,6 +41,11 @@ TEST_CASE("the constant estimate chooses nearly what the prediction chooses", "[
   CHECK(good * 10 >= all * 9);
 }
 
+TEST_CASE("an estimate of a hierarchical all-reduce is refused, and not one of another", "[reduce][estimate]") {
+  CHECK_THROWS_WITH(estimated_seconds(ReduceKind::hierarchical, 8, 1'000),
+                    Catch::Contains("depends on how many ranks a host has"));
+}
+
 TEST_CASE("the memory beside x is four messages of the schedule", "[reduce][estimate]") {
   constexpr auto x = std::size_t{1} << 20;
   for (int const ranks : {2, 3, 4, 8}) {
@@ -77,6 +82,7 @@ TEST_CASE("advice knows machines that are unequal, that fail, and asynchronous t
   auto const async   = advise(work, 64, network, failing, 4);
   CHECK(async.strategy == AdvisedStrategy::asynchronous_servers);          // all-reduce computes 9 % of the time
   CHECK_THAT(async.reason, Catch::Contains("a failure stops one of them, not all"));
+  CHECK(seconds(async.step) < 1.5 * seconds(work.compute));                // while nothing fails
   auto const without = advise(work, 64, network, failing);
   CHECK(without.speedup < async.speedup);
   CHECK(without.speedup == Approx(advise(work, 64, network).speedup / (1 + 64 * 600.0 / 3600)).epsilon(0.01));

@@ -150,6 +150,10 @@ TEST_CASE("the stages of an advised pipeline are those that a pipeline cuts", "[
   // The sum of both stages is what two ranks compute; the slower one is on the way of each micro-batch.
   CHECK(seconds(said.cost.step) > seconds(what.compute));
   CHECK(seconds(said.cost.step) < 2 * seconds(what.compute) + 1e-3);
+  auto three          = what;
+  auto const of_three = std::vector<StageSizes>(3);
+  three.stages        = of_three;
+  CHECK_THROWS_WITH(advise(three, cluster), Catch::Contains("a stage on each rank, not for 3 stages on 2 ranks"));
   auto const many = advise(uneven, {.ranks = 8, .rows = 4, .boundary_per_row = 128}, Cpu::logical(1)[0]);
   CHECK(std::ranges::count(many.forms, TrainingForm::pipeline, [](auto const& one) { return one.cost.form; }) == 0);
 }

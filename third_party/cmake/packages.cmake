@@ -96,3 +96,7 @@ set(CHORALE_PACKAGE_nccl_FOLDER CUDA_HOME)
 set(CHORALE_PACKAGE_nccl_FOLDERS /usr/local/cuda)
 set(CHORALE_PACKAGE_nccl_SENTENCE
     "chorale: <nccl.h> or its library is missing (collectives between NVIDIA devices). Try: NVIDIA's NCCL, for all systems, in the folder that CUDA_HOME names, or vcpkg install nccl.")
+
+set(CHORALE_PACKAGE_catch2_HEADER catch2/catch.hpp)
+set(CHORALE_PACKAGE_catch2_SENTENCE
+    "chorale: <catch2/catch.hpp> or its library is missing (tests). Try: apt-get install catch2 (Debian), dnf install catch-devel (Fedora), brew install catch2@2 (Homebrew) or vcpkg install catch2.")

@@ -139,8 +139,9 @@ struct Machines {
 ///   all-reduce     rows are dealt out by speed (Deal::by_speed), and each failure of any machine stops all
 ///   asynchronous   a worker waits for the servers alone, and its failure stops no other; a server's stops all
 ///
-/// keeps   what staleness costs, more steps for the same loss, is not in it: bench/staleness measures that. Within 1 %,
-///         all-reduce is preferred. Servers that wait for all workers are not considered: they fail as all-reduce does
+/// keeps   speedup counts failures, and step is the time of a step without one. What staleness costs, more steps for the
+///         same loss, is in neither: bench/staleness measures that. Within 1 %, all-reduce is preferred. Servers that
+///         wait for all workers are not considered: they fail as all-reduce does
 inline Advice advise(Workload const& work, int ranks, NetworkModel const& model, Machines const& machines,
                      int servers = 0) {
   auto speeds = machines.speeds;
@@ -161,8 +162,7 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
   };
 
-  auto const paced = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) * ranks / sum)};
-  auto best        = detail::advise_reduce({work.bytes, paced}, ranks, model);
+  auto best        = detail::advise_reduce({work.bytes, virtual_seconds(alone * ranks / sum)}, ranks, model);
   auto const all   = ranks / seconds(best.step) * up(ranks) * alone;       // speed-ups, failures counted
   auto const one   = *std::ranges::max_element(speeds) * up(1);
   best.strategy    = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
@@ -173,22 +173,21 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
                 text(100 * up(ranks)) + " % of the time.";
   if (servers > 0 && ranks > 1) {
     auto const wait = seconds(predicted_servers_time(ranks, servers, work.bytes, model));
-    auto rate       = 0.0;
+    auto rate       = 0.0;                                                 // a speed-up, while nothing fails
     for (auto const speed : speeds) rate += alone / (alone / speed + wait);
-    rate *= up(servers) / (1 + failures * restart);
-    if (rate > best.speedup * 1.01) {
+    auto const counted = rate * up(servers) / (1 + failures * restart);
+    if (counted > best.speedup * 1.01) {
       best.strategy = asynchronous_servers;
-      best.step     = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) * ranks / rate)};
+      best.step     = virtual_seconds(alone * ranks / rate);
       best.reason   = "workers that wait for " + std::to_string(servers) + " servers alone make the rows of " +
-                    text(rate) + " devices, and all-reduce those of " + text(best.speedup) +
+                    text(counted) + " devices, and all-reduce those of " + text(best.speedup) +
                     ": a failure stops one of them, not all. What staleness costs is not in it.";
-      best.speedup  = rate;
+      best.speedup  = counted;
     }
   }
   if (ranks > 1 && best.speedup <= one) {
     best.strategy = one_device;
-    best.step     = VirtualTime{static_cast<VirtualTime::rep>(static_cast<double>(work.compute.count()) /
-                                                              *std::ranges::max_element(speeds))};
+    best.step     = virtual_seconds(alone / *std::ranges::max_element(speeds));
     best.reason   = std::to_string(ranks) + " ranks make the rows of " + text(best.speedup) +
                   " devices, and the fastest alone those of " + text(one) + ".";
     best.speedup  = one;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/predict.hpp>
 #include <chorale/reduce/reduce.hpp>
@@ -21,14 +22,18 @@ struct LinkModel {
   double overhead              = 0.5e-6;                                   // seconds, of each end of a message
 };
 
-/// The cost of an algorithm that estimated_seconds() knows.
+/// The cost of an all-reduce by a flat algorithm: one whose cost does not depend on hosts.
+///
+/// throws  BadArgument for a hierarchical one; as a constant it does not compile
 constexpr Cost cost_of(ReduceKind algorithm, int ranks, std::size_t bytes) {
   switch (algorithm) {
     case ReduceKind::recursive_doubling: return RecursiveDoublingAllReduce::cost(ranks, bytes);
     case ReduceKind::halving_doubling: return HalvingDoublingAllReduce::cost(ranks, bytes);
     case ReduceKind::double_tree: return DoubleTreeAllReduce::cost(ranks, bytes);
-    default: return RingAllReduce::cost(ranks, bytes);
+    case ReduceKind::ring: return RingAllReduce::cost(ranks, bytes);
+    case ReduceKind::hierarchical: break;
   }
+  throw BadArgument{"the cost of a hierarchical all-reduce depends on how many ranks a host has.", "predicted_time()."};
 }
 
 /// Estimates the seconds of an all-reduce among ranks with equal links, from the cost of its algorithm: a constant where
@@ -36,6 +41,7 @@ constexpr Cost cost_of(ReduceKind algorithm, int ranks, std::size_t bytes) {
 ///
 ///   static_assert(estimated_choice(64, 1'000) == ReduceKind::recursive_doubling);
 ///
+/// throws  BadArgument for a hierarchical one; as a constant it does not compile
 /// source  Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005
 constexpr double estimated_seconds(ReduceKind algorithm, int ranks, std::size_t bytes, LinkModel const& link = {}) {
   if (ranks == 1) return 0;

@@ -26,8 +26,7 @@ class ShardTraffic {
   ShardTraffic(int ranks, int shards, Span<int const> ends = {}) : chunks_{S::chunks(ranks)} {
     auto now = std::vector<shard_tree::Shards>{};
     for (Rank rank = 0; rank < ranks; ++rank)
-      now.insert(now.end(), static_cast<std::size_t>(chunks_),
-                 ends.empty() ? shard_tree::of_rank(rank, ranks, shards) : shard_tree::of_rank(rank, ends));
+      now.insert(now.end(), static_cast<std::size_t>(chunks_), shard_tree::of_rank(rank, ranks, shards, ends));
     held_.push_back(now);
     for (int s = 0; s < S::steps(ranks); ++s) {
       for (Rank rank = 0; rank < ranks; ++rank) {

@@ -45,19 +45,20 @@ inline std::vector<int> nodes_of(Shards held, int shards) {
   return nodes;
 }
 
-/// The shards of a rank when they are distributed in order.
-constexpr Shards of_rank(Rank rank, int ranks, int shards) {
-  auto const part = share(static_cast<std::size_t>(shards), rank, ranks);
-  auto held       = Shards{0};
-  for (auto s = part.begin; s < part.end; ++s) held |= Shards{1} << s;
-  return held;
+/// The numbers of a rank's shards when they are distributed in order.
+///
+/// ends    where the shards of each rank end; empty: all ranks have as many, as nearly as possible
+constexpr Range range_of(Rank rank, int ranks, int shards, Span<int const> ends = {}) {
+  if (ends.empty()) return share(static_cast<std::size_t>(shards), rank, ranks);
+  auto const r = static_cast<std::size_t>(rank);
+  return {r == 0 ? 0 : static_cast<std::size_t>(ends[r - 1]), static_cast<std::size_t>(ends[r])};
 }
 
-/// The shards of a rank whose shards end at ends[rank]; those of the ranks before it come first.
-inline Shards of_rank(Rank rank, Span<int const> ends) {
-  auto const r = static_cast<std::size_t>(rank);
-  auto held    = Shards{0};
-  for (auto s = r == 0 ? 0 : ends[r - 1]; s < ends[r]; ++s) held |= Shards{1} << s;
+/// The shards of a rank when they are distributed in order: see range_of().
+constexpr Shards of_rank(Rank rank, int ranks, int shards, Span<int const> ends = {}) {
+  auto const part = range_of(rank, ranks, shards, ends);
+  auto held       = Shards{0};
+  for (auto s = part.begin; s < part.end; ++s) held |= Shards{1} << s;
   return held;
 }
 

@@ -118,7 +118,7 @@ class TopKOperation {
   Span<float> given_;                                                 // the caller's residual; empty: own_
   std::vector<float> own_;
   std::vector<std::uint32_t> order_;
-  std::vector<Picked<W>> all_;                                           // (P, k)
+  std::vector<Picked<W>> all_;                                        // (P, k)
   std::vector<std::size_t> ends_;
   ScheduleExecution<RingAllGather, E, Picked<W>> gathering_;
 };

@@ -105,6 +105,9 @@ inline TrainingAdvice advise(ModelSizes const& sizes, TrainingCluster const& clu
                   "advice is for 1 rank, row, block, byte and micro-batch or more, not for " +
                       std::to_string(cluster.ranks) + " ranks of " + std::to_string(cluster.rows) + " rows and " +
                       std::to_string(sizes.variables) + " bytes in " + std::to_string(sizes.blocks) + " blocks");
+  CHORALE_EXPECTS(sizes.stages.empty() || sizes.stages.size() == static_cast<std::size_t>(cluster.ranks),
+                  "advice is for a stage on each rank, not for " + std::to_string(sizes.stages.size()) + " stages on " +
+                      std::to_string(cluster.ranks) + " ranks");
   cluster.network.check();
   using enum TrainingForm;
   auto advice      = TrainingAdvice{{}, 0, cluster.ranks};

@@ -140,15 +140,15 @@ class HybridReplica : private detail::HasNode<within, E>,
   template <std::same_as<Gradients> G>
   void all_reduce(G& gradients) { Units::all_reduce(gradients); }          // which refuses them
 
-  /// Brings the shards of the first node to rank 0; and from there each replica its shard. See ShardedReplica.
+  /// Brings the shards of the first node to rank 0, which needs no others: those of each node are the whole.
   void gather_shards(placement::ShardCut const& cut, Span<float const> mine, Span<float> whole, std::size_t times = 1) {
     if (id() < within) Units::gather_shards(cut, mine, whole, times);
   }
+  /// Brings each replica its shard from rank 0: those of the first node pass theirs on to the other nodes.
   void scatter_shards(placement::ShardCut const& cut, Span<float> whole, Span<float> mine, std::size_t times = 1) {
     if (id() < within) Units::scatter_shards(cut, whole, mine, times);
     chorale::broadcast(this->node->between, mine, 0, detail::NodeEndpoint<E>::of_between);
   }
-
 };
 
 /// Synchronous data parallelism with shards within a node and copies between nodes: each rank keeps a shard of what Zero

@@ -79,10 +79,12 @@ class ParameterServerStrategy {
   }
 
   /// Returns this strategy with functions that workers may have called on servers. Every process gives the same.
+  ///
+  /// throws  BadArgument when two have the same name, arguments and result: no server could tell them apart
   template <class... F>
   [[nodiscard]] ParameterServerStrategy with_updates(ServerUpdate<F> const&... updates) const {
     auto with = *this;
-    (with.updates_.push_back(parameter_server::known(updates)), ...);
+    (with.add(parameter_server::known(updates)), ...);
     return with;
   }
   std::vector<parameter_server::KnownUpdate> const& updates() const { return updates_; }
@@ -164,6 +166,11 @@ class ParameterServerStrategy {
   void finish(auto& replica, auto& model) const { replica.pull(model.net.variables()); }
 
  private:
+  void add(parameter_server::KnownUpdate update) {
+    CHORALE_EXPECTS(std::ranges::count(updates_, update.key, &parameter_server::KnownUpdate::key) == 0,
+                    "two updates are called \"" + update.name + "\", with the same arguments and result");
+    updates_.push_back(std::move(update));
+  }
   static std::vector<D> first_of(Cluster const& cluster) {
     if (cluster.is_local()) return D::logical(1);
     return {cluster.is_worker() ? detail::devices_of<D>(cluster).front() : D::visible().front()};

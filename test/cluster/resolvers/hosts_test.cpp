@@ -143,7 +143,12 @@ TEST_CASE("Kubeflow's Trainer numbers nodes, Vertex AI pools", "[cluster][hosts]
   no_port.set("PET_MASTER_PORT", "");
   CHECK(said([&] { Cluster::from_env(no_port).addresses(); }) ==
         "Kubeflow: neither PET_MASTER_PORT nor CHORALE_PORT is set.");
-  CHECK(Cluster::from_env({{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}, {"PET_MASTER_ADDR", "a"}}).is_local());
+  auto alone = Environment{{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}, {"PET_MASTER_ADDR", "a"}};
+  CHECK(Cluster::from_env(alone).is_local());
+  alone.set("JOB_COMPLETION_INDEX", "0");                                  // its nodes are pods of an Indexed Job
+  CHECK(Cluster::from_env(alone).is_local());
+  CHECK(said([] { Cluster::from_env({{"JOB_COMPLETION_INDEX", "0"}}); }) ==
+        "Kubernetes: JOB_COMPLETION_INDEX=0 is set without CHORALE_HOSTS, so that nobody knows where the other pods are.");
 
   auto const vertex = [](std::string const& type) {
     return Environment{{"CLUSTER_SPEC", R"({"cluster": {"workerpool0": ["a:2222"], "workerpool1": ["b:2222", "c:2222"],

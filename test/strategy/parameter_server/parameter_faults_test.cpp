@@ -95,10 +95,12 @@ parameter_server::Reply ask(E& at, parameter_server::ShardLayout const& shards,
 
 /// One worker by hand, one server.
 template <class C, class Body>
-parameter_server::ServerStatistics by_hand_against_server(C consistency, std::vector<float>& values, Body body) {
+parameter_server::ServerStatistics by_hand_against_server(C consistency, std::vector<float>& values, Body body,
+                                                          std::vector<parameter_server::KnownUpdate> updates = {}) {
   auto endpoints    = LocalTransport{}.connect(Group::all_local(2));
   auto const shards = shards_of(1, 1, n);
-  auto service = parameter_server::Server{endpoints[1], consistency, optim::SGD{.learning_rate = 1}, shards, values};
+  auto service = parameter_server::Server{endpoints[1], consistency, optim::SGD{.learning_rate = 1}, shards, values,
+                                          ParameterOptions{}, std::move(updates)};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
     body(endpoints[0], shards);
@@ -256,6 +258,35 @@ TEST_CASE("finite gradients whose sum is not stop all workers before it is appli
   for (int worker : {0, 1})
     CHECK_THAT(run.errors[static_cast<std::size_t>(worker)], Catch::Contains("are finite, but their sum is not"));
   CHECK(same_bits(run.values, initial));
+}
+
+TEST_CASE("an update that threw, and is sent twice, is called once and reported twice", "[strategy][ps]") {
+  auto calls        = 0;
+  auto const throws = ServerUpdate{"throws", [&calls](ServerValues values) {
+    values[0][0] = 99;
+    ++calls;
+    throw Error{"it changed its mind."};
+  }};
+  auto const initial = initial_values(n);
+  auto values        = initial;
+  by_hand_against_server(Asynchronous{}, values, [&](auto& at, auto const& shards) {
+    for (int again = 0; again < 2; ++again) {
+      auto request = request_to(shards, parameter_server::Call::update, 1);
+      auto range   = Range{plan::header, plan::header + 1};
+      request.version     = throws.key();
+      request.index_bytes = 1;                                             // range
+      request.count       = sizeof range;
+      at.send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
+      at.send(1, ParameterOptions{}.tag, parameter_server::bytes_of(range)).wait();
+      auto reply = parameter_server::Reply{};
+      at.recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
+      CHECK(reply.outcome == parameter_server::Outcome::failed);
+      CHECK_THAT(reply.said(), Catch::Contains("it changed its mind"));
+    }
+    ask(at, shards, request_to(shards, parameter_server::Call::leave, 2), {});
+  }, {parameter_server::known(throws)});
+  CHECK(calls == 1);
+  CHECK(same_bits(values, initial));
 }
 
 TEST_CASE("a push that is sent twice is applied once, and answered as if it were", "[strategy][ps]") {

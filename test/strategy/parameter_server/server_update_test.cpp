@@ -102,6 +102,14 @@ TEST_CASE("an update that throws changes nothing, and one that cannot be is a se
   }, copies);
 }
 
+TEST_CASE("two updates that a server could not tell apart are refused", "[strategy][servers][update]") {
+  auto const strategy = ParameterServerStrategy{Cluster::local(1, 1)}.with_updates(move);
+  auto const other    = ServerUpdate{"move", [](ServerValues, float) { return Both{}; }};
+  CHECK_THROWS_WITH(strategy.with_updates(other), Catch::Contains("two updates are called \"move\""));
+  CHECK(strategy.with_updates(spoil).updates().size() == 2);
+  CHECK(strategy.with_updates(ServerUpdate{"move", [](ServerValues) {}}).updates().size() == 2);
+}
+
 TEST_CASE("a coordinator and its closures call updates on servers", "[strategy][coordinator][update]") {
   auto const push = Closure{"push", [](auto& here, int times) {
     for (int i = 0; i < times; ++i) here.update_on_server(move, {name(0), name(2)}, 1.0F);

@@ -185,11 +185,12 @@ inline std::optional<ClusterParts> listed_hosts(Environment const& env, Rank ran
   return parts;
 }
 
-/// Refuses the index of a Kubernetes Job without the hosts of the others: each pod would train alone.
+/// Refuses the index of a Kubernetes Job without the hosts of the others: each pod would train alone. Kubeflow's Trainer
+/// makes such a Job for one node, too, and says in PET_NNODES that there is no other.
 ///
 /// throws  BadArgument
 inline void expect_hosts(Environment const& env) {
-  if (!env.has("JOB_COMPLETION_INDEX")) return;
+  if (!env.has("JOB_COMPLETION_INDEX") || env.get("PET_NNODES") == "1") return;
   throw BadArgument{"Kubernetes: JOB_COMPLETION_INDEX=" + printable(env.get("JOB_COMPLETION_INDEX")) +
                         " is set without CHORALE_HOSTS, so that nobody knows where the other pods are.",
                     "CHORALE_HOSTS='train-[0-3].train', the job, its indices and its service; or env -u "

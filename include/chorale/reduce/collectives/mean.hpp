@@ -39,23 +39,20 @@ void all_reduce_mean(R const& by, E& at, Span<T> x, Tag tag = {}) {
 template <IntegerMean rule, class R, Endpoint E, Reducible T>
   requires std::integral<T>
 void all_reduce_mean(R const& by, E& at, Span<T> x, Tag tag = {}) {
-  auto const P    = static_cast<T>(at.size());
-  auto const down = [P](T value) {                                         // the quotient, rounded down
-    auto const quotient = static_cast<T>(value / P);
-    return static_cast<T>(quotient - (value % P < 0 ? 1 : 0));
-  };
-  auto parts = std::vector<T>(2 * x.size());                               // of each number: quotient, and remainder
+  auto const P = static_cast<T>(at.size());
+  auto parts   = std::vector<T>(2 * x.size());                             // of each number: quotient, and remainder
   for (std::size_t i = 0; i < x.size(); ++i) {
-    parts[i]            = down(x[i]);
-    parts[x.size() + i] = static_cast<T>(x[i] - parts[i] * P);             // in [0, P)
+    parts[i]            = x[i] / P;
+    parts[x.size() + i] = x[i] % P;                                        // of the number's sign
   }
   by.all_reduce(at, Span<T>{parts}, Op::sum, tag);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    auto const rest = parts[x.size() + i];                                 // the sum is parts[i] · P + rest
-    x[i]            = static_cast<T>(parts[i] + rest / P);
-    auto const left = static_cast<T>(rest % P);
-    auto const half = static_cast<T>(P - left);                            // from the next integer
-    if (rule == IntegerMean::nearest && (left > half || (left == half && x[i] % 2 != 0))) ++x[i];
+    auto const rest     = parts[x.size() + i];                             // the sum is parts[i] · P + rest
+    auto const negative = rest % P < 0;
+    auto const left     = static_cast<T>(rest % P + (negative ? P : 0));   // above the integer
+    auto const gap      = static_cast<T>(P - left);                        // below the next one
+    x[i]                = parts[i] + (rest / P - (negative ? 1 : 0));
+    if (rule == IntegerMean::nearest && (left > gap || (left == gap && x[i] % 2 != 0))) ++x[i];
   }
 }
 

@@ -5,6 +5,7 @@
 #include <chorale/core/hash.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/strategy/plain_data.hpp>
 
 #include <array>
 #include <bit>
@@ -12,18 +13,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 namespace chorale {
-
-/// Data that can be an argument or the result of a closure: numbers, structs of them, and std::string and std::vector
-/// of such. No pointers and no views: the memory that they refer to is not sent.
-template <class T>
-concept PlainData = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::ranges::view<T>;
 
 namespace detail {
 
@@ -34,6 +29,7 @@ inline constexpr bool is_plain_sequence<std::vector<T>> = !std::is_same_v<T, boo
 template <>
 inline constexpr bool is_plain_sequence<std::string> = true;
 
+/// True if a T can be an argument or the result of a closure.
 template <class T>
 concept Travels = PlainData<T> || is_plain_sequence<T>;
 

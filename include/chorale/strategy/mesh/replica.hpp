@@ -115,7 +115,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
       summing_.finish();
     });
   }
-  /// The squared norm as above, of gradients of whose parts each replica along the data axis has the sums of its shard.
+  /// The squared norm of gradients, of whose parts each replica along the data axis has the sums of its shard alone.
   ///
   /// shard     of the body of the gradients
   template <class Counts>

@@ -4,6 +4,7 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/strategy/plain_data.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,7 @@ concept HasServerSignature = requires { typename ServerSignature<decltype(&F::op
 template <class T>
 inline constexpr bool all_plain = false;
 template <class... A>
-inline constexpr bool all_plain<std::tuple<A...>> = (std::is_trivially_copyable_v<A> && ...);
+inline constexpr bool all_plain<std::tuple<A...>> = (PlainData<A> && ...);
 
 }  // namespace detail
 
@@ -53,7 +54,7 @@ inline constexpr bool all_plain<std::tuple<A...>> = (std::is_trivially_copyable_
 ///   replica.update_on_server(copy.net.variables(), swap, {"first", "second"}, 0.5F);      // in a step of a worker
 ///   here.update_on_server(swap, {"first", "second"}, 0.5F);                               // in a coordinator's program
 ///
-/// f       f(ServerValues, arguments...), all of named types; arguments and result are plain data
+/// f       f(ServerValues, arguments...), all of named types; arguments and result are PlainData
 /// keeps   all changes are one version: no reader sees a part of them, and if f throws there are none. Slots of the
 ///         optimizer stay. Applied once, when it arrives, between two pushes or rounds
 /// source  what Dean et al., NIPS 2012, lacks: an update of related parameters, and computing at the server
@@ -102,7 +103,7 @@ KnownUpdate known(ServerUpdate<F> const& update) {
   using Signature = chorale::detail::ServerSignature<decltype(&F::operator())>;
   using Arguments = typename Signature::arguments;
   using Result    = typename Signature::result;
-  static_assert(chorale::detail::all_plain<Arguments> && (std::is_void_v<Result> || std::is_trivially_copyable_v<Result>),
+  static_assert(chorale::detail::all_plain<Arguments> && (std::is_void_v<Result> || PlainData<Result>),
                 "chorale: arguments and result of a ServerUpdate are plain data, such as numbers and structs of them");
   constexpr auto bytes = []<class... A>(std::type_identity<std::tuple<A...>>) {
     return bytes_of_plain<A...>();

@@ -230,9 +230,10 @@ class Server {
       shard_.update([&](Span<float> values, Span<float>) {
         std::ranges::copy(s.incoming.values.floats(values.size()), values.begin());
       });
-    if (r.call == Call::update && !duplicate) {
-      wrong = call_update(s);
+    if (r.call == Call::update) {
+      if (!duplicate) wrong = call_update(s);
       if (!wrong.empty()) return s.refuse(wrong);
+      s.report_update();
     }
     if (r.call == Call::assign_slot && !duplicate)
       std::ranges::copy(s.incoming.values.floats(shard_.size()), slot(r.count).begin());
@@ -275,10 +276,11 @@ class Server {
       std::ranges::copy(shard_.values().subspan(at, copy.size()), copy.begin());
       values.push_back(copy);
     });
+    s.thrown.reset();
     try {
       s.result = found->call(values, bytes.subspan(head));
     } catch (std::exception const& error) {
-      s.tell_failure(error.what());
+      s.thrown = error.what();
       return {};
     }
     shard_.update([&](Span<float> all, Span<float>) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,7 @@ struct Session {
   std::uint64_t last        = 0;                                           // last sequence received in full
   std::uint32_t incarnation = 0;
   std::vector<std::byte> result;                                           // of the last update
+  std::optional<std::string> thrown;                                       // what() of what its function threw
   Transfer<E> in{Transfer<E>::Direction::in}, out{Transfer<E>::Direction::out};
 
   bool is_duplicate() const { return request.sequence <= last; }
@@ -55,11 +57,11 @@ struct Session {
     stage = Stage::answers;
   }
 
-  /// Replies that the function of an update threw.
-  void tell_failure(std::string const& why) {
-    result.clear();
+  /// Replies what the function of the last update threw, if it did.
+  void report_update() {
+    if (!thrown) return;
     reply.outcome = Outcome::failed;
-    reply.say(why);
+    reply.say(*thrown);
   }
 
   void await_payload(ShardLayout const& shards, int server) {

@@ -244,7 +244,7 @@ class ShardSums {
   Sum<float> compute(Model& model, Batch const& batch, Rank mine, int replicas, Learn&& learn,
                      Span<int const> ends = {}) {
     auto const values = model.gradients().values;
-    auto const shards = shards_of(mine, replicas, ends);
+    auto const shards = shard_tree::range_of(mine, replicas, L, ends);
     auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
     CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
                     "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
@@ -303,16 +303,12 @@ class ShardSums {
   static int passes_more(Model const&, Range shards, int replicas, Span<int const> ends) {
     if constexpr (requires { requires Model::answers; }) {
       auto most = std::size_t{0};
-      for (Rank rank = 0; rank < replicas; ++rank) most = std::max(most, shards_of(rank, replicas, ends).size());
+      for (Rank rank = 0; rank < replicas; ++rank)
+        most = std::max(most, shard_tree::range_of(rank, replicas, L, ends).size());
       return static_cast<int>(most - shards.size());
     } else {
       return 0;
     }
-  }
-  static Range shards_of(Rank rank, int replicas, Span<int const> ends) {
-    if (ends.empty()) return share(static_cast<std::size_t>(L), rank, replicas);
-    auto const r = static_cast<std::size_t>(rank);
-    return {static_cast<std::size_t>(r == 0 ? 0 : ends[r - 1]), static_cast<std::size_t>(ends[r])};
   }
 
   shard_tree::Sums sums_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/tcp/address.hpp>
 #include <chorale/transport/tcp/asio.hpp>
@@ -120,8 +121,7 @@ class Listener {
       if (!may_come || std::chrono::steady_clock::now() + pause > begin + patience.most)
         throw BadArgument{who + ": " + error.message() + ".", "an address of this host."};
       if (is_first && patience.log)
-        patience.log(who + " yet: " + error.message() + ". It asks again for " +
-                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience.most).count()) + " s");
+        patience.log(who + " yet: " + error.message() + ". It asks again for " + seconds_text(patience.most));
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds{1000});
     }
