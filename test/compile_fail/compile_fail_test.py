@@ -13,34 +13,13 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 
 sys.path.append("test/support")
 from compile_cases import all_cases, cases_in, files_without_cases
+from compilers import FLAGS, WORK, installed, precompiled, run_compiler
 from one_program import WHOLE_WAY, as_one_program, errors_with_places
-
-FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include", "-I", "."]
-WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp())
-
-
-def precompiled(compiler):
-    """Compiles chorale.hpp once for all programs: the flags that let this compiler use it."""
-    folder = WORK / compiler
-    (folder / "chorale").mkdir(parents=True)
-    header, made = folder / "all.hpp", folder / "chorale/chorale.hpp.gch"      # g++ looks for this name
-    header.write_text("#include <chorale/chorale.hpp>\n")
-    if subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", str(made)], check=False).returncode:
-        sys.exit(f"FAILED: chorale.hpp with {compiler}")
-    return ["-I", str(folder)] if compiler == "g++" else ["-include-pch", str(made)]
-
-
-def run_compiler(compiler, flags, file):
-    return subprocess.run([compiler, *flags, *FLAGS, "-fsyntax-only", str(file)], capture_output=True, text=True,
-                          env={**os.environ, "LC_ALL": "C"}, check=False)
-
 
 def finds(compiler, header):
     """Whether the compiler finds a header."""
@@ -48,14 +27,14 @@ def finds(compiler, header):
                           input=f"#if !__has_include(<{header}>)\n#error none\n#endif\n", check=False).returncode == 0
 
 
-def all_compile(cases, compiler, flags):
+def all_compile(cases, compiler, header):
     """Whether they do as one program."""
     file = WORK / f"{compiler}_from_{cases[0].namespace}.cpp"
     file.write_text(as_one_program(cases, WORK / f"parts_{compiler}"))
-    return run_compiler(compiler, flags if cases[0].includes_all else [], file).returncode == 0
+    return run_compiler(compiler, file, header=header if cases[0].includes_all else []).returncode == 0
 
 
-def shown(cases, compiler, flags, number):
+def shown(cases, compiler, header, number):
     """What a compiler says of each program when they are one, in this order: {case: [errors]}; and whether it says
     anything that is about none of them, or about several."""
     file = WORK / f"refused_{compiler}_{number}.cpp"
@@ -63,7 +42,7 @@ def shown(cases, compiler, flags, number):
     file.write_text(as_one_program(cases, folder))
     by_path = {str(case.part(folder)): case for case in cases}
     place = re.compile("(" + "|".join(map(re.escape, by_path)) + "):")
-    said = run_compiler(compiler, [*flags, *WHOLE_WAY[compiler]], file).stderr
+    said = run_compiler(compiler, file, *WHOLE_WAY[compiler], header=header).stderr
     errors, strays = {case: [] for case in cases}, False
     for message, places in errors_with_places(said, compiler, place):
         if len(places) == 1:
@@ -73,7 +52,7 @@ def shown(cases, compiler, flags, number):
     return errors, strays
 
 
-def refused_together(cases, compiler, flags):
+def refused_together(cases, compiler, header):
     """The programs of which one program shows exactly one error, with their sentence.
 
     An error in a template that two programs use the same way is shown for the first of them only. So they are compiled
@@ -84,7 +63,7 @@ def refused_together(cases, compiler, flags):
         before, about_none = left, False
         for order in (1, -1):
             number += 1
-            errors, strays = shown(before[::order], compiler, flags, number)
+            errors, strays = shown(before[::order], compiler, header, number)
             about_none |= strays
             left = [case for case in left if len(errors[case]) == 1 and case.expected in errors[case][0]]
             if len(left) < len(errors):
@@ -94,37 +73,25 @@ def refused_together(cases, compiler, flags):
     return set()
 
 
-def wrong(case, compiler, flags):
+def wrong(case, compiler, header):
     """What is wrong with this program under this compiler, by itself, or None."""
     file = case.file
     if case.head:
         file = WORK / f"alone_{compiler}" / f"{case.namespace}.cpp"
         file.parent.mkdir(exist_ok=True)
         file.write_text(case.text())
-    run = run_compiler(compiler, [] if case.only_alone or not case.includes_all else flags, file)
-    if "frontend command failed" in run.stderr:                            # clang 14 crashes over its own header at times
-        run = run_compiler(compiler, [], file)
-    errors = [line for line in run.stderr.splitlines() if "error:" in line]
-    if case.compiles:
-        return None if run.returncode == 0 else f"it must compile:\n{run.stderr[:4000]}"
-    if run.returncode == 0:
-        return f"it compiles; expected the sentence: {case.expected}"
-    if len(errors) != 1:
-        return f"{len(errors)} errors instead of one:\n" + "\n".join(errors[:20])
-    if case.expected not in errors[0]:
-        return f"expected the sentence: {case.expected}\nthe error is: {errors[0]}"
-    return None
+    return case.wrong(run_compiler(compiler, file, header=header if case.includes_all and not case.only_alone else []))
 
 
-def seen_together(cases, compiler, flags, pool):
+def seen_together(cases, compiler, header, pool):
     """The programs that show what they should where they are compiled together."""
     together = [case for case in cases if not case.only_alone]
     groups   = {}
     for case in together:
         if case.compiles:
             groups.setdefault(tuple(case.library_headers), []).append(case)
-    refused  = pool.submit(refused_together, [case for case in together if not case.compiles], compiler, flags)
-    compiled = {pool.submit(all_compile, group, compiler, flags): group
+    refused  = pool.submit(refused_together, [case for case in together if not case.compiles], compiler, header)
+    compiled = {pool.submit(all_compile, group, compiler, header): group
                 for group in sorted(groups.values(), key=len, reverse=True)}
     return lambda: refused.result().union(*(group for task, group in compiled.items() if task.result()))
 
@@ -134,13 +101,9 @@ def main():
     cases  = ([case for file in chosen for case in cases_in(pathlib.Path(file))] or       # first_hour_test has the others
               [case for case in all_cases() if case.file.parent.name != "first_hour"])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        flags, seen, jobs = {}, {}, []
-        for compiler in ("g++", "clang++"):
-            if shutil.which(compiler):
-                flags[compiler] = pool.submit(precompiled, compiler)
-            else:
-                print(f"SKIPPED: compile_fail with {compiler}: it is not installed")
-        for compiler in flags:
+        made = {compiler: pool.submit(precompiled, compiler) for compiler in installed("compile_fail")}
+        seen, jobs = {}, []
+        for compiler in made:
             headers = {case.header for case in cases if case.header}
             found   = {header for header in headers if finds(compiler, header)}
             here    = [case for case in cases if not case.header or (case.condition == "with") == (case.header in found)]
@@ -149,11 +112,11 @@ def main():
                 if case not in here:
                     print(f"SKIPPED: {case.name} with {compiler}: it is about compilers {case.condition} <{case.header}>")
             # clang 14 crashes over a precompiled header in programs as large as these
-            seen[compiler] = seen_together(here, compiler, flags[compiler].result() if compiler == "g++" else [], pool)
+            seen[compiler] = seen_together(here, compiler, made[compiler].result() if compiler == "g++" else [], pool)
         fine  = {(case, compiler) for compiler in seen for case in seen[compiler]()}
         alone = [job for job in jobs if job not in fine]
         print(f"{len(alone)} of {len(jobs)} programs compiled by themselves")
-        complaints = dict(zip(alone, pool.map(lambda job: wrong(*job, flags[job[1]].result()), alone)))
+        complaints = dict(zip(alone, pool.map(lambda job: wrong(*job, made[job[1]].result()), alone)))
     for case, compiler in jobs:
         complaint = complaints.get((case, compiler))
         if complaint:

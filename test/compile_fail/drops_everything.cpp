@@ -1,4 +1,4 @@
-// drops_everything.cpp   expect: chorale: Dropout<Rate> drops 0 to 99 percent
+// drops_everything.cpp   expect: chorale: Dropout<Rate> needs at least 0 and less than 1
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

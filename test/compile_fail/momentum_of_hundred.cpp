@@ -1,4 +1,4 @@
-// momentum_of_hundred.cpp   expect: chorale: Momentum<Kept> needs 1 to 99 percent
+// momentum_of_hundred.cpp   expect: chorale: Momentum<Kept> needs a number above 0 and below 1
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 

@@ -1,4 +1,3 @@
-// pipeline_few_calls.cpp   expect: chorale: this network has fewer calls of layers than the pipeline has sections
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 
@@ -11,8 +10,14 @@ struct Net : nn::Graph<X> {
   nn::Dense<2> b;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(b(a(x))); }
 };
+auto const model = nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{});
+using Model      = std::remove_const_t<decltype(model)>;
 
-auto copy() {
-  auto const model = nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{});
-  return nn::Staged<std::remove_const_t<decltype(model)>>::instantiate<OneForwardOneBackward<4>, 3>(model, Cpu::logical(1)[0], 1, 0);
+// expect: chorale: this network has fewer calls of layers than the pipeline has sections
+auto copy() { return nn::Staged<Model>::instantiate<OneForwardOneBackward<4>, 3>(model, Cpu::logical(1)[0], 1, 0); }
+
+// expect: chorale: this network has fewer calls of layers than the pipeline has sections
+auto bytes() {
+  auto const none = [](PlanView const&, std::size_t) { return std::size_t{0}; };
+  return nn::Staged<Model>::memory<OneForwardOneBackward<4>, 3>(model, Cpu::logical(1)[0], 0, 16, none);
 }

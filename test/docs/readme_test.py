@@ -114,8 +114,10 @@ def check_program(work, readme):
         return
     (work / "empty").mkdir()
     without = run(str(work / "a.out"), cwd=work / "empty")
-    verdict(without.returncode == 2 and "data/mnist" in without.stderr,
-            f"README.md: without data its program says which folder is missing, and ends with {without.returncode}",
+    told = re.fullmatch(r"chorale: data/mnist: is not a folder\.\n +Try: the folder with MNIST's four files, which "
+                        r"https://.*\n", without.stderr)
+    verdict(without.returncode == 2 and told,
+            f"README.md: without data its program says where they are, and ends with {without.returncode}",
             without.stderr)
     write_rows(work / "data/mnist")
     done = run(str(work / "a.out"), cwd=work)

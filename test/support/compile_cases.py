@@ -2,9 +2,10 @@
 """Programs of test/compile_fail, each with the sentence that the compiler must give for it.
 
 A file has one program, or several in sections. A section begins with a line `// expect: <sentence>`, or
-`// expect: compiles`, and ends where the next one begins. What stands before the first section belongs to each program of
-the file. `// expect (without <mpi.h>): ...` is about compilers that do not find this header, and `with` about those that
-do. A program that defines macros is always compiled by itself, from text.
+`// expect: compiles`, and ends where the next one begins; the line may name its file, `// no_loss.cpp   expect: ..`.
+What stands before the first section belongs to each program of the file. `// expect (without <mpi.h>): ...` is about
+compilers that do not find this header, and `with` about those that do. A program that defines macros is always compiled
+by itself, from text.
 """
 import pathlib
 import re
@@ -43,6 +44,19 @@ class Case:
     def compiles(self):
         return self.expected == "compiles"
 
+    def wrong(self, run):
+        """What is wrong with what a compiler has made of the program by itself, a CompletedProcess, or None."""
+        if self.compiles:
+            return None if run.returncode == 0 else f"it must compile:\n{run.stderr[:4000]}"
+        if run.returncode == 0:
+            return f"it compiles; expected the sentence: {self.expected}"
+        errors = [line for line in run.stderr.splitlines() if "error:" in line]
+        if len(errors) != 1:
+            return f"{len(errors)} errors instead of one:\n" + "\n".join(errors[:20])
+        if self.expected not in errors[0]:
+            return f"expected the sentence: {self.expected}\nthe error is: {errors[0]}"
+        return None
+
     def text(self):
         """The program. Its lines have the numbers that they have in the file."""
         return "\n".join(self.lines[:self.head] + [""] * (self.begin - self.head) + self.section()) + "\n"
@@ -54,7 +68,7 @@ class Case:
 def cases_in(file):
     """The programs of a file; none where it says of none what to expect."""
     lines  = file.read_text().splitlines()
-    begins = [i for i, line in enumerate(lines) if EXPECT.match(line)]
+    begins = [i for i, line in enumerate(lines) if (found := EXPECT.match(line)) and found[1] in (None, file.name)]
     head   = begins[0] if begins else 0
     return [Case(file, lines, head, begin, end) for begin, end in zip(begins, begins[1:] + [len(lines)])]
 

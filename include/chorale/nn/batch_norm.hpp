@@ -16,7 +16,8 @@ namespace chorale::nn {
 template <Fraction Kept>
 struct Momentum {
   static_assert(Kept.value > 0 && Kept.value < 1,
-                "chorale: Momentum<Kept> needs 1 to 99 percent. Write Momentum<0.9>, or in percent Momentum<90>");
+                "chorale: Momentum<Kept> needs a number above 0 and below 1. Write Momentum<0.9>, or in percent "
+                "Momentum<90>");
   static constexpr float momentum = Kept.as_float();
 };
 

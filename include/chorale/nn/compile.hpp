@@ -160,7 +160,8 @@ auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
     return Compiled<Net, Loss, Optimizer, Metrics...>{std::move(loss), std::move(optimizer), {std::move(metrics)...}};
 }
 
-/// The types of the arguments of nn::compile, and whether each has the members of its kind.
+/// Refuses arguments of nn::compile of which one is missing, lacks a member, or does not fit the network. Returns false
+/// then.
 template <class Net, class... Parts>
 constexpr bool check_members() {
   using All = std::tuple<Parts...>;

@@ -79,7 +79,8 @@ struct Dropout : Layer<Dropout<Rate>> {
   template <class In>
   static constexpr void check() {
     static_assert(Rate.value >= 0 && Rate.value < 1,
-                  "chorale: Dropout<Rate> drops 0 to 99 percent. Write Dropout<0.5>, or in percent Dropout<50>");
+                  "chorale: Dropout<Rate> needs at least 0 and less than 1. Write Dropout<0.5>, or in percent "
+                  "Dropout<50>");
   }
 
   template <class In>

@@ -60,4 +60,15 @@ constexpr auto outputs(Tensor<D, O>... y) {
 template <GraphNetwork Net>
 inline constexpr auto plan_of = graph::plan_of<Net>();
 
+namespace graph {
+
+/// The plan by which the variables of a traced network lie: its own, or that of the Sequential that it stands for.
+template <class Net>
+constexpr auto const& plan_for() {
+  if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
+  else return nn::plan_of<Net>;
+}
+
+}  // namespace graph
+
 }  // namespace chorale::nn

@@ -14,23 +14,11 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 namespace chorale::nn {
 
 namespace detail {
-
-/// A network as one that is traced.
-template <class Net>
-struct TracedNetwork {
-  using type = Net;
-};
-template <class Net>
-  requires requires { typename Net::nodes; }
-struct TracedNetwork<Net> {
-  using type = SequentialTrace<Net>;
-};
 
 /// A table of three columns, the last of numbers, each as wide as its widest cell.
 class SummaryTable {

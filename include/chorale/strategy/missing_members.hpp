@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentences for a strategy, a transport or a reduce of a program's own that lacks a member, which
-// each names.
+// The sentences for a strategy, a transport or a reduce of a program's own that lacks a member, which each names.
 #pragma once
 
 #include <chorale/core/pending.hpp>
@@ -40,8 +39,7 @@ struct StrategyMembers {
                                           Gradients& gradients) {
     { s.update(replica, model, gradients) } -> std::same_as<void>;
   };
-  static constexpr bool any  = device || placement || replicas || group || update;
-  static constexpr bool most = replicas && group && devices && update;
+  static constexpr bool any = device || placement || replicas || group || update;
 
   static_assert(any, "chorale: the strategy argument is not a Strategy. It needs device, placement, num_replicas(), "
                      "group(), local_devices(), update(replica, model, gradients). See docs/30-compose.md");

@@ -14,25 +14,8 @@
 #include <chorale/tensor/plan.hpp>
 
 #include <cstddef>
-#include <type_traits>
 
 namespace chorale {
-
-namespace detail {
-
-/// A network as it is traced.
-template <class Net>
-struct TracedAs {
-  using type = nn::detail::SequentialTrace<Net>;
-  static constexpr auto const& plan() { return Net::plan; }
-};
-template <nn::GraphNetwork Net>
-struct TracedAs<Net> {
-  using type = Net;
-  static constexpr auto const& plan() { return nn::plan_of<Net>; }
-};
-
-}  // namespace detail
 
 /// Memory of one rank that trains a network under strategy S with optimizer O, as a constant: what types say.
 ///
@@ -46,9 +29,9 @@ struct TracedAs<Net> {
 ///          above, of a model and a device, has them all
 template <class Net, class S, class O, class R = RingAllReduce>
 constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, bool clips = false) {
-  using Traced        = detail::TracedAs<Net>;
-  constexpr auto each = nn::graph::kept_per_row<typename Traced::type, typename S::device>();
-  auto const plan     = PlanView{Traced::plan()};
+  using Traced        = typename nn::detail::TracedNetwork<Net>::type;
+  constexpr auto each = nn::graph::kept_per_row<Traced, typename S::device>();
+  auto const plan     = PlanView{nn::graph::plan_for<Traced>()};
   auto const slots    = static_cast<std::size_t>(O::slots);
   auto const whole    = ReplicaMemory{.parameters  = plan.parameters,
                                       .variables   = plan.values() * sizeof(float),
@@ -59,7 +42,7 @@ constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, 
                                       .has_tables  = plan.table_elements != 0};
   if constexpr (shards_gradients<S>)
     return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips,
-                              nn::graph::UnitsOf<typename Traced::type, typename S::device>::view);
+                              nn::graph::UnitsOf<Traced, typename S::device>::view);
   else return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips);
 }
 

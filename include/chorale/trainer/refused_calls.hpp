@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentences of fit, evaluate and predict for arguments that they do not take. Each is the only
-// error of the program.
+// The sentences of fit, evaluate and predict for arguments that they do not take. Each is the only error of the program.
 #pragma once
 
 #include <chorale/data/elements.hpp>

@@ -42,13 +42,13 @@ constexpr bool refuse_parts() {
                                        "OneDeviceStrategy{Cpu{}}}, or MirroredStrategy{Cpu::split(2)}. See "
                                        "docs/42-strategies.md");
   static_assert(known || !turned, "chorale: the strategy argument is not a Strategy, and the first one is. Write "
-                                  "Trainer{ model, strategy, reduce, transport}");
+                                  "Trainer{model, strategy, reduce, transport}");
   static_assert(known || !swapped, "chorale: the transport argument is not a Transport, and the one before it is. "
                                    "Write Trainer{model, strategy, reduce, transport}");
   static_assert(known || !network, "chorale: the model argument is not a Model, but a network. Write Trainer{"
                                    "nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
   static_assert(known || !data, "chorale: the model argument is not a Model, but a dataset, which fit takes. Write "
-                                "Trainer{ nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
+                                "Trainer{nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
   if constexpr (!known && !no_strategy && !turned && !swapped && !network && !data) {
     static_assert(!Strategy<S> || has_model || !fit_together<S, R, T>,
                   "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "

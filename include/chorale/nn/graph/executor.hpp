@@ -32,17 +32,6 @@
 
 namespace chorale::nn {
 
-namespace graph {
-
-/// The plan by which the variables of a traced network lie: its own, or that of the Sequential that it stands for.
-template <class Net>
-constexpr auto const& plan_for() {
-  if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
-  else return nn::plan_of<Net>;
-}
-
-}  // namespace graph
-
 /// A network that the compiler has traced, laid out on one device for one number of rows and, of ragged inputs, for as
 /// many positions as its buffers have room for: a loop over its calls, each through the constant table of functions of
 /// its layer.

@@ -76,10 +76,11 @@ struct Ops {
   void (*look)(void* stage, std::size_t in, void const*)      = nullptr;   // at an input before a device has it, or null
   void (*forward)(void* stage, Pass const&)                   = nullptr;
   void (*backward)(void* stage, Pass const&)                  = nullptr;
-  void (*move)(void* stage, std::size_t variable, float* gradient) = nullptr;  // of a variable; null: it stays
+  void (*move)(void* stage, std::size_t variable, float* gradient) = nullptr;  // where backward writes it; null: where
+                                                                           // bind() has said, always
   void (*add)(void* stage, Pass const&)   = nullptr;                       // backward by variables that adds to their
                                                                            // gradients, where backward sets them
-  bool (*can_add)(void const* stage)      = nullptr;                       // that there is add; null: there is none
+  bool (*can_add)(void const* stage)      = nullptr;                       // true: add may be called; null: it may not
   void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
   bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
   Finds (*finds)(void const* stage)        = nullptr;

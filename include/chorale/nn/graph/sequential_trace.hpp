@@ -65,4 +65,14 @@ struct SequentialTrace {
   CalledInTurn<typename Net::called> layers;
 };
 
+/// A network as one that is traced: itself if it is derived from nn::Graph, and a SequentialTrace of a Sequential.
+template <class Net>
+struct TracedNetwork {
+  using type = SequentialTrace<Net>;
+};
+template <GraphNetwork Net>
+struct TracedNetwork<Net> {
+  using type = Net;
+};
+
 }  // namespace chorale::nn::detail

@@ -230,7 +230,7 @@ class KernelStage {
   static constexpr bool overwrites = Inner::overwrites, keeps_x = !Inner::overwrites, keeps_y = Inner::keeps_y;
   static constexpr bool renames    = requires { requires Inner::renames; };
   static constexpr bool apart      = requires { requires Inner::apart; };
-  static constexpr bool adds       = requires(Inner& inner) { inner.add_gradients(); };
+  static constexpr bool has_add    = requires(Inner& inner) { inner.add_gradients(); };
 
   explicit KernelStage(StageSite const& site)
       : rows_{site.rows * static_cast<int>(It::repeats)},
@@ -273,17 +273,17 @@ class KernelStage {
   void read_from(std::size_t, void const* x) { inner_.read_from(static_cast<float const*>(x)); }
   /// Moves the gradient of a variable: 0, the kernel; 1, the bias.
   void move(std::size_t variable, float* gradient)
-    requires adds
+    requires has_add
   {
     inner_.move(variable, gradient);
   }
   bool can_add() const
-    requires adds
+    requires has_add
   {
     return inner_.can_add();
   }
   void add(Pass const&)
-    requires adds
+    requires has_add
   {
     inner_.add_gradients();
   }

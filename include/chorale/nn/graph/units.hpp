@@ -87,10 +87,7 @@ constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> plan
 /// The units of network Net on device D.
 template <class Net, class D>
 struct UnitsOf {
-  static constexpr auto const& plan = [] () -> auto const& {
-    if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
-    else return nn::plan_of<Net>;
-  }();
+  static constexpr auto const& plan = plan_for<Net>();
   static_assert(plan.table_elements == 0,
                 "chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of "
                 "this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use "

@@ -91,18 +91,22 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   /// received  called as received(plan, ties): bytes of messages, of the stage's plan and of sums of shared variables
   template <PipelineSchedule S, int stages, class D, class Received>
   static ReplicaMemory memory(Model const& model, D const& device, int stage, std::size_t rows, Received&& received) {
-    [[maybe_unused]] auto const scope = chorale::detail::DeviceScope<D>{device};
-    auto const learner = graph::StageLearner<Net, D, Losses, Metrics>{
-        device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), ends_of<S, stages, D>()};
-    auto const made = RunTimePlan{learner.variables().shapes};
-    auto const plan = PlanView{made};
-    return {.parameters  = plan.parameters,
-            .variables   = plan.values() * sizeof(float),
-            .gradients   = plan.bytes_per_step(),
-            .slots       = static_cast<std::size_t>(Optimizer::slots) * plan.values() * sizeof(float),
-            .rows        = rows,
-            .activations = learner.planned_bytes(plan.variables, rows),
-            .received    = received(plan, learner.tie_bytes())};
+    if constexpr (graph::report_cut<graph::cut_flaw<Net, stages * S::chunks>>()) {
+      [[maybe_unused]] auto const scope = chorale::detail::DeviceScope<D>{device};
+      auto const learner = graph::StageLearner<Net, D, Losses, Metrics>{
+          device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), ends_of<S, stages, D>()};
+      auto const made = RunTimePlan{learner.variables().shapes};
+      auto const plan = PlanView{made};
+      return {.parameters  = plan.parameters,
+              .variables   = plan.values() * sizeof(float),
+              .gradients   = plan.bytes_per_step(),
+              .slots       = static_cast<std::size_t>(Optimizer::slots) * plan.values() * sizeof(float),
+              .rows        = rows,
+              .activations = learner.planned_bytes(plan.variables, rows),
+              .received    = received(plan, learner.tie_bytes())};
+    } else {
+      return {};
+    }
   }
 
  private:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""g++ and clang++ for tests that let them read programs, with chorale.hpp compiled once for all of these."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include", "-I", "."]
+WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp())
+
+
+def installed(what):
+    """The compilers that are installed; the report names those that are not, and skips `what` with them."""
+    compilers = []
+    for compiler in ("g++", "clang++"):
+        if shutil.which(compiler):
+            compilers.append(compiler)
+        else:
+            print(f"SKIPPED: {what} with {compiler}: it is not installed")
+    return compilers
+
+
+def precompiled(compiler):
+    """Compiles chorale.hpp once for all programs: the flags that let this compiler use it."""
+    folder = WORK / compiler
+    (folder / "chorale").mkdir(parents=True)
+    header, made = folder / "all.hpp", folder / "chorale/chorale.hpp.gch"      # g++ looks for this name
+    header.write_text("#include <chorale/chorale.hpp>\n")
+    if subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", str(made)], check=False).returncode:
+        sys.exit(f"FAILED: chorale.hpp with {compiler}")
+    return ["-I", str(folder)] if compiler == "g++" else ["-include-pch", str(made)]
+
+
+def run_compiler(compiler, file, *more, header=()):
+    """Checks the syntax of a program, with more flags.
+
+    header   what precompiled() has returned, if the program may use it"""
+    def run(*flags):
+        return subprocess.run([compiler, *flags, *FLAGS, *more, "-fsyntax-only", str(file)], capture_output=True,
+                              text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
+
+    done = run(*header)
+    return run() if header and "frontend command failed" in done.stderr else done     # clang 14 crashes at times
