@@ -380,6 +380,14 @@ PartitionName=all Nodes=ALL Default=YES
         verdict(name, done.returncode == 0 and sorted(hosts_seen) == [("0", "n1"), ("1", "n2")]
                 and text.count("sum 3 and 1\n") == 2 and not left, done.stderr + text + str(left) + logs())
 
+        # The task that is left ends as one does that lost a peer, or by the signal of srun: both are above 127.
+        script = '[ "$SLURM_PROCID" = 0 ] && exit 3; trap "exit 138" TERM; sleep 30 & wait'
+        done = ask("sbatch", "--wait", "--job-name=mistake", FILES / "train.sbatch", "sh", "-c", script)
+        text = "".join(log.read_text() for log in (at / "job").glob("mistake-*.log"))
+        left = [file.name for file in (at / "job").iterdir() if file.suffix != ".log"]
+        verdict("Slurm: a job with a mistake is not queued again",
+                done.returncode == 3 and "queued again" not in text and not left, done.stderr + text + str(left) + logs())
+
         again = "Slurm: a job that lost a peer is queued again"
         if os.environ.get("CHORALE_SLOW"):
             # The first start loses a peer; the second, which Slurm makes half a minute later, finds all.
