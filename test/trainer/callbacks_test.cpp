@@ -154,12 +154,19 @@ TEST_CASE("patience 0 waits for one epoch that is not better, as in Keras", "[tr
 }
 
 TEST_CASE("the rate falls on a plateau, rests, and stays above its floor", "[trainer][callbacks]") {
-  auto trainer = two();
-  auto rates   = std::vector<float>{};
-  trainer.set_learning_rate(0.08F);
-  trainer.fit(tiny::uneven(), epochs(9), Validated{{1, 1, 1, 1, 1, 1, 1, 1, 1}},
-              ReduceLROnPlateau{.factor = 0.5F, .patience = 2, .cooldown = 1, .min_lr = 0.03F}, Rates{&rates});
-  CHECK(rates == std::vector<float>{0.08F, 0.08F, 0.08F, 0.04F, 0.04F, 0.04F, 0.03F, 0.03F, 0.03F});
+  auto const rates_of = [](int cooldown) {
+    auto trainer = two();
+    auto rates   = std::vector<float>{};
+    trainer.set_learning_rate(0.08F);
+    trainer.fit(tiny::uneven(), epochs(9), Validated{{1, 1, 1, 1, 1, 1, 1, 1, 1}},
+                ReduceLROnPlateau{.factor = 0.5F, .patience = 2, .cooldown = cooldown, .min_lr = 0.03F}, Rates{&rates});
+    return rates;
+  };
+  // What Keras 3.15 does: a cooldown of one epoch is none, as its last epoch counts.
+  CHECK(rates_of(0) == std::vector<float>{0.08F, 0.08F, 0.08F, 0.04F, 0.04F, 0.03F, 0.03F, 0.03F, 0.03F});
+  CHECK(rates_of(1) == rates_of(0));
+  CHECK(rates_of(2) == std::vector<float>{0.08F, 0.08F, 0.08F, 0.04F, 0.04F, 0.04F, 0.03F, 0.03F, 0.03F});
+  CHECK(rates_of(3) == std::vector<float>{0.08F, 0.08F, 0.08F, 0.04F, 0.04F, 0.04F, 0.04F, 0.03F, 0.03F});
 }
 
 TEST_CASE("a schedule by a function is the schedule of the optimizer, bit for bit", "[trainer][callbacks]") {

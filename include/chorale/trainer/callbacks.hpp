@@ -80,7 +80,7 @@ class Monitor {
   }
 
   int  epochs_without() const { return static_cast<int>(numbers_[1]); }    // since the last better value
-  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs) + 1}; }      // these do not count
+  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs)}; }          // the last one counts
   void forget() { numbers_ = first; }
   Span<double> state() { return numbers_; }
 
@@ -198,7 +198,7 @@ struct ReduceLROnPlateau {
   int patience        = 10;
   Better mode         = Better::automatic;
   double min_delta    = 1e-4;
-  int cooldown        = 0;                                                 // epochs after a change that do not count
+  int cooldown        = 0;                                                 // epochs after a change: the last one counts
   float min_lr        = 0;
   Monitor kept{};
 
