@@ -295,6 +295,13 @@ def own_variables(hosts, folder):
             str(listens()))
     alone[0].kill()
     end(alone)
+    hosts.file.write_text("127.0.0.1 localhost localhost.localdomain\n" + f"{NETWORK}2 node2\n")
+    alone = start([{**SECRET, "CHORALE_CLUSTER": '{"worker": ["localhost.localdomain:4400", "node2:4400"]}',
+                    "CHORALE_TASK": "worker:0"}])
+    wait_for(listens)
+    verdict("a host that calls itself localhost listens there alone", listens() == ["0100007F:1130"], str(listens()))
+    alone[0].kill()
+    end(alone)
 
 
 def torchrun(hosts):

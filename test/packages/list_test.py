@@ -55,4 +55,7 @@ bazelrc, new = (ROOT / ".bazelrc").read_text(), (ROOT / "tools/new").read_text()
 for_all = "\n".join(line for line in bazelrc.splitlines() if line.startswith("build --"))
 flags = re.findall(r"--cxxopt=(-m\S+|-f\S+)", for_all)
 report("tools/new compiles as .bazelrc does", len(flags) >= 3 and all(new.count(flag) == 2 for flag in flags))
+done = subprocess.run([ROOT / "tools/new", "/nowhere/test"], capture_output=True, text=True, check=False)
+report("tools/new refuses a name of the build's own",
+       done.returncode == 2 and "'test' is a name that the build of the project has already" in done.stderr)
 sys.exit(failed != 0)

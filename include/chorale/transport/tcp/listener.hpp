@@ -107,7 +107,8 @@ class Listener {
   static constexpr std::size_t most_guests = 64;
 
   /// Returns the address of this rank's name, when it is known. A name that means the loopback, as that of the host
-  /// itself in Debian's /etc/hosts, is one of all addresses of this host, if there is a secret.
+  /// itself in Debian's /etc/hosts, is one of all addresses of this host, if there is a secret. Names of the loopback
+  /// itself, such as localhost.localdomain, stay what they are.
   static Endpoint own_endpoint(asio::io_context& io, TcpAddress const& address, bool has_secret,
                                NamePatience const& patience, std::string const& who) {
     auto const begin = std::chrono::steady_clock::now();
@@ -130,7 +131,8 @@ class Listener {
   static Endpoint seen_by_others(Endpoint const& at, std::string const& host, bool has_secret) {
     auto not_literal = boost::system::error_code{};
     static_cast<void>(asio::ip::make_address(host, not_literal));
-    if (!at.address().is_loopback() || !has_secret || !not_literal || host == "localhost") return at;
+    auto const is_localhost = host.starts_with("localhost") || host.ends_with("localhost") || host == "ip6-loopback";
+    if (!at.address().is_loopback() || !has_secret || !not_literal || is_localhost) return at;
     return {at.address().is_v6() ? asio::ip::address{asio::ip::address_v6::any()} : asio::ip::address_v4::any(),
             at.port()};
   }
