@@ -42,6 +42,10 @@ auto const spoil = ServerUpdate{"spoil", [](ServerValues values) {
   for (auto& x : values[0]) x = 99;
   throw std::runtime_error{"it changed its mind"};
 }};
+auto const drop = ServerUpdate{"drop", [](ServerValues values) {
+  values[0][0] = 99;
+  throw 7;                                                                 // no std::exception
+}};
 
 std::string name(std::size_t i) { return std::string{std::string_view{Net::plan.variables[i].name}}; }
 float value(Variables const& variables, std::size_t i) { return variables[i].value[0]; }
@@ -81,7 +85,7 @@ TEST_CASE("an update of related variables is one change for every worker", "[str
 TEST_CASE("an update that throws changes nothing, and one that cannot be is a sentence", "[strategy][servers][update]") {
   auto const strategy =
       ParameterServerStrategy{Cluster::local(1, 2), Synchronous{}, placement::RoundRobin{}}
-          .with_updates(move, spoil);
+          .with_updates(move, spoil, drop);
   auto live   = Live{strategy, RingAllReduce{}, LocalTransport{}};
   auto copies = live.create(model(), 3);
   live.run([&](auto& replica, auto& copy) {
@@ -89,6 +93,7 @@ TEST_CASE("an update that throws changes nothing, and one that cannot be is a se
     auto const before = std::vector<float>(v.values.begin(), v.values.end());
     CHECK_THROWS_WITH(replica.update_on_server(v, spoil, {name(0)}),
                       Catch::Contains("update \"spoil\" on server 0 changed nothing: it changed its mind"));
+    CHECK_THROWS_WITH(replica.update_on_server(v, drop, {name(0)}), Catch::Contains("changed nothing: something that is no"));
     CHECK_THROWS_WITH(replica.update_on_server(v, move, {name(0), name(1)}, 1.0F),
                       Catch::Contains("on server 0 and") && Catch::Contains("no server can change both as one"));
     CHECK_THROWS_WITH(replica.update_on_server(v, move, {name(0), "nothing"}, 1.0F),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A little over 300 lines: one class, whose stages share a worker's session.
+// More than 400 lines: one class, whose stages share a worker's session.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -281,6 +281,9 @@ class Server {
       s.result = found->call(values, bytes.subspan(head));
     } catch (std::exception const& error) {
       s.thrown = error.what();
+      return {};
+    } catch (...) {                                                        // the server goes on, whatever it was
+      s.thrown = "something that is no std::exception";
       return {};
     }
     shard_.update([&](Span<float> all, Span<float>) {
