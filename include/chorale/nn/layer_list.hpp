@@ -189,8 +189,12 @@ template <class L>
 concept has_layer_name = requires { { L::name } -> std::convertible_to<std::string_view>; };
 template <class L, class In>
 concept has_check = requires { L::template check<In>(); };
+/// What has a stage by its name: a program for one device alone has no kernels of others, and so names no stage.
+template <template <class, class> class Stage>
+struct StageTemplate;
 template <class L, class In>
-concept has_stage = requires { typename L::template stage<Cpu, In>; } || branch_of<L>() == Branch::sum;
+concept has_stage = requires { typename StageTemplate<L::template stage>; } ||
+                    requires { typename L::template stage<Cpu, In>; } || branch_of<L>() == Branch::sum;
 template <class L, class In>
 concept has_out = requires {
   typename L::template apply<In>::type;
