@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole steps of a model as programs: what they take, what they give, and their text.
+#pragma once
+
+#include <chorale/data/field.hpp>
+#include <chorale/nn/graph.hpp>
+#include <chorale/nn/graph/compared.hpp>
+#include <chorale/nn/graph/trace.hpp>
+#include <chorale/nn/stablehlo/gradient.hpp>
+#include <chorale/nn/stablehlo/layers.hpp>
+#include <chorale/nn/stablehlo/losses.hpp>
+#include <chorale/nn/stablehlo/network.hpp>
+#include <chorale/nn/stablehlo/optimizers.hpp>
+#include <chorale/nn/stablehlo/program.hpp>
+#include <chorale/nn/stablehlo/text.hpp>
+#include <chorale/tensor/plan.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace chorale::nn::stablehlo {
+
+/// Element type and dimensions of an argument or a result.
+struct Typed {
+  Element element = Element::f32;
+  Dims dims{};
+
+  friend bool operator==(Typed const&, Typed const&) = default;
+};
+
+/// A program of one step, ready for a compiler.
+struct StepText {
+  std::string text;
+  std::vector<Typed> arguments, results;
+  std::vector<std::size_t> donated;                                        // arguments whose memory results take over
+};
+
+/// What a step computes.
+///
+///   gradients   loss, and the sums of gradients over the rows of all replicas
+///   update      loss, and the variables and slots after an update by these gradients
+///   evaluate    loss, as in evaluation
+///   predict     outputs
+enum class StepKind : unsigned char { gradients, update, evaluate, predict };
+
+/// The numbers of a step that change from one to the next, as arguments.
+///
+///   drawn     (3) u32: low and high word of StepNumbers::drawn(), first row of this replica in the global batch
+///   numbers   (1 + n) f32: rows of the global batch, then those of UpdateLowering
+inline constexpr std::int64_t drawn_numbers = 3;
+
+/// Writes the steps of a network with losses and an update rule.
+///
+///   arguments   variables │ slots of trained variables, one after the other │ inputs │ targets and weights of rows, of
+///               each loss in turn │ real rows │ drawn │ numbers
+///               an update has all; gradients has no slots and no numbers; evaluate neither; predict, no targets either
+///   results     update: variables │ slots │ losses │ bad gradients, a number for each variable, 0 if it is finite
+///               gradients: gradients │ losses;  evaluate: losses;  then, of all that ask for them, outputs of this replica
+///   losses      (1 + n): their sum and, of several losses, each
+///
+/// keeps         gradients and losses are sums over the real rows of all replicas, equal on each
+template <class Net, class Losses, class Optimizer>
+class StepWriter {
+  template <class Term>
+  static constexpr std::size_t output_of = graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
+
+ public:
+  static constexpr auto const& plan = graph::plan_for<Net>();
+
+  /// rows        of the batch that each replica has room for
+  /// outputs     true if the results end with them; predict always has them
+  /// checked     true if an update changes nothing where a gradient or the loss is not finite
+  StepWriter(Losses const& losses, Optimizer const& rule, int replicas, std::int64_t rows, bool outputs, bool checked)
+      : losses_{&losses}, rule_{&rule}, rows_{rows}, outputs_{outputs}, checked_{checked}, program_{replicas} {}
+
+  StepText write(StepKind kind) {
+    auto const trains = kind == StepKind::gradients || kind == StepKind::update;
+    auto variables    = std::vector<Value>{};
+    for (auto const& v : plan.variables) variables.push_back(argument(Element::f32, dims_of(v.spec)));
+    if (kind == StepKind::update) take_slots();
+    auto inputs = std::vector<Value>{};
+    [&]<class... F>(nn::detail::List<F...>) { (inputs.push_back(field<F>()), ...); }(typename Net::inputs{});
+    if (kind != StepKind::predict) take_targets();
+    auto const real    = argument(Element::f32, {rows_});
+    auto const drawn   = trains ? take_drawn() : Drawn{};
+    auto const written = write_network<Net>(program_, inputs, variables, trains, real, drawn);
+    if (kind != StepKind::predict) {
+      auto const losses = losses_of(written.outputs, real);
+      if (trains) train(kind, variables, written, losses[0]);
+      give(all_reduce(in_row(losses)));
+    }
+    if (kind == StepKind::update) give(bad_);
+    if (outputs_ || kind == StepKind::predict)
+      for (auto const output : written.outputs) give(output);
+    made_.text = text_of(program_, results_);
+    return std::move(made_);
+  }
+
+  /// The dimensions of a variable.
+  static Dims dims_of(VariableSpec const& spec) {
+    auto dims = Dims{};
+    for (int i = 0; i < spec.rank; ++i) dims.push_back(spec.dims[static_cast<std::size_t>(i)]);
+    return dims;
+  }
+
+ private:
+  Value argument(Element element, Dims const& dims) {
+    made_.arguments.push_back({element, dims});
+    return program_.parameter(element, dims);
+  }
+  void give(Value value, int donated_by = -1) {
+    made_.results.push_back({value.element(), value.dims()});
+    results_.push_back({value, donated_by});
+    if (donated_by >= 0) made_.donated.push_back(static_cast<std::size_t>(donated_by));
+  }
+
+  template <class F>
+  Value field() {
+    using Field = typename graph::WithoutRequest<F>::type;
+    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT devices. "
+                                     "Give its fields one length, or use a strategy over Cpu");
+    constexpr bool ids = std::is_integral_v<typename Field::element_type>;
+    return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(rows_));
+  }
+  void take_slots() {
+    for (int s = 0; s < Optimizer::slots; ++s)
+      for (auto const& v : plan.variables)
+        if (v.spec.trained()) slots_.push_back(argument(Element::f32, dims_of(v.spec)));
+  }
+  void take_targets() {
+    std::apply([&](auto const&... term) {
+      ([&] {
+        using Term = std::remove_cvref_t<decltype(term)>;
+        targets_.push_back(field<typename Term::field>());
+        if constexpr (!std::is_void_v<typename Term::row_weight>) targets_.push_back(field<typename Term::row_weight>());
+      }(), ...);
+    }, *losses_);
+  }
+  Drawn take_drawn() {
+    auto const all  = argument(Element::u32, {drawn_numbers});
+    auto const word = [&](std::int64_t i) { return reshape(slice_of(all, 0, i, i + 1), {}); };
+    return {word(0), word(1), word(2)};
+  }
+
+  /// The sum of all losses over the rows of this replica and, of several, each.
+  std::vector<Value> losses_of(std::vector<Value> const& outputs, Value real) {
+    auto each = std::vector<Value>{};
+    auto at   = std::size_t{0};
+    std::apply([&](auto const&... term) {
+      ([&] {
+        using Term         = std::remove_cvref_t<decltype(term)>;
+        auto const targets = targets_[at++];
+        auto weights       = Value{};
+        if constexpr (!std::is_void_v<typename Term::row_weight>) weights = targets_[at++];
+        each.push_back(term_sum<Net>(term, outputs[output_of<Term>], targets, weights, real));
+      }(), ...);
+    }, *losses_);
+    if (each.size() == 1) return each;
+    auto all = std::vector<Value>{each[0]};
+    for (std::size_t i = 1; i < each.size(); ++i) all[0] = all[0] + each[i];
+    all.insert(all.end(), each.begin(), each.end());
+    return all;
+  }
+
+  /// Scalars as one vector.
+  static Value in_row(std::vector<Value> const& scalars) {
+    auto each = std::vector<Value>{};
+    for (auto const x : scalars) each.push_back(reshape(x, {1}));
+    return concatenate(each, 0);
+  }
+
+  /// Gives gradients, or the variables and slots that an update by them makes.
+  void train(StepKind kind, std::vector<Value> const& variables, Written const& written, Value loss) {
+    auto trained = std::vector<Value>{};
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      if (plan.variables[i].spec.trained()) trained.push_back(variables[i]);
+    auto const by_trained = stablehlo::gradients(loss, trained);
+    auto all              = std::vector<Value>{};
+    auto next             = std::size_t{0};
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      all.push_back(all_reduce(plan.variables[i].spec.trained() ? by_trained[next++] : written.moved[i]));
+    if (kind == StepKind::gradients)
+      for (auto const gradient : all) give(gradient);
+    else if constexpr (lowers_update<Optimizer>) update(variables, all, all_reduce(loss));
+  }
+
+  void update(std::vector<Value> const& variables, std::vector<Value> const& sums, Value loss) {
+    using Rule         = UpdateLowering<Optimizer>;
+    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
+    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
+    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
+    auto means         = std::vector<Value>{};
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
+    auto const clipped = stablehlo::clipped(means, static_cast<double>(rule_->global_clipnorm));
+    bad_               = bad_of(sums);
+    auto const good    = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const kept    = [&](Value made, Value before) {
+      return checked_ ? select(along_last(good, made), made, before) : made;
+    };
+    auto const count = clipped.size();
+    auto slots       = std::vector<Value>(slots_);
+    auto next        = std::size_t{0};
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      auto made = Value{};
+      if (plan.variables[i].spec.trained()) {
+        auto own = std::vector<Value>{};
+        for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) own.push_back(slots_[s * count + next]);
+        made = Rule::write(*rule_, variables[i], clipped[next], own, scalars);
+        for (std::size_t s = 0; s < own.size(); ++s) slots[s * count + next] = kept(own[s], slots_[s * count + next]);
+        ++next;
+      } else {
+        made = moved(plan.variables[i].spec.movement(), variables[i], sums[i], rows);
+      }
+      give(kept(made, variables[i]), static_cast<int>(i));
+    }
+    for (std::size_t s = 0; s < slots.size(); ++s) give(slots[s], static_cast<int>(variables.size() + s));
+  }
+
+  /// 1 where a number of x is not finite, else 0.
+  static Value bad_number(Value x) { return select(compare(abs(x), "LT", HUGE_VAL), 0.0, detail::like(x, 1)); }
+  /// For each value how many of its numbers are not finite.
+  static Value bad_of(std::vector<Value> const& all) {
+    auto each = std::vector<Value>{};
+    for (auto const x : all) each.push_back(sum(bad_number(x)));
+    return in_row(each);
+  }
+
+  Losses const* losses_;
+  Optimizer const* rule_;
+  std::int64_t rows_;
+  bool outputs_, checked_;
+  Program program_;
+  StepText made_{};
+  std::vector<Value> slots_, targets_;
+  Value bad_{};
+  std::vector<Result> results_;
+};
+
+}  // namespace chorale::nn::stablehlo
