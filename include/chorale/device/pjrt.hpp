@@ -81,6 +81,12 @@ class Pjrt {
     return Pjrt{client_, index_, {cores_.begin(), cores_.begin() + n}};
   }
 
+  /// What a thread that computes on these devices holds: nothing, as they have threads of their own.
+  struct Scope {
+    explicit Scope(Pjrt const&) {}
+    ~Scope() {}                                                            // so that an object of it counts as used
+  };
+
   block allocate(std::size_t bytes) const { return block{bytes}; }
   void  synchronize() const { client_.synchronize(); }
 
