@@ -16,6 +16,7 @@
 #include <chorale/nn/stablehlo/engine.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/replica_digest.hpp>
+#include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -57,10 +58,6 @@ struct EngineOutputs {
 /// keeps     the host's memory is brought up to date when somebody asks for variables or slots
 template <class Net, class Losses, class Optimizer, class Metrics>
 class Copy : public StepReports {
-  static_assert(!graph::has_tables<Net>(),
-                "chorale: gradients that are rows of a table do not run on PJRT devices. Write nn::Embedding<rows, width, "
-                "nn::DenseGradient>, or use a strategy over Cpu");
-
   using Running = Engine<Net, Losses, Optimizer>;
   using Outputs = EngineOutputs<Net, Running>;
   using Scoring = graph::TermScores<Net, Cpu, Outputs, std::tuple<>, Metrics>;
@@ -90,14 +87,15 @@ class Copy : public StepReports {
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together = {}) {
     auto const g = gradients();
     std::ranges::fill(g.values, 0.0F);
+    for (auto& table : g.tables) table.clear();
     report(g, optimizer.now.step, net.all().values);
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
-      auto const losses    = held_->engine.gradients(batch, now_of(first_row), g.values, num_metrics != 0);
+      auto const losses    = held_->engine.gradients(batch, now_of(first_row), g, num_metrics != 0);
       loss                 = losses[0];
       write(g.header(), losses, measure(batch, metric::Over::step), batch.rows);
-      if (optimizer.checks()) report_non_finite<Cpu>(g, plan::header, g.values.size());
+      if (optimizer.checks()) report_non_finite<Cpu>(g, plan::header, g.values.size()), report_non_finite_rows<Cpu>(g);
     }
     ready(g.values.size());
     return {loss, static_cast<std::int64_t>(batch.rows)};
@@ -152,7 +150,7 @@ class Copy : public StepReports {
     return all;
   }
 
-  Gradients gradients() const { return {held_->gradients, plan_.variables, PlanView{plan_}.ends(), held_->number}; }
+  Gradients gradients() const { return {held_->gradients, plan_.variables, PlanView{plan_}.ends(), held_->number, held_->tables}; }
   std::size_t arena_bytes() const { return held_->arena.size(); }
 
   /// Moves the gradients to memory that other ranks may read. See custom::Copy::place_gradients.
@@ -188,9 +186,9 @@ class Copy : public StepReports {
   struct Held {
     Held(Pjrt device, Losses losses, Metrics measures, Optimizer const& rule, Seed of)
         : seed{of}, arena{device.allocate(PlanView{plan_}.arena_bytes(Optimizer::slots))},
-          gradients{part(plan_.elements, plan_.elements)}, scores{{}, std::move(measures)},
+          gradients{part(PlanView{plan_}.values(), plan_.elements)}, scores{{}, std::move(measures)},
           engine{std::move(device), std::move(losses), rule, variables(), slots()} {
-      auto const all = Variables{variables(), plan_.variables};
+      auto const all = whole();
       for (std::size_t i = 0; i < plan_.variables.size(); ++i)
         initialize(all[i].value, plan_.variables[i].spec, Random{seed, i});
     }
@@ -198,9 +196,10 @@ class Copy : public StepReports {
     Span<float> part(std::size_t first, std::size_t n) const {
       return {reinterpret_cast<float*>(arena.data()) + first, n};
     }
-    Span<float> variables() const { return part(0, plan_.elements); }
+    Span<float> variables() const { return part(0, PlanView{plan_}.values()); }
+    Variables   whole() const { return {variables(), plan_.variables, plan_.table_elements}; }
     Span<float> slots() const {
-      return part(2 * plan_.elements, static_cast<std::size_t>(Optimizer::slots) * PlanView{plan_}.slot_stride());
+      return part(PlanView{plan_}.values() + plan_.elements, static_cast<std::size_t>(Optimizer::slots) * PlanView{plan_}.slot_stride());
     }
     /// Lets the host read and change variables and slots.
     void open() {
@@ -214,6 +213,7 @@ class Copy : public StepReports {
     Scoring scores;
     Running engine;
     std::optional<Ahead> under_way{};
+    std::vector<RowGradients> tables = row_gradients_of(plan_);
     std::uint64_t number = next_owner();
     std::vector<float> predicted{};
     std::unique_ptr<UnitMemory> units{};                                   // always null
@@ -226,7 +226,7 @@ class Copy : public StepReports {
     Variables variables() const { return all(); }
     Variables all() const {
       held_->open();
-      return {held_->variables(), plan_.variables};
+      return held_->whole();
     }
 
    private:

@@ -7,6 +7,8 @@
 #include <chorale/nn/stablehlo/step.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
+#include <chorale/tensor/row_gradients.hpp>
+#include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
 #include <array>
@@ -85,18 +87,19 @@ class Engine {
 
   /// Losses and gradients of a batch, sums over its rows; and its outputs, if asked for.
   ///
-  /// gradients   laid out by the plan
+  /// to          zeros; tables that have no rows
   template <class Batch>
-  LossSums gradients(Batch const& batch, StepNumbers const& now, Span<float> gradients, bool outputs) {
+  LossSums gradients(Batch const& batch, StepNumbers const& now, Gradients const& to, bool outputs) {
     auto& step = run(StepKind::gradients, batch, {now, {}, outputs, false});
     auto copies = std::vector<pjrt::Event>{};
-    for (std::size_t i = 0; i < num_variables; ++i) {
-      auto const& v = plan.variables[i];
-      copies.push_back(step.results[0][i].get_later(gradients.data() + v.offset, v.size * sizeof(float)));
-    }
+    for (std::size_t i = 0; i < num_variables; ++i)
+      if (auto const part = to[i]; !part.empty())
+        copies.push_back(step.results[0][i].get_later(part.data(), part.size_bytes()));
     auto const losses = read_losses(step.results[0][num_variables]);
     for (auto& copy : copies) copy.wait();
-    if (outputs) read_outputs(step, batch.rows, num_variables + 1);
+    auto next = num_variables + 1;
+    for (auto& table : to.tables) read_rows(step.results[0][table.variable()], step.results[0][next++], table);
+    if (outputs) read_outputs(step, batch.rows, next);
     return losses;
   }
 
@@ -331,6 +334,15 @@ class Engine {
     auto sums = LossSums{};
     from.get(sums.data(), sizeof sums);
     return sums;
+  }
+  /// Reads those rows of the gradient of a table that are in use.
+  void read_rows(pjrt::Buffer const& gradient, pjrt::Buffer const& used, RowGradients& to) {
+    floats_.resize(gradient.shape().elements());
+    real_.resize(used.shape().elements());
+    gradient.get(floats_.data(), floats_.size() * sizeof(float));
+    used.get(real_.data(), real_.size() * sizeof(float));
+    for (std::size_t r = 0; r < real_.size(); ++r)
+      if (real_[r] != 0) to.add(r, floats_.data() + r * to.width());
   }
   /// Reads the outputs of all cores, which are the results from `first` on, without rows that are not of the batch.
   void read_outputs(Step const& step, std::size_t rows, std::size_t first) {

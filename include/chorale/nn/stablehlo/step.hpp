@@ -63,7 +63,7 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///               each loss in turn │ real rows │ drawn │ numbers
 ///               an update has all; gradients has no slots and no numbers; evaluate neither; predict, no targets either
 ///   results     update: variables │ slots │ losses │ bad gradients, a number for each variable, 0 if it is finite
-///               gradients: gradients │ losses;  evaluate: losses;  then, of all that ask for them, outputs of this replica
+///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one;  evaluate: losses;  then, of all that ask for them, outputs of this replica
 ///   losses      (1 + n): their sum and, of several losses, each
 ///
 /// keeps         gradients and losses are sums over the real rows of all replicas, equal on each
@@ -94,10 +94,14 @@ class StepWriter {
     auto const written = write_network<Net>(program_, inputs, variables, trains, real, drawn);
     if (kind != StepKind::predict) {
       auto const losses = losses_of(written.outputs, real);
+      if (trains) find_used(variables, real);
       if (trains) train(kind, variables, written, losses[0]);
       give(all_reduce(in_row(losses)));
     }
     if (kind == StepKind::update) give(bad_);
+    if (kind == StepKind::gradients)
+      for (auto const used : used_)
+        if (used) give(used);
     if (outputs_ || kind == StepKind::predict)
       for (auto const output : written.outputs) give(output);
     made_.text = text_of(program_, results_);
@@ -177,6 +181,26 @@ class StepWriter {
     return concatenate(each, 0);
   }
 
+  /// For each variable whose gradient is rows, counts how often the batch reads each of its rows.
+  void find_used(std::vector<Value> const& variables, Value real) {
+    used_.resize(variables.size());
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      if (!plan.variables[i].spec.by_rows) continue;
+      auto const rows = variables[i].dim(0);
+      auto sum        = program_.constant(0, {rows});
+      auto all        = std::vector<Value>{};                              // ids by which rows are read
+      for (auto const& o : program_.operations())
+        if (o.kind == Kind::gather && o.in[0] == variables[i].id) all.push_back({&program_, o.in[1]});
+      for (auto const ids : all) {
+        auto dims = ids.dims();
+        dims.push_back(1);
+        auto const ones = broadcast(real, dims, {0});
+        sum             = sum + reshape(scatter(ones, ids, rows), {rows});
+      }
+      used_[i] = all_reduce(sum);
+    }
+  }
+
   /// Gives gradients, or the variables and slots that an update by them makes.
   void train(StepKind kind, std::vector<Value> const& variables, Written const& written, Value loss) {
     auto trained = std::vector<Value>{};
@@ -203,7 +227,8 @@ class StepWriter {
     auto const clipped = stablehlo::clipped(means, static_cast<double>(rule_->global_clipnorm));
     bad_               = bad_of(sums);
     auto const good    = compare(sum(bad_) + bad_number(loss), "EQ", 0);
-    auto const kept    = [&](Value made, Value before) {
+    auto const kept    = [&](std::size_t variable, Value made, Value before) {
+      if (auto const used = used_[variable]) made = select(along_first(compare(used, "GT", 0), made), made, before);
       return checked_ ? select(along_last(good, made), made, before) : made;
     };
     auto const count = clipped.size();
@@ -215,12 +240,12 @@ class StepWriter {
         auto own = std::vector<Value>{};
         for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) own.push_back(slots_[s * count + next]);
         made = Rule::write(*rule_, variables[i], clipped[next], own, scalars);
-        for (std::size_t s = 0; s < own.size(); ++s) slots[s * count + next] = kept(own[s], slots_[s * count + next]);
+        for (std::size_t s = 0; s < own.size(); ++s) slots[s * count + next] = kept(i, own[s], slots_[s * count + next]);
         ++next;
       } else {
         made = moved(plan.variables[i].spec.movement(), variables[i], sums[i], rows);
       }
-      give(kept(made, variables[i]), static_cast<int>(i));
+      give(kept(i, made, variables[i]), static_cast<int>(i));
     }
     for (std::size_t s = 0; s < slots.size(); ++s) give(slots[s], static_cast<int>(variables.size() + s));
   }
@@ -241,6 +266,7 @@ class StepWriter {
   Program program_;
   StepText made_{};
   std::vector<Value> slots_, targets_;
+  std::vector<Value> used_;                                                // of tables whose gradients are rows; or none
   Value bad_{};
   std::vector<Result> results_;
 };
