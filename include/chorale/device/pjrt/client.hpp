@@ -11,9 +11,12 @@
 #include <chorale/device/pjrt/plugin.hpp>
 #include <chorale/device/pjrt/program.hpp>
 #include <chorale/device/pjrt/shape.hpp>
+#include <chorale/device/pjrt/signature.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,11 +74,11 @@ class Client {
   /// Compiles a module of StableHLO, one replica on each of some devices.
   ///
   /// text        the module, with a public @main
-  /// signature   what @main takes and gives
+  /// signature   what @main takes and gives, which run() checks: the plug-in does not
   /// replicas    at least 1
   /// devices     ids, one per replica; empty: the first ones of all_devices()
-  /// throws      BadArgument when there are fewer devices, or the results are others; CompileError with the line and
-  ///             column of the text
+  /// throws      BadArgument when there are fewer devices, or the text has another signature; CompileError with the
+  ///             line and column of the text
   Executable compile(std::string text, Signature signature, int replicas, std::vector<int> devices = {}) const {
     auto const& all = all_devices();
     CHORALE_EXPECTS(replicas >= 1, sentence("a program runs on at least 1 replica, got {}", replicas));
@@ -89,17 +92,26 @@ class Client {
     CHORALE_EXPECTS(devices.size() == static_cast<std::size_t>(replicas),
                     sentence("{} replicas need as many devices, and {} are named", replicas, devices.size()));
     for (int const id : devices) {
-      auto known = false;
-      for (auto const& device : all) known = known || device.id == id;
-      CHORALE_EXPECTS(known, sentence("there is no device {} among the {} of the PJRT plug-in {}", id, all.size(),
-                                      plugin().path()));
+      CHORALE_EXPECTS(std::ranges::count(all, id, &DeviceInfo::id) == 1,
+                      sentence("there is no device {} among the {} of the PJRT plug-in {}", id, all.size(),
+                               plugin().path()));
+      CHORALE_EXPECTS(std::ranges::count(devices, id) == 1, sentence("device {} is named for two replicas", id));
     }
+    auto const in_text = read_signature(text);
+    if (in_text) expect_same(*in_text, signature);
     auto const options = detail::compile_options(replicas, devices);
     auto const program = detail::program_of(text);
     auto record        = api::ClientCompile{.client = connection_->handle(), .program = &program,
                                             .options = options.data(), .options_size = options.size()};
     if (auto* const error = plugin().try_call(record)) detail::fail_compile(plugin(), error, text);
-    return Executable{connection_, record.executable, std::move(signature)};
+    auto executable = Executable{connection_, record.executable, std::move(signature)};
+    if (!in_text) static_cast<void>(signature_of(text));                   // throws: nobody could check the arguments
+    return executable;
+  }
+
+  /// Compiles a module whose signature is read from its text.
+  Executable compile(std::string const& text, int replicas, std::vector<int> devices = {}) const {
+    return compile(text, read_signature(text).value_or(Signature{}), replicas, std::move(devices));
   }
 
   /// Returns when all runs of this client have ended.
@@ -115,6 +127,37 @@ class Client {
     auto record = Record{.handle = connection_->handle()};
     plugin().call(record);
     return {record.text, record.size};
+  }
+
+  /// The signature in a text; nothing when it cannot be read: then the plug-in's own error has the line.
+  static std::optional<Signature> read_signature(std::string const& text) {
+    try {
+      return signature_of(text);
+    } catch (BadArgument const&) {
+      return {};
+    }
+  }
+
+  static void expect_same(Signature const& text, Signature const& given) {
+    auto const expect = [](std::vector<Shape> const& in_text, std::vector<Shape> const& said, std::string const& what) {
+      CHORALE_EXPECTS(in_text.size() == said.size(), sentence("the text of a program has {} {}s, and its signature {}",
+                                                              in_text.size(), what, said.size()));
+      for (std::size_t i = 0; i < said.size(); ++i)
+        CHORALE_EXPECTS(in_text[i] == said[i], sentence("{} {} is tensor<{}> in the text of a program, and tensor<{}> "
+                                                        "in its signature", what, i, in_text[i].text(),
+                                                        said[i].text()));
+    };
+    expect(text.arguments, given.arguments, "argument");
+    expect(text.results, given.results, "result");
+    for (std::size_t a = 0; a < given.arguments.size(); ++a) {
+      auto const in_text = std::ranges::count(text.donated, a), said = std::ranges::count(given.donated, a);
+      CHORALE_EXPECTS(in_text == said, sentence("argument {} of a program {} in its text, and {} in its signature", a,
+                                                in_text > 0 ? "is donated" : "is not donated",
+                                                said > 0 ? "is donated" : "is not"));
+    }
+    for (auto const a : given.donated)
+      CHORALE_EXPECTS(a < given.arguments.size(), sentence("argument {} of a program is to be donated, of {}", a,
+                                                           given.arguments.size()));
   }
 
   api::BufferFromHost start_put(void const* data, Shape const& shape, int device, api::HostSemantics semantics) const {

@@ -7,7 +7,10 @@
 #include <chorale/device/pjrt/buffer.hpp>
 #include <chorale/device/pjrt/connection.hpp>
 #include <chorale/device/pjrt/program.hpp>
+#include <chorale/device/pjrt/shape.hpp>
+#include <chorale/device/pjrt/signature.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -32,12 +35,6 @@ class Executable {
       plugin().call(devices);
       for (std::size_t d = 0; d < devices.size; ++d) devices_.push_back(connection_->id_of(devices.values[d]));
       expect_results();
-      donated_.assign(signature_.arguments.size(), false);
-      for (auto const a : signature_.donated) {
-        CHORALE_EXPECTS(a < donated_.size(), sentence("argument {} of a program is to be donated, and it has {}", a,
-                                                      donated_.size()));
-        donated_[a] = true;
-      }
     } catch (...) {
       destroy();
       throw;
@@ -53,9 +50,9 @@ class Executable {
   Executable(Executable&& other) noexcept
       : connection_{std::move(other.connection_)}, handle_{std::exchange(other.handle_, nullptr)},
         signature_{std::move(other.signature_)}, devices_{std::move(other.devices_)},
-        donated_{std::move(other.donated_)}, arguments_{std::move(other.arguments_)},
-        results_{std::move(other.results_)}, argument_lists_{std::move(other.argument_lists_)},
-        result_lists_{std::move(other.result_lists_)}, complete_{std::move(other.complete_)} {}
+        arguments_{std::move(other.arguments_)}, results_{std::move(other.results_)},
+        argument_lists_{std::move(other.argument_lists_)}, result_lists_{std::move(other.result_lists_)},
+        complete_{std::move(other.complete_)} {}
   Executable& operator=(Executable&&) = delete;
   ~Executable() { destroy(); }
 
@@ -75,6 +72,7 @@ class Executable {
   /// cost        nothing is allocated here when results has its sizes already; the plug-in allocates results and events
   void run(std::vector<std::vector<Buffer*>> const& arguments, std::vector<std::vector<Buffer>>& results) {
     take(arguments);
+    std::fill(complete_.begin(), complete_.end(), nullptr);
     auto options = api::ExecuteOptions{};
     auto execute = api::Execute{.executable = handle_, .options = &options, .arguments = argument_lists_.data(),
                                 .num_devices = devices_.size(), .num_arguments = signature_.arguments.size(),
@@ -128,9 +126,10 @@ class Executable {
                                                                       "client", a, devices_[d]));
         CHORALE_EXPECTS(buffer->device() == devices_[d], sentence("argument {} for device {} is on device {}", a,
                                                                   devices_[d], buffer->device()));
-        CHORALE_EXPECTS(buffer->shape() == shape, sentence("argument {} on device {} is tensor<{}>, and the program "
-                                                           "takes tensor<{}>", a, devices_[d], buffer->shape().text(),
-                                                           shape.text()));
+        if (!(buffer->shape() == shape))                   // the plug-in takes any buffer of as many bytes
+          throw BadArgument{sentence("argument {} on device {} is tensor<{}>, and the program takes tensor<{}>.", a,
+                                     devices_[d], buffer->shape().text(), shape.text()),
+                            "Client::put with the shape that the program was compiled for."};
         arguments_[d * wanted + a] = buffer->handle();
       }
     }
@@ -173,7 +172,6 @@ class Executable {
   api::LoadedExecutable* handle_;
   Signature signature_;
   std::vector<int> devices_;                               // ids
-  std::vector<bool> donated_;                              // [argument]
   std::vector<api::Buffer*> arguments_, results_;          // [device * count + i]: where Execute reads and writes
   std::vector<api::Buffer* const*> argument_lists_;
   std::vector<api::Buffer**> result_lists_;

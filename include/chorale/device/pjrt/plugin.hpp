@@ -46,17 +46,21 @@ class Plugin {
   /// throws  BadArgument when there is no such file, it is no plug-in, or its version cannot be used; PluginError when
   ///         the plug-in does not start
   static Plugin open(std::string const& path) {
-    struct Opened {
-      std::mutex mutex;
-      std::map<std::string, std::unique_ptr<Loaded const>> plugins;
-    };
-    static auto& opened = *new Opened;                     // never freed: code of plug-ins may run at exit
-    auto error          = std::error_code{};
-    auto const real     = std::filesystem::canonical(path, error);
-    auto const key      = error ? path : real.string();
-    auto const lock     = std::lock_guard{opened.mutex};
-    auto& entry         = opened.plugins[key];
-    if (!entry) entry = load(path);
+    auto error      = std::error_code{};
+    auto const real = std::filesystem::canonical(path, error);
+    auto const lock = std::lock_guard{opened().mutex};
+    auto& entry     = opened().by_path[error ? path : real.string()];
+    if (!entry) entry = start(table_of(path), path);
+    return Plugin{entry.get()};
+  }
+
+  /// A plug-in that is part of this program: Plugin::linked(GetPjrtApi(), "its name").
+  ///
+  /// throws  BadArgument when its version cannot be used; PluginError when it does not start
+  static Plugin linked(api::Table const* table, std::string const& name) {
+    auto const lock = std::lock_guard{opened().mutex};
+    auto& entry     = opened().by_table[table];
+    if (!entry) entry = start(table, name);
     return Plugin{entry.get()};
   }
 
@@ -132,6 +136,16 @@ class Plugin {
     std::map<std::string, OptionValue> attributes{};
   };
 
+  struct Opened {
+    std::mutex mutex;
+    std::map<std::string, std::unique_ptr<Loaded const>> by_path;
+    std::map<api::Table const*, std::unique_ptr<Loaded const>> by_table;
+  };
+  static Opened& opened() {
+    static auto& all = *new Opened;                        // never freed: code of plug-ins may run at exit
+    return all;
+  }
+
   explicit Plugin(Loaded const* loaded) : loaded_{loaded} {}
 
   /// The function of a call, if the plug-in's table is long enough to have it.
@@ -152,7 +166,7 @@ class Plugin {
     return f;
   }
 
-  static std::unique_ptr<Loaded const> load(std::string const& path) {
+  static api::Table const* table_of(std::string const& path) {
     if (path.find('/') != path.npos && !std::filesystem::exists(path))
       throw BadArgument{"there is no file " + in_quotes(path) + " to open as a PJRT plug-in.",
                         "the path of a plug-in's .so in CHORALE_PJRT_PLUGIN."};
@@ -167,7 +181,10 @@ class Plugin {
     if (symbol == nullptr)
       throw BadArgument{path + " is no PJRT plug-in: it has no function GetPjrtApi.",
                         "the file whose name has pjrt or libtpu in it, of the package."};
-    auto* const table  = reinterpret_cast<api::Table const* (*)()>(symbol)();
+    return reinterpret_cast<api::Table const* (*)()>(symbol)();
+  }
+
+  static std::unique_ptr<Loaded const> start(api::Table const* table, std::string const& path) {
     auto loaded        = std::make_unique<Loaded>(Loaded{path, expect_usable(table, path)});
     auto const plugin  = Plugin{loaded.get()};
     auto initialize    = api::PluginInitialize{};

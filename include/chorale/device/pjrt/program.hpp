@@ -19,14 +19,6 @@
 
 namespace chorale::pjrt {
 
-/// What a program takes and gives, on each device: the parameters and results of its @main.
-///
-/// donated   0-based arguments whose memory a result takes over: those with tf.aliasing_output in the text
-struct Signature {
-  std::vector<Shape> arguments{}, results{};
-  std::vector<std::size_t> donated{};
-};
-
 /// Bytes that a compiled program needs on each device.
 struct MemoryUse {
   std::int64_t code, arguments, results;

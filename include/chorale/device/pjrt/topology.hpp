@@ -18,10 +18,10 @@ namespace chorale::pjrt {
 /// Devices by the name of their arrangement, none of which need be there: "v5e:2x4" is 8 TPUs of one slice.
 ///
 /// keeps   movable
-class Topology {
+class DeviceTopology {
  public:
   /// throws  PluginError with the forms of names that the plug-in knows
-  Topology(Plugin plugin, std::string const& name) : plugin_{plugin} {
+  DeviceTopology(Plugin plugin, std::string const& name) : plugin_{plugin} {
     auto create = api::TopologyCreate{.name = name.data(), .name_size = name.size()};
     if (auto* const error = plugin_.try_call(create)) plugin_.fail(error, "the topology " + in_quotes(name));
     handle_ = create.topology;
@@ -34,10 +34,10 @@ class Topology {
       throw;
     }
   }
-  Topology(Topology&& other) noexcept
+  DeviceTopology(DeviceTopology&& other) noexcept
       : plugin_{other.plugin_}, handle_{std::exchange(other.handle_, nullptr)}, devices_{std::move(other.devices_)} {}
-  Topology& operator=(Topology&&) = delete;
-  ~Topology() { destroy(); }
+  DeviceTopology& operator=(DeviceTopology&&) = delete;
+  ~DeviceTopology() { destroy(); }
 
   std::vector<DeviceInfo> const& devices() const { return devices_; }
   std::string platform() const { return text<api::TopologyName>(); }
@@ -80,7 +80,7 @@ class Topology {
 ///
 /// throws  PluginError when the plug-in does not know the topology; CompileError as Client::compile
 inline CompiledProgram compile_for(Plugin plugin, std::string const& topology, std::string text, int replicas) {
-  return Topology{plugin, topology}.compile(std::move(text), replicas);
+  return DeviceTopology{plugin, topology}.compile(std::move(text), replicas);
 }
 
 }  // namespace chorale::pjrt
