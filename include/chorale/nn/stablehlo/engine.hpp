@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/pjrt.hpp>
+#include <chorale/nn/embedding.hpp>
 #include <chorale/nn/stablehlo/step.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -186,6 +188,7 @@ class Engine {
     std::int64_t rows;                                                     // of each core
     bool outputs, checked;
     std::vector<Typed> arguments;
+    std::vector<std::int64_t> ids_below;
     pjrt::Executable executable;
     std::vector<std::vector<pjrt::Buffer>> results{};                      // [core][result] of its last run
   };
@@ -242,7 +245,7 @@ class Engine {
     for (auto const& typed : text.results) signature.results.push_back(detail::shape_of(typed));
     signature.donated = text.donated;
     steps_.push_back(std::make_unique<Step>(Step{
-        kind, each, outputs, checked, std::move(text.arguments),
+        kind, each, outputs, checked, std::move(text.arguments), std::move(text.ids_below),
         device_.client().compile(std::move(text.text), std::move(signature), replicas, device_.cores())}));
     return *steps_.back();
   }
@@ -253,6 +256,7 @@ class Engine {
     send_held();
     auto& step      = step_for(kind, batch.rows, settings.outputs, settings.checked);
     auto const held = kind == StepKind::update ? num_variables + num_slots() : num_variables;
+    check(batch, step, held, kind != StepKind::predict);
     for (std::size_t core = 0; core < cores(); ++core) {
       auto& in = inputs_[core];
       in.clear();
@@ -291,6 +295,42 @@ class Engine {
   }
   template <class Batch>
   static constexpr bool has_targets = has_all<Batch>(std::type_identity<Losses>{});
+
+  /// Refuses a batch of other sizes, ids that a table has no row for, and targets that a loss does not take.
+  ///
+  /// first     argument of the first input
+  template <class Batch>
+  void check(Batch const& batch, Step const& step, std::size_t first, bool targets) const {
+    [&]<class... F>(nn::detail::List<F...>) {
+      (check_field(typename graph::WithoutRequest<F>::type{}, batch, step.ids_below[first++]), ...);
+    }(typename Net::inputs{});
+    if constexpr (has_targets<Batch>)
+      if (targets)
+        std::apply([&](auto const&... term) {
+          ([&] {
+            using Term = std::remove_cvref_t<decltype(term)>;
+            using F    = typename Term::field;
+            using C    = graph::Compared<decltype(Term::what),
+                                         typename graph::Nth<graph::index_of<F, typename graph::OutputsIn<Net>::fields>,
+                                                             typename graph::OutputsIn<Net>::values>::type, F>;
+            check_field(F{}, batch, 0);
+            loss::check_targets(term.what, batch.rows * C::positions, C::width, batch[F{}].data());
+          }(), ...);
+        }, losses_);
+  }
+  template <class F, class Batch>
+  static void check_field(F field, Batch const& batch, std::int64_t below) {
+    auto const numbers = batch[field];
+    CHORALE_EXPECTS(numbers.size() == batch.rows * F::size,
+                    "the network takes " + std::to_string(F::size) + " numbers of field " + type_name<F>() +
+                        " a row, " + std::to_string(batch.rows * F::size) + " for " + std::to_string(batch.rows) +
+                        " rows, but the batch has " + std::to_string(numbers.size()));
+    if constexpr (std::is_integral_v<typename F::element_type>)
+      for (std::size_t i = 0; below != 0 && i < numbers.size(); ++i)
+        if (numbers[i] < 0 || numbers[i] >= below)
+          nn::detail::throw_unknown_id(static_cast<int>(numbers[i]), static_cast<int>(below), i / F::size, i % F::size,
+                                       &type_name<F>);
+  }
 
   template <class Batch>
   void put_targets(Batch const& batch, Range mine, std::int64_t rows, auto const& put) {

@@ -16,6 +16,7 @@
 #include <chorale/nn/stablehlo/text.hpp>
 #include <chorale/tensor/plan.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,8 @@ struct StepText {
   std::string text;
   std::vector<Typed> arguments, results;
   std::vector<std::size_t> donated;                                        // arguments whose memory results take over
+  std::vector<std::int64_t> ids_below;                                     // of each argument of ids, the rows of the
+                                                                           // smallest table that they are read from; or 0
 };
 
 /// What a step computes.
@@ -104,6 +107,7 @@ class StepWriter {
         if (used) give(used);
     if (outputs_ || kind == StepKind::predict)
       for (auto const output : written.outputs) give(output);
+    find_ids();
     made_.text = text_of(program_, results_);
     return std::move(made_);
   }
@@ -179,6 +183,29 @@ class StepWriter {
     auto each = std::vector<Value>{};
     for (auto const x : scalars) each.push_back(reshape(x, {1}));
     return concatenate(each, 0);
+  }
+
+  /// Finds which arguments are ids of rows, as they are or moved about.
+  void find_ids() {
+    made_.ids_below.assign(made_.arguments.size(), 0);
+    auto const& parameters = program_.parameters();
+    for (auto const& o : program_.operations()) {
+      if (o.kind != Kind::gather) continue;
+      auto const rows = program_.at(o.in[0]).dims[0];
+      auto from       = std::vector<int>{o.in[1]};
+      while (!from.empty()) {
+        auto const id = from.back();
+        from.pop_back();
+        auto const& source = program_.at(id);
+        auto const moves   = source.kind == Kind::reshape || source.kind == Kind::transpose ||
+                           source.kind == Kind::slice || source.kind == Kind::concatenate ||
+                           source.kind == Kind::broadcast || source.kind == Kind::stop;
+        if (moves) from.insert(from.end(), source.in.begin(), source.in.end());
+        if (source.kind != Kind::parameter) continue;
+        auto& below = made_.ids_below[static_cast<std::size_t>(std::ranges::find(parameters, id) - parameters.begin())];
+        below       = below == 0 ? rows : std::min(below, rows);
+      }
+    }
   }
 
   /// For each variable whose gradient is rows, counts how often the batch reads each of its rows.
