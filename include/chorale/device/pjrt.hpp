@@ -81,6 +81,14 @@ class Pjrt {
     return Pjrt{client_, index_, {cores_.begin(), cores_.begin() + n}};
   }
 
+  /// These devices, each with a shard of the optimizer's state instead of all of it: see TPUStrategy<N, Zero::one>.
+  Pjrt sharding_slots() const {
+    auto same    = *this;
+    same.shards_ = true;
+    return same;
+  }
+  bool shards_slots() const { return shards_; }
+
   /// What a thread that computes on these devices holds: nothing, as they have threads of their own.
   struct Scope {
     explicit Scope(Pjrt const&) {}
@@ -117,6 +125,7 @@ class Pjrt {
   pjrt::Client client_;
   int index_;
   std::vector<int> cores_;
+  bool shards_ = false;                                                    // slots
 };
 
 static_assert(Device<Pjrt>);

@@ -68,6 +68,7 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///   results     update: variables │ slots │ losses │ bad gradients, a number for each variable, 0 if it is finite
 ///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one;  evaluate: losses;  then, of all that ask for them, outputs of this replica
 ///   losses      (1 + n): their sum and, of several losses, each
+///   slots       of sharded ones, one vector each: this replica's shard of all trained variables, one after the other
 ///
 /// keeps         gradients and losses are sums over the real rows of all replicas, equal on each
 template <class Net, class Losses, class Optimizer>
@@ -78,11 +79,29 @@ class StepWriter {
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();
 
+  /// What of a step is not said by its types.
+  ///
   /// rows        of the batch that each replica has room for
   /// outputs     true if the results end with them; predict always has them
   /// checked     true if an update changes nothing where a gradient or the loss is not finite
-  StepWriter(Losses const& losses, Optimizer const& rule, int replicas, std::int64_t rows, bool outputs, bool checked)
-      : losses_{&losses}, rule_{&rule}, rows_{rows}, outputs_{outputs}, checked_{checked}, program_{replicas} {}
+  /// sharded     true if each replica has the slots of a shard of all variables, and updates it
+  struct Settings {
+    int replicas      = 1;
+    std::int64_t rows = 0;
+    bool outputs = false, checked = false, sharded = false;
+
+    friend bool operator==(Settings const&, Settings const&) = default;
+  };
+
+  StepWriter(Losses const& losses, Optimizer const& rule, Settings const& settings)
+      : losses_{&losses}, rule_{&rule}, set_{settings}, program_{settings.replicas} {}
+
+  /// Elements of a shard of all trained variables on so many replicas; the last one is filled up with zeros.
+  static std::int64_t shard_of(int replicas) {
+    auto all = std::int64_t{0};
+    for (auto const& v : plan.variables) all += v.spec.trained() ? static_cast<std::int64_t>(v.size) : 0;
+    return (all + replicas - 1) / replicas;
+  }
 
   StepText write(StepKind kind) {
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
@@ -92,7 +111,7 @@ class StepWriter {
     auto inputs = std::vector<Value>{};
     [&]<class... F>(nn::detail::List<F...>) { (inputs.push_back(field<F>()), ...); }(typename Net::inputs{});
     if (kind != StepKind::predict) take_targets();
-    auto const real    = argument(Element::f32, {rows_});
+    auto const real    = argument(Element::f32, {set_.rows});
     auto const drawn   = trains ? take_drawn() : Drawn{};
     auto const written = write_network<Net>(program_, inputs, variables, trains, real, drawn);
     if (kind != StepKind::predict) {
@@ -105,7 +124,7 @@ class StepWriter {
     if (kind == StepKind::gradients)
       for (auto const used : used_)
         if (used) give(used);
-    if (outputs_ || kind == StepKind::predict)
+    if (set_.outputs || kind == StepKind::predict)
       for (auto const output : written.outputs) give(output);
     find_ids();
     made_.text = text_of(program_, results_);
@@ -136,12 +155,17 @@ class StepWriter {
     static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT devices. "
                                      "Give its fields one length, or use a strategy over Cpu");
     constexpr bool ids = std::is_integral_v<typename Field::element_type>;
-    return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(rows_));
+    return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(set_.rows));
   }
   void take_slots() {
-    for (int s = 0; s < Optimizer::slots; ++s)
+    for (int s = 0; s < Optimizer::slots; ++s) {
+      if (set_.sharded) {
+        slots_.push_back(argument(Element::f32, {shard_of(set_.replicas)}));
+        continue;
+      }
       for (auto const& v : plan.variables)
         if (v.spec.trained()) slots_.push_back(argument(Element::f32, dims_of(v.spec)));
+    }
   }
   void take_targets() {
     std::apply([&](auto const&... term) {
@@ -236,18 +260,23 @@ class StepWriter {
     auto const by_trained = stablehlo::gradients(loss, trained);
     auto all              = std::vector<Value>{};
     auto next             = std::size_t{0};
-    for (std::size_t i = 0; i < variables.size(); ++i)
-      all.push_back(all_reduce(plan.variables[i].spec.trained() ? by_trained[next++] : written.moved[i]));
+    auto const in_shards  = kind == StepKind::update && set_.sharded;      // of which each replica gets its own sums
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      auto const trains = plan.variables[i].spec.trained();
+      auto const own    = trains ? by_trained[next++] : written.moved[i];
+      all.push_back(trains && in_shards ? own : all_reduce(own));
+    }
     if (kind == StepKind::gradients)
       for (auto const gradient : all) give(gradient);
-    else if constexpr (lowers_update<Optimizer>) update(variables, all, all_reduce(loss));
+    else if constexpr (lowers_update<Optimizer>) {
+      if (!in_shards) update(variables, all, all_reduce(loss));
+      else if constexpr (!optim::UpdatesByVariable<Optimizer>) update_shard(variables, all, all_reduce(loss));
+    }
   }
 
   void update(std::vector<Value> const& variables, std::vector<Value> const& sums, Value loss) {
-    using Rule         = UpdateLowering<Optimizer>;
-    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
-    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
-    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
+    using Rule                 = UpdateLowering<Optimizer>;
+    auto const [rows, scalars] = take_numbers();
     auto means         = std::vector<Value>{};
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
@@ -256,7 +285,7 @@ class StepWriter {
     auto const good    = compare(sum(bad_) + bad_number(loss), "EQ", 0);
     auto const kept    = [&](std::size_t variable, Value made, Value before) {
       if (auto const used = used_[variable]) made = select(along_first(compare(used, "GT", 0), made), made, before);
-      return checked_ ? select(along_last(good, made), made, before) : made;
+      return set_.checked ? select(along_last(good, made), made, before) : made;
     };
     auto const count = clipped.size();
     auto slots       = std::vector<Value>(slots_);
@@ -277,6 +306,65 @@ class StepWriter {
     for (std::size_t s = 0; s < slots.size(); ++s) give(slots[s], static_cast<int>(variables.size() + s));
   }
 
+  /// The update of this replica's shard of all trained variables, which replicas then exchange.
+  ///
+  /// own    gradients of trained variables over the rows of this replica alone
+  void update_shard(std::vector<Value> const& variables, std::vector<Value> const& own, Value loss) {
+    using Rule                 = UpdateLowering<Optimizer>;
+    auto const [rows, scalars] = take_numbers();
+    auto const n = shard_of(set_.replicas), whole = n * set_.replicas;
+    auto const mean = [&] {
+      auto const sums = reduce_scatter(in_one(own, whole));
+      return sums / along_last(rows, sums);
+    }();
+    auto const me    = reshape(convert(program_.replica(), Element::i32), {1});
+    auto const mine  = reshape(gather(reshape(in_one(variables, whole), {set_.replicas, n}), me), {n});
+    auto const limit = static_cast<double>(rule_->global_clipnorm);
+    auto clipped     = mean;
+    if (limit > 0) {
+      auto const norm   = sqrt(all_reduce(sum(mean * mean)));
+      auto const factor = select(compare(norm, "GT", limit), limit / norm, 1.0);
+      clipped           = mean * along_last(factor, mean);
+    }
+    bad_            = all_reduce(bad_of(own));
+    auto const here = sum(bad_number(mean));                               // of sums, each of them finite
+    bad_            = bad_ + along_last(all_reduce(here), bad_);
+    auto const good = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const kept = [&](Value made, Value before) {
+      return set_.checked ? select(along_last(good, made), made, before) : made;
+    };
+    auto slots       = std::vector<Value>(slots_);
+    auto const made  = kept(Rule::write(*rule_, mine, clipped, slots, scalars), mine);
+    auto const every = all_gather(made);
+    auto at          = std::int64_t{0};
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      auto const& spec = plan.variables[i].spec;
+      if (spec.trained()) {
+        auto const end = at + count(variables[i].dims());
+        give(reshape(slice_of(every, 0, at, end), variables[i].dims()), static_cast<int>(i));
+        at = end;
+      } else {
+        give(kept(moved(spec.movement(), variables[i], own[i], rows), variables[i]), static_cast<int>(i));
+      }
+    }
+    for (std::size_t s = 0; s < slots.size(); ++s)
+      give(kept(slots[s], slots_[s]), static_cast<int>(variables.size() + s));
+  }
+
+  /// The rows of the global batch, and the numbers of the update rule.
+  std::pair<Value, Value> take_numbers() {
+    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(UpdateLowering<Optimizer>::scalars)});
+    return {reshape(slice_of(numbers, 0, 0, 1), {}), slice_of(numbers, 0, 1, numbers.dim(0))};
+  }
+  /// All trained variables as one vector, filled up with zeros.
+  Value in_one(std::vector<Value> const& of_variables, std::int64_t whole) {
+    auto parts = std::vector<Value>{};
+    for (std::size_t i = 0; i < of_variables.size(); ++i)
+      if (plan.variables[i].spec.trained()) parts.push_back(reshape(of_variables[i], {count(of_variables[i].dims())}));
+    auto const all = concatenate(parts, 0);
+    return all.dim(0) == whole ? all : pad(all, 0, {0}, {whole - all.dim(0)});
+  }
+
   /// 1 where a number of x is not finite, else 0.
   static Value bad_number(Value x) { return select(compare(abs(x), "LT", HUGE_VAL), 0.0, detail::like(x, 1)); }
   /// For each value how many of its numbers are not finite.
@@ -288,8 +376,7 @@ class StepWriter {
 
   Losses const* losses_;
   Optimizer const* rule_;
-  std::int64_t rows_;
-  bool outputs_, checked_;
+  Settings set_;
   Program program_;
   StepText made_{};
   std::vector<Value> slots_, targets_;
