@@ -49,6 +49,7 @@ NEIGHBOURS = {
     "transport/nccl": set(),
     "transport/simulated": {"common"},
     "reduce/collectives": set(),
+    "device/pjrt": set(),
     "cluster/resolvers": set(),
     "tensor/cpu": set(),
     "tensor/cuda": set(),
