@@ -16,11 +16,13 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace hlo_program {
 
 using namespace chorale::nn::stablehlo;
 using chorale::test::Interpreter;
 using chorale::test::Numbers;
+
+namespace {
 
 /// An operation to differentiate: its operands' dimensions, and how it is written.
 struct Case {
@@ -67,6 +69,8 @@ std::vector<Case> cases() {
       {"sign", {{6}}, [](auto& x) { return sign(x[0]); }},
       {"exponential", {{3}}, [](auto& x) { return exp(x[0]); }},
       {"log", {{3}}, [](auto& x) { return log(x[0]); }, 0.5, 2},
+      {"log_plus_one", {{3}}, [](auto& x) { return log1p(x[0]); }, -0.5, 1},
+      {"exponential_minus_one", {{3}}, [](auto& x) { return expm1(x[0]); }},
       {"sqrt", {{3}}, [](auto& x) { return sqrt(x[0]); }, 0.5, 2},
       {"rsqrt", {{3}}, [](auto& x) { return rsqrt(x[0]); }, 0.5, 2},
       {"tanh", {{3}}, [](auto& x) { return tanh(x[0]); }},
@@ -217,3 +221,5 @@ TEST_CASE("a program is written as a module with one line for each operation", "
 }
 )");
 }
+
+}  // namespace hlo_program
