@@ -123,7 +123,7 @@ TEST_CASE("models learn on PJRT devices what they learn on Cpu", "[pjrt][models]
 template <class Traced, class Losses>
 void compile_for_tpus(pjrt::Plugin const& plugin, Losses const& losses) {
   using namespace nn::stablehlo;
-  auto step    = StepWriter<Traced, Losses, optim::Adam>{losses, optim::Adam{}, 8, 16, false, true}.write(StepKind::update);
+  auto step    = StepWriter<Traced, Losses, optim::Adam>{losses, optim::Adam{}, {.replicas = 8, .rows = 16, .checked = true}}.write(StepKind::update);
   auto donated = std::int64_t{0};
   for (auto const a : step.donated) donated += 4 * count(step.arguments[a].dims);
   auto const program = pjrt::compile_for(plugin, "v5e:2x4", step.text, 8);

@@ -56,6 +56,7 @@ TEST_CASE("any number of devices learns what one Cpu does, from uneven batches",
   SECTION("one core") { compare(tiny::learner_under(TPUStrategy<1>{all[0]})); }
   SECTION("three cores") { compare(tiny::learner_under(TPUStrategy<3>{all[0]})); }
   SECTION("eight cores, some without rows") { compare(tiny::learner_under(TPUStrategy<8>{all[0]})); }
+  SECTION("cores with shards of the optimizer's state") { compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all[0]})); }
   SECTION("replicas of two cores that the host adds up") {
     compare(tiny::learner_under(MirroredStrategy{std::vector{all[0].first(2), all[0].first(2), all[0].first(2)}}));
   }
@@ -69,8 +70,8 @@ TEST_CASE("devices have equal bits after every step, and every run has the same"
   if (all.empty()) return;
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
   auto const data  = tiny::batch<int>(29, 64, 1);
-  auto const run   = [&] {
-    auto copy = model.instantiate(all[0], 7);
+  auto const run   = [&](Pjrt const& device) {
+    auto copy = model.instantiate(device, 7);
     for (int step = 0; step < 12; ++step) {
       copy.step_ahead(data.view(0, step % 3 == 2 ? 29 : 24));
       REQUIRE(copy.cores_agree());
@@ -78,16 +79,18 @@ TEST_CASE("devices have equal bits after every step, and every run has the same"
     copy.finish_ahead();
     return copy.hash();
   };
-  CHECK(run() == run());
+  CHECK(run(all[0]) == run(all[0]));
+  CHECK(run(all[0].sharding_slots()) == run(all[0].sharding_slots()));
 }
 
 TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended", "[pjrt][strategy][resume]") {
   auto const all = eight_devices("a run on devices goes on from its checkpoint");
   if (all.empty()) return;
   auto const data = tiny::uneven();
+  auto const with = [&](auto strategy) {
   auto const made = [&] {
     return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                   TPUStrategy<4>{all[0]}, RingAllReduce{}, LocalTransport{}, 7};
+                   strategy, RingAllReduce{}, LocalTransport{}, 7};
   };
   auto undisturbed = made();
   undisturbed.fit(data, {.epochs = 4, .show = Show::nothing});
@@ -100,6 +103,9 @@ TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended",
   auto on_cpu = tiny::trainer(2, RingAllReduce{});                         // a file of devices is a file of any strategy
   on_cpu.fit(data, saving(folder, 4));
   CHECK(tiny::values_of(on_cpu) == tiny::values_of(undisturbed));
+  };
+  SECTION("each core has all of the optimizer's state") { with(TPUStrategy<4>{all[0]}); }
+  SECTION("each has a shard") { with(TPUStrategy<4, Zero::one>{all[0]}); }
 }
 
 TEST_CASE("a gradient that is not finite stops a step on devices, which changes nothing", "[pjrt][strategy]") {
@@ -130,7 +136,7 @@ TEST_CASE("what does not fit on devices is a sentence", "[pjrt][strategy]") {
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::Accuracy{});
   auto copy        = model.instantiate(all[0].first(2), 7);
   auto const data  = tiny::batch<int>(8, 63, 1);
-  CHECK_THROWS_WITH(copy.step_ahead(data.view()), Contains("64") && Contains("63"));
+  CHECK_THROWS_WITH(copy.step_ahead(data.view()), Contains("64 numbers a row") && Contains("has 504"));
   auto labels = tiny::batch<int>(8, 64, 1);
   labels.y[3] = 7;
   CHECK_THROWS_WITH(copy.step_ahead(labels.view()), Contains("row 3 of the batch has label 7"));

@@ -68,6 +68,15 @@ class Engine {
       : device_{std::move(device)}, losses_{std::move(losses)}, rule_{std::move(rule)}, variables_{variables},
         slots_{slots}, held_(cores()), inputs_(cores()), arguments_(cores()) {
     for (auto const& v : plan.variables) trained_ += v.spec.trained() ? 1 : 0;
+    if (!sharded()) return;
+    CHORALE_EXPECTS(lowers_update<Optimizer> && !optim::UpdatesByVariable<Optimizer>,
+                    "cores with shards of the optimizer's state take rules that update each number by itself and are "
+                    "written in operations, and optim::" + type_name<Optimizer>() +
+                        " is not one: use optim::AdamW, or all of its state on each core");
+    for (auto const& v : plan.variables)
+      CHORALE_EXPECTS(!v.spec.by_rows, "cores with shards of the optimizer's state take gradients that are dense, but that "
+                                       "of " + std::string{std::string_view{v.name}} +
+                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or Zero::none");
   }
 
   std::size_t cores() const { return device_.cores().size(); }
@@ -84,6 +93,11 @@ class Engine {
       copies.push_back(held_[0][i].get_later(host.data(), host.size_bytes()));
     });
     for (auto& copy : copies) copy.wait();
+    if (sharded()) each_sharded([&](std::size_t i, std::vector<float>& all, std::size_t shard) {
+      for (std::size_t core = 0; core < cores(); ++core)
+        held_[core][i].get(all.data() + core * shard, shard * sizeof(float));
+      each_slot(i - num_variables, [&](Span<float> host, std::size_t at) { std::copy_n(all.data() + at, host.size(), host.data()); });
+    });
     newest_ = Newest::both;
   }
 
@@ -156,11 +170,11 @@ class Engine {
   /// Output o of the rows of the last batch of which outputs were asked for: (B, ..).
   Span<float const> output(std::size_t o) const { return outputs_[o]; }
 
-  /// True if all cores have the same bits of all variables and slots.
+  /// True if all cores have the same bits of all variables, and of slots that each of them has.
   bool cores_agree() {
     send_held();
     auto first = std::vector<float>{}, other = std::vector<float>{};
-    for (std::size_t i = 0; i < held_[0].size(); ++i) {
+    for (std::size_t i = 0; i < (sharded() ? num_variables : held_[0].size()); ++i) {
       auto const bytes = held_[0][i].shape().bytes();
       first.resize(bytes / sizeof(float)), other.resize(first.size());
       held_[0][i].get(first.data(), bytes);
@@ -185,23 +199,37 @@ class Engine {
   /// A program that was compiled.
   struct Step {
     StepKind kind;
-    std::int64_t rows;                                                     // of each core
-    bool outputs, checked;
+    typename Writer::Settings set;
     std::vector<Typed> arguments;
     std::vector<std::int64_t> ids_below;
     pjrt::Executable executable;
     std::vector<std::vector<pjrt::Buffer>> results{};                      // [core][result] of its last run
   };
 
-  std::size_t num_slots() const { return trained_ * static_cast<std::size_t>(Optimizer::slots); }
+  bool sharded() const { return device_.shards_slots() && cores() > 1; }
+  std::size_t num_slots() const { return (sharded() ? 1 : trained_) * static_cast<std::size_t>(Optimizer::slots); }
 
-  /// Calls f(index, memory of the host) for each variable, and each slot of a trained one.
+  /// Calls f(index, memory of the host) for each variable, and each slot of a trained one that each core has.
   void each_held(auto&& f) {
     auto i = std::size_t{0};
     for (auto const& v : plan.variables) f(i++, variables_.subspan(v.offset, v.size));
-    for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s)
-      for (auto const& v : plan.variables)
-        if (v.spec.trained()) f(i++, slots_.subspan(s * PlanView{plan}.slot_stride() + v.slot_offset(), v.size));
+    for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots) && !sharded(); ++s)
+      each_slot(s, [&](Span<float> host, std::size_t) { f(i++, host); });
+  }
+  /// Calls f(memory of the host, place among all trained variables) for slot s of each of them.
+  void each_slot(std::size_t s, auto&& f) {
+    auto at = std::size_t{0};
+    for (auto const& v : plan.variables) {
+      if (!v.spec.trained()) continue;
+      f(slots_.subspan(s * PlanView{plan}.slot_stride() + v.slot_offset(), v.size), at);
+      at += v.size;
+    }
+  }
+  /// Calls f(index, room for all shards, elements of one) for each slot of which cores have shards.
+  void each_sharded(auto&& f) {
+    auto const shard = static_cast<std::size_t>(Writer::shard_of(static_cast<int>(cores())));
+    auto all         = std::vector<float>(shard * cores());
+    for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) f(num_variables + s, all, shard);
   }
   /// Copies variables and slots to the cores, if those of the host are newer.
   void send_held() {
@@ -213,6 +241,12 @@ class Engine {
         held_[core].push_back(device_.client().put(host.data(), shapes[i], device_.cores()[core]));
       });
     }
+    if (sharded()) each_sharded([&](std::size_t i, std::vector<float>& all, std::size_t shard) {
+      each_slot(i - num_variables, [&](Span<float> host, std::size_t at) { std::copy_n(host.data(), host.size(), all.data() + at); });
+      for (std::size_t core = 0; core < cores(); ++core)
+        held_[core].push_back(device_.client().put(all.data() + core * shard, pjrt::shape_of<float>({static_cast<std::int64_t>(shard)}),
+                                                   device_.cores()[core]));
+    });
     newest_ = Newest::both;
   }
   std::vector<pjrt::Shape> held_shapes() const {
@@ -222,7 +256,7 @@ class Engine {
         if (v.spec.trained() || !trained_alone) shapes.push_back(detail::shape_of({Element::f32, Writer::dims_of(v.spec)}));
     };
     take(false);
-    for (int s = 0; s < Optimizer::slots; ++s) take(true);
+    for (int s = 0; s < Optimizer::slots && !sharded(); ++s) take(true);
     return shapes;
   }
 
@@ -231,22 +265,25 @@ class Engine {
   Step& step_for(StepKind kind, std::size_t rows, bool outputs, bool checked) {
     auto const each   = static_cast<std::int64_t>((rows + cores() - 1) / cores());
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
+    auto wanted       = typename Writer::Settings{.replicas = static_cast<int>(cores()), .rows = each, .outputs = outputs,
+                                                  .checked = checked, .sharded = sharded()};
     Step* best        = nullptr;
     for (auto const& step : steps_) {
-      auto const fits = step->kind == kind && step->outputs == outputs && step->checked == checked && step->rows >= each &&
-                        (trains || step->rows <= 2 * each);
-      if (fits && (best == nullptr || step->rows < best->rows)) best = step.get();
+      auto const room = step->set.rows;
+      wanted.rows     = room;
+      auto const fits = step->kind == kind && step->set == wanted && room >= each && (trains || room <= 2 * each);
+      if (fits && (best == nullptr || room < best->set.rows)) best = step.get();
     }
     if (best != nullptr) return *best;
-    auto const replicas = static_cast<int>(cores());
-    auto text = Writer{losses_, rule_, replicas, each, outputs, checked}.write(kind);
+    wanted.rows    = each;
+    auto text      = Writer{losses_, rule_, wanted}.write(kind);
     auto signature = pjrt::Signature{};
     for (auto const& typed : text.arguments) signature.arguments.push_back(detail::shape_of(typed));
     for (auto const& typed : text.results) signature.results.push_back(detail::shape_of(typed));
     signature.donated = text.donated;
     steps_.push_back(std::make_unique<Step>(Step{
-        kind, each, outputs, checked, std::move(text.arguments), std::move(text.ids_below),
-        device_.client().compile(std::move(text.text), std::move(signature), replicas, device_.cores())}));
+        kind, wanted, std::move(text.arguments), std::move(text.ids_below),
+        device_.client().compile(std::move(text.text), std::move(signature), wanted.replicas, device_.cores())}));
     return *steps_.back();
   }
 
@@ -264,13 +301,13 @@ class Engine {
       auto const put  = [&](void const* data) {
         in.push_back(device_.client().put(data, detail::shape_of(next()), device_.cores()[core]));
       };
-      auto const mine = rows_of(core, batch.rows, step.rows);
+      auto const mine = rows_of(core, batch.rows, step.set.rows);
       [&]<class... F>(nn::detail::List<F...>) {
-        (put_rows(batch[typename graph::WithoutRequest<F>::type{}], batch.rows, mine, step.rows, put), ...);
+        (put_rows(batch[typename graph::WithoutRequest<F>::type{}], batch.rows, mine, step.set.rows, put), ...);
       }(typename Net::inputs{});
       if constexpr (has_targets<Batch>)
-        if (kind != StepKind::predict) put_targets(batch, mine, step.rows, put);
-      real_.assign(static_cast<std::size_t>(step.rows), 0.0F);
+        if (kind != StepKind::predict) put_targets(batch, mine, step.set.rows, put);
+      real_.assign(static_cast<std::size_t>(step.set.rows), 0.0F);
       std::fill_n(real_.begin(), mine.size(), 1.0F);
       put(real_.data());
       if (kind == StepKind::gradients || kind == StepKind::update) {
@@ -321,9 +358,11 @@ class Engine {
   template <class F, class Batch>
   static void check_field(F field, Batch const& batch, std::int64_t below) {
     auto const numbers = batch[field];
+    constexpr bool named = !requires { typename Net::sequential; };
     CHORALE_EXPECTS(numbers.size() == batch.rows * F::size,
-                    "the network takes " + std::to_string(F::size) + " numbers of field " + type_name<F>() +
-                        " a row, " + std::to_string(batch.rows * F::size) + " for " + std::to_string(batch.rows) +
+                    "the model takes " + std::to_string(F::size) + " numbers a row" +
+                        (named ? " of field " + type_name<F>() : std::string{}) + ", " +
+                        std::to_string(batch.rows * F::size) + " for " + std::to_string(batch.rows) +
                         " rows, but the batch has " + std::to_string(numbers.size()));
     if constexpr (std::is_integral_v<typename F::element_type>)
       for (std::size_t i = 0; below != 0 && i < numbers.size(); ++i)
@@ -388,7 +427,7 @@ class Engine {
   void read_outputs(Step const& step, std::size_t rows, std::size_t first) {
     for (std::size_t o = 0; o < num_outputs; ++o) {
       auto const n = step.results[0][first + o].shape().elements();
-      auto const width = n / static_cast<std::size_t>(step.rows);
+      auto const width = n / static_cast<std::size_t>(step.set.rows);
       outputs_[o].resize(n * cores());
       for (std::size_t core = 0; core < cores(); ++core)
         step.results[core][first + o].get(outputs_[o].data() + core * n, n * sizeof(float));
