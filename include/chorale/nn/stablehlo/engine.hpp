@@ -342,18 +342,16 @@ class Engine {
       (check_field(typename graph::WithoutRequest<F>::type{}, batch, step.ids_below[first++]), ...);
     }(typename Net::inputs{});
     if constexpr (has_targets<Batch>)
-      if (targets)
-        std::apply([&](auto const&... term) {
-          ([&] {
-            using Term = std::remove_cvref_t<decltype(term)>;
-            using F    = typename Term::field;
-            using C    = graph::Compared<decltype(Term::what),
-                                         typename graph::Nth<graph::index_of<F, typename graph::OutputsIn<Net>::fields>,
-                                                             typename graph::OutputsIn<Net>::values>::type, F>;
-            check_field(F{}, batch, 0);
-            loss::check_targets(term.what, batch.rows * C::positions, C::width, batch[F{}].data());
-          }(), ...);
-        }, losses_);
+      if (targets) std::apply([&](auto const&... term) { (check_targets(term, batch), ...); }, losses_);
+  }
+  template <class Term, class Batch>
+  static void check_targets(Term const& term, Batch const& batch) {
+    using F = typename Term::field;
+    using O = typename graph::Nth<graph::index_of<F, typename graph::OutputsIn<Net>::fields>,
+                                  typename graph::OutputsIn<Net>::values>::type;
+    using C = graph::Compared<decltype(Term::what), O, F>;
+    check_field(F{}, batch, 0);
+    loss::check_targets(term.what, batch.rows * C::positions, C::width, batch[F{}].data());
   }
   template <class F, class Batch>
   static void check_field(F field, Batch const& batch, std::int64_t below) {
@@ -373,14 +371,13 @@ class Engine {
 
   template <class Batch>
   void put_targets(Batch const& batch, Range mine, std::int64_t rows, auto const& put) {
-    std::apply([&](auto const&... term) {
-      ([&] {
-        using Term = std::remove_cvref_t<decltype(term)>;
-        put_rows(batch[typename Term::field{}], batch.rows, mine, rows, put);
-        if constexpr (!std::is_void_v<typename Term::row_weight>)
-          put_rows(batch[typename Term::row_weight{}], batch.rows, mine, rows, put);
-      }(), ...);
-    }, losses_);
+    std::apply([&](auto const&... term) { (put_targets_of(term, batch, mine, rows, put), ...); }, losses_);
+  }
+  template <class Term, class Batch>
+  void put_targets_of(Term const&, Batch const& batch, Range mine, std::int64_t rows, auto const& put) {
+    put_rows(batch[typename Term::field{}], batch.rows, mine, rows, put);
+    if constexpr (!std::is_void_v<typename Term::row_weight>)
+      put_rows(batch[typename Term::row_weight{}], batch.rows, mine, rows, put);
   }
 
   /// The rows of a batch that a core has.

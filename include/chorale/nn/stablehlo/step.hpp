@@ -168,13 +168,12 @@ class StepWriter {
     }
   }
   void take_targets() {
-    std::apply([&](auto const&... term) {
-      ([&] {
-        using Term = std::remove_cvref_t<decltype(term)>;
-        targets_.push_back(field<typename Term::field>());
-        if constexpr (!std::is_void_v<typename Term::row_weight>) targets_.push_back(field<typename Term::row_weight>());
-      }(), ...);
-    }, *losses_);
+    std::apply([&](auto const&... term) { (take_targets_of(term), ...); }, *losses_);
+  }
+  template <class Term>
+  void take_targets_of(Term const&) {
+    targets_.push_back(field<typename Term::field>());
+    if constexpr (!std::is_void_v<typename Term::row_weight>) targets_.push_back(field<typename Term::row_weight>());
   }
   Drawn take_drawn() {
     auto const all  = argument(Element::u32, {drawn_numbers});
@@ -185,21 +184,22 @@ class StepWriter {
   /// The sum of all losses over the rows of this replica and, of several, each.
   std::vector<Value> losses_of(std::vector<Value> const& outputs, Value real) {
     auto each = std::vector<Value>{};
-    auto at   = std::size_t{0};
-    std::apply([&](auto const&... term) {
-      ([&] {
-        using Term         = std::remove_cvref_t<decltype(term)>;
-        auto const targets = targets_[at++];
-        auto weights       = Value{};
-        if constexpr (!std::is_void_v<typename Term::row_weight>) weights = targets_[at++];
-        each.push_back(term_sum<Net>(term, outputs[output_of<Term>], targets, weights, real));
-      }(), ...);
-    }, *losses_);
+    auto at   = targets_.begin();
+    std::apply([&](auto const&... term) { (each.push_back(loss_of(term, outputs, at, real)), ...); }, *losses_);
     if (each.size() == 1) return each;
     auto all = std::vector<Value>{each[0]};
     for (std::size_t i = 1; i < each.size(); ++i) all[0] = all[0] + each[i];
     all.insert(all.end(), each.begin(), each.end());
     return all;
+  }
+
+  /// The sum of one loss; `at` goes on to the targets of the next one.
+  template <class Term>
+  static Value loss_of(Term const& term, std::vector<Value> const& outputs, auto& at, Value real) {
+    auto const targets = *at++;
+    auto weights       = Value{};
+    if constexpr (!std::is_void_v<typename Term::row_weight>) weights = *at++;
+    return term_sum<Net>(term, outputs[output_of<Term>], targets, weights, real);
   }
 
   /// Scalars as one vector.
@@ -275,8 +275,10 @@ class StepWriter {
   }
 
   void update(std::vector<Value> const& variables, std::vector<Value> const& sums, Value loss) {
-    using Rule                 = UpdateLowering<Optimizer>;
-    auto const [rows, scalars] = take_numbers();
+    using Rule         = UpdateLowering<Optimizer>;
+    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
+    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
+    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
     auto means         = std::vector<Value>{};
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
@@ -310,8 +312,10 @@ class StepWriter {
   ///
   /// own    gradients of trained variables over the rows of this replica alone
   void update_shard(std::vector<Value> const& variables, std::vector<Value> const& own, Value loss) {
-    using Rule                 = UpdateLowering<Optimizer>;
-    auto const [rows, scalars] = take_numbers();
+    using Rule         = UpdateLowering<Optimizer>;
+    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
+    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
+    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
     auto const n = shard_of(set_.replicas), whole = n * set_.replicas;
     auto const mean = [&] {
       auto const sums = reduce_scatter(in_one(own, whole));
@@ -351,11 +355,6 @@ class StepWriter {
       give(kept(slots[s], slots_[s]), static_cast<int>(variables.size() + s));
   }
 
-  /// The rows of the global batch, and the numbers of the update rule.
-  std::pair<Value, Value> take_numbers() {
-    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(UpdateLowering<Optimizer>::scalars)});
-    return {reshape(slice_of(numbers, 0, 0, 1), {}), slice_of(numbers, 0, 1, numbers.dim(0))};
-  }
   /// All trained variables as one vector, filled up with zeros.
   Value in_one(std::vector<Value> const& of_variables, std::int64_t whole) {
     auto parts = std::vector<Value>{};
