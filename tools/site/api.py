@@ -35,6 +35,7 @@ class Reference:
         files = {str(file.relative_to(root / TOP)): file for file in sorted((root / TOP).rglob("*.hpp"))}
         self.headers = {name: headers.Header(name, file.read_text()) for name, file in files.items()}
         self.for_programs = self.direct(root, said)
+        self.contents = {one.full for one in headers.public(self.headers["fwd.hpp"].declarations)}
         self.pages = {}
         for name, header in self.headers.items():
             shown = [one for one in headers.public(header.declarations) if one.kind != "other"]
@@ -103,12 +104,12 @@ class Reference:
             yield one, anchor, documented
 
     def title(self, name):
-        """What a page is about: its types, the one with the header's own name first."""
+        """What a page is about: its types: the one with the header's own name, then those in fwd.hpp."""
         shown = [one for one in self.pages[name] if one.docs]
         types = [one.full for one in shown if one.kind in ("type", "concept")]
         some = list(dict.fromkeys(types or [one.full for one in shown]))
         own = name.rsplit("/")[-1].removesuffix(".hpp").replace("_", "")
-        some.sort(key=lambda one: one.split("::")[-1].lower() != own)
+        some.sort(key=lambda one: (one.split("::")[-1].lower() != own, one not in self.contents))
         return some or [f"<chorale/{name}>"]
 
     def label(self, name):
@@ -176,7 +177,9 @@ class ApiPage:
     def entity(self, one, anchor, outer="", level=2):
         name = f"{outer}{one.name}" if outer else one.full
         kind = one.word or one.kind
-        self.sections.append((level, anchor, name.split("::")[-1] if outer else name))
+        title = name.split("::")[-1] if outer else name
+        if not self.sections or self.sections[-1][2] != title:             # one for all overloads
+            self.sections.append((level, anchor, title))
         self.entries.append((f"{one.full}", kind, anchor, " ".join(one.docs)))
         mark = html.escape(anchor)
         out = [f'<section><h{level} id="{mark}">{html.escape(name)} <small>{kind}</small>'

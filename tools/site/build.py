@@ -81,7 +81,9 @@ class Site:
             return name
         if (header := name.removeprefix(api.TOP)) in self.reference.pages and name.startswith(api.TOP):
             return self.reference.address(header)
-        return f"source/{name.rstrip('/')}" + (".html" if name in self.files else "/index.html")
+        if not (self.root / name).exists():
+            return name                                                    # the check of links says that it is not there
+        return f"source/{name}" + (".html" if name in self.files else "/index.html")
 
     def want(self, name):
         if name not in self.written:
@@ -178,9 +180,9 @@ class Site:
             shutil.copy(self.root / name, self.out / name)
             return
         if name not in self.files:
-            inside = sorted(file for file in self.files if file.startswith(name.rstrip("/") + "/"))
+            inside = sorted(file for file in self.files if file.startswith(name + "/"))
             if not inside:
-                return                                                     # the check of links tells it
+                return
             self.here = self.address_of(name)
             links = "".join(f'<li><a href="{self.link(file, "")}">{file[len(name):].lstrip("/")}</a></li>'
                             for file in inside)

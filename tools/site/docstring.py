@@ -9,7 +9,7 @@ import markdown
 
 CHAPTER = re.compile(r"^([\w:~.,<>()\[\]&*%/+-]+(?: [\w.,()<>&:-]+){0,3}?) {2,}(\S.*)$")
 # A name in a sentence that is not in backquotes: two capitals, or a scope.
-NAME = re.compile(r"\b(?:(?:[a-z_]\w*|[A-Z]\w*)::)+\w+|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|\b[a-z]\w*_\w+(?=\(\))|"
+NAME = re.compile(r"(?<![.\w])(?:(?:[a-z_]\w*|[A-Z]\w*)::)+\w+|(?<![.\w])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|\b[a-z]\w*_\w+(?=\(\))|"
                   r"\bdocs/[\w-]+\.md")
 
 
@@ -23,8 +23,11 @@ class Docstring:
     def __init__(self, link):
         self.link = link
 
-    def sentence(self, text):
-        """One line of text, with its names as links."""
+    def sentence(self, text, thrown=False):
+        """One line of text, with its names as links; of what is thrown, names of errors, too."""
+        if thrown:
+            text = re.sub(r"(?<![\w`:])[A-Z]\w+", lambda found: f"`{found[0]}`" if "core/error.html" in (
+                self.link(found[0]) or "") else found[0], text)
         out, last = [], 0
         for found in re.finditer(r"`([^`]+)`|(\[[^\]`]+\]\([^)\s]+\))", text):
             out += [self.names(text[last:found.start()]), self.code(found[1]) if found[1] else html.escape(found[2])]
@@ -102,7 +105,8 @@ class Docstring:
                     below.append(lines[i])
                 else:
                     texts.append(lines[i].strip())
-            parts = '<span class="gap"></span>'.join(map(self.sentence, re.split(r" {2,}", " ".join(texts))))
+            parts = '<span class="gap"></span>'.join(
+                self.sentence(part, found[1] == "throws") for part in re.split(r" {2,}", " ".join(texts)))
             out.append(f"<dt>{self.term(found[1])}</dt><dd>{parts}"
                        f"{self.shown_as_is(below) if below else ''}</dd>")
         return f"<dl>{''.join(out)}</dl>"

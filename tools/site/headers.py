@@ -78,7 +78,10 @@ class Header:
         self.starts = [0] + [found.end() for found in re.finditer("\n", text)]
         self.lines = text.split("\n")
         self.used = set()                                                  # lines of docstrings that a declaration has
-        self.declarations = self.scope(0, len(text), "", "", "public")
+        try:
+            self.declarations = self.scope(0, len(text), "", "", "public")
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"{name}: tools/site/headers.py does not know its form: {error}") from error
         self.docstrings = {n for n, line in enumerate(self.lines, 1) if line.strip().startswith("///")
                            and not (n > 1 and self.lines[n - 2].strip().startswith("///"))}
         self.macros = [one for first in sorted(self.docstrings - self.used) for one in self.macro(first)]
