@@ -99,6 +99,7 @@ class Live<S, R, T> {
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  std::size_t num_local_replicas() const { return local_.size(); }         // in this process
   /// Shares of a batch: as many as replicas, unless some of them have the same rows.
   int num_shares() const {
     if constexpr (StrategyTraits<S>::deals_shares) return strategy_.num_shares();
@@ -287,10 +288,8 @@ class Live<S, R, T> {
   template <class V>
   V reduce(PerReplica<V> const& values) {
     auto total = V{};
-    if constexpr (HasServers<S>)
-      for (auto const& value : told(values).values) total += value;
-    else
-      for (auto const& value : gather(values)) total += value;
+    if constexpr (HasServers<S>) for (auto const& value : told(values).values) total += value;
+    else for (auto const& value : gather(values)) total += value;
     return total;
   }
 
@@ -335,11 +334,12 @@ class Live<S, R, T> {
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
     auto all          = std::vector<V>(static_cast<std::size_t>(num_replicas()));
     auto const counts = std::vector<std::size_t>(all.size(), 1);
-    run_on_all([&](std::size_t i) {
-      if (i == 0) return replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{all}, counts);
-      auto own = std::vector<V>(all.size());
-      replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{own}, counts);
-    });
+    if constexpr (std::is_trivially_copyable_v<V>)
+      run_on_all([&](std::size_t i) {
+        if (i == 0) return replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{all}, counts);
+        auto own = std::vector<V>(all.size());
+        replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{own}, counts);
+      });
     return all;
   }
 
@@ -351,9 +351,10 @@ class Live<S, R, T> {
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
     auto const each = static_cast<std::size_t>(strategy_.replicas_per_worker());
     auto all        = std::vector<typename replica::template Told<V>>(std::max<std::size_t>(values.size(), 1));
-    run_on_all([&](std::size_t i) {
-      if (i % each == 0) all[i] = replicas_[i].tell_all(Span<V const>{&values[i], each});
-    });
+    if constexpr (std::is_trivially_copyable_v<V>)
+      run_on_all([&](std::size_t i) {
+        if (i % each == 0) all[i] = replicas_[i].tell_all(Span<V const>{&values[i], each});
+      });
     return std::move(all[0]);
   }
 
