@@ -9,8 +9,8 @@ import markdown
 
 CHAPTER = re.compile(r"^([\w:~.,<>()\[\]&*%/+-]+(?: [\w.,()<>&:-]+){0,3}?) {2,}(\S.*)$")
 # A name in a sentence that is not in backquotes: two capitals, or a scope.
-NAME = re.compile(r"(?<![.\w])(?:(?:[a-z_]\w*|[A-Z]\w*)::)+\w+|(?<![.\w])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|\b[a-z]\w*_\w+(?=\(\))|"
-                  r"\bdocs/[\w-]+\.md")
+NAME = re.compile(r"(?<![.\w])(?:(?:[a-z_]\w*|[A-Z]\w*)::)+\w+|(?<![.\w])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|"
+                  r"\b[a-z]\w*_\w+(?=\(\))|\bdocs/[\w-]+\.md")
 
 
 def is_table(lines):

@@ -5,13 +5,17 @@ const root = document.currentScript.dataset.root;
 
 // Light or dark: as the system says, until the button says otherwise; ?theme=dark for one page.
 const asked = new URLSearchParams(location.search);
-const theme = asked.get("theme") ?? localStorage.getItem("theme");
+const kept = {
+  get() { try { return localStorage.getItem("theme"); } catch { return null; } },      // a browser may refuse it
+  set(theme) { try { localStorage.setItem("theme", theme); } catch {} },
+};
+const theme = asked.get("theme") ?? kept.get();
 if (theme) document.documentElement.dataset.theme = theme;
 document.getElementById("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ??
       (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
-  localStorage.setItem("theme", document.documentElement.dataset.theme);
+  kept.set(document.documentElement.dataset.theme);
 });
 
 const menu = document.getElementById("menu");
