@@ -147,7 +147,8 @@ class ApiPage:
         if not any(one.docs for one in self.reference.pages[self.name]):   # a list of headers, or of names
             return "\n".join([*out, f"<pre><code>{self.code(self.below_about())}</code></pre>"])
         rest, last = [], None
-        for one, anchor, documented in self.reference.entities(self.reference.pages[self.name]):
+        main = lambda found: found[0].full != titles[0]                    # what the page is about goes first
+        for one, anchor, documented in sorted(self.reference.entities(self.reference.pages[self.name]), key=main):
             if documented:
                 out.append(self.entity(one, anchor))
                 last = one.name

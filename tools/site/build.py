@@ -82,7 +82,7 @@ class Site:
         if (header := name.removeprefix(api.TOP)) in self.reference.pages and name.startswith(api.TOP):
             return self.reference.address(header)
         if not (self.root / name).exists():
-            return name                                                    # the check of links says that it is not there
+            return name                                                    # the check of links says so
         return f"source/{name}" + (".html" if name in self.files else "/index.html")
 
     def want(self, name):
@@ -135,7 +135,8 @@ class Site:
         made = api.ApiPage(self.reference, name, to_root(address))
         for full, kind, anchor, text in made.entries:
             weight = 4 if name in self.reference.for_programs and "." not in anchor else 1
-            self.entries.append((full, f"{kind} in {name}", f"{address}#{anchor}".rstrip("#"), text, weight))
+            self.entries.append((full, f"{kind} in {name}", f"{address}#{anchor}".rstrip("#"), text.replace("`", ""),
+                                 weight))
         toc = [section for section in made.sections if section[0] <= 3]
         self.write(address, self.reference.title(name)[0], f'<article class="api">{made.html}</article>', toc)
 
@@ -148,8 +149,9 @@ class Site:
 
     def api_index(self):
         self.here = "api/index.html"
-        out, toc = ["<h1>Reference</h1><p>A page for each header. <code>#include &lt;chorale/chorale.hpp&gt;</code> has "
-                    "what a program needs. Below each table are the headers that only the library itself includes.</p>"], []
+        out = ["<h1>Reference</h1><p>A page for each header. <code>#include &lt;chorale/chorale.hpp&gt;</code> has what a "
+               "program needs. Below each table are the headers that only the library itself includes.</p>"]
+        toc = []
 
         def link(name):
             titles = self.reference.title(name)

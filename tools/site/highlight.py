@@ -4,12 +4,12 @@ import html
 import re
 
 WORDS = {
-    "cpp": "alignas alignof auto bool break case catch char class concept const consteval constexpr constinit continue "
-           "co_await co_return co_yield decltype default delete do double else enum explicit extern false final float "
-           "for friend goto if inline int long mutable namespace new noexcept nullptr operator override private "
-           "protected public requires return short signed sizeof static static_assert static_cast reinterpret_cast const_cast "
-           "struct switch template this thread_local throw true try typedef typename union unsigned using virtual void "
-           "volatile while",
+    "cpp": "alignas alignof auto bool break case catch char class concept const consteval constexpr constinit "
+           "continue co_await co_return co_yield decltype default delete do double else enum explicit extern "
+           "false final float for friend goto if inline int long mutable namespace new noexcept nullptr operator "
+           "override private protected public requires return short signed sizeof static static_assert "
+           "static_cast reinterpret_cast const_cast struct switch template this thread_local throw true try "
+           "typedef typename union unsigned using virtual void volatile while",
     "python": "and as assert async await break class continue def del elif else except False finally for from global "
               "if import in is lambda None nonlocal not or pass raise return True try while with yield",
     "sh": "if then else elif fi for while do done case esac in function return local export exec set",

@@ -66,7 +66,8 @@ function excerpt(entry, text) {
   const word = text.toLowerCase().split(/\s+/).find(Boolean);
   const at = Math.max(0, entry.text.toLowerCase().indexOf(word));
   const begin = at < 60 ? 0 : entry.text.lastIndexOf(" ", at - 40) + 1;
-  return (begin > 0 ? "… " : "") + entry.text.slice(begin, begin + 150);
+  const end = entry.text.length < begin + 150 ? entry.text.length : entry.text.lastIndexOf(" ", begin + 150);
+  return (begin > 0 ? "… " : "") + entry.text.slice(begin, end) + (end < entry.text.length ? " …" : "");
 }
 
 function show(to, entries, text) {
