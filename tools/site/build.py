@@ -149,8 +149,8 @@ class Site:
 
     def api_index(self):
         self.here = "api/index.html"
-        out = ["<h1>Reference</h1><p>A page for each header. <code>#include &lt;chorale/chorale.hpp&gt;</code> has what a "
-               "program needs. Below each table are the headers that only the library itself includes.</p>"]
+        out = ["<h1>Reference</h1><p>A page for each header. <code>#include &lt;chorale/chorale.hpp&gt;</code> has "
+               "what a program needs. Below each table are the headers that only the library itself includes.</p>"]
         toc = []
 
         def link(name):
