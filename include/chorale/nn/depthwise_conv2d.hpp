@@ -52,6 +52,7 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
   static constexpr int dilation          = detail::dilation_or<Options...>(1);
   static constexpr int multiplier        = detail::multiplier_or<Options...>(1);
   static constexpr bool biased           = !(detail::bias_option<Options> || ...);
+  static constexpr bool is_sized         = Kernel > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
@@ -60,9 +61,11 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
            std::to_string(multiplier) + ">," + std::string{text_of(init)} + (biased ? ">" : ",NoBias>");
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: DepthwiseConv2D<Kernel> needs at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Kernel > 0, "chorale: DepthwiseConv2D<Kernel> needs at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::columns_option<Options> ||
                     detail::dilation_option<Options> || detail::multiplier_option<Options>) && ...),
                   "chorale: DepthwiseConv2D takes a kernel size, then Valid, Same or Pad<n>, Stride<n>, NoBias, "

@@ -55,7 +55,6 @@ class Instance : public StepReports {
 
   static constexpr auto const& plan    = Net::plan;
   static constexpr std::size_t metrics = sizeof...(Metrics);
-  static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
   static constexpr int optimizer_slots = Optimizer::slots;
 

@@ -85,6 +85,7 @@ class Live<S, R, T> {
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  std::size_t num_local_replicas() const { return local_.size(); }         // in this process
   /// Shares of a batch: as many as replicas, unless some of them have the same rows.
   int num_shares() const {
     if constexpr (StrategyTraits<S>::deals_shares) return strategy_.num_shares();
