@@ -21,6 +21,11 @@ namespace chorale::test {
 
 namespace hlo {
 
+using nn::stablehlo::Convolved;
+using nn::stablehlo::Operation;
+using nn::stablehlo::Program;
+using nn::stablehlo::Value;
+
 /// The elements of a value, row major: integers and truths as whole numbers.
 using Numbers = std::vector<double>;
 

@@ -17,7 +17,11 @@
 
 namespace chorale::test::hlo {
 
-using namespace nn::stablehlo;
+using nn::stablehlo::count;
+using nn::stablehlo::Dims;
+using nn::stablehlo::Element;
+using nn::stablehlo::is_float;
+using nn::stablehlo::Kind;
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline void expect(bool good, std::string const& what) {
