@@ -229,7 +229,6 @@ TEST_CASE("a step of a network over images as operations is that of Cpu", "[nn][
 }
 TEST_CASE("a step of a network over texts as operations is that of Cpu", "[nn][stablehlo]") {
   check<CharacterGpt>();
-  check<Encoder>();
 }
 TEST_CASE("a step of a network of many inputs as operations is that of Cpu", "[nn][stablehlo]") {
   check<Tickets>();
