@@ -23,8 +23,9 @@ constexpr double near = 1e-5;
 }  // namespace
 
 TEST_CASE("activations are those of Cpu") {
-  CHECK(Layers<nn::ReLU, nn::LeakyReLU<20>, nn::ELU, nn::Tanh, nn::Sigmoid, nn::Softplus, nn::GELU, nn::GELUTanh, nn::SiLU,
-               nn::Softmax, nn::PReLU<>, nn::PReLU<nn::PerChannel>, nn::Dense<5>>::error_on<X<4, 3>>() < near);
+  using namespace nn;
+  CHECK(Layers<ReLU, LeakyReLU<20>, ELU, Tanh, Sigmoid, Softplus, GELU, GELUTanh, SiLU, Softmax, PReLU<>,
+               PReLU<PerChannel>, Dense<5>>::error_on<X<4, 3>>() < near);
 }
 TEST_CASE("layers over images are those of Cpu") {
   using namespace nn;
@@ -38,18 +39,19 @@ TEST_CASE("layers over images are those of Cpu") {
 }
 TEST_CASE("normalizations of images are those of Cpu") {
   using namespace nn;
-  CHECK(Layers<BatchNorm<>, BatchNorm<Momentum<90>, Epsilon<10>>, SyncBatchNorm<>, LayerNorm, LayerNormWith<Epsilon<1000>>,
-               RMSNorm<>, UnitNorm, GroupNorm<2>, Residual<Conv2D<4, 3, Same>, BatchNorm<>, ReLU>, UpSampling2D<2, 3>,
-               ZeroPadding2D<1, 2, 0, 1>, Cropping2D<1, 0, 1, 2>, Permute<2, 0, 1>, Reshape<10, 8>, Slice<1, 3>,
+  CHECK(Layers<BatchNorm<>, BatchNorm<Momentum<90>, Epsilon<10>>, SyncBatchNorm<>, LayerNorm,
+               LayerNormWith<Epsilon<1000>>, RMSNorm<>, UnitNorm, GroupNorm<2>,
+               Residual<Conv2D<4, 3, Same>, BatchNorm<>, ReLU>, UpSampling2D<2, 3>, ZeroPadding2D<1, 2, 0, 1>,
+               Cropping2D<1, 0, 1, 2>, Permute<2, 0, 1>, Reshape<10, 8>, Slice<1, 3>,
                Slice<1, 2, 1>>::error_on<X<5, 4, 4>>() < near);
 }
 
 TEST_CASE("layers over vectors are those of Cpu") {
   using namespace nn;
-  CHECK(Layers<BatchNorm<>, LayerNorm, UnitNorm, GroupNorm<3>, Dropout<0.4>, Dropout<50>, GaussianNoise<10>, Dropout<0.0>,
-               Dense<7>, Reshape<3, 3>>::error_on<X<9>>() < near);
-  CHECK(Layers<Subtract, Multiply, Maximum, Minimum, Average, Dot, Concatenate, Interaction, Add>::error_on<X<5>, X<5>>() <
-        near);
+  CHECK(Layers<BatchNorm<>, LayerNorm, UnitNorm, GroupNorm<3>, Dropout<0.4>, Dropout<50>, GaussianNoise<10>,
+               Dropout<0.0>, Dense<7>, Reshape<3, 3>>::error_on<X<9>>() < near);
+  CHECK(Layers<Subtract, Multiply, Maximum, Minimum, Average, Dot, Concatenate, Interaction,
+               Add>::error_on<X<5>, X<5>>() < near);
   CHECK(Layers<Interaction, Average, Concatenate>::error_on<X<5>, X<5>, X<5>, X<5>>() < near);
 }
 

@@ -9,6 +9,7 @@
 #include <chorale/device/cpu.hpp>
 #include <chorale/nn/gradient_error.hpp>
 #include <chorale/nn/graph/executor.hpp>
+#include <chorale/nn/graph/sequential_trace.hpp>
 #include <chorale/nn/stablehlo/gradient.hpp>
 #include <chorale/nn/stablehlo/network.hpp>
 #include <chorale/tensor/cpu/all.hpp>
@@ -113,8 +114,8 @@ class OnBoth {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (inputs.push_back(add_input<typename nn::graph::InputOf<F, 0>::type>(I)), ...);
     }(std::index_sequence_for<F...>{});
-    for (auto const x : inputs)
-      if (is_float(x.element())) asked.push_back(x);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (executor_.d_input(i) != nullptr) asked.push_back(inputs[i]);
     auto const of_inputs = asked.size();
     auto values          = std::vector<Value>{};
     for (auto const& v : plan.variables) {
@@ -126,7 +127,8 @@ class OnBoth {
     auto const word    = [&](std::uint64_t w) {
       return parameter(Element::u32, {}, {static_cast<double>(static_cast<std::uint32_t>(w))});
     };
-    auto const drawn = nn::stablehlo::Drawn{word(now.drawn().value), word(now.drawn().value >> 32), word(now.first_row)};
+    auto const seed  = now.drawn().value;
+    auto const drawn = nn::stablehlo::Drawn{word(seed), word(seed >> 32), word(now.first_row)};
     for (std::size_t r = 0; r < R; ++r) parameters_[r].back()[0] += static_cast<double>(before(r));
     auto const written = nn::stablehlo::write_network<Net>(program_, inputs, values, training_, is_real, drawn);
     for (auto const output : written.outputs) want(output, Kind::output);
@@ -137,7 +139,8 @@ class OnBoth {
       auto const y = written.outputs[o];
       weights_[o].resize(executor_.size(o));
       for (auto& w : weights_[o]) w = number();
-      auto const times = of_rows(Element::f32, y.dims(), {weights_[o].begin(), weights_[o].end()}, [&] { return number(); });
+      auto const times = of_rows(Element::f32, y.dims(), {weights_[o].begin(), weights_[o].end()},
+                                 [&] { return number(); });
       loss             = loss + sum(select(along_first(compare(is_real, "GT", 0), y), y * times, 0.0));
     }
     for (std::size_t v = 0; v < values.size(); ++v)
@@ -211,9 +214,12 @@ struct SideBySide<nn::detail::List<L...>, nn::detail::List<O...>,
 };
 
 /// The largest relative difference between a network as operations and on Cpu, in training and evaluation.
+///
+/// Net     derived from nn::Graph, or a Sequential
 template <class Net, int Replicas = 1>
 double error_of_network() {
-  return std::max(OnBoth<Net, Replicas>{true}.largest_error(), OnBoth<Net, Replicas>{false}.largest_error());
+  using Traced = typename nn::detail::TracedNetwork<Net>::type;
+  return std::max(OnBoth<Traced, Replicas>{true}.largest_error(), OnBoth<Traced, Replicas>{false}.largest_error());
 }
 /// Layers that take inputs of the same types.
 template <class... L>

@@ -9,10 +9,12 @@
 
 namespace chorale::nn::stablehlo {
 
+// max(x, 0), whose derivative at 0 is 0.
 template <>
 struct Lowering<ReLU> {
   static Value write(Call& at) { return maximum(at.x(), 0); }
 };
+// x, or x times the slope.
 template <int Percent>
 struct Lowering<LeakyReLU<Percent>> {
   static Value write(Call& at) {
@@ -20,6 +22,7 @@ struct Lowering<LeakyReLU<Percent>> {
     return select(compare(at.x(), "GT", 0), at.x(), at.x() * slope);
   }
 };
+// x, or exp(x) - 1, which is not computed where x is large.
 template <>
 struct Lowering<ELU> {
   static Value write(Call& at) {
@@ -27,10 +30,12 @@ struct Lowering<ELU> {
     return select(above, at.x(), exp(select(above, 0.0, at.x())) - 1.0);
   }
 };
+// tanh(x)
 template <>
 struct Lowering<Tanh> {
   static Value write(Call& at) { return tanh(at.x()); }
 };
+// 1 / (1 + exp(-x))
 template <>
 struct Lowering<Sigmoid> {
   static Value write(Call& at) { return logistic(at.x()); }
@@ -43,10 +48,12 @@ struct Lowering<Softplus> {
     return 0.5 * (at.x() + size) + log(1.0 + exp(-size));
   }
 };
+// x / 2 times erfc(-x / √2).
 template <>
 struct Lowering<GELU> {
   static Value write(Call& at) { return 0.5 * at.x() * erfc(at.x() * -0.70710678118654752); }
 };
+// x times the logistic function of a polynomial.
 template <>
 struct Lowering<GELUTanh> {
   static Value write(Call& at) {
@@ -54,6 +61,7 @@ struct Lowering<GELUTanh> {
     return x * logistic(1.5957691216057308 * (x + 0.044715 * (x * x * x)));
   }
 };
+// x times its logistic function.
 template <>
 struct Lowering<SiLU> {
   static Value write(Call& at) { return at.x() * logistic(at.x()); }
@@ -69,10 +77,12 @@ inline Value softmax(Value x) {
 
 }  // namespace detail
 
+// Without the largest number of each vector, so that no exponential is infinite.
 template <>
 struct Lowering<Softmax> {
   static Value write(Call& at) { return detail::softmax(at.x()); }
 };
+// x, or x times its slope.
 template <class... Options>
 struct Lowering<PReLU<Options...>> {
   static Value write(Call& at) {

@@ -24,8 +24,8 @@ namespace detail {
 inline Value attended(Value q, Value k, Value v, bool causal) {
   auto scores = dot(q, k, {3}, {3}, {0, 2}, {0, 2}) * static_cast<double>(1 / std::sqrt(static_cast<float>(q.dim(3))));
   if (causal) {
-    auto const step = q.program->iota(Element::i32, scores.dims(), 2), of = q.program->iota(Element::i32, scores.dims(), 3);
-    scores = select(compare(of, "LE", step), scores, -HUGE_VAL);
+    auto const step = [&](std::int64_t along) { return q.program->iota(Element::i32, scores.dims(), along); };
+    scores          = select(compare(step(3), "LE", step(2)), scores, -HUGE_VAL);
   }
   return dot(softmax(scores), v, {3}, {1}, {0, 1}, {0, 2});
 }
@@ -50,6 +50,7 @@ struct Lowering<Heads<Number>> : detail::HeadsAsText<Number, false> {};
 template <int Number>
 struct Lowering<CausalHeads<Number>> : detail::HeadsAsText<Number, true> {};
 
+// Products of query and value, attention, and a product of all heads.
 template <int Heads, int KeyDim, class... Options>
 struct Lowering<MultiHeadAttention<Heads, KeyDim, Options...>> {
   static Value write(Call& at) {

@@ -36,6 +36,7 @@ Value with_bias(Call& at, Value y) {
 
 }  // namespace detail
 
+// One operation has all of its options.
 template <int Filters, int Kernel, class... Options>
 struct Lowering<Conv2D<Filters, Kernel, Options...>> {
   using L = Conv2D<Filters, Kernel, Options...>;

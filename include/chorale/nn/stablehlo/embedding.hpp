@@ -19,6 +19,7 @@ struct Lowering<Embedding<Rows, Width, Options...>> {
   static Value write(Call& at) { return gather(at.variables[0], convert(at.x(), Element::i32)); }
 };
 
+// x Wᵀ over the last dimension.
 template <int Rows, int Width>
 struct Lowering<nn::detail::Logits<Rows, Width>> {
   static Value write(Call& at) {
@@ -26,6 +27,7 @@ struct Lowering<nn::detail::Logits<Rows, Width>> {
   }
 };
 
+// The sum of the rows of each bag, or their mean.
 template <int Rows, int Width, Bag As, class... Options>
 struct Lowering<EmbeddingBag<Rows, Width, As, Options...>> {
   static Value write(Call& at) {
@@ -35,6 +37,7 @@ struct Lowering<EmbeddingBag<Rows, Width, As, Options...>> {
   }
 };
 
+// x + the first rows of the table.
 template <int Steps, int Width>
 struct Lowering<Positions<Steps, Width>> {
   static Value write(Call& at) {
@@ -42,6 +45,7 @@ struct Lowering<Positions<Steps, Width>> {
   }
 };
 
+// The token, and behind it the sequence.
 template <>
 struct Lowering<ClassToken> {
   static Value write(Call& at) {

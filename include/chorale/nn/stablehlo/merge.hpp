@@ -13,10 +13,12 @@
 
 namespace chorale::nn::stablehlo {
 
+// a - b
 template <>
 struct Lowering<Subtract> {
   static Value write(Call& at) { return at.in[0] - at.in[1]; }
 };
+// a b
 template <>
 struct Lowering<Multiply> {
   static Value write(Call& at) { return at.in[0] * at.in[1]; }
@@ -26,10 +28,12 @@ template <>
 struct Lowering<Maximum> {
   static Value write(Call& at) { return maximum(at.in[1], at.in[0]); }
 };
+// As for Maximum: a has the gradient of equal numbers.
 template <>
 struct Lowering<Minimum> {
   static Value write(Call& at) { return minimum(at.in[1], at.in[0]); }
 };
+// Added up in their order, then divided.
 template <>
 struct Lowering<Average> {
   static Value write(Call& at) {
@@ -38,6 +42,7 @@ struct Lowering<Average> {
     return y / static_cast<double>(at.in.size());
   }
 };
+// One number for each row, or a product of matrices for each row.
 template <>
 struct Lowering<Dot> {
   static Value write(Call& at) {
@@ -45,6 +50,7 @@ struct Lowering<Dot> {
     return dot(at.in[0], at.in[1], {2}, {2}, {0}, {0});
   }
 };
+// Along the last dimension.
 template <>
 struct Lowering<Concatenate> {
   static Value write(Call& at) { return concatenate(at.in, at.x().rank() - 1); }

@@ -15,8 +15,9 @@ namespace chorale::nn::stablehlo {
 
 namespace detail {
 
-/// BatchNorm and SyncBatchNorm. Rows that fill up the last places are no part of mean and variance. The variance is the
-/// mean of (x - mean)², as float has too few digits for the difference of two sums, which the kernel adds up in double.
+/// BatchNorm and SyncBatchNorm. Rows that fill up the last places are no part of mean and variance. The variance is
+/// the mean of (x - mean)², as float has too few digits for the difference of two sums. The kernel adds these up in
+/// double.
 ///
 /// cost    over_batch: two sums over all replicas, of C + 1 and C numbers, and as many in backward
 template <class L, Normalize Over>
@@ -76,15 +77,18 @@ struct LayerNormAsText {
 
 template <class... Options>
 struct Lowering<BatchNorm<Options...>> : detail::BatchNormAsText<BatchNorm<Options...>, Normalize::over_share> {};
+// Over all replicas.
 template <class... Options>
 struct Lowering<SyncBatchNorm<Options...>>
     : detail::BatchNormAsText<SyncBatchNorm<Options...>, Normalize::over_batch> {};
 
+// With its own epsilon.
 template <>
 struct Lowering<LayerNorm> : detail::LayerNormAsText<LayerNorm> {};
 template <class... Options>
 struct Lowering<LayerNormWith<Options...>> : detail::LayerNormAsText<LayerNormWith<Options...>> {};
 
+// Divided by the root of the mean square.
 template <class... Options>
 struct Lowering<RMSNorm<Options...>> {
   static Value write(Call& at) {
@@ -95,6 +99,7 @@ struct Lowering<RMSNorm<Options...>> {
   }
 };
 
+// Divided by the length, if it is one that can be divided by.
 template <>
 struct Lowering<UnitNorm> {
   static Value write(Call& at) {
@@ -106,6 +111,7 @@ struct Lowering<UnitNorm> {
   }
 };
 
+// Over (B, positions, groups, channels of a group).
 template <int Groups, class... Options>
 struct Lowering<GroupNorm<Groups, Options...>> {
   static Value write(Call& at) {

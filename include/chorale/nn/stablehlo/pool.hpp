@@ -64,12 +64,14 @@ struct GlobalPoolAsText {
 
 }  // namespace detail
 
+// With padding that is less than each number.
 template <int Size, class... Options>
 struct Lowering<MaxPool2D<Size, Options...>> : detail::Pool2DAsText<MaxPool2D<Size, Options...>, Size> {};
 template <int Size, class... Options>
 struct Lowering<AveragePool2D<Size, Options...>> : detail::Pool2DAsText<AveragePool2D<Size, Options...>, Size> {};
 template <int Size, class... Options>
 struct Lowering<MaxPool1D<Size, Options...>> : detail::Pool1DAsText<MaxPool1D<Size, Options...>, Size, Pool::max> {};
+// The mean of what is no padding.
 template <int Size, class... Options>
 struct Lowering<AveragePool1D<Size, Options...>>
     : detail::Pool1DAsText<AveragePool1D<Size, Options...>, Size, Pool::average> {};

@@ -42,6 +42,7 @@ Value over_steps(Call& at, Value projected, Step&& step) {
 
 }  // namespace detail
 
+// tanh(x W + h U + b)
 template <int Units, class... Options>
 struct Lowering<SimpleRNN<Units, Options...>> {
   using L = SimpleRNN<Units, Options...>;
@@ -54,6 +55,7 @@ struct Lowering<SimpleRNN<Units, Options...>> {
   }
 };
 
+// The gates i, f, c, o side by side; without a state before it, f has nothing to keep.
 template <int Units, class... Options>
 struct Lowering<LSTM<Units, Options...>> {
   using L = LSTM<Units, Options...>;
@@ -70,6 +72,7 @@ struct Lowering<LSTM<Units, Options...>> {
   }
 };
 
+// The gates z, r, g side by side; b[1] is inside of the product with r.
 template <int Units, class... Options>
 struct Lowering<GRU<Units, Options...>> {
   using L = GRU<Units, Options...>;

@@ -11,14 +11,17 @@
 
 namespace chorale::nn::stablehlo {
 
+// (B, ..) to (B, To...).
 template <int... To>
 struct Lowering<Reshape<To...>> {
   static Value write(Call& at) { return reshape(at.x(), {at.rows(), To...}); }
 };
+// Behind the rows, which stay first.
 template <int... Axes>
 struct Lowering<Permute<Axes...>> {
   static Value write(Call& at) { return transpose(at.x(), {0, Axes + 1 ...}); }
 };
+// An axis is counted from the last one if it is negative.
 template <int Begin, int End, int Axis>
 struct Lowering<Slice<Begin, End, Axis>> {
   static Value write(Call& at) {
@@ -27,6 +30,7 @@ struct Lowering<Slice<Begin, End, Axis>> {
   }
 };
 
+// Pixels repeated along dimensions of their own, which then are one with height and width.
 template <int Rows, int Columns>
 struct Lowering<UpSampling2D<Rows, Columns>> {
   static Value write(Call& at) {
@@ -35,10 +39,12 @@ struct Lowering<UpSampling2D<Rows, Columns>> {
     return reshape(y, {at.rows(), h * Rows, w * Columns, c});
   }
 };
+// Zeros around the image.
 template <int Top, int Bottom, int Left, int Right>
 struct Lowering<ZeroPadding2D<Top, Bottom, Left, Right>> {
   static Value write(Call& at) { return pad(at.x(), 0, {0, Top, Left, 0}, {0, Bottom, Right, 0}); }
 };
+// The part within.
 template <int Top, int Bottom, int Left, int Right>
 struct Lowering<Cropping2D<Top, Bottom, Left, Right>> {
   static Value write(Call& at) {
