@@ -8,10 +8,13 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -44,7 +47,8 @@ double apart(Span<float const> a, Span<float const> b) {
 ///
 /// there, here   copies of a model on PJRT devices and on Cpu
 void compare(auto& there, auto& here, auto const& batch) {
-  auto const ours = there.value_and_gradient(batch, 0, LooksAtEnd{}), theirs = here.value_and_gradient(batch, 0, LooksAtEnd{});
+  auto const ours   = there.value_and_gradient(batch, 0, LooksAtEnd{}, Together{});
+  auto const theirs = here.value_and_gradient(batch, 0, LooksAtEnd{}, Together{});
   CHECK(ours.value == Approx(theirs.value).epsilon(1e-5));
   auto const g = there.gradients(), wanted = here.gradients();
   for (std::size_t i = 0; i < wanted.plan.size(); ++i) {
@@ -58,7 +62,7 @@ void compare(auto& there, auto& here, auto const& batch) {
   }
   for (int step = 0; step < 5; ++step) {
     there.step_ahead(batch);
-    here.value_and_gradient(batch, 0, LooksAtEnd{});
+    here.value_and_gradient(batch, 0, LooksAtEnd{}, Together{});
     here.optimizer.apply(here.net.variables(), here.gradients());
   }
   there.finish_ahead();
@@ -68,9 +72,10 @@ void compare(auto& there, auto& here, auto const& batch) {
     INFO(expected[i].name);
     CHECK(apart(after[i].value, expected[i].value) < 2e-3);              // Adam divides by what is near 0 at first
   }
-  there.evaluate(batch, there.gradients().header().all());
-  here.evaluate(batch, here.gradients().header().all());
-  CHECK(there.gradients().loss() == Approx(here.gradients().loss()).epsilon(1e-3));
+  auto evaluated = std::array<float, plan::header>{}, wanted_loss = evaluated;
+  there.evaluate(batch, evaluated);
+  here.evaluate(batch, wanted_loss);
+  CHECK(evaluated[0] == Approx(wanted_loss[0]).epsilon(1e-3));
 }
 
 template <class Net>
