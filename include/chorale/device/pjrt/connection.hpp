@@ -7,6 +7,7 @@
 #include <chorale/device/pjrt/key_value_store.hpp>
 #include <chorale/device/pjrt/plugin.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -156,9 +157,9 @@ class Connection {
  private:
   /// Work that was started: one execution on one device.
   struct Work {
-    Connection* connection;
-    api::Event* event;
-    Work* next_free;
+    api::Event* event = nullptr;
+    Work* next_free   = nullptr;
+    std::atomic<Connection*> connection{nullptr};          // written last, read first: by a thread of the plug-in
   };
 
   void read_devices() {
@@ -195,14 +196,15 @@ class Connection {
     auto* work = free_;
     if (work != nullptr) free_ = work->next_free;
     else work = &works_.emplace_back();                    // only when more works than ever before are running
-    *work = {this, event, nullptr};
+    work->event = event;
+    work->connection.store(this, std::memory_order_release);
     return work;
   }
 
   /// Called by the plug-in, on any thread, when work has ended.
   static void ended(api::Error* error, void* user) noexcept {
     auto* const work       = static_cast<Work*>(user);
-    auto& self             = *work->connection;
+    auto& self             = *work->connection.load(std::memory_order_acquire);
     auto destroy           = api::EventDestroy{.handle = work->event};
     auto const plugin      = self.plugin_;
     auto said              = std::optional<std::pair<int, std::string>>{};
