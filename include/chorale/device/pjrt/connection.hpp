@@ -131,6 +131,16 @@ class Connection {
     return info_of(plugin_, description.value).id;
   }
 
+  /// Most runs of one client that have not ended: plug-ins for CPUs hang for ever when more than 32 of a program with an
+  /// all-reduce are waiting.
+  static constexpr int most_runs = 8;
+
+  /// Returns when fewer than most_runs on that many devices have not ended.
+  void wait_for_room(std::size_t devices) {
+    auto lock = std::unique_lock{mutex_};
+    some_ended_.wait(lock, [&] { return running_ <= (most_runs - 1) * static_cast<int>(devices); });
+  }
+
   /// Counts work that was started until its event is there, and frees the event.
   void follow(api::Event* event) {
     auto* const work = add(event);
@@ -214,12 +224,13 @@ class Connection {
     if (said && !self.failed_) self.failed_ = std::move(said);
     work->next_free = self.free_;
     self.free_      = work;
-    if (--self.running_ == 0) self.none_runs_.notify_all();
+    --self.running_;
+    self.some_ended_.notify_all();
   }
 
   void wait() {
     auto lock = std::unique_lock{mutex_};
-    none_runs_.wait(lock, [&] { return running_ == 0; });
+    some_ended_.wait(lock, [&] { return running_ == 0; });
   }
 
   Plugin plugin_;
@@ -228,7 +239,7 @@ class Connection {
   std::vector<DeviceInfo> devices_, own_;
   std::vector<api::Device*> own_handles_;
   std::mutex mutex_;
-  std::condition_variable none_runs_;
+  std::condition_variable some_ended_;
   std::deque<Work> works_;
   Work* free_    = nullptr;
   int running_   = 0;
