@@ -9,13 +9,21 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 using namespace chorale;
@@ -404,6 +412,35 @@ TEST_CASE("work that fails is told by synchronize, which waits for it", "[pjrt][
   }
   auto const& w = fake::world();
   CHECK(std::tuple{w.buffers, w.events, w.executables, w.clients, w.errors} == std::tuple{0, 0, 0, 0, 0});
+}
+
+TEST_CASE("at most eight runs of a client are waiting at any time", "[pjrt][unit]") {
+  {
+    auto const client = fake_client(2);
+    auto step         = client.compile(text, signature, 2);
+    auto in           = Arguments{client, 2};
+    fake::world().most_held    = 0;
+    fake::world().holds_events = true;
+    auto ended                 = std::atomic{false};
+    auto const held            = [] {
+      auto const lock = std::lock_guard{fake::world().mutex};
+      return fake::world().held.size();
+    };
+    auto plugin_thread = std::thread{[&] {                 // ends runs only when eight of them are waiting
+      while (!ended) {
+        if (held() >= 16) fake::release().join();
+        std::this_thread::yield();
+      }
+    }};
+    for (int i = 0; i < 100; ++i) step.run(in.list, in.state);
+    ended = true;
+    plugin_thread.join();
+    fake::release().join();
+    fake::world().holds_events = false;
+    client.synchronize();
+    CHECK(fake::world().most_held == 16);
+  }
+  CHECK(fake::world().events == 0);
 }
 
 TEST_CASE("a program is compiled for devices that are not there", "[pjrt][unit]") {
