@@ -33,14 +33,19 @@ std::string path_in(char const* variable, char const* test) {
   return {};
 }
 
-/// The largest difference of two spans, relative to the largest number of the second.
-double apart(Span<float const> a, Span<float const> b) {
-  auto worst = 0.0, largest = 1e-6;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    worst   = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
-    largest = std::max(largest, static_cast<double>(std::abs(b[i])));
-  }
-  return worst / largest;
+/// The largest number of a span.
+double largest_of(Span<float const> all) {
+  auto largest = 0.0;
+  for (auto const x : all) largest = std::max(largest, static_cast<double>(std::abs(x)));
+  return largest;
+}
+
+/// The largest difference of two spans, relative to the largest number of the second, if that is at least `least`: a
+/// gradient may be 0 but for what is rounded, as that of a bias of keys is.
+double apart(Span<float const> a, Span<float const> b, double least) {
+  auto worst = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
+  return worst / std::max(least, largest_of(b));
 }
 
 /// Compares gradients of a step, then losses and variables of five with their updates.
@@ -51,14 +56,15 @@ void compare(auto& there, auto& here, auto const& batch) {
   auto const theirs = here.value_and_gradient(batch, 0, LooksAtEnd{}, Together{});
   CHECK(ours.value == Approx(theirs.value).epsilon(1e-5));
   auto const g = there.gradients(), wanted = here.gradients();
+  auto const least = 1e-2 * largest_of(wanted.body());
   for (std::size_t i = 0; i < wanted.plan.size(); ++i) {
     INFO(std::string_view{wanted.plan[i].name});
-    CHECK(apart(g[i], wanted[i]) < 1e-4);
+    CHECK(apart(g[i], wanted[i], least) < 1e-4);
   }
   for (std::size_t t = 0; t < wanted.tables.size(); ++t) {
     auto const &mine = g.tables[t], &other = wanted.tables[t];
     REQUIRE(mine.size() == other.size());
-    for (std::size_t i = 0; i < other.size(); ++i) CHECK(apart(mine[mine.find(other.rows()[i])], other[i]) < 1e-4);
+    for (std::size_t i = 0; i < other.size(); ++i) CHECK(apart(mine[mine.find(other.rows()[i])], other[i], least) < 1e-4);
   }
   for (int step = 0; step < 5; ++step) {
     there.step_ahead(batch);
@@ -70,17 +76,17 @@ void compare(auto& there, auto& here, auto const& batch) {
   auto const after = there.net.variables(), expected = here.net.variables();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     INFO(expected[i].name);
-    CHECK(apart(after[i].value, expected[i].value) < 2e-3);              // Adam divides by what is near 0 at first
+    CHECK(apart(after[i].value, expected[i].value, 1e-2) < 1e-4);
   }
   auto evaluated = std::array<float, plan::header>{}, wanted_loss = evaluated;
   there.evaluate(batch, evaluated);
   here.evaluate(batch, wanted_loss);
-  CHECK(evaluated[0] == Approx(wanted_loss[0]).epsilon(1e-3));
+  CHECK(evaluated[0] == Approx(wanted_loss[0]).epsilon(1e-4));
 }
 
 template <class Net>
 void compare(Pjrt const& device) {
-  auto const model = model_of<Net>(optim::Adam{.learning_rate = 1e-2F});
+  auto const model = model_of<Net>(optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
   auto there = model.instantiate(device, 3);
   auto here  = model.instantiate(Cpu{}, 3);
   auto data  = batches(29);
@@ -89,17 +95,18 @@ void compare(Pjrt const& device) {
   while (rows.next(batch)) compare(there, here, batch);                    // 16 rows, then 13
 }
 
-/// ResNet-20 of a quarter of its width.
-using ResNet20 = nn::resnet::ResNet20<10, 4>;
+/// ResNet-20 of an eighth of its width, and for few rows: of its numbers before a ReLU, one that is rounded to the other
+/// side of 0 changes all gradients before it.
+using ResNet20 = nn::resnet::ResNet20<10, 2>;
 
 void compare_resnet(Pjrt const& device) {
-  auto const model = nn::compile<ResNet20>(loss::SparseCrossEntropy{}, optim::Adam{});
+  auto const model = nn::compile<ResNet20>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
   auto there = model.instantiate(device, 3);
   auto here  = model.instantiate(Cpu{}, 3);
-  auto x     = std::vector<float>(8 * ResNet20::input::size);
-  auto y     = std::vector<int>{3, 1, 4, 1, 5, 9, 2, 6};
+  auto x     = std::vector<float>(2 * ResNet20::input::size);
+  auto y     = std::vector<int>{3, 7};
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{Seed{4}, 0}.uniform(i, -1, 1);
-  compare(there, here, BasicBatch<float, int>{.x = x, .y = y, .rows = 8});
+  compare(there, here, BasicBatch<float, int>{.x = x, .y = y, .rows = 2});
 }
 
 TEST_CASE("models learn on PJRT devices what they learn on Cpu", "[pjrt][models]") {
