@@ -4,11 +4,14 @@
 #include <chorale/transport/simulated.hpp>
 
 #include <string>
+#include <vector>
 
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<2>> {};
 auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{});
+
+auto const samples = data::from_tensors(std::vector<float>(64), std::vector<int>(8), 8).batch(4);
 
 auto two() { return MirroredStrategy{Cpu::logical(2)}; }
 auto servers() { return ParameterServerStrategy{Cluster::local(2, 1)}; }
@@ -125,4 +128,38 @@ void change() {
   step(connected(servers()), [](auto& replica, auto& copy) {
     replica.update_on_server(copy.net.variables(), scale, {"dense/kernel"});
   });
+}
+
+// expect: compiles
+auto learn() {
+  auto live   = connected(two(), TopK<10>{});
+  auto copies = live.create(model);
+  auto mean   = 0.0;
+  for (auto& shares : live.distribute(samples)) {
+    PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
+      auto [loss, gradients] = replica.value_and_gradient(copy, share);
+      live.update(replica, copy, gradients);
+      return loss;
+    }, copies, shares);
+    mean = live.reduce(losses).mean();
+  }
+  live.finish(copies);
+  return live.is_chief() ? mean : 0;
+}
+
+// expect: chorale: this Strategy cannot use this Reduce, which rounds, leaves out or orders what it adds up
+auto learn() {
+  auto live   = connected(servers(), TopK<10>{});
+  auto copies = live.create(model);
+  auto mean   = 0.0;
+  for (auto& shares : live.distribute(samples)) {
+    PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
+      auto [loss, gradients] = replica.value_and_gradient(copy, share);
+      live.update(replica, copy, gradients);
+      return loss;
+    }, copies, shares);
+    mean = live.reduce(losses).mean();
+  }
+  live.finish(copies);
+  return live.is_chief() ? mean : 0;
 }
