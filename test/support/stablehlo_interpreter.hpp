@@ -21,6 +21,11 @@ namespace chorale::test {
 
 namespace hlo {
 
+using nn::stablehlo::Convolved;
+using nn::stablehlo::Operation;
+using nn::stablehlo::Program;
+using nn::stablehlo::Value;
+
 /// The elements of a value, row major: integers and truths as whole numbers.
 using Numbers = std::vector<double>;
 
@@ -203,7 +208,9 @@ class Interpreter {
   }
 
   static double neutral(std::string_view word) { return word == "add" ? 0 : -HUGE_VAL; }
-  static double combined(std::string_view word, double a, double b) { return word == "add" ? a + b : std::max(a, b); }
+  static double combined(std::string_view word, double a, double b) {
+    return word == "add" ? a + b : binary(Kind::maximum, Element::f32, a, b);
+  }
   /// The number of a window's element within what it moves over.
   static std::size_t within(Dims const& window, Dims const& inside, Dims const& steps, Dims const& dims) {
     auto number = std::int64_t{0};
@@ -278,7 +285,7 @@ class Interpreter {
     auto const pk = places(o.word.substr(middle + 2, arrow - middle - 2), "io01");
     auto const py = places(o.word.substr(arrow), "bf01");
     auto const sx = strides(x_dims), sk = strides(k_dims);
-    auto const& l = o.lists;
+    auto const& l           = o.lists;
     auto const how          = Convolved{l[0], l[1], l[2], l[3], l[4], l[5][0]};
     auto const batch_groups = l[5][1];
     auto const channels = k_dims[pk[0]], filters = k_dims[pk[1]];
@@ -298,7 +305,7 @@ class Interpreter {
     };
     each(o.dims, [&](Dims const& place, std::size_t number) {
       auto const f     = place[py[1]];
-      auto const first = f / (filters / how.groups) * channels;             // channel of its group
+      auto const first = f / (filters / how.groups) * channels;              // channel of its group
       auto const row   = f / (filters / batch_groups) * o.dims[py[0]] + place[py[0]];
       for (std::int64_t h = 0; h < k_dims[pk[2]]; ++h) {
         auto const from_h = pixel(0, place[py[2]], h);

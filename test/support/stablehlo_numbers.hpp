@@ -17,7 +17,11 @@
 
 namespace chorale::test::hlo {
 
-using namespace nn::stablehlo;
+using nn::stablehlo::count;
+using nn::stablehlo::Dims;
+using nn::stablehlo::Element;
+using nn::stablehlo::is_float;
+using nn::stablehlo::Kind;
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline void expect(bool good, std::string const& what) {
@@ -79,6 +83,8 @@ inline double unary(Kind kind, Element e, double x) {
     case Kind::sign: return x > 0 ? 1 : x < 0 ? -1 : x;
     case Kind::exponential: return std::exp(x);
     case Kind::log: return std::log(x);
+    case Kind::log_plus_one: return std::log1p(x);
+    case Kind::exponential_minus_one: return std::expm1(x);
     case Kind::sqrt: return std::sqrt(x);
     case Kind::rsqrt: return 1 / std::sqrt(x);
     case Kind::tanh: return std::tanh(x);
