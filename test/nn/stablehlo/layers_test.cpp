@@ -77,7 +77,7 @@ struct Bag : Field<float, 1> {};
 struct Mean : Field<float, 1> {};
 
 // A table that is also the last layer, tables of rows, and bags.
-struct Words : nn::Graph<Word> {
+struct Tables : nn::Graph<Word> {
   nn::Embedding<5, 3> table;
   nn::Embedding<4, 6> others;
   nn::Embedding<4, 2, nn::DenseGradient> dense;
@@ -92,10 +92,10 @@ struct Words : nn::Graph<Word> {
 
 }  // namespace
 
-TEST_CASE("layers over the whole batch are those of Cpu on two replicas") {
+TEST_CASE("layers over the whole batch are those of Cpu on three replicas") {
   using namespace nn;
-  CHECK(Layers<SyncBatchNorm<>, Dropout<0.4>, Dense<3>, GaussianNoise<20>>::error_on_two<X<6>>() < near);
-  CHECK(Layers<SyncBatchNorm<Epsilon<10>>, Residual<SyncBatchNorm<>>>::error_on_two<X<3, 2, 4>>() < near);
+  CHECK(Layers<SyncBatchNorm<>, Dropout<0.4>, Dense<3>, GaussianNoise<20>>::error_on_three<X<6>>() < near);
+  CHECK(Layers<SyncBatchNorm<Epsilon<10>>, Residual<SyncBatchNorm<>>>::error_on_three<X<3, 2, 4>>() < near);
 }
 
-TEST_CASE("tables of vectors are those of Cpu") { CHECK(error_of_network<Words>() < near); }
+TEST_CASE("tables of vectors are those of Cpu") { CHECK(error_of_network<Tables>() < near); }

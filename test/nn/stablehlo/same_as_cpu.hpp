@@ -42,8 +42,9 @@ class OnBoth {
   static constexpr std::size_t before(std::size_t r) { return r == 0 ? 0 : r == 1 && R > 1 ? 2 : rows; }
 
  public:
-  explicit OnBoth(bool training)
-      : training_{training}, variables_(PlanView{plan}.values()), gradients_(variables_.size()),
+  /// coarse    true: inputs are quarters, so that there are zeros and equal numbers among them
+  explicit OnBoth(bool training, bool coarse = false)
+      : training_{training}, coarse_{coarse}, variables_(PlanView{plan}.values()), gradients_(variables_.size()),
         tables_{row_gradients_of(plan)}, executor_{rows, variables_, gradients_, tables_} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
@@ -154,7 +155,7 @@ class OnBoth {
   Value add_input(std::size_t i) {
     using T           = typename O::type;
     auto const number = [&] {
-      if constexpr (std::is_same_v<T, float>) return this->number();
+      if constexpr (std::is_same_v<T, float>) return coarse_ ? std::round(4 * this->number()) / 4 : this->number();
       else return static_cast<float>(drawn_++ * 7 % 3);
     };
     auto batch = Numbers(rows * O::size);
@@ -185,7 +186,7 @@ class OnBoth {
     for (auto const& v : plan.variables) *next++ = {&gradients_[v.offset], &gradients_[v.offset] + v.size};
   }
 
-  bool training_;
+  bool training_, coarse_;
   std::vector<float> variables_, gradients_;
   std::vector<RowGradients> tables_;
   Executing executor_;
@@ -225,12 +226,14 @@ double error_of_network() {
 template <class... L>
 class Layers {
  public:
-  /// The largest difference of all of them.
+  /// The largest difference of all of them, also with zeros and equal numbers.
   template <class... O>
-  static double error_on() { return error_of_network<On<O...>>(); }
-  /// On two replicas with parts of the batch.
+  static double error_on() {
+    return std::max(error_of_network<On<O...>>(), OnBoth<On<O...>, 1>{true, true}.largest_error());
+  }
+  /// On three replicas, of which one has no rows of the batch.
   template <class... O>
-  static double error_on_two() { return error_of_network<On<O...>, 2>(); }
+  static double error_on_three() { return error_of_network<On<O...>, 3>(); }
 
  private:
   template <class... O>

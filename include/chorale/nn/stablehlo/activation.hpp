@@ -27,7 +27,7 @@ template <>
 struct Lowering<ELU> {
   static Value write(Call& at) {
     auto const above = compare(at.x(), "GT", 0);
-    return select(above, at.x(), exp(select(above, 0.0, at.x())) - 1.0);
+    return select(above, at.x(), expm1(select(above, 0.0, at.x())));
   }
 };
 // tanh(x)
@@ -45,7 +45,7 @@ template <>
 struct Lowering<Softplus> {
   static Value write(Call& at) {
     auto const size = abs(at.x());
-    return 0.5 * (at.x() + size) + log(1.0 + exp(-size));
+    return 0.5 * (at.x() + size) + log1p(exp(-size));
   }
 };
 // x / 2 times erfc(-x / √2).
