@@ -141,6 +141,32 @@ TEST_CASE("the environment names the plug-in, and a device says why there is non
     else unsetenv(name);
 }
 
+TEST_CASE("a device is some of a plug-in's devices, made or there already", "[pjrt][unit]") {
+  static auto const table = fake::Table{};                 // its clients are never freed
+  auto const plugin       = pjrt::Plugin::linked(&table.head, "a plug-in for CPUs");
+  auto const two          = Pjrt::open(plugin, {.devices = 2});
+  CHECK(two.cores() == std::vector{0, 1});
+  CHECK(two.client().devices().size() == 2);
+  CHECK(two.first(1).cores() == std::vector{0});
+  CHECK(two.client() == Pjrt::open(plugin, {.devices = 2}).client());
+  CHECK_FALSE(two.client() == Pjrt::open(plugin).client());
+  CHECK_THAT(said<BadArgument>([&] { two.first(3); }), Contains("3 devices are asked for, of 2 of the PJRT plug-in"));
+  CHECK_THAT(said<BadArgument>([&] { Pjrt::open(plugin, {.devices = 2, .others = {{"cpu_device_count", 2}}}); }),
+             Contains("given twice"));
+
+  static auto const tpu_table = fake::Table{};
+  auto const tpus             = pjrt::Plugin::linked(&tpu_table.head, "a plug-in for TPUs");
+  fake::world().refuses_count = true;
+  auto const three            = Pjrt::open(tpus, {.devices = 3});
+  CHECK(three.cores() == std::vector{0, 1, 2});
+  CHECK(three.client().devices().size() == 4);
+  CHECK(three.client() == Pjrt::open(tpus).client());      // a TPU has one client
+  CHECK_THAT(said<BadArgument>([&] { Pjrt::open(tpus, {.devices = 5}); }), Contains("5 devices are asked for, of 4"));
+  fake::world().refuses_count = false;
+  fake::world().clients       = 0;
+  CHECK(fake::world().errors == 0);
+}
+
 TEST_CASE("options of a client keep their types, and those that abort a process are refused", "[pjrt][unit]") {
   auto const client = pjrt::Client{fake::plugin(), {{"cpu_device_count", 3},
                                                     {"allocator", "bfc"},

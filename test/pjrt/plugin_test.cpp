@@ -159,6 +159,24 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
   }
 }
 
+TEST_CASE("a program may take nothing, or give nothing", "[pjrt][plugin]") {
+  auto const path = path_in("CHORALE_PJRT_PLUGIN", "a program may take nothing, or give nothing");
+  if (path.empty()) return;
+  auto const client = Pjrt::open(path, {.devices = 8}).client();
+  auto results      = std::vector<std::vector<pjrt::Buffer>>{};
+  auto seven        = client.compile("module @m {\n  func.func public @main() -> tensor<i32> {\n    %0 = "
+                                     "stablehlo.constant dense<7> : tensor<i32>\n    return %0 : tensor<i32>\n  }\n}\n", 2);
+  seven.run({{}, {}}, results);
+  auto number = 0;
+  results[1][0].get(&number, sizeof number);
+  CHECK(number == 7);
+  auto nothing = client.compile("module @m {\n  func.func public @main(%a: tensor<i32>) {\n    return\n  }\n}\n", 1);
+  nothing.run({{&results[0][0]}}, results);
+  client.synchronize();
+  CHECK(results.size() == 1);
+  CHECK(results[0].empty());
+}
+
 TEST_CASE("a plug-in's errors have the line of the text", "[pjrt][plugin]") {
   auto const path = path_in("CHORALE_PJRT_PLUGIN", "a plug-in's errors have the line of the text");
   if (path.empty()) return;
