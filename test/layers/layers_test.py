@@ -62,6 +62,7 @@ NEIGHBOURS = {
     "nn/graph": set(),
     "nn/models": set(),
     "nn/pipeline": {"graph"},
+    "nn/stablehlo": {"graph"},
     "strategy/runtime": set(),
     "strategy/mesh": set(),
     "strategy/pipeline": {"mesh"},
