@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments of
-// the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
-// check, and counts what it has given out.
+// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments
+// of the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
+// check, and counts what it has given out. It is one table of short functions, which belong together.
 
 namespace chorale::pjrt::api {
 

@@ -28,7 +28,7 @@ namespace chorale {
 /// keeps   a value, cheap to copy. A process has one client for each plug-in and number of devices; it stays open
 class Pjrt {
  public:
-  static constexpr Memory memory = Memory::host;                           // of its blocks: the host's copy of variables
+  static constexpr Memory memory = Memory::host;                           // of its blocks: the host's variables
   using block                    = Cpu::block;
 
   struct Options {
@@ -71,7 +71,7 @@ class Pjrt {
     }
   }
 
-  int index() const { return index_; }                                     // of the first core among those of the client
+  int index() const { return index_; }                                     // of the first core, of the client's
   std::vector<int> const& cores() const { return cores_; }                 // ids of its devices
   pjrt::Client const& client() const { return client_; }
 
@@ -92,8 +92,8 @@ class Pjrt {
 
   using Named = std::map<std::string, pjrt::OptionValue>;
 
-  /// The client of a plug-in with these options. Plug-ins for CPUs have the option cpu_device_count; others refuse it, as
-  /// their devices are what there is.
+  /// The client of a plug-in with these options. Plug-ins for CPUs have the option cpu_device_count; others refuse it,
+  /// as their devices are what there is.
   static pjrt::Client client_of(pjrt::Plugin const& plugin, Options const& options) {
     auto named = Named{};
     for (auto const& option : options.others)
