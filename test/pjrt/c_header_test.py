@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records of PJRT's C interface that the library declares, against pjrt_c_api.h where that is installed.
 
-The header is looked for in the folder of includes CHORALE_PJRT_INCLUDE, or in Python's package tensorflow. Each member of
-each record has the offset and size that it has there, each function its place in the table. A record may be longer than
-the header's when that is of an older version; CHORALE_PYTHON names another Python to look in."""
+The header is looked for in the folder of includes CHORALE_PJRT_INCLUDE, or in Python's package tensorflow. Each member
+of each record has the offset and size that it has there, each function its place in the table. A record may be longer
+than the header's when that is of an older version; CHORALE_PYTHON names another Python to look in."""
 import os
 import pathlib
 import re
@@ -20,8 +20,8 @@ RECORDS = {"NamedValue": "PJRT_NamedValue", "KeyValueGet": "PJRT_KeyValueGetCall
            "Program": "PJRT_Program", "Layout": "PJRT_Buffer_MemoryLayout", "ExecuteOptions": "PJRT_ExecuteOptions",
            "Layout::Tiled": "PJRT_Buffer_MemoryLayout_Tiled"}
 FORMS = ["About", "TextOf", "ValueOf", "ListOf"]
-VALUES = {"ElementType": ("PJRT_Buffer_Type_", ["PRED", "S8", "S16", "S32", "S64", "U8", "U16", "U32", "U64", "F16", "F32",
-                                               "F64", "BF16"])}
+VALUES = {"ElementType": ("PJRT_Buffer_Type_", ["PRED", "S8", "S16", "S32", "S64", "U8", "U16", "U32", "U64", "F16",
+                                               "F32", "F64", "BF16"])}
 
 
 def include_folder():
@@ -76,7 +76,7 @@ def main():
         return members(body_of(header, re.search(rf"\bstruct {struct} \{{", header).start()))
 
     pairs = []                                                   # our record, its members, the header's struct
-    for alias, form, _, call in re.findall(r"using (\w+)\s*= (\w+)<(\d+), \"(PJRT_\w+)\"", ours):
+    for alias, form, _, call in re.findall(r"using (\w+)\s*=\s*(\w+)<(\d+), \"(PJRT_\w+)\"", ours):
         assert form in FORMS, form
         at = re.search(rf"struct {form} \{{", ours).start()
         pairs.append((alias, members(body_of(ours, at)), call + "_Args", call))
@@ -85,6 +85,7 @@ def main():
         call = re.search(r"static constexpr Call call\{\d+, \d+, \"(PJRT_\w+)\"\}", body)
         if call:
             pairs.append((found[1], members(body), call[1] + "_Args", call[1]))
+    assert len(pairs) == len(re.findall(r', "PJRT_', ours)), "a record that this script does not see"
     for record, struct in RECORDS.items():
         at = re.search(rf"struct {record.split('::')[-1]} \{{", ours).start()
         pairs.append((record, members(body_of(ours, at)), struct, None))

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments of
-// the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
-// check, and counts what it has given out.
+// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments
+// of the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
+// check, and counts what it has given out. It is one table of short functions, which belong together.
 
 namespace chorale::pjrt::api {
 
@@ -83,6 +83,7 @@ struct World {
   std::string options_proto{};                             // of the last compilation
   int errors = 0, events = 0, buffers = 0, executables = 0, clients = 0, topologies = 0;     // that are not freed
   std::string client_fails{};                              // with this text, code 5
+  bool refuses_count = false;                              // the option cpu_device_count, as plug-ins for TPUs do
   bool holds_events = false;                               // events of runs stay open until release()
   std::vector<api::Event*> held{};                         // with the mutex, when threads run programs
   std::size_t most_held = 0;
@@ -244,6 +245,8 @@ inline api::Error* create_client(api::ClientCreate* call) {
     if (o.type == api::NamedValue::integers)
       w.options[name] = std::vector<std::int64_t>(o.value.integers, o.value.integers + o.value_size);
   }
+  if (w.refuses_count && w.options.contains("cpu_device_count"))
+    return fail(3, "Unexpected option name passed to PJRT_Client_Create: cpu_device_count");
   auto const count = w.options.contains("cpu_device_count") ? std::get<std::int64_t>(w.options["cpu_device_count"]) : 4;
   if (call->put != nullptr) {                              // as clients of several hosts do
     static auto make  = api::MakeError{[](int code, char const* text, std::size_t size) {

@@ -69,14 +69,16 @@ TEST_CASE("variables of TPUs that contradict one another are refused", "[cluster
         "TPU: TPU_WORKER_ID is 1, and TPU_WORKER_HOSTNAMES has 1 host.");
   CHECK(refused(on_tpu({{"TPU_WORKER_ID", ""}})) == "TPU: TPU_WORKER_HOSTNAMES has 4 hosts, and neither TPU_WORKER_ID "
                                                     "nor CLOUD_TPU_TASK_ID says which of them this is.");
-  CHECK(refused(on_tpu({{"CLOUD_TPU_TASK_ID", "1"}})) == "TPU: TPU_WORKER_ID=2 and CLOUD_TPU_TASK_ID=1 name two hosts.");
-  CHECK(refused(on_tpu({{"TPU_WORKER_ID", "two"}})) == "TPU_WORKER_ID is \"two\", and must be a number from 0 to 65536.");
+  CHECK(refused(on_tpu({{"CLOUD_TPU_TASK_ID", "1"}})) ==
+        "TPU: TPU_WORKER_ID=2 and CLOUD_TPU_TASK_ID=1 name two hosts.");
+  CHECK(refused(on_tpu({{"TPU_WORKER_ID", "two"}})) ==
+        "TPU_WORKER_ID is \"two\", and must be a number from 0 to 65536.");
   CHECK(refused(on_tpu({{"TPU_WORKER_HOSTNAMES", "a,b,a"}})) == "TPU: TPU_WORKER_HOSTNAMES, host 2: a is there twice.");
   CHECK(refused(on_tpu({{"TPU_WORKER_HOSTNAMES", "a,,b"}})) ==
         "TPU: TPU_WORKER_HOSTNAMES, host 1: \":1\" has no name or number of a host before the port.");
   CHECK(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v5litepod-64"}})) ==
-        "TPU: TPU_ACCELERATOR_TYPE=v5litepod-64 has 64 chips, and TPU_WORKER_HOSTNAMES has 4 hosts: a host has at most 8, "
-        "all as many.");
+        "TPU: TPU_ACCELERATOR_TYPE=v5litepod-64 has 64 chips, and TPU_WORKER_HOSTNAMES has 4 hosts: a host has at "
+        "most 8, all as many.");
   CHECK_FALSE(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v5p-4"}})).empty());         // 2 chips
   CHECK_FALSE(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v6e-many"}})).empty());
   CHECK(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "a newer one"}})).empty());

@@ -139,8 +139,8 @@ struct TPUClusterResolver {
     return {count, me};
   }
 
-  /// Refuses a number of hosts that a slice of this type cannot have: TPU_ACCELERATOR_TYPE counts chips, or, in versions
-  /// with two cores on a chip, cores; a host has at most 8 chips, and all hosts of a slice have as many.
+  /// Refuses a number of hosts that a slice of this type cannot have: TPU_ACCELERATOR_TYPE counts chips, or cores in
+  /// versions with two on a chip; a host has at most 8 chips, and all hosts of a slice have as many.
   static void expect_chips(Environment const& env, std::string_view named, std::size_t hosts) {
     constexpr auto counts_chips = std::array<std::string_view, 3>{"v5litepod-", "v5e-", "v6e-"};
     constexpr auto counts_cores = std::array<std::string_view, 4>{"v2-", "v3-", "v4-", "v5p-"};
@@ -154,7 +154,8 @@ struct TPUClusterResolver {
     auto const chips  = number ? static_cast<std::size_t>(*number / cores) : 0;
     if (chips > 0 && chips % hosts == 0 && chips / hosts <= 8) return;
     throw BadArgument{"TPU: TPU_ACCELERATOR_TYPE=" + printable(type) + " has " + counted(chips, "chip") + ", and " +
-                          std::string{named} + " has " + counted(hosts, "host") + ": a host has at most 8, all as many.",
+                          std::string{named} + " has " + counted(hosts, "host") +
+                          ": a host has at most 8, all as many.",
                       "both variables of one slice."};
   }
 };

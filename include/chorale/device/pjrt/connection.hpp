@@ -131,8 +131,8 @@ class Connection {
     return info_of(plugin_, description.value).id;
   }
 
-  /// Most runs of one client that have not ended: plug-ins for CPUs hang for ever when more than 32 of a program with an
-  /// all-reduce are waiting.
+  /// Most runs of one client that have not ended: plug-ins for CPUs hang for ever when more than 32 of a program with
+  /// an all-reduce are waiting.
   static constexpr int most_runs = 8;
 
   /// Returns when fewer than most_runs on that many devices have not ended.
