@@ -2,24 +2,21 @@
 //
 // Operations, losses and update rules on the plug-in of CHORALE_PJRT_PLUGIN, one for CPUs, against the interpreter of
 // the tests. Skipped by name where no plug-in is named.
+#include "test/nn/stablehlo/on_plugin.hpp"
 #include "test/nn/stablehlo/operations.hpp"
 #include "test/support/stablehlo_interpreter.hpp"
 
-#include <chorale/device/pjrt.hpp>
 #include <chorale/nn/stablehlo/gradient.hpp>
 #include <chorale/nn/stablehlo/losses.hpp>
 #include <chorale/nn/stablehlo/optimizers.hpp>
 #include <chorale/nn/stablehlo/program.hpp>
-#include <chorale/nn/stablehlo/text.hpp>
 
 #include <catch2/catch.hpp>
 
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,18 +27,8 @@ using namespace chorale::nn::stablehlo;
 using chorale::test::Interpreter;
 using chorale::test::Numbers;
 namespace optim = chorale::optim;
-namespace pjrt  = chorale::pjrt;
 
 namespace {
-
-std::uint32_t bits_of(Element element, double x) {
-  if (is_float(element)) return std::bit_cast<std::uint32_t>(static_cast<float>(x));
-  return static_cast<std::uint32_t>(static_cast<std::int64_t>(x));
-}
-double number_of(Element element, std::uint32_t bits) {
-  if (is_float(element)) return static_cast<double>(std::bit_cast<float>(bits));
-  return element == Element::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : static_cast<double>(bits);
-}
 
 /// A program whose results are compared, each with a name. Its arguments and results have 32 bits.
 class Compared {
@@ -68,38 +55,17 @@ class Compared {
 
   /// Runs it on both, if there is a plug-in.
   void run(char const* test) {
-    auto const* path = std::getenv("CHORALE_PJRT_PLUGIN");
-    if (path == nullptr || *path == '\0')
-      return static_cast<void>(std::printf("SKIPPED: %s: CHORALE_PJRT_PLUGIN names no plug-in\n", test));
-    auto const n      = arguments_.size();
-    auto const client = chorale::Pjrt::open(path, {.devices = 3}).client();
-    auto results      = std::vector<Result>{};
-    for (auto const value : wanted_) results.push_back({value});
-    auto compiled = client.compile(text_of(program, results), static_cast<int>(n));
-    auto buffers  = std::vector<std::vector<pjrt::Buffer>>(n);
-    auto given    = std::vector<std::vector<pjrt::Buffer>>{};
-    auto in       = std::vector<std::vector<pjrt::Buffer*>>(n);
-    for (std::size_t r = 0; r < n; ++r) {
-      for (std::size_t i = 0; i < arguments_[r].size(); ++i) {
-        auto words = std::vector<std::uint32_t>{};
-        for (auto const x : arguments_[r][i]) words.push_back(bits_of(program.at(program.parameters()[i]).element, x));
-        buffers[r].push_back(client.put(words.data(), compiled.signature().arguments[i], static_cast<int>(r)));
-      }
-      for (auto& buffer : buffers[r]) in[r].push_back(&buffer);
-    }
-    compiled.run(in, given);
+    auto const made = chorale::test::on_plugin(program, arguments_, wanted_);
+    if (!made) return static_cast<void>(std::printf("SKIPPED: %s: CHORALE_PJRT_PLUGIN names no plug-in\n", test));
     auto const expected = Interpreter{program, arguments_, wanted_};
-    for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t r = 0; r < arguments_.size(); ++r)
       for (std::size_t i = 0; i < wanted_.size(); ++i) {
         INFO(names_[i] << " on replica " << r);
         auto const& numbers = expected(wanted_[i], r);
-        auto words          = std::vector<std::uint32_t>(numbers.size());
-        given[r][i].get(words.data(), words.size() * sizeof words[0]);
-        for (std::size_t k = 0; k < numbers.size(); ++k) {
-          auto const got = number_of(wanted_[i].element(), words[k]);
-          if (is_float(wanted_[i].element())) CHECK(got == Approx(numbers[k]).epsilon(epsilons_[i]).margin(2e-6));
-          else CHECK(got == numbers[k]);
-        }
+        auto const& got     = (*made)[r][i];
+        for (std::size_t k = 0; k < numbers.size(); ++k)
+          if (is_float(wanted_[i].element())) CHECK(got[k] == Approx(numbers[k]).epsilon(epsilons_[i]).margin(2e-6));
+          else CHECK(got[k] == numbers[k]);
       }
   }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A network as operations and on Cpu, from the same random numbers. The program has rows that fill up its last places.
+// The interpreter of the tests computes it, and a plug-in as well where CHORALE_PJRT_PLUGIN names one.
 #pragma once
 
+#include "test/nn/stablehlo/on_plugin.hpp"
 #include "test/support/stablehlo_interpreter.hpp"
 
 #include <chorale/core/random.hpp>
@@ -20,12 +22,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace chorale::test {
+
+inline void say_that_no_plugin_is_named() {
+  static auto const said = std::printf("SKIPPED: layers and networks on a plug-in: CHORALE_PJRT_PLUGIN names none\n");
+  static_cast<void>(said);                                                 // once
+}
 
 /// Network Net on Cpu, and as a program of R replicas that have parts of the batch.
 template <class Net, int R>
@@ -59,8 +67,20 @@ class OnBoth {
   /// The largest difference of outputs and, in training, of gradients and of what moving variables move to, relative to
   /// the largest number of each value, or to 1.
   double largest_error() const {
-    auto const made = Interpreter{program_, {parameters_.begin(), parameters_.end()}, wanted_};
-    auto worst      = 0.0;
+    auto const arguments = std::vector<std::vector<Numbers>>{parameters_.begin(), parameters_.end()};
+    auto const made      = Interpreter{program_, arguments, wanted_};
+    auto const error     = error_of([&](std::size_t i, std::size_t r) -> Numbers const& { return made(wanted_[i], r); });
+    auto const other     = on_plugin(program_, arguments, wanted_);
+    if (!other) return say_that_no_plugin_is_named(), error;
+    return std::max(error, error_of([&](std::size_t i, std::size_t r) -> Numbers const& { return (*other)[r][i]; }));
+  }
+
+ private:
+  enum class Kind { output, of_input, of_variable };
+
+  /// made      made(i, replica), the numbers of what is wanted
+  double error_of(auto&& made) const {
+    auto worst = 0.0;
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
       auto const& expected = expected_[i];
       auto largest         = 1.0;
@@ -70,7 +90,7 @@ class OnBoth {
         worst            = std::isnan(error) ? HUGE_VAL : std::max(worst, error);
       };
       for (std::size_t r = 0; r < R && kinds_[i] != Kind::of_variable; ++r) {
-        auto const& got = made(wanted_[i], r);
+        auto const& got = made(i, r);
         auto const size = got.size() / places, first = before(r) * size, real = before(r + 1) * size - first;
         for (std::size_t k = 0; k < got.size(); ++k)
           if (k < real) compare(got[k], expected.at(first + k));
@@ -78,15 +98,12 @@ class OnBoth {
       }
       for (std::size_t k = 0; k < expected.size() && kinds_[i] == Kind::of_variable; ++k) {
         auto sum = 0.0;
-        for (std::size_t r = 0; r < R; ++r) sum += made(wanted_[i], r).at(k);
+        for (std::size_t r = 0; r < R; ++r) sum += made(i, r).at(k);
         compare(sum, expected[k]);
       }
     }
     return worst;
   }
-
- private:
-  enum class Kind { output, of_input, of_variable };
 
   Pass pass() const { return {.training = training_, .now = now}; }
   float number() { return Random{Seed{11}, 0}.uniform(drawn_++, -1.0F, 1.0F); }
