@@ -85,11 +85,11 @@ struct TakenFrom<M> : std::type_identity<typename M::batch> {};
 
 namespace chorale {
 
-/// Training on rows that a program makes while it runs, such as a simulation: each process has its own rows, in its own
+/// Training on rows that a program makes while it runs, such as a solver: each process has its own rows, in its own
 /// memory, and they are learned from where they lie, one batch at a time.
 ///
 ///   auto online = OnlineTraining{trainer};
-///   auto const batch = BasicBatch<float, float>{.x = states, .y = results, .rows = n};    views of the program's arrays
+///   auto const batch = BasicBatch<float, float>{.x = states, .y = results, .rows = n};    views of its arrays
 ///   if (step % 10 == 0) loss = online.train(batch).loss();
 ///   else online.predict(batch, Span<float>{expected});
 ///
@@ -267,8 +267,8 @@ class OnlineTraining {
     constexpr auto shards = R::logical_shards;
     auto const wanted     = detail::rows_of_shards(part.global_rows, replica.id(), replica.num_replicas(), shards);
     if (part.first_row == wanted.begin && part.rows == wanted.size()) return;
-    throw BadArgument{sentence("under Reproducible rank {} of {} has rows {} to {} of the {} rows of a step, its part of "
-                               "{} logical shards, but it was given rows {} to {}.", replica.id(),
+    throw BadArgument{sentence("under Reproducible rank {} of {} has rows {} to {} of the {} rows of a step, its part "
+                               "of {} logical shards, but it was given rows {} to {}.", replica.id(),
                                replica.num_replicas(), wanted.begin, wanted.end, part.global_rows, shards,
                                part.first_row, part.first_row + part.rows),
                       "part(rank, ranks, shards) of the global batch, or a Reduce that takes any rows."};
