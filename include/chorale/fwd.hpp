@@ -253,6 +253,7 @@ struct Topology;                                                                
 
 // Where ranks run.
 class Cpu;                                                                            // device/cpu.hpp
+class Pjrt;                                                                           // device/pjrt.hpp
 class Cluster;                                                                        // cluster/cluster.hpp
 
 // Weights in files of other programs.

@@ -73,7 +73,8 @@ struct Bidirectional {
   constexpr auto operator()(auto x) const {
     if constexpr (detail::reads_both_ways<L>()) {
       auto const there = forward(x);                                       // before backward(x): order of variables
-      return concatenate(there, backward(x));
+      if constexpr (std::is_same_v<typename decltype(there)::of, Refused>) return there;
+      else return concatenate(there, backward(x));
     } else {
       return x;
     }

@@ -15,6 +15,7 @@
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/placement/placed.hpp>
+#include <chorale/tensor/step_header.hpp>
 
 #include <array>
 #include <cstddef>
@@ -152,10 +153,12 @@ constexpr bool check_network() {
 /// A model of parts of which check_network() and Arguments have found each to be of its kind.
 template <class Net, class Loss, class Optimizer, class... Metrics>
 auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
+  constexpr bool many   = sizeof...(Metrics) > StepHeader<float>::max_metrics;
   constexpr bool halves = MultipliesHalves<Net> && !optim::scales_loss<Optimizer>;
+  static_assert(!many, "chorale: a model has at most 14 metrics");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
                          "optim::LossScaled{optimizer}, or use bf16");
-  if constexpr (halves) return RefusedModel{};
+  if constexpr (many || halves) return RefusedModel{};
   else
     return Compiled<Net, Loss, Optimizer, Metrics...>{std::move(loss), std::move(optimizer), {std::move(metrics)...}};
 }

@@ -32,6 +32,7 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
   static constexpr int groups            = detail::groups_or<Options...>(1);
   static constexpr bool biased           = !(detail::bias_option<Options> || ...);
   static constexpr bool causal           = (std::is_same_v<Options, Causal> || ...);
+  static constexpr bool is_sized         = Filters > 0 && Kernel > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
@@ -41,9 +42,11 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
            (biased ? ">" : ",NoBias>");
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: Conv1D<Filters, Kernel> needs both to be at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Filters > 0 && Kernel > 0, "chorale: Conv1D<Filters, Kernel> needs both to be at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::dilation_option<Options> ||
                     detail::groups_option<Options> || std::is_same_v<Options, Causal>) && ...),
                   "chorale: Conv1D takes filters, a kernel size, then Valid, Same, Pad<n> or Causal, Stride<n>, "
@@ -88,11 +91,17 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = type::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv1D computes on Cpu only");
+    return fits;
+  }
+
   /// A convolution over an image of T rows and one column, whose layout is that of the sequence.
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
     using Base = typename Kernels<D>::Conv2D;
-    static_assert(D::memory == Memory::host, "chorale: Conv1D computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
 
     explicit stage(Site<D> const& site)

@@ -99,6 +99,7 @@ struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
   static constexpr int dilation          = detail::dilation_or<Options...>(1);
   static constexpr int groups            = detail::groups_or<Options...>(1);
   static constexpr bool is_plain         = columns == Kernel && dilation == 1 && groups == 1;
+  static constexpr bool is_sized         = Filters > 0 && Kernel > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
@@ -109,9 +110,11 @@ struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
            (groups == 1 ? "" : ",Groups<" + std::to_string(groups) + ">") + ">";
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: Conv2D<Filters, Kernel> needs both to be at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Filters > 0 && Kernel > 0, "chorale: Conv2D<Filters, Kernel> needs both to be at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::columns_option<Options> ||
                     detail::dilation_option<Options> || detail::groups_option<Options>) && ...),
                   "chorale: Conv2D takes filters, a kernel size, then Valid, Same or Pad<n>, Stride<n>, NoBias, "
@@ -148,10 +151,15 @@ struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = type::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = is_plain || D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
-    static_assert(is_plain || D::memory == Memory::host,
-                  "chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), Filters, site.wants_dx,

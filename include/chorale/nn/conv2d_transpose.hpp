@@ -28,6 +28,7 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
   static constexpr auto padding          = detail::padding_of<Options...>();
   static constexpr int stride            = detail::stride_or<Options...>(1);
   static constexpr bool biased           = !(detail::bias_option<Options> || ...);
+  static constexpr bool is_sized         = Filters > 0 && Kernel > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
@@ -35,9 +36,11 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
            ",Stride<" + std::to_string(stride) + ">," + std::string{text_of(init)} + (biased ? ">" : ",NoBias>");
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: Conv2DTranspose<Filters, Kernel> needs both to be at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Filters > 0 && Kernel > 0, "chorale: Conv2DTranspose<Filters, Kernel> needs both to be at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options>) && ...) && padding.pixels == 0,
                   "chorale: Conv2DTranspose takes filters, a kernel size, then Valid or Same, Stride<n>, NoBias, and "
                   "an initializer");
@@ -76,9 +79,15 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = In::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv2DTranspose computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2DTranspose {
-    static_assert(D::memory == Memory::host, "chorale: Conv2DTranspose computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2DTranspose{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::channels, biased} {}

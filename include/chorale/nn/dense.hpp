@@ -20,15 +20,18 @@ struct Dense : Layer<Dense<Units, Options...>> {
 
   static constexpr std::string_view name    = "dense";
   static constexpr bool over_last_dimension = true;
+  static constexpr bool is_sized            = Units > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
     return "Dense<" + std::to_string(Units) + "," + std::string{text_of(init)} + ">";
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: Dense<Units> needs at least one unit");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Units > 0, "chorale: Dense<Units> needs at least one unit");
     static_assert((detail::initializer_option<Options> && ...),
                   "chorale: Dense takes a number of units and an initializer");
     static_assert(In::rank == 1, "chorale: Dense takes (B, In) but the layer before gives an image; "
@@ -37,7 +40,7 @@ struct Dense : Layer<Dense<Units, Options...>> {
 
   template <class In>
   struct apply {
-    using type = Shape<(Units > 0 ? Units : 1)>;                           // check() refuses less
+    using type = Shape<Units>;
 
     static constexpr int inputs = static_cast<int>(In::size);
     static constexpr std::array<VariableSpec, 2> variables{

@@ -52,6 +52,7 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
   static constexpr int dilation          = detail::dilation_or<Options...>(1);
   static constexpr int multiplier        = detail::multiplier_or<Options...>(1);
   static constexpr bool biased           = !(detail::bias_option<Options> || ...);
+  static constexpr bool is_sized         = Kernel > 0;
 
   static std::string text() {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
@@ -60,9 +61,11 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
            std::to_string(multiplier) + ">," + std::string{text_of(init)} + (biased ? ">" : ",NoBias>");
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: DepthwiseConv2D<Kernel> needs at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Kernel > 0, "chorale: DepthwiseConv2D<Kernel> needs at least 1");
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::columns_option<Options> ||
                     detail::dilation_option<Options> || detail::multiplier_option<Options>) && ...),
                   "chorale: DepthwiseConv2D takes a kernel size, then Valid, Same or Pad<n>, Stride<n>, NoBias, "
@@ -99,9 +102,15 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
     static constexpr std::size_t products = type::size * Kernel * columns;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: DepthwiseConv2D computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
-    static_assert(D::memory == Memory::host, "chorale: DepthwiseConv2D computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::filters, site.wants_dx,

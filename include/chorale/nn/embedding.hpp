@@ -91,6 +91,15 @@ struct DenseGradient { static constexpr bool gives_rows = false; };
 
 namespace detail {
 
+/// Base of the layers with a table of so many rows.
+template <int Rows, int Width>
+struct TableSize {
+  static constexpr bool is_sized = Rows > 0 && Width > 0;
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: Embedding<rows, width> needs both to be at least 1");
+  }
+};
+
 /// The table of an embedding, and what all embeddings do with its rows.
 template <int Rows, int Width, class... Options>
 struct Table {
@@ -101,7 +110,6 @@ struct Table {
 
   template <class X>
   static constexpr void check() {
-    static_assert(Rows > 0 && Width > 0, "chorale: Embedding<rows, width> needs both to be at least 1");
     static_assert(!std::is_same_v<typename X::type, float>,
                   "chorale: Embedding takes ids, a field of int or of bytes, but what comes in are numbers");
   }
@@ -154,7 +162,7 @@ struct Table {
 /// throws    BadArgument when an id is in no row of the table, before anything was computed from it
 /// source    tf.keras.layers.Embedding; torch.nn.Embedding(sparse=True)
 template <int Rows, int Width, class... Options>
-struct Embedding : Layer<Embedding<Rows, Width, Options...>> {
+struct Embedding : Layer<Embedding<Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<Embedding>::Layer;
   using table = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
@@ -225,7 +233,7 @@ constexpr float factor_of(Bag as, std::size_t n) { return as == Bag::mean ? 1 / 
 /// throws    BadArgument when an id is in no row of the table, before anything was computed from it
 /// source    torch.nn.EmbeddingBag, whose mode is "mean" as well if nothing is said
 template <int Rows, int Width, Bag As = Bag::mean, class... Options>
-struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>> {
+struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<EmbeddingBag>::Layer;
   using table = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";

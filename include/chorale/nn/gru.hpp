@@ -31,9 +31,11 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
   using Base::units;
   static constexpr std::string_view name = "gru";
 
+  static constexpr void check_size() {
+    static_assert(Base::is_sized, "chorale: GRU<units> needs at least 1");
+  }
   template <class X>
   static constexpr void check() {
-    static_assert(Units > 0, "chorale: GRU<units> needs at least 1");
     static_assert(Base::options_fit, "chorale: GRU takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: GRU takes sequences (B, T, C) of numbers, but what comes in are ids; put "

@@ -86,6 +86,11 @@ struct ConvPool {
   template <class In>
   using between = typename Conv::template apply<In>::type;
 
+  static constexpr bool is_sized = !graph::Sizeless<Conv> && !graph::Sizeless<Pool>;
+  static constexpr void check_size() {
+    if constexpr (graph::Sizeless<Conv>) Conv::check_size();
+    else Pool::check_size();
+  }
   template <class In>
   static constexpr void check() {
     Conv::template check<In>();
@@ -203,13 +208,18 @@ concept has_out = requires {
 template <class L, class In>
 concept has_members = has_apply<L, In> && has_layer_name<L> && has_check<L, In> && has_stage<L, In> && has_out<L, In>;
 
-/// A layer that a Sequential cannot have, in the place of which nothing is computed.
+/// A layer that a Sequential cannot have, or one of size zero, in the place of which nothing is computed.
 template <class L>
 struct Misplaced {
   static constexpr std::string_view name = "misplaced";
 
   template <class In>
   static constexpr void check() {
+    if constexpr (graph::Sizeless<L>) L::check_size();
+    else check_members<In>();
+  }
+  template <class In>
+  static constexpr void check_members() {
     constexpr bool some = has_apply<L, In> || has_stage<L, In>;
     constexpr bool two  = has_layer_name<L> && has_check<L, In>;
     static_assert(some, "chorale: a layer of this nn::Sequential computes in networks derived from nn::Graph "
@@ -246,9 +256,9 @@ inline constexpr bool is_misplaced<Misplaced<L>> = true;
 template <class... N>
 constexpr bool has_misplaced(List<N...>) { return (is_misplaced<typename N::layer> || ...); }
 
-/// Nodes up to a layer that a Sequential cannot have, which check() refuses. The rest would say more of the same.
+/// Nodes up to a layer that check() refuses whatever comes in. The rest would say more of the same.
 template <class... Done, class In, class L, class... Rest>
-  requires(!has_members<L, In>)
+  requires(graph::Sizeless<L> || !has_members<L, In>)
 struct Chain<List<Done...>, In, L, Rest...> : Chain<List<Done..., Node<Misplaced<L>, In>>, In> {};
 
 /// A Residual that has a shortcut alone, in the place of which nothing is computed.

@@ -32,9 +32,11 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
   static constexpr std::string_view name = "lstm";
   static constexpr bool reads_lengths    = true;
 
+  static constexpr void check_size() {
+    static_assert(Base::is_sized, "chorale: LSTM<units> needs at least 1");
+  }
   template <class X>
   static constexpr void check() {
-    static_assert(Units > 0, "chorale: LSTM<units> needs at least 1");
     static_assert(Base::options_fit, "chorale: LSTM takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: LSTM takes sequences (B, T, C) of numbers, but what comes in are ids; put "

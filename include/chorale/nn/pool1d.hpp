@@ -50,6 +50,7 @@ struct Pool1D : Layer<L> {
   static constexpr bool keeps_x = false;
   static constexpr auto padding = padding_of<Options...>();
   static constexpr int stride   = stride_or<Options...>(Size);
+  static constexpr bool is_sized = Size > 0;
 
   template <class X>
   static constexpr Window window = [] {
@@ -64,9 +65,11 @@ struct Pool1D : Layer<L> {
     else return padding.same || (padding.pixels < Size && X::dims[0] + 2 * padding.pixels >= Size);
   }();
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: a pool needs a window of at least 1");
+  }
   template <class X>
   static constexpr void check() {
-    static_assert(Size > 0, "chorale: a pool needs a window of at least 1");
     static_assert((known_option<Options> && ...),
                   "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
     static_assert(fits<X>,

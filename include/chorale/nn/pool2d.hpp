@@ -17,15 +17,18 @@ struct Pool2D {
   static constexpr Pool kind    = P;
   static constexpr auto padding = padding_of<Options...>();
   static constexpr int stride   = stride_or<Options...>(Size);
+  static constexpr bool is_sized = Size > 0;
 
   static std::string text() {
     return std::string{P == Pool::max ? "MaxPool2D<" : "AveragePool2D<"} + std::to_string(Size) + "," + padding.text() +
            ",Stride<" + std::to_string(stride) + ">>";
   }
 
+  static constexpr void check_size() {
+    static_assert(is_sized, "chorale: a pool needs a window of at least 1");
+  }
   template <class In>
   static constexpr void check() {
-    static_assert(Size > 0, "chorale: a pool needs a window of at least 1");
     static_assert((known_option<Options> && ...),
                   "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
     static_assert(In::rank == 3,

@@ -37,6 +37,7 @@ struct Recurrent {
   static constexpr bool sequences    = (std::is_same_v<Options, Sequences> || ...);
   static constexpr bool reverse      = (std::is_same_v<Options, Reverse> || ...);
   static constexpr std::size_t units = Units;
+  static constexpr bool is_sized     = Units > 0;
 
   static constexpr bool options_fit = ((std::is_same_v<Options, Sequences> || std::is_same_v<Options, Reverse>) && ...);
 

@@ -78,6 +78,14 @@ struct PlanOf<List<N...>> {
   }
 };
 
+/// Refuses a list that is no network. A function, as clang abandons a class with a failed static_assert.
+template <class First, std::size_t rest>
+constexpr auto refuse_list() {
+  constexpr bool has_input = requires { typename First::shape; };
+  static_assert(has_input, "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
+  static_assert(!has_input || rest > 0, "chorale: a Sequential needs at least one layer after nn::Input");
+}
+
 }  // namespace detail
 
 /// A network whose layers follow one another; shapes are computed and checked by the compiler.
@@ -89,10 +97,7 @@ struct PlanOf<List<N...>> {
 /// source  tf.keras.Sequential
 template <class First, class... Layers>
 struct Sequential {
-  static_assert(requires { typename First::shape; },
-                "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
-  using refused = void;                                                    // nn::compile says nothing more
-  static_assert(sizeof...(Layers) > 0, "chorale: a Sequential needs at least one layer after nn::Input");
+  using refused = decltype(detail::refuse_list<First, sizeof...(Layers)>());     // nn::compile says nothing more
 };
 
 /// A network whose first argument is its input: each layer takes the output of the one before it.

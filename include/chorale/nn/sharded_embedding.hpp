@@ -120,7 +120,7 @@ struct TableInShards {
 /// throws    BadArgument when an id is in no row of the table, before anything was sent
 /// source    Naumov et al., "Deep Learning Training in Facebook Data Centers", 2020; HugeCTR
 template <class A, int Rows, int Width, class... Options>
-struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>> {
+struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<ShardedEmbedding>::Layer;
   using axis  = A;
   using state = detail::TableExchange;
@@ -196,7 +196,8 @@ void expect_known_bags(auto const& at, int table_rows) {
 /// order     the bits of nn::EmbeddingBag on one device, outputs and gradients
 /// throws    BadArgument when an id is in no row of the table, before anything was sent
 template <class A, int Rows, int Width, Bag As = Bag::mean, class... Options>
-struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Options...>> {
+struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Options...>>,
+                             detail::TableSize<Rows, Width> {
   using Layer<ShardedEmbeddingBag>::Layer;
   using axis  = A;
   using state = detail::TableExchange;

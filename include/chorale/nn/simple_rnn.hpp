@@ -27,9 +27,11 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
   using Base::units;
   static constexpr std::string_view name = "simple_rnn";
 
+  static constexpr void check_size() {
+    static_assert(Base::is_sized, "chorale: SimpleRNN<units> needs at least 1");
+  }
   template <class X>
   static constexpr void check() {
-    static_assert(Units > 0, "chorale: SimpleRNN<units> needs at least 1");
     static_assert(Base::options_fit, "chorale: SimpleRNN takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: SimpleRNN takes sequences (B, T, C) of numbers, but what comes in are ids; put "

@@ -44,7 +44,7 @@ struct RankTable {
 
 /// y = x Wᵀ, with the table W of a SplitEmbedding: this rank's part of the logits.
 template <class A, int Rows, int Width, class... Options>
-struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
+struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>>, TableSize<Rows, Width> {
   using axis = A;
   using Own  = RankTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
@@ -110,7 +110,7 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>> {
 /// throws    BadArgument when an id is in no row of the table, before anything was computed from it
 /// source    Shoeybi et al., "Megatron-LM", 2019
 template <class A, int Rows, int Width, class... Options>
-struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>> {
+struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<SplitEmbedding>::Layer;
   using axis  = A;
   using part  = detail::RankTable<A, Rows, Width, Options...>;

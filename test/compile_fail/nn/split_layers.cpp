@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 
+#include <array>
+#include <string_view>
+
 using namespace chorale;
 
 using Ranks = Axis<"tensor", 2>;
@@ -29,6 +32,29 @@ struct OnPositions {
   constexpr auto operator()(auto x) const {
     return nn::gather_sequence<Ranks>(Layer{}(nn::scatter_sequence<Ranks>(x)));
   }
+};
+
+struct Same {
+  constexpr auto operator()(auto x) const { return x; }
+};
+template <int Width>
+struct Tied {
+  nn::SplitEmbedding<Ranks, 50, 4> table;
+  constexpr auto operator()(auto ids) const {
+    return nn::all_gather<Ranks>(table.logits(nn::Dense<Width>{}(table(ids))));
+  }
+};
+/// A layer of one's own that has variables, and combines two values.
+struct Weighted : nn::Layer<Weighted> {
+  static constexpr std::string_view name = "weighted";
+  static constexpr auto output(auto a, auto) { return a; }
+  static constexpr auto variables(auto a, auto) { return std::array{nn::ones("weight", a.back)}; }
+  static void forward(auto&) {}
+  static void backward(auto&) {}
+};
+template <class Layer>
+struct WithWhole {
+  constexpr auto operator()(auto x) const { return Weighted{}(Layer{}(x), nn::Dense<12>{}(x)); }
 };
 
 // expect: compiles
@@ -129,3 +155,27 @@ constexpr auto n = parameters<Steps, nn::Experts<Ranks, 4, 8, nn::Top<0>>>;
 
 // expect: chorale: this option is not one of Experts. It takes Capacity<percent>, Top<k>, Balanced<percent> and Uncounted
 constexpr auto n = parameters<Steps, nn::Experts<Ranks, 4, 8, nn::Causal>>;
+
+// expect: chorale: a layer needs whole sequences, but each rank has a part of their positions. Put nn::gather_sequence<axis> before it
+constexpr auto n = parameters<Steps, OnPositions<nn::GRU<4, nn::Sequences>>>;
+
+// expect: compiles
+constexpr auto n = parameters<Ids, OnPositions<nn::Embedding<50, 4>>>;
+
+// expect: chorale: scatter_sequence takes sequences (B, T, ..) of one length
+constexpr auto n = parameters<Number, OnPositions<Same>>;
+
+// expect: chorale: gather_sequence takes sequences of numbers (B, T, ..) of one length
+constexpr auto n = parameters<Ids, OnPositions<Same>>;
+
+// expect: compiles
+constexpr auto n = parameters<Ids, Tied<4>>;
+
+// expect: chorale: logits(x) of a SplitEmbedding takes vectors (B, .., width) as wide as its own
+constexpr auto n = parameters<Ids, Tied<5>>;
+
+// expect: compiles
+constexpr auto n = parameters<Steps, WithWhole<nn::Dense<12>>>;
+
+// expect: chorale: a layer combines values of which a rank has different parts: one is split over an axis, and another is whole or split over another axis
+constexpr auto n = parameters<Steps, WithWhole<nn::ColumnDense<Ranks, 24>>>;

@@ -33,3 +33,9 @@ void restore() { variable->restore(true); }
 // expect: chorale: an on_write variable is the same on all replicas. Call write_same(value)
 SyncedVariable<float, Sync::on_write, Aggregation::mean>* variable = nullptr;
 void restore() { variable->restore({}); }
+
+// expect: compiles
+SyncedVariable<double, Sync::on_write, Aggregation::mean> variable{0};
+
+// expect: chorale: the mean of integers is not an integer. Use Aggregation::sum, or a variable of double
+SyncedVariable<int, Sync::on_write, Aggregation::mean> variable{0};

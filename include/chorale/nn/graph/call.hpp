@@ -48,10 +48,17 @@ struct OfShape<Shape<D...>> {
   using type = Of<float, D...>;
 };
 
+/// A layer of size zero, such as a Dense of no units: its check_size() refuses it, and nothing else is asked of it.
+template <class L>
+concept Sizeless = requires { requires !L::is_sized; };
+
 /// How a layer describes its output: `output` of a layer of one's own, `apply` of a layer of kernels.
 template <class L, class... O>
 struct Described {
-  static constexpr bool takes = requires { L::output(O{}...); };
+  static constexpr bool takes = [] {
+    if constexpr (Sizeless<L>) return false;
+    else return requires { L::output(O{}...); };
+  }();
 
   static constexpr auto output() { return L::output(O{}...); }
   static constexpr auto variables() {
@@ -67,7 +74,8 @@ struct Described {
     else return 0;
   }
   static constexpr bool check() {
-    if constexpr (requires { L::template check<O...>(); }) L::template check<O...>();
+    if constexpr (Sizeless<L>) L::check_size();
+    else if constexpr (requires { L::template check<O...>(); }) L::template check<O...>();
     else
       static_assert(takes, "chorale: this layer does not take these inputs. Its function output(...) says which it "
                            "takes");
@@ -89,7 +97,8 @@ template <KernelLayer L, class T, int... D>
 struct Described<L, Of<T, D...>> {
   using In = Of<T, D...>;
   static constexpr bool joins = requires { requires L::joins; };
-  static constexpr bool takes = std::is_same_v<T, float> && (!OverLastDimension<L> || sizeof...(D) > 0);
+  static constexpr bool fits  = std::is_same_v<T, float> && (!OverLastDimension<L> || sizeof...(D) > 0);
+  static constexpr bool takes = fits && !Sizeless<L>;
 
   using shape = typename ShapeIn<L, In>::type;
   static constexpr std::size_t repeats = OverLastDimension<L> ? In::vectors : 1;
@@ -113,6 +122,7 @@ struct Described<L, Of<T, D...>> {
                   "chorale: this layer works on the last dimension of a row, but a row that comes in is one number; put "
                   "nn::reshape<1>(...) before it");
     if constexpr (takes) L::template check<shape>();
+    else if constexpr (fits) L::check_size();
     return true;
   }
 };

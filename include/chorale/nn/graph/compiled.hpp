@@ -334,7 +334,9 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
 template <GraphNetwork Net, class... Parts>
 auto compile(Parts... parts) {
   using Of = detail::Arguments<Parts...>;
-  if constexpr (Of::check()) {
+  if constexpr (!graph::check_calls<Net>()) {
+    return RefusedModel{};
+  } else if constexpr (Of::check()) {
     auto all = std::tie(parts...);
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return detail::compiled_graph<Net>(

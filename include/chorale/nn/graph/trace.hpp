@@ -269,13 +269,22 @@ struct Traced {
 template <class Net>
 inline constexpr auto names_of = Names<Traced<Net, NoDevice>::counts>{Traced<Net, NoDevice>::calls};
 
+/// Reports a mistake in the calls of a network. Returns false then.
+template <class Net>
+constexpr bool check_calls() {
+  constexpr auto mistake = Traced<Net, NoDevice>::calls.mistake;
+  constexpr bool unique  = names_of<Net>.is_unique();
+  report<mistake, unique>();
+  return mistake == Mistake::none && unique;
+}
+
 /// The plan of a traced network.
 template <class Net>
 constexpr auto plan_of() {
   using Calls             = Traced<Net, NoDevice>;
   constexpr auto const& g = Calls::calls;
   constexpr auto count    = Calls::counts.variables;
-  report<g.mistake, names_of<Net>.is_unique()>();
+  check_calls<Net>();
   auto specs  = std::array<VariableSpec, count>{};
   auto layers = std::array<int, count>{};
   for (std::size_t v = 0; v < count; ++v) {

@@ -225,9 +225,9 @@ struct Proof {
 template <PipelineSchedule S, int stages>
 class Timetable {
   static_assert(stages >= 1, "chorale: a pipeline has at least 1 stage");
-  static constexpr auto count  = static_cast<std::size_t>(stages);
+  static constexpr auto count  = static_cast<std::size_t>(std::max(stages, 1));            // refused: one stage
   static constexpr auto number = [] {
-    auto const all = S::entries(stages);                                   // a name, which clang needs
+    auto const all = S::entries(static_cast<int>(count));                  // a name, which clang needs
     return all.size();
   }();
 
@@ -241,11 +241,11 @@ class Timetable {
       std::array<int, count * S::chunks> peaks_of_chunks{};
       int ticks = 0;
     } all;
-    auto const executed = detail::Execution<S>{stages};
+    auto const executed = detail::Execution<S>{static_cast<int>(count)};
     all.flaw            = executed.flaw();
     if (all.flaw.flaw != Flaw::none) return all;
     for (std::size_t i = 0; i < all.entries.size(); ++i) all.entries[i] = executed.entries()[i];
-    for (int s = 0; s < stages; ++s) {
+    for (int s = 0; s < static_cast<int>(count); ++s) {
       all.peaks[static_cast<std::size_t>(s)] = executed.peak(s);
       for (int c = 0; c < S::chunks; ++c)
         all.peaks_of_chunks[static_cast<std::size_t>(s * S::chunks + c)] = executed.peak(s, c);
