@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What chorale.h promises, from a program in C that trains alone. One argument: a folder for a file. */
+ * What chorale.h promises, from a program in C that trains alone. */
 #include <chorale/c/chorale.h>
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 20 };
@@ -104,8 +105,9 @@ static void classify(void) {
   refused(chorale_create("plane", CHORALE_ALONE, 1, NULL), "the argument trainer is NULL");
 }
 
-int main(int argc, char** argv) {
-  train_and_keep(argc > 1 ? argv[1] : ".");
+int main(void) {
+  char const* folder = getenv("TEST_TMPDIR");
+  train_and_keep(folder == NULL ? "." : folder);
   classify();
   return failed != 0;
 }

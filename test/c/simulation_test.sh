@@ -41,6 +41,13 @@ for mpi in openmpi mpich; do
     report 0 "25_surrogate is built by chorale_c_library with $mpi"
     continue
   fi
+  "mpicc.$mpi" -I "$root/include" "$root/test/c/mistakes.c" -L "$build" -lmodel "-Wl,-rpath,$build" -o "$build/mistakes"
+  for ranks in 2 3; do
+    run_on $mpi $ranks "$build/mistakes" 2> "$folder/log"
+    rc=$?
+    ((rc == 0)) || tail -5 "$folder/log"
+    report $((rc == 0)) "$ranks ranks under $mpi are told of each mistake"
+  done
   loss='' mean=''
   for program in heat_c heat_fortran heat_cpp; do
     [[ -x $build/$program ]] || continue
