@@ -84,4 +84,5 @@ def main(folder):
     return 1 if failed else 0
 
 
-sys.exit(main(pathlib.Path(sys.argv[1])))
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))

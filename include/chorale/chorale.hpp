@@ -162,6 +162,7 @@
 #include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/strategy/pipeline.hpp>
+#include <chorale/strategy/same_data.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>
 #include <chorale/strategy/strategy.hpp>
@@ -170,6 +171,7 @@
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/online.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_config.hpp>
 #include <chorale/trainer/run_folder.hpp>

@@ -253,6 +253,7 @@ struct Topology;                                                                
 
 // Where ranks run.
 class Cpu;                                                                            // device/cpu.hpp
+class Pjrt;                                                                           // device/pjrt.hpp
 class Cluster;                                                                        // cluster/cluster.hpp
 
 // Weights in files of other programs.
@@ -285,6 +286,7 @@ class WordPieceTokenizer;                                                       
 // What is reported and kept of a run.
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
+template <class Model, class Strategy, class Reduce, class Transport> class OnlineTraining;  // trainer/online.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp

@@ -49,6 +49,7 @@ RUNS = {
                   {f"staleness/{row}": 1 for row in
                    ("staleness 16", "staleness 4", "staleness 0", "synchronous", "1 backup")} |
                   {"staleness/asynchronous": 2}),
+    "startup": ([["--rounds", "1"]], None),
     "trainer": ([[]], None),
     "training": ([["--rounds", "1"]], None),
     "weak_scaling": ([["--rounds", "1", "--steps", "10"]], {"weak_scaling": 6}),
@@ -57,6 +58,7 @@ RUNS = {
 SOME = {
     "scaling": {"servers/synchronous", "servers/asynchronous", "step/ring", "step/halving, doubling", "advice/grid",
                 "form/mirrored", "form/Zero::three", "form/pipeline", "mesh/2x2x2", "measured/mirrored"},
+    "startup": {"startup/ours"},
     "trainer": {"trainer/allocations per step", "trainer/mean loss"},
     "training": {"training/chorale", "training/by_hand"},
 }

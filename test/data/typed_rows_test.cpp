@@ -89,10 +89,10 @@ TEST_CASE("batches of named fields have the parts of a BasicBatch", "[data][fiel
 
 TEST_CASE("batches of named fields are dealt out to replicas", "[data][fields]") {
   auto const data = sources::words(10).batch(4);
-  using Shares    = DistributedBatches<data::StreamOf<std::remove_const_t<decltype(data)>>, Rows<Number, Word>>;
+  using Dealt     = DistributedBatches<data::StreamOf<std::remove_const_t<decltype(data)>>, Rows<Number, Word>>;
   for (int const shards : {0, 4}) {
     auto all    = std::vector<int>{};
-    auto shares = Shares{data.stream(0), 3, {0, 1, 2}, shards};
+    auto shares = Dealt{data.stream(0), 3, {0, 1, 2}, shards};
     for (auto& batch : shares)
       for (std::size_t i = 0; i < 3; ++i) all.insert(all.end(), batch[i][Number{}].begin(), batch[i][Number{}].end());
     CHECK(all == sources::in_order(10));

@@ -74,13 +74,13 @@ TEST_CASE("ranks that bring data of different lengths are told so, and how far e
     trainer.fit(data, {.show = Show::nothing, .compare_data = predicts});  // else the first difference would be told
     trainer.evaluate(data);
   }};
-  auto const where = predicts ? std::array{"in predict", "in fit, before its first batch"}
-                              : std::array{"in fit, at batch 8 of epoch 1", "at the end of fit"};
+  auto const places = predicts ? std::array{"in predict", "in fit, before its first batch"}
+                               : std::array{"in fit, at batch 8 of epoch 1", "at the end of fit"};
   for (Rank rank = 0; rank < 2; ++rank) {
     auto const line = processes.line(rank);
     INFO("rank " << rank << ": " << line);
     CHECK_THAT(line, Catch::Contains("the processes of this job have different data, options or callbacks: this one was " +
-                                     std::string{where[static_cast<std::size_t>(rank)]} + " when ") &&
+                                     std::string{places[static_cast<std::size_t>(rank)]} + " when ") &&
                          Catch::Contains("Try: a dataset with as many batches of as many rows in every process"));
     CHECK(processes.exit(rank) == 3);
   }

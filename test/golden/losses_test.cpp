@@ -52,7 +52,7 @@ std::vector<float> signs() {
 }
 std::vector<float> shares_of_the_row_before() {
   auto all = shares();
-  std::ranges::rotate(all, all.end() - width);
+  std::rotate(all.begin(), all.end() - width, all.end());
   return all;
 }
 std::vector<int> labels() {

@@ -43,9 +43,8 @@ for (compiler, language), run in zip(installed, results):
 for compiler in dict.fromkeys(case[0] for case in installed):
     run = compiled(compiler, "-std=c++20", "-fno-rtti", text="#include <chorale/trainer/trainer.hpp>\n")
     errors = [line for line in run.stderr.splitlines() if "error:" in line]
-    good = (len(errors) == 2 and "chorale: " in errors[0] and "-fno-rtti" in errors[0] and
-            "chorale_ends_here" in errors[1])                              # which ends the compiler
+    good = len(errors) == 1 and "chorale: " in errors[0] and "-fno-rtti" in errors[0]
     failed |= not good
     print(("" if good else run.stderr[:3000] + "\n") + ("PASSED" if good else "FAILED") +
-          f": {compiler} -fno-rtti is a sentence, and the end")
+          f": {compiler} -fno-rtti is a sentence, and no other error")
 sys.exit(failed)

@@ -135,12 +135,14 @@ std::string word_of(V const& value) {
     return word_of(static_cast<std::underlying_type_t<V>>(value));
   } else if constexpr (std::is_integral_v<V>) {
     return std::to_string(value);
-  } else {
-    static_assert(std::is_floating_point_v<V>,
-                  "chorale: options(visit) may give numbers, enumerations, texts, and objects with a text()");
+  } else if constexpr (std::is_floating_point_v<V>) {
     auto digits    = std::array<char, 128>{};
     auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
     return {digits.data(), end};
+  } else {
+    static_assert(sizeof(V) == 0,
+                  "chorale: options(visit) may give numbers, enumerations, texts, and objects with a text()");
+    return {};
   }
 }
 

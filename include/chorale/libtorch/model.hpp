@@ -10,6 +10,7 @@
 #include <chorale/libtorch/placed_module.hpp>
 #include <chorale/libtorch/tensor.hpp>
 #include <chorale/model/custom.hpp>
+#include <chorale/model/model.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -33,6 +34,14 @@ template <class M>
 concept HoldsModule = requires(M const& module) {
   { *module.operator->() } -> std::convertible_to<torch::nn::Module const&>;
 };
+
+/// True if a Make makes a module.
+template <class Make>
+concept MakesModule = std::invocable<Make const&> && HoldsModule<std::invoke_result_t<Make const&>>;
+
+/// True if a Loss is a function of the modules that a Make makes, and of batches.
+template <class Loss, class Make, class Batch>
+concept TakesModule = MakesModule<Make> && std::invocable<Loss&, std::invoke_result_t<Make const&>&, Batch const&>;
 
 template <class Loss>
 constexpr std::size_t metrics_of() {
@@ -223,26 +232,31 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
 /// throws     BadArgument in one sentence when a parameter or a buffer is not float32 or not on the CPU
 template <class Batch, class Make, class Loss, class Optimizer>
 auto model(Make make, Loss loss, Optimizer optimizer) {
-  static_assert(std::invocable<Make const&> && detail::HoldsModule<std::invoke_result_t<Make const&>>,
+  constexpr bool makes = detail::MakesModule<Make>, takes = detail::TakesModule<Loss, Make, Batch>;
+  constexpr bool gives = [] {
+    if constexpr (!takes) return true;
+    else return std::convertible_to<std::invoke_result_t<Loss&, std::invoke_result_t<Make const&>&, Batch const&>,
+                                    std::conditional_t<detail::metrics_of<Loss>() == 0, torch::Tensor,
+                                                       std::array<torch::Tensor, 1 + detail::metrics_of<Loss>()>>>;
+  }();
+  static_assert(makes,
                 "chorale: the first argument of libtorch::model is a function without parameters that makes a module: "
                 "a TORCH_MODULE, or a std::shared_ptr of a class derived from torch::nn::Module");
-  using Module = std::invoke_result_t<Make const&>;
-  static_assert(std::invocable<Loss&, Module&, Batch const&>,
+  static_assert(!makes || takes,
                 "chorale: the second argument of libtorch::model is called as loss(module, batch). Take the module by "
                 "reference, and the batch by Batch const&");
-  if constexpr (std::invocable<Loss&, Module&, Batch const&>) {
-    using Result = std::invoke_result_t<Loss&, Module&, Batch const&>;
-    static_assert(detail::metrics_of<Loss>() == 0
-                      ? std::convertible_to<Result, torch::Tensor>
-                      : std::convertible_to<Result, std::array<torch::Tensor, 1 + detail::metrics_of<Loss>()>>,
-                  "chorale: the loss of libtorch::model gives a torch::Tensor, or, with metric_names, a std::array of "
-                  "the loss and of each metric");
+  static_assert(gives,
+                "chorale: the loss of libtorch::model gives a torch::Tensor, or, with metric_names, a std::array of "
+                "the loss and of each metric");
+  if constexpr (takes && gives) {
+    auto const first = made_with_seed(make, Seed{});
+    auto const found = variables_of(*first);
+    return custom_model<Batch>(shapes_of(found), Learner<Make, Loss>{std::move(make), std::move(loss),
+                                                                     hash_of_constants(found)},
+                               std::move(optimizer));
+  } else {
+    return RefusedModel{};
   }
-  auto const first = made_with_seed(make, Seed{});
-  auto const found = variables_of(*first);
-  return custom_model<Batch>(shapes_of(found), Learner<Make, Loss>{std::move(make), std::move(loss),
-                                                                   hash_of_constants(found)},
-                             std::move(optimizer));
 }
 
 }  // namespace chorale::libtorch

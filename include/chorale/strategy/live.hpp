@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// More than 300 lines: one class, whose operations share replicas, endpoints and threads, and its sentences for parts
-// that do not fit together.
+// More than 300 lines: one class, whose operations share replicas, endpoints and threads.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -10,7 +9,7 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
-#include <chorale/strategy/missing_members.hpp>
+#include <chorale/strategy/refused_live.hpp>
 #include <chorale/strategy/replica.hpp>
 #include <chorale/strategy/runtime/distributed_batches.hpp>
 #include <chorale/strategy/runtime/replica_threads.hpp>
@@ -64,20 +63,7 @@ void make_room_for_steps(T& transport) {
   if constexpr (requires { transport.transport; }) make_room_for_steps(transport.transport);
 }
 
-template <class T>
-inline constexpr bool optional_calls_fit = true;                           // no transport: another sentence says so
-template <Transport T>
-inline constexpr bool optional_calls_fit<T> = OptionalCallsFit<typename T::endpoint>;
-
-template <class S, class R, class T>
-inline constexpr bool fit_together =
-    Strategy<S> && choices_are_constants<S> && Transport<T> && optional_calls_fit<T> &&
-    ReduceAlgorithm<R, T> && Takes<S, R> && Spares<T, S> && Reaches<T, S>;
-
 }  // namespace detail
-
-template <class S, class R, class T>
-class Live;
 
 /// A strategy whose replicas are connected.
 ///
@@ -99,6 +85,7 @@ class Live<S, R, T> {
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  std::size_t num_local_replicas() const { return local_.size(); }         // in this process
   /// Shares of a batch: as many as replicas, unless some of them have the same rows.
   int num_shares() const {
     if constexpr (StrategyTraits<S>::deals_shares) return strategy_.num_shares();
@@ -287,10 +274,8 @@ class Live<S, R, T> {
   template <class V>
   V reduce(PerReplica<V> const& values) {
     auto total = V{};
-    if constexpr (HasServers<S>)
-      for (auto const& value : told(values).values) total += value;
-    else
-      for (auto const& value : gather(values)) total += value;
+    if constexpr (HasServers<S>) for (auto const& value : told(values).values) total += value;
+    else for (auto const& value : gather(values)) total += value;
     return total;
   }
 
@@ -335,11 +320,12 @@ class Live<S, R, T> {
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
     auto all          = std::vector<V>(static_cast<std::size_t>(num_replicas()));
     auto const counts = std::vector<std::size_t>(all.size(), 1);
-    run_on_all([&](std::size_t i) {
-      if (i == 0) return replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{all}, counts);
-      auto own = std::vector<V>(all.size());
-      replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{own}, counts);
-    });
+    if constexpr (std::is_trivially_copyable_v<V>)
+      run_on_all([&](std::size_t i) {
+        if (i == 0) return replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{all}, counts);
+        auto own = std::vector<V>(all.size());
+        replicas_[i].all_gather(Span<V const>{&values[i], 1}, Span<V>{own}, counts);
+      });
     return all;
   }
 
@@ -351,9 +337,10 @@ class Live<S, R, T> {
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
     auto const each = static_cast<std::size_t>(strategy_.replicas_per_worker());
     auto all        = std::vector<typename replica::template Told<V>>(std::max<std::size_t>(values.size(), 1));
-    run_on_all([&](std::size_t i) {
-      if (i % each == 0) all[i] = replicas_[i].tell_all(Span<V const>{&values[i], each});
-    });
+    if constexpr (std::is_trivially_copyable_v<V>)
+      run_on_all([&](std::size_t i) {
+        if (i % each == 0) all[i] = replicas_[i].tell_all(Span<V const>{&values[i], each});
+      });
     return std::move(all[0]);
   }
 
@@ -461,40 +448,6 @@ class Live<S, R, T> {
   bool left_          = false;
   bool failed_        = false;                                             // permanently: see run_on_all
   typename detail::TeamOf<device, endpoint>::type team_;                   // last: its threads use the above
-};
-
-/// A strategy whose parts do not fit together: each assertion is a sentence that says why. The class above is for all
-/// others.
-///
-/// The parameters are deliberately unconstrained: a static_assert's sentence then comes before the compiler's notes.
-template <class S, class R, class T>
-class Live {
-  static constexpr bool elsewhere = detail::LacksItsHeader<T>;            // it says so itself
-  static_assert(Strategy<S> || sizeof(detail::StrategyMembers<S>) > 0);    // each names the member that is missing
-  static_assert(!Strategy<S> || detail::choices_are_constants<S>, "chorale: a choice of this Strategy is not a static "
-      "constexpr bool: reduces_every_step, applies_sums, shares_variables, shards_optimizer, shards_gradients or "
-      "shards_variables. See StrategyTraits");
-  static_assert(Transport<T> || elsewhere || sizeof(detail::TransportMembers<T>) > 0);
-  static_assert(!Transport<T> || detail::optional_calls_fit<T>, "chorale: an optional member of this Transport's "
-      "endpoint has other parameters or another result than the library calls: announce, begin_step, fail, wait_any, "
-      "lost or close. See the table at Endpoint in transport/transport.hpp");
-  static_assert([] {
-    if constexpr (Transport<T> && !ReduceAlgorithm<R, T>) return sizeof(detail::ReduceMembers<R, T>) > 0;
-    else return true;
-  }());
-  static_assert(!Strategy<S> || Takes<S, R>, "chorale: this Strategy cannot use this Reduce, which rounds, leaves out "
-      "or orders what it adds up: LocalSgd and Gossip average variables by it, and under ParameterServerStrategy no "
-      "gradient passes through it; or which has no halves, of which ShardedStrategy uses one before the update and one "
-      "after it. RingAllReduce goes with all. See docs/30-compose.md");
-  static_assert(!Transport<T> || !Strategy<S> || Spares<T, S>, "chorale: over this Transport all ranks fail together, "
-      "but under ParameterServerStrategy a lost worker is only missed. Use TcpTransport or "
-      "SharedMemoryTransport, or LocalTransport for threads. See docs/30-compose.md");
-  static_assert(!Transport<T> || !Strategy<S> || Reaches<T, S>, "chorale: this Transport cannot read the memory "
-      "of this Strategy's device. Use one whose reaches(Memory) says yes to it; LocalTransport reaches host memory. "
-      "See docs/30-compose.md");
-
- public:
-  Live(S, R, T) {}
 };
 
 }  // namespace chorale

@@ -27,3 +27,9 @@ auto const cut = placement::Partitioned<placement::MaxSize<1024>, placement::Rou
 
 // expect: chorale: the second argument of Partitioned says which server gets which piece. Write RoundRobin or GreedyByBytes
 auto const cut = placement::Partitioned<placement::MaxSize<1024>, placement::MaxSize<1024>>{};
+
+// expect: compiles
+auto hash(placement::Placed<placement::Mirrored> gradients) { return hash_of(gradients); }
+
+// expect: chorale: this value is Partial: each replica has a part of it, and their hashes differ
+auto hash(placement::Placed<placement::Partial<Op::sum>> gradients) { return hash_of(gradients); }

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/reduce/copied.hpp>
+#include <chorale/transport/shared_memory.hpp>
+
+#include "test/compile_fail/gpu.hpp"
 
 using namespace chorale;
 
 using Data   = Axis<"data", 2>;
 using Tensor = Axis<"tensor", 2>;
+
+struct Done {
+  bool done();
+  void wait();
+};
 
 // expect: compiles
 auto const strategy = LocalSgd<1, MirroredStrategy<>>{MirroredStrategy{}};
@@ -32,3 +41,49 @@ auto const strategy = MeshStrategy{Mesh<Data>{Cpu::logical(2)}, sharded<Zero::on
 
 // expect:  needs an Axis named 
 auto const strategy = MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}, sharded<Zero::one>("data")};
+
+// expect: compiles
+auto const strategy = MeshStrategy{Mesh<Data, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
+
+// expect: alone: layers of a stage are not split over ranks. Remove the other Axis
+auto const strategy = MeshStrategy{Mesh<Tensor, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
+
+// expect: compiles
+auto const strategy = ShardedStrategy<Zero::one>{Cpu::logical(2)};
+
+// expect: chorale: ShardedStrategy computes on host memory. Use it over Cpu
+auto const strategy = ShardedStrategy<Zero::one, Gpu>{};
+
+// expect: compiles
+auto connect() { return Live{MeshStrategy{Mesh<Data>{Cpu::logical(2)}}, RingAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
+
+// expect: chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it along the data axis
+auto connect() { return Live{MeshStrategy{Mesh<Data>{Cpu::logical(2)}}, CopiedAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
+
+// expect: compiles
+struct Mailbox {
+  struct endpoint {
+    using pending = Done;
+    Rank rank() const;
+    int  size() const;
+    Done send(Rank, Tag, ConstBytes);
+    Done recv(Rank, Tag, Bytes);
+  };
+  static constexpr bool reaches(Memory) { return true; }
+  std::vector<endpoint> connect(Group const&);
+};
+auto connect() { return Live{MirroredStrategy{}, RingAllReduce{}, Mailbox{}}.num_replicas(); }
+
+// expect: chorale: the transport argument is not a Transport: send and recv of its endpoint return pending
+struct Mailbox {
+  struct endpoint {
+    using pending = Done;
+    Rank rank() const;
+    int  size() const;
+    bool send(Rank, Tag, ConstBytes);
+    Done recv(Rank, Tag, Bytes);
+  };
+  static constexpr bool reaches(Memory) { return true; }
+  std::vector<endpoint> connect(Group const&);
+};
+auto connect() { return Live{MirroredStrategy{}, RingAllReduce{}, Mailbox{}}.num_replicas(); }

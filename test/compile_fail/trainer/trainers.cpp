@@ -2,6 +2,10 @@
 #include <chorale/chorale.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 
+#include "test/compile_fail/gpu.hpp"
+
+#include <vector>
+
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<2>> {};
@@ -26,3 +30,19 @@ void set() { over(MirroredStrategy{}).set_learning_rate(0.1F); }
 
 // expect: chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker cannot set its learning rate
 void set() { over(ParameterServerStrategy{Cluster::local(2, 1)}).set_learning_rate(0.1F); }
+
+// expect: chorale: the model argument is not a Model, but a dataset, which fit takes
+auto const batches = data::from_tensors(std::vector<float>(64), std::vector<int>(8), 8).batch(4);
+void save() {
+  auto trainer = Trainer{batches, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}};
+  trainer.save("net.safetensors");
+}
+
+// expect: compiles
+void go_on() { join_retargeted(model, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}).stop(); }
+
+// expect: chorale: retarget moves what is in host memory
+struct OverDevices : LocalTransport {
+  static constexpr bool reaches(Memory) { return true; }
+};
+void go_on() { join_retargeted(model, MirroredStrategy<Gpu>{}, RingAllReduce{}, OverDevices{}).stop(); }

@@ -41,7 +41,7 @@ constexpr bool has_recompute(Records const& g) {
 /// For each value, true if it is in memory from its call to its last use: all, but those that nn::Recompute computes
 /// again and that nobody else reads.
 constexpr std::vector<char> lasting_values(Records const& g) {
-  auto lasts = std::vector<char>(g.values.size());
+  auto lasts = std::vector<char>(g.values.size(), 0);
   for (std::size_t v = 0; v < lasts.size(); ++v) lasts[v] = g.recompute(static_cast<int>(v)) < 0;
   for (auto const v : g.outputs) lasts[at(v)] = 1;
   for (auto const& call : g.calls)
@@ -84,10 +84,10 @@ struct Backward {
 /// buffer    see Schedule
 constexpr std::vector<char> calls_again(Backward const& of, Span<Finds const> finds, Span<int const> buffer) {
   auto const& g = of.g;
-  auto again    = std::vector<char>(g.calls.size());
+  auto again    = std::vector<char>(g.calls.size(), 0);
   if (!has_recompute(g)) return again;
   auto const lasts = lasting_values(g);
-  auto reached     = std::vector<char>(g.values.size());                   // by a gradient
+  auto reached     = std::vector<char>(g.values.size(), 0);                // by a gradient
   auto missing     = reached;                                              // values that are read, and not in memory
   for (auto const v : g.outputs) reached[at(v)] = 1;
   auto const read = [&](int v) { return lasts[at(v)] == 0 && std::exchange(missing[at(v)], char{1}) == 0; };

@@ -64,6 +64,16 @@ struct StageSite {
 ///   nothing        it writes before it reads
 enum class Finds { always, in_backward, nothing };
 
+}  // namespace chorale::nn::graph
+
+namespace chorale::nn::stablehlo {
+
+struct Call;
+
+}  // namespace chorale::nn::stablehlo
+
+namespace chorale::nn::graph {
+
 /// The functions and constants of one layer on one device, for inputs of given shapes: everything that the executor
 /// knows about it. One constant for all calls of this kind.
 struct Ops {
@@ -84,6 +94,7 @@ struct Ops {
   void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
   bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
   Finds (*finds)(void const* stage)        = nullptr;
+  void (*write)(stablehlo::Call&)          = nullptr;                      // of AsText: see nn/stablehlo/call.hpp
   bool overwrites = false;                                                 // y may be x, and dx may be dy
   bool renames    = false;                                                 // y is x, except where x is an input
   bool keeps_x = true, keeps_y = false;                                    // backward reads them

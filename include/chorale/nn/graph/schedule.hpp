@@ -105,6 +105,10 @@ class Scheduler {
       : g_{g}, trains_{trains}, later_{later}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
     s_.d_in.resize(g.ins.size(), -1);
     s_.d_value.resize(g.values.size(), -1);
+    s_.buffer.reserve(g.values.size());                                    // constants have a limited number of steps
+    s_.registers.reserve(g.values.size());
+    s_.steps.reserve(2 * g.calls.size());
+    parts_.reserve(g.ins.size());
     share_buffers();
     again_ = calls_again(of_, finds, s_.buffer);
     write_steps();
@@ -120,8 +124,8 @@ class Scheduler {
 
   /// Forward: y lies where x lay if only this call reads x, and neither backward nor nn::Recompute reads x.
   constexpr void share_buffers() {
-    auto readers  = std::vector<int>(g_.values.size());
-    auto is_final = std::vector<char>(g_.values.size());
+    auto readers  = std::vector<int>(g_.values.size(), 0);                 // clang 14 needs the 0 in constants
+    auto is_final = std::vector<char>(g_.values.size(), 0);
     for (auto const v : g_.ins) ++readers[at(v)];
     for (auto const v : g_.outputs) is_final[at(v)] = 1;
     for (std::size_t v = 0; v < g_.values.size(); ++v) s_.buffer.push_back(static_cast<int>(v));

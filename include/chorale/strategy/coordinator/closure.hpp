@@ -110,16 +110,19 @@ class PerWorkerDataset {
     requires std::invocable<Make const&, WorkerShare>
   PerWorkerDataset(std::string name, Make make) : name_{std::move(name)} {
     using Data = std::invoke_result_t<Make const&, WorkerShare>;
-    static_assert(requires(Data const& data, Element& element) { static_cast<bool>(data.stream(0U).next(element)); },
-                  "chorale: PerWorkerDataset<Element>'s function takes a WorkerShare and returns a Dataset of Element");
+    constexpr bool gives =
+        requires(Data const& data, Element& element) { static_cast<bool>(data.stream(0U).next(element)); };
+    static_assert(gives, "chorale: PerWorkerDataset<Element>'s function takes a WorkerShare and returns a Dataset of "
+                         "Element");
     CHORALE_EXPECTS(!name_.empty(), "a dataset needs a name, by which all processes know it");
-    make_ = [make = std::move(make)](WorkerShare share) -> Begin {
-      auto data = std::make_shared<Data const>(make(share));
-      return [data](std::size_t pass) -> Next {
-        auto stream = std::make_shared<decltype(data->stream(pass))>(data->stream(pass));
-        return [data, stream](Element& element) { return stream->next(element); };
+    if constexpr (gives)
+      make_ = [make = std::move(make)](WorkerShare share) -> Begin {
+        auto data = std::make_shared<Data const>(make(share));
+        return [data](std::size_t pass) -> Next {
+          auto stream = std::make_shared<decltype(data->stream(pass))>(data->stream(pass));
+          return [data, stream](Element& element) { return stream->next(element); };
+        };
       };
-    };
   }
 
   std::string const& name() const { return name_; }
@@ -154,31 +157,76 @@ struct StreamOf<WorkerStream<Element>&> {
   using element               = Element;
 };
 
-/// Result and parameters of a closure, those after `here`.
+/// First parameter, result, and other parameters of a closure; nothing is known of what has not the form of one.
 template <class Method>
-struct ParametersOf;
+struct ParametersOf {
+  using first      = void;
+  using result     = void;
+  using parameters = std::tuple<>;
+};
 template <class C, class R, class Here, class... P>
 struct ParametersOf<R (C::*)(Here&, P...) const> {
+  using first      = Here;
   using result     = R;
   using parameters = std::tuple<P...>;
 };
 template <class C, class R, class Here, class... P>
 struct ParametersOf<R (C::*)(Here&, P...)> : ParametersOf<R (C::*)(Here&, P...) const> {};
 
+/// Type of a closure's call, whose first parameter is `auto&` or names the worker's type.
 template <class F, class Here>
-constexpr auto method_of() {
-  if constexpr (requires { &F::operator(); }) {
-    return &F::operator();
-  } else {
-    static_assert(requires { &F::template operator()<Here>; },
-                  "chorale: a closure is a lambda that takes `auto& here`, or the worker's type, and then arguments "
-                  "whose types it names. See docs/42-strategies.md");
-    return &F::template operator()<Here>;
-  }
-}
+struct MethodOf {
+  using type = void;
+};
+template <class F, class Here>
+  requires requires { typename std::type_identity_t<decltype(&F::operator())>; }
+struct MethodOf<F, Here> {
+  using type = decltype(&F::operator());
+};
+template <class F, class Here>
+  requires requires { typename std::type_identity_t<decltype(&F::template operator()<Here>)>; }
+struct MethodOf<F, Here> {
+  using type = decltype(&F::template operator()<Here>);
+};
 
+template <class P>
+inline constexpr bool passes = StreamOf<P>::value || Travels<std::decay_t<P>>;
+template <class P>
+inline constexpr bool all_pass = false;
+template <class... P>
+inline constexpr bool all_pass<std::tuple<P...>> = (passes<P> && ...);
+
+template <class P>
+inline constexpr int streams = 0;
+template <class... P>
+inline constexpr int streams<std::tuple<P...>> = (StreamOf<P>::value + ... + 0);
+
+/// Result and parameters of a closure, those after `here`, where `here` is of type Here.
 template <class F, class Here>
-using SignatureOf = ParametersOf<decltype(method_of<F, Here>())>;
+struct SignatureOf : ParametersOf<typename MethodOf<F, Here>::type> {
+  using Base = ParametersOf<typename MethodOf<F, Here>::type>;
+
+  static constexpr bool known   = !std::is_void_v<typename Base::first> &&
+                                std::is_convertible_v<Here*, typename Base::first*>;
+  static constexpr bool sends   = all_pass<typename Base::parameters>;
+  static constexpr bool answers = std::is_void_v<typename Base::result> || Travels<std::decay_t<typename Base::result>>;
+  static constexpr bool few     = streams<typename Base::parameters> <= static_cast<int>(most_datasets);
+};
+
+/// True if F can be a closure; what cannot is refused by one sentence, wherever it is named first.
+template <class F, class Here>
+constexpr bool expect_closure() {
+  using S = SignatureOf<F, Here>;
+  static_assert(S::known, "chorale: a closure is a lambda that takes `auto& here`, or the worker's type, and then "
+                          "arguments whose types it names. See docs/42-strategies.md");
+  static_assert(!S::known || S::sends,
+                "chorale: the parameters of a closure after `here` travel by message: plain data, or std::string or "
+                "std::vector of it; or they are WorkerStream<Element>&");
+  static_assert(!S::known || S::answers,
+                "chorale: the result of a closure travels by message: plain data, or std::string or std::vector of it");
+  static_assert(!S::known || S::few, "chorale: a closure has at most 4 streams");
+  return S::known && S::sends && S::answers && S::few;
+}
 
 }  // namespace detail
 }  // namespace chorale

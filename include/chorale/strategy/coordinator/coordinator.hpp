@@ -171,15 +171,13 @@ class Coordinator {
     using Signature  = detail::SignatureOf<F, Here>;
     using Parameters = typename Signature::parameters;
     using Result     = std::decay_t<typename Signature::result>;
-    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args),
+    constexpr bool fits = detail::expect_closure<F, Here>(), as_many = std::tuple_size_v<Parameters> == sizeof...(Args);
+    static_assert(!fits || as_many,
                   "chorale: schedule() takes the closure, and the arguments that it has behind `here`, as many");
-    static_assert(std::is_void_v<Result> || detail::Travels<Result>,
-                  "chorale: the result of a closure travels by message: plain data, or std::string or std::vector of "
-                  "it");
     auto task = std::make_shared<detail::ClosureTask>();
     task->name            = closure.name();
     task->request.closure = closure.id();
-    pack(*task, static_cast<Parameters*>(nullptr), arguments...);
+    if constexpr (fits && as_many) pack(*task, static_cast<Parameters*>(nullptr), arguments...);
     add(task);
     return RemoteValue<Result>{std::move(task)};
   }
@@ -213,7 +211,8 @@ class Coordinator {
     auto const& task = *remote.task_;
     await([&] { return task.settled(); });
     if (task.error) std::rethrow_exception(task.error);
-    if constexpr (!std::is_void_v<R>) return detail::Unpacked{task.result}.template take<R>();
+    if constexpr (detail::Travels<R>) return detail::Unpacked{task.result}.template take<R>();
+    else if constexpr (!std::is_void_v<R>) std::terminate();               // schedule() has refused the closure
   }
   template <class R>
   std::vector<R> fetch(std::vector<RemoteValue<R>> const& remotes) {
@@ -248,19 +247,20 @@ class Coordinator {
   template <class P, class A>
   void pack_one(detail::ClosureTask& task, detail::Packed& packed, A const& argument) {
     if constexpr (detail::StreamOf<P>::value) {
-      static_assert(std::is_same_v<A, PerWorkerHandle<typename detail::StreamOf<P>::element>>,
-                    "chorale: where a closure has a WorkerStream<Element>&, schedule() takes what "
-                    "create_per_worker_dataset() returned for a PerWorkerDataset<Element>");
-      CHORALE_EXPECTS(task.data.size() < detail::most_datasets && argument.index_ < shares_.datasets(),
-                      "closure \"" + task.name + "\" has more than " + std::to_string(detail::most_datasets) +
-                          " streams, or one of another coordinator");
-      task.data.push_back(argument.index_);
+      constexpr bool is_handle = std::is_same_v<A, PerWorkerHandle<typename detail::StreamOf<P>::element>>;
+      static_assert(is_handle, "chorale: where a closure has a WorkerStream<Element>&, schedule() takes what "
+                               "create_per_worker_dataset() returned for a PerWorkerDataset<Element>");
+      if constexpr (is_handle) {
+        CHORALE_EXPECTS(argument.index_ < shares_.datasets(),
+                        "closure \"" + task.name + "\" has a stream of another coordinator");
+        task.data.push_back(argument.index_);
+      }
     } else {
       using Value = std::decay_t<P>;
-      static_assert(detail::Travels<Value> && std::is_convertible_v<A const&, Value>,
-                    "chorale: an argument of a closure travels by message: plain data, or std::string or std::vector "
-                    "of it, that converts to the type of its parameter");
-      packed.put(static_cast<Value>(argument));
+      constexpr bool converts = std::is_convertible_v<A const&, Value>;
+      static_assert(converts, "chorale: an argument of schedule() does not convert to the type of the closure's "
+                              "parameter in its place");
+      if constexpr (converts) packed.put(static_cast<Value>(argument));
     }
   }
 

@@ -153,13 +153,12 @@ class ClosureWorker {
     using Signature = detail::SignatureOf<F, Here>;
     if constexpr (requires { here_->begin(); }) here_->begin();
     auto from = detail::Unpacked{arguments_};
-    call_with<typename Signature::result>(closure, from, static_cast<typename Signature::parameters*>(nullptr));
+    if constexpr (detail::expect_closure<F, Here>())
+      call_with<typename Signature::result>(closure, from, static_cast<typename Signature::parameters*>(nullptr));
   }
 
   template <class R, class F, class... P>
   void call_with(Closure<F>& closure, detail::Unpacked& from, std::tuple<P...>*) {
-    static_assert((detail::StreamOf<P>::value + ... + 0) <= static_cast<int>(detail::most_datasets),
-                  "chorale: a closure has at most 4 streams");
     auto all = std::tuple<Held<P>...>{argument<P>(from)...};               // braces: from left to right
     if (from.left() != 0)
       throw Disagreement{Fault::collective_mismatch, std::to_string(from.left()) + " bytes of arguments are left.",
