@@ -5,8 +5,8 @@
 //   CHORALE_PYTHON=interpreter tools/run bench/startup --json
 //
 // An MLP (784, 256, 10), 64 rows in memory, Adam, one replica on all cores. Each contender is a process of its own, in
-// turn, several rounds after one that is not counted, so that its files are in the system's memory; medians. Times begin
-// before the process is made, and are those of the system's clock in parent and child.
+// turn, several rounds after one that is not counted, so that its files are in the system's memory; medians. Times
+// begin before the process is made, and are those of the system's clock in parent and child.
 //
 //   started_ms     main() begins; of a peer, its packages are imported
 //   first_step_ms  the first step has ended: Trainer::fit of one batch has returned, with what makes the model before
@@ -123,10 +123,13 @@ Seen run(std::vector<std::string> command) {
 void report(bool json, int rounds) {
   auto python         = bench::python();                                   // in quotes, for a shell
   python              = python.substr(1, python.size() - 2);
-  auto commands       = std::map<std::string, std::vector<std::string>>{{"ours", {bench::this_program(), "--only-train"}}};
-  for (auto const& [name, package, argument] : {std::array{"pytorch", "torch", "torch"}, {"keras", "tensorflow", "keras"}})
-    if (has(python, package)) commands[name] = {python, bench::script("startup_peer.py"), argument};
-    else std::fprintf(stderr, "SKIPPED: %s: %s has no %s. Try: CHORALE_PYTHON=interpreter\n", name, python.c_str(), package);
+  auto commands       = std::map<std::string, std::vector<std::string>>{};
+  commands["ours"]    = {bench::this_program(), "--only-train"};
+  for (auto const& [name, package, way] : {std::array{"pytorch", "torch", "torch"}, {"keras", "tensorflow", "keras"}})
+    if (has(python, package)) commands[name] = {python, bench::script("startup_peer.py"), way};
+    else
+      std::fprintf(stderr, "SKIPPED: %s: %s has no %s. Try: CHORALE_PYTHON=interpreter\n", name, python.c_str(),
+                   package);
   auto all = std::map<std::string, std::vector<Seen>>{};
   for (auto const& [name, command] : commands) run(command);              // its files come into the system's memory
   for (int round = 0; round < rounds; ++round)
@@ -143,8 +146,9 @@ void report(bool json, int rounds) {
     auto const predicted = median(name, &Seen::started_ms) + median(name, &Seen::step_ms);
     bench::Row{std::string{"startup/"} + name}.add("rows", rows, "%.0f")
         .add("started_ms", median(name, &Seen::started_ms)).add("first_step_ms", first)
-        .add("step_ms", median(name, &Seen::step_ms)).add("predicted_ms", predicted).add("of_predicted", first / predicted)
-        .add("times_ours", first / median("ours", &Seen::first_step_ms)).print(json);
+        .add("step_ms", median(name, &Seen::step_ms)).add("predicted_ms", predicted)
+        .add("of_predicted", first / predicted).add("times_ours", first / median("ours", &Seen::first_step_ms))
+        .print(json);
   }
 }
 

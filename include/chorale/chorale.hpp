@@ -171,6 +171,7 @@
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/online.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_config.hpp>
 #include <chorale/trainer/run_folder.hpp>

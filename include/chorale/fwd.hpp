@@ -286,6 +286,7 @@ class WordPieceTokenizer;                                                       
 // What is reported and kept of a run.
 class History;                                                                        // trainer/history.hpp
 struct FitOptions;                                                                    // trainer/options.hpp
+template <class Model, class Strategy, class Reduce, class Transport> class OnlineTraining;  // trainer/online.hpp
 class StepFloor;                                                                      // trainer/step_floor.hpp
 struct NetworkWork;                                                                   // model/work.hpp
 struct Moved;                                                                         // trainer/take_over.hpp

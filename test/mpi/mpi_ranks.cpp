@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What MpiTransport promises, as one rank of those that mpirun starts; rank 0 prints a line for each promise.
+#include <chorale/cluster/mpi.hpp>
 #include <chorale/transport/mpi.hpp>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <chorale/reduce/native.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/to_one.hpp>
+#include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <array>
@@ -34,8 +36,7 @@ void expect(bool holds, std::string const& what) {
 
 /// Runs body on every rank over fresh connections; rank 0 prints whether it returned on all.
 int verdict(std::string const& name, Body const& body, MpiTransport const& transport = {}) {
-  auto const group = MpiTransport::group();
-  auto at          = std::move(transport.connect(group)[0]);
+  auto at          = std::move(transport.connect(MpiTransport::group(transport.communicator))[0]);
   int failed       = 0;
   try {
     body(at);
@@ -44,7 +45,7 @@ int verdict(std::string const& name, Body const& body, MpiTransport const& trans
     std::printf("rank %d: %s\n", at.rank(), error.what());
   }
   std::fflush(stdout);
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, transport.communicator);
   if (at.rank() == 0)
     std::printf("%s: %s, %d ranks under mpirun\n", failed ? "FAILED" : "PASSED", name.c_str(), at.size());
   std::fflush(stdout);
@@ -215,29 +216,69 @@ void wait_in_vain(MpiEndpoint& at) {
 
 void refuse(MpiEndpoint& at) {
   expect_says(error_of([&] { at.send(at.size(), Tag{}, {}); }), "no rank " + std::to_string(at.size()));
-  expect_says(error_of([&] { MpiTransport{}.connect(Group::all_local(at.size())); }), "under MPI, but the group has");
+  expect_says(error_of([&] { MpiTransport{}.connect(Group::all_local(at.size())); }),
+              "of the communicator, but the group has");
   expect_says(error_of([&] { MpiTransport{.piece = 0}.connect(MpiTransport::group()); }), "a piece of 0 bytes");
+  expect_says(error_of([&] { MpiTransport::group(MPI_COMM_NULL); }), "MPI_COMM_NULL: this process is no rank");
+  expect_says(error_of([&] { cluster_of(MPI_COMM_NULL); }), "MPI_COMM_NULL: this process is no rank");
+  if (at.rank() > 1) return;
+  auto between = MPI_COMM_NULL;
+  MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - at.rank(), 5, &between);
+  expect_says(error_of([&] { MpiTransport::group(between); }), "a communicator between two groups");
+  MPI_Comm_free(&between);
 }
 
-/// Synchronous data parallelism, of which this process is one rank.
-struct OneOfJob {
-  using device    = Cpu;
-  using placement = chorale::placement::Mirrored;
-  static constexpr bool reduces_every_step = true;
+/// The ranks that mpirun started, in reverse: a communicator of the program.
+MPI_Comm reversed() {
+  auto made = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -MpiTransport::group().local().front(), &made);
+  return made;
+}
 
-  int   num_replicas() const { return group().size(); }
-  Group group() const { return MpiTransport::group(); }
-  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
+/// The program receives whatever arrives on its communicator: nothing of ours does, and its error handler stays.
+void stay_apart(MpiEndpoint& world) {
+  auto own   = reversed();
+  auto asked = MPI_REQUEST_NULL;
+  int got = -1, arrived = 0;
+  MPI_Comm_set_errhandler(own, MPI_ERRORS_ARE_FATAL);
+  MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, own, &asked);
+  auto at = std::move(MpiTransport{own}.connect(MpiTransport::group(own))[0]);
+  expect(at.rank() == world.size() - 1 - world.rank() && at.size() == world.size(), "other ranks than the program's");
+  exchange_all(at);
+  own_all_reduce(at);
+  MPI_Test(&asked, &arrived, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);                                             // none has sent a message of the program yet
+  expect(!arrived, "a message of ours went to the program");
+  auto const mine = 100 + at.rank();
+  MPI_Send(&mine, 1, MPI_INT, (at.rank() + 1) % at.size(), 1, own);
+  MPI_Wait(&asked, MPI_STATUS_IGNORE);
+  expect(got == 100 + (at.rank() + at.size() - 1) % at.size(), "the program got another message");
+  auto handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(own, &handler);
+  expect(handler == MPI_ERRORS_ARE_FATAL, "the program's error handler was replaced");
+  MPI_Errhandler_free(&handler);
+  MPI_Comm_free(&own);
+  exchange_all(at);                                                        // on duplicates
+}
 
-  void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);
-    model.optimizer.apply(model.net.variables(), gradients);
-  }
-};
+/// All ranks but the first train on a communicator of their own.
+void leave_out_rank_0(MpiEndpoint& world) {
+  auto own = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, world.rank() == 0 ? MPI_UNDEFINED : 0, 0, &own);
+  if (world.rank() == 0) return expect_says(error_of([&] { MpiTransport{own}.group(own); }), "this process is no rank");
+  auto const cluster = cluster_of(own);
+  expect(cluster.workers() == world.size() - 1 && cluster.rank() == world.rank() - 1, "another cluster");
+  expect(cluster.local_size() == cluster.workers() && cluster.local_rank() == cluster.rank(), "other hosts");
+  expect_says(error_of([&] { cluster.addresses(); }), "an MPI communicator: its ranks have no addresses");
+  auto at = std::move(MpiTransport{own}.connect(cluster.group())[0]);
+  exchange_all(at);
+  MPI_Comm_free(&own);
+}
 
 auto trainer_with(float rate) {
-  return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = rate}), OneOfJob{},
-                 RingAllReduce{}, MpiTransport{}, 7};
+  return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = rate}),
+                 MultiWorkerMirroredStrategy{cluster_of(MPI_COMM_WORLD), Cpu::logical(1)}, RingAllReduce{},
+                 MpiTransport{}, 7};
 }
 
 /// MPI compares no plans as it connects, so the trainer does.
@@ -310,7 +351,12 @@ int main() {
   failed += verdict("a rank that stays away is named after the timeout", wait_in_vain,
                     {.timeout = std::chrono::milliseconds{30}});
   failed += verdict("ranks with other models, options or variables all say the same of it", compare_models);
-  failed += verdict("ranks and groups that do not exist are refused", refuse);
+  failed += verdict("ranks, groups and communicators that do not exist are refused", refuse);
+  failed += verdict("messages and errors stay apart from those of the program's communicator", stay_apart);
+  failed += verdict("ranks that are no part of a communicator do not train", leave_out_rank_0);
+  auto const own = reversed();
+  failed += verdict("an all-reduce over a communicator of the program has the same bits", all_reduce, {own});
+  failed += verdict("a rank of a communicator that fails is named by all others", fail_alone, {own});
   return failed == 0 ? 0 : 1;
 }
 

@@ -143,10 +143,7 @@ class FieldColumn {
 
  private:
   void view(Span<T const> numbers) {
-    if constexpr (F::is_ragged) {
-      static_assert(!F::is_ragged, "chorale: from_fields takes a vector of vectors for a ragged field, or a vector of "
-                                   "std::string for a field of bytes");
-    } else {
+    if constexpr (!F::is_ragged) {                         // check_columns() refuses it
       CHORALE_EXPECTS(numbers.size() % F::size == 0, "from_fields: " + std::to_string(numbers.size()) +
                                                          " numbers for field " + type_name<F>() +
                                                          " are not rows of " + std::to_string(F::size));
@@ -161,20 +158,30 @@ class FieldColumn {
   std::size_t rows_ = 0;
 };
 
-}  // namespace detail
+/// A column of rows of any length.
+template <class Column>
+concept ColumnOfParts = requires(typename Column::value_type const& part) { part.begin(), part.end(), part.size(); };
 
-/// Rows of named fields from one vector for each, which the dataset then owns.
-///
-///   auto train = data::from_fields<Title, Body, Priority>(titles, bodies, priorities).shuffle(1'000).batch(64);
-///
-/// columns   for a field of fixed shape a std::vector of (B, F) numbers, or a Span of them, which must exist,
-///           unchanged, as long as the dataset and its streams; for a ragged one B vectors; for bytes also B
-///           std::strings; for a field of int also a vector of other integers, such as std::int64_t
-/// cost      vectors of numbers are moved, vectors of vectors are copied once; rows and shuffled rows are views
-/// throws    BadArgument when numbers are not whole rows, or columns differ in their number of rows
+/// Refuses the column of one field. Returns false then.
+template <class F, class Column>
+constexpr bool check_column() {
+  constexpr bool fits = !F::is_ragged || ColumnOfParts<Column>;
+  static_assert(fits, "chorale: from_fields takes a vector of vectors for a ragged field, or a vector of std::string "
+                      "for a field of bytes");
+  return fits && chorale::detail::check_ragged<F>();
+}
+/// Refuses columns that are not one for each field of a row. Returns false then.
+template <class... F, class... Column>
+constexpr bool check_columns(std::tuple<Column...> const*) {
+  if constexpr (chorale::detail::check_fields<F...>()) {
+    constexpr bool as_many = sizeof...(F) == sizeof...(Column);
+    static_assert(as_many, "chorale: from_fields<...> takes one vector for each field");
+    if constexpr (as_many) return (check_column<F, Column>() && ...);
+  }
+  return false;
+}
 template <class... F, class... Columns>
-StoredRows<Row<F...>> from_fields(Columns... columns) {
-  static_assert(sizeof...(F) == sizeof...(Columns), "chorale: from_fields<...> takes one vector for each field");
+auto rows_of_columns(Columns&... columns) {
   using All  = std::tuple<detail::FieldColumn<F>...>;
   auto owner = std::make_shared<All const>(detail::FieldColumn<F>{std::move(columns)}...);
   auto rows  = RowTable<Row<F...>>{};
@@ -191,6 +198,24 @@ StoredRows<Row<F...>> from_fields(Columns... columns) {
   });
   rows.owner = std::move(owner);
   return StoredRows<Row<F...>>{std::move(rows)};
+}
+
+}  // namespace detail
+
+/// Rows of named fields from one vector for each, which the dataset then owns.
+///
+///   auto train = data::from_fields<Title, Body, Priority>(titles, bodies, priorities).shuffle(1'000).batch(64);
+///
+/// columns   for a field of fixed shape a std::vector of (B, F) numbers, or a Span of them, which must exist,
+///           unchanged, as long as the dataset and its streams; for a ragged one B vectors; for bytes also B
+///           std::strings; for a field of int also a vector of other integers, such as std::int64_t
+/// cost      vectors of numbers are moved, vectors of vectors are copied once; rows and shuffled rows are views
+/// throws    BadArgument when numbers are not whole rows, or columns differ in their number of rows
+template <class... F, class... Columns>
+auto from_fields(Columns... columns) {
+  constexpr std::tuple<Columns...> const* of = nullptr;
+  if constexpr (detail::check_columns<F...>(of)) return detail::rows_of_columns<F...>(columns...);
+  else return RefusedData{};
 }
 
 }  // namespace chorale::data

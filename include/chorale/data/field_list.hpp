@@ -54,6 +54,19 @@ inline constexpr bool begins_ragged = false;
 template <IsField F>
 inline constexpr bool begins_ragged<F> = F::is_ragged && ragged_shape<F>.outer == 1;
 
+/// Refuses types of which no row can consist. Returns false then. A function, as clang abandons a class with a failed
+/// static_assert.
+template <class... F>
+constexpr auto check_fields() {
+  constexpr bool some = sizeof...(F) > 0, fields = (IsField<F> && ...), distinct = all_distinct<F...>;
+  static_assert(some, "chorale: a row has at least one field");
+  static_assert(fields, "chorale: a row consists of Fields, and this names a type that is none. Derive a type for each "
+                        "part of a row: struct Title : Field<int, 40> {};");
+  static_assert(!fields || distinct, "chorale: a field is named twice. Derive a type for each part of a row: struct "
+                                     "Title : Field<int, 40> {};");
+  return some && fields && distinct;
+}
+
 /// The names of the fields of a row, and the place of each.
 template <class... F>
 struct FieldList {
@@ -77,11 +90,7 @@ struct FieldList {
     return at;
   }();
 
-  static_assert(count > 0, "chorale: a row has at least one field");
-  static_assert((IsField<F> && ...), "chorale: a row consists of Fields, and this names a type that is none. Derive a "
-                                     "type for each part of a row: struct Title : Field<int, 40> {};");
-  static_assert(all_distinct<F...>, "chorale: a field is named twice. Derive a type for each part of a row: "
-                                         "struct Title : Field<int, 40> {};");
+  using checked = decltype(check_fields<F...>());
 };
 
 /// The name, element type and shape of a field in one text: "Title int(40)".
@@ -107,13 +116,21 @@ template <IsField F>
                       "a map that gives as many for every row, or a Field with a ragged dimension."};
 }
 
+/// Refuses a field of rows of a stream that has several ragged dimensions. Returns false then.
+template <IsField F>
+constexpr bool check_ragged() {
+  constexpr bool fits = ragged_shape<F>.ragged_dims <= 1;
+  static_assert(fits, "chorale: a field of a row has one ragged dimension at most");
+  return fits;
+}
+
 /// Throws BadArgument unless a row may have `got` numbers for field F.
 ///
 /// row     its number, for the message
 template <IsField F>
 void expect_size(std::size_t row, std::size_t got) {
   if constexpr (F::is_ragged) {
-    static_assert(ragged_shape<F>.ragged_dims == 1, "chorale: a field of a row has one ragged dimension at most");
+    static_cast<void>(check_ragged<F>());
     if (got % ragged_shape<F>.unit() != 0) wrong_size<F>(row, got);
   } else {
     if (got != F::size) wrong_size<F>(row, got);

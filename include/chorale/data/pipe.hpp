@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In one piece: all stages, each in a few lines, with what they are told and what they refuse.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -40,10 +42,11 @@ namespace chorale::data {
 namespace detail {
 
 template <class Row, class F>
-inline constexpr bool has_ragged_field = false;
+inline constexpr bool has_field = false;
 template <class... G, class F>
-inline constexpr bool has_ragged_field<Row<G...>, F> =
-    chorale::detail::FieldList<G...>::template has<F> && chorale::detail::is_ragged<F>;
+inline constexpr bool has_field<Row<G...>, F> = chorale::detail::FieldList<G...>::template has<F>;
+template <class Row, class F>
+inline constexpr bool has_ragged_field = has_field<Row, F> && chorale::detail::is_ragged<F>;
 
 /// True if rows have padded field From, whose positions ragged field To may have.
 template <class Row, class From, class To>
@@ -169,15 +172,27 @@ template <class D> class Prefetched;
 /// The dataset in place of one that the compiler has refused with a sentence. What takes it says nothing more.
 struct RefusedData {
   template <class...>
-  RefusedData map(auto&&...) const { return {}; }
+  RefusedData map(auto&&) const { return {}; }
+  template <class...>
+  RefusedData map(auto&&, Parallel) const { return {}; }
+  template <class...>
+  RefusedData unpad(auto&&...) const { return {}; }
   RefusedData filter(auto&&...) const { return {}; }
   RefusedData take(std::size_t) const { return {}; }
   RefusedData skip(std::size_t) const { return {}; }
+  RefusedData shard(std::size_t, std::size_t) const { return {}; }
+  RefusedData concatenate(auto&&) const { return {}; }
+  template <class...>
+  RefusedData window(Window) const { return {}; }
   RefusedData cache(auto&&...) const { return {}; }
   RefusedData shuffle(auto&&...) const { return {}; }
   RefusedData batch(auto&&...) const { return {}; }
+  RefusedData padded_batch(auto&&...) const { return {}; }
+  RefusedData padded_batch(GlobalBatch, Padding, Remainder = Remainder::keep) const { return {}; }
+  RefusedData bucket_by_sequence_length(auto&&, Buckets) const { return {}; }
   RefusedData repeat(std::size_t) const { return {}; }
-  RefusedData prefetch(auto&&...) const { return {}; }
+  RefusedData prefetch(std::size_t) const { return {}; }
+  RefusedData prefetch(Ahead) const { return {}; }
 };
 
 /// The stages of an input pipeline, read from left to right: a dataset D gets them by deriving from Pipe<D>.
@@ -291,7 +306,8 @@ class Pipe {
 
   /// Gathers rows of different widths into batches: shorter rows are padded.
   auto padded_batch(GlobalBatch rows, Padding padding = {}, Remainder remainder = Remainder::keep) const {
-    return PaddedBatched<D>{self(), rows, padding, remainder};
+    if constexpr (pads_rows<>()) return PaddedBatched<D>{self(), rows, padding, remainder};
+    else return RefusedData{};
   }
 
   /// Gathers rows of named fields into batches, in which ragged fields are padded as the paddings say:
@@ -303,7 +319,8 @@ class Pipe {
   }
   template <class... Fields> requires(sizeof...(Fields) > 0)
   auto padded_batch(GlobalBatch rows, Remainder remainder, PaddingOf<Fields>... padding) const {
-    return PaddedBatched<D>{self(), rows, Padding{}, remainder, padding...};
+    if constexpr (pads_rows<Fields...>()) return PaddedBatched<D>{self(), rows, Padding{}, remainder, padding...};
+    else return RefusedData{};
   }
 
   /// Gathers rows of similar lengths into batches, so that little of them is padding, with a number of rows for each
@@ -340,6 +357,18 @@ class Pipe {
   static constexpr bool batches_rows() {
     static_assert(is_row<typename D::element>, "chorale: batch takes rows, not batches. Write .batch(n) once.");
     return is_row<typename D::element>;
+  }
+
+  template <class... Fields>
+  static constexpr bool pads_rows() {
+    constexpr bool rows   = is_row<typename D::element>;
+    constexpr bool has    = rows && (detail::has_field<typename D::element, Fields> && ...);
+    constexpr bool ragged = has && (chorale::detail::is_ragged<Fields> && ...);
+    static_assert(rows, "chorale: padded_batch takes rows, not batches. Write .padded_batch(n) once.");
+    static_assert(!rows || has, "chorale: padded_batch pads a field that the rows do not have. Name it in map<...>");
+    static_assert(!has || ragged, "chorale: padded_batch pads ragged fields, and all rows of this one have the same "
+                                  "shape");
+    return ragged;
   }
 
   template <class F>

@@ -11,6 +11,26 @@
 
 namespace chorale::data {
 
+namespace detail {
+
+/// True if a dataset has another order in each epoch by its type: a shuffle, with no cache behind it.
+template <class D>
+inline constexpr bool reorders = false;
+template <template <class...> class Stage, class... Parts>
+inline constexpr bool reorders<Stage<Parts...>> = ((Dataset<Parts> && reorders<Parts>) || ...);
+template <class D>
+inline constexpr bool reorders<Shuffled<D>> = true;
+template <class D>
+inline constexpr bool reorders<ShuffleRepeated<D>> = true;
+template <class D>
+inline constexpr bool reorders<Cached<D>> = false;
+template <class D>
+inline constexpr bool reorders<FileCached<D>> = false;
+
+}  // namespace detail
+
+inline auto validation_split(RefusedData, double) { return std::pair{RefusedData{}, RefusedData{}}; }
+
 /// The first rows of a dataset, to train with, and its last rows, to validate with.
 ///
 ///   auto const [train, validation] = data::validation_split(data::csv("iris.csv", "species"), 0.2);
@@ -18,21 +38,28 @@ namespace chorale::data {
 ///
 /// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
 /// keeps   the order of the rows, which has to be the same in every epoch: for a file that is sorted by its labels put
-///         shuffle(n, seed).cache() before. Without cache(), each epoch has another order, and trains with rows that
-///         validate
+///         shuffle(n, seed).cache() before. Without cache() it does not compile: each epoch would have another order,
+///         and train with rows that validate. Interleave::shuffle, Order::any and a dataset of one's own are not seen
 /// throws  BadArgument when the number of rows is not known, or one of the two would be empty
 /// source  keras.Model.fit(validation_split)
 template <Dataset Rows>
 auto validation_split(Rows const& rows, double part) {
-  auto const size = rows.size();
-  CHORALE_EXPECTS(size.has_value(), "validation_split needs a dataset whose number of rows is known: put cache() "
-                                    "before it");
-  auto const first = part > 0 && part < 1 ? std::floor(static_cast<double>(*size) * (1.0 - part)) : 0.0;
-  auto const train = static_cast<std::size_t>(first);
-  CHORALE_EXPECTS(train > 0 && train < *size,
-                  "validation_split of " + std::to_string(*size) + " rows takes a part above 0 and below 1 that leaves "
-                  "rows for both, got " + std::to_string(part));
-  return std::pair{rows.take(train), rows.skip(train)};
+  if constexpr (detail::reorders<Rows>) {
+    static_assert(!detail::reorders<Rows>, "chorale: validation_split takes rows whose order is the same in every epoch, "
+                                           "and shuffle gives each epoch another one, so that rows would train and "
+                                           "validate. Put cache() behind it: rows.shuffle(n, seed).cache()");
+    return std::pair{RefusedData{}, RefusedData{}};
+  } else {
+    auto const size = rows.size();
+    CHORALE_EXPECTS(size.has_value(), "validation_split needs a dataset whose number of rows is known: put cache() "
+                                      "before it");
+    auto const first = part > 0 && part < 1 ? std::floor(static_cast<double>(*size) * (1.0 - part)) : 0.0;
+    auto const train = static_cast<std::size_t>(first);
+    CHORALE_EXPECTS(train > 0 && train < *size,
+                    "validation_split of " + std::to_string(*size) + " rows takes a part above 0 and below 1 that leaves "
+                    "rows for both, got " + std::to_string(part));
+    return std::pair{rows.take(train), rows.skip(train)};
+  }
 }
 
 }  // namespace chorale::data

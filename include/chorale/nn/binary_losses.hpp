@@ -74,13 +74,16 @@ struct BinaryFocalCrossEntropy {
     visit("gamma", gamma);
     visit("label_smoothing", label_smoothing);
   }
-
-  float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
+  void check_options() const {
     detail::check_smoothing(label_smoothing);
     CHORALE_EXPECTS(gamma >= 0 && std::isfinite(gamma), "gamma of loss::BinaryFocalCrossEntropy is 0 or more, got " +
                                                             std::to_string(gamma));
     CHORALE_EXPECTS(alpha >= 0 && alpha <= 1, "alpha of loss::BinaryFocalCrossEntropy is from 0 to 1, got " +
                                                   std::to_string(alpha));
+  }
+
+  float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
+    check_options();
     auto const scale = 1 / static_cast<float>(logits.size());
     auto sum         = 0.0F;
     for (std::size_t i = 0; i < logits.size(); ++i) {

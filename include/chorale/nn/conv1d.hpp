@@ -91,11 +91,17 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = type::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv1D computes on Cpu only");
+    return fits;
+  }
+
   /// A convolution over an image of T rows and one column, whose layout is that of the sequence.
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
     using Base = typename Kernels<D>::Conv2D;
-    static_assert(D::memory == Memory::host, "chorale: Conv1D computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
 
     explicit stage(Site<D> const& site)

@@ -151,10 +151,15 @@ struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = type::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = is_plain || D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
-    static_assert(is_plain || D::memory == Memory::host,
-                  "chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), Filters, site.wants_dx,

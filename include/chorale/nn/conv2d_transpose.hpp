@@ -79,9 +79,15 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = In::size * fan_in;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: Conv2DTranspose computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2DTranspose {
-    static_assert(D::memory == Memory::host, "chorale: Conv2DTranspose computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2DTranspose{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::channels, biased} {}

@@ -102,9 +102,15 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
     static constexpr std::size_t products = type::size * Kernel * columns;
   };
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: DepthwiseConv2D computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   struct stage : Kernels<D>::Conv2D {
-    static_assert(D::memory == Memory::host, "chorale: DepthwiseConv2D computes on Cpu only");
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::filters, site.wants_dx,

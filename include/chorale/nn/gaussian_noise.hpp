@@ -32,10 +32,16 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
   template <class In>
   using apply = SameShape<In>;
 
+  template <class D>
+  static constexpr bool check_device() {
+    constexpr bool fits = D::memory == Memory::host;
+    static_assert(fits, "chorale: GaussianNoise computes on Cpu only");
+    return fits;
+  }
+
   template <class D, class In>
   class stage {
    public:
-    static_assert(D::memory == Memory::host, "chorale: GaussianNoise computes on Cpu only");
     static constexpr bool overwrites = true, keeps_y = false;
 
     explicit stage(Site<D> const& site)

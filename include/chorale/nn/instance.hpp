@@ -98,7 +98,6 @@ class Instance : public StepReports {
         seed_{seed}, arena_{device_.allocate((2 * plan.elements + slots_of(shard)) * sizeof(float))},
         gradients_{part(1, 1)}, net{part(0, 1)},
         optimizer{rule, plan, {part(2, 0).data(), slots_of(shard)}, shard} {
-    static_assert(D::memory == Memory::host, "chorale: ShardedStrategy computes on host memory. Use it over Cpu");
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }

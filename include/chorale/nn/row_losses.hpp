@@ -93,9 +93,12 @@ struct Huber {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("delta", delta); }
+  void check_options() const {
+    CHORALE_EXPECTS(delta > 0, "delta of loss::Huber is above 0, got " + std::to_string(delta));
+  }
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
-    CHORALE_EXPECTS(delta > 0, "delta of loss::Huber is above 0, got " + std::to_string(delta));
+    check_options();
     auto const scale = 1 / static_cast<float>(outputs.size());
     auto sum         = 0.0F;
     for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -43,6 +43,9 @@ class Weighted {
                           std::to_string(weights_[c]));
   }
 
+  L const& loss() const { return loss_; }
+  Span<float const> weights() const { return weights_; }
+
   /// Calls visit(name, value) for each option, those of the loss first. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<L>) loss_.options(visit);

@@ -54,12 +54,13 @@ struct Nadam {
     }
   }
 
- private:
   /// Factors of m and g in m̂.
   struct Factors {
     float of_m, of_g;
   };
 
+  /// The factors of an update.
+  ///
   /// t    steps, from 1 on
   Factors ahead(std::int64_t t) const {
     constexpr std::int64_t last = 960;                                     // 0.96^960 is 1e-17: factors of 1 from there on

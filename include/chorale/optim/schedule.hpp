@@ -240,7 +240,8 @@ class Rate {
   std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs, Shared> rule_;
 };
 
-/// A function as a schedule. Ranks compare its type, or its text() if it has one, and some of its rates.
+/// A function as a schedule. Ranks compare its text(), or without one its type and its first two rates: a table may have
+/// no more of them.
 template <class F>
 struct Rate::Function : detail::OtherSchedule {
   explicit Function(F function) : f{std::move(function)} {}
@@ -257,10 +258,8 @@ struct Rate::Function : detail::OtherSchedule {
     if constexpr (requires { { f.text() } -> std::convertible_to<std::string>; }) {
       return f.text();
     } else {
-      auto all = type_name<F>();
-      for (std::int64_t step = 1; step <= 100'000; step *= 10)
-        all += (step == 1 ? "(" : ",") + std::to_string(step) + ":" + word_of(rate({.step = step}));
-      return all + ")";
+      auto const at = [&](std::int64_t step) { return word_of(static_cast<float>(f(Moment{.step = step}))); };
+      return type_name<F>() + "(0:" + at(0) + ",1:" + at(1) + ")";
     }
   }
 

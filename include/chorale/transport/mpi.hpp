@@ -92,48 +92,59 @@ class MpiEndpoint {
   std::uint64_t met_ = 0;                                             // the last operation that synchronized all ranks
 };
 
-/// Ranks under mpirun or Slurm, on any fabric that MPI supports: one rank per process, as in MPI_COMM_WORLD.
+/// Ranks under mpirun or Slurm, on any fabric that MPI supports: one rank per process, as in a communicator.
 ///
 ///   auto endpoints = MpiTransport{}.connect(MpiTransport::group());        mpirun -np 4 ./program
+///   auto transport = MpiTransport{communicator};                           of a program that has its own messages
 ///
-/// keeps   MPI is initialized if it is not, with MPI_THREAD_SERIALIZED, and then finalized at exit. All ranks connect
-///         in the same order. An endpoint may be moved, but not destroyed, while operations are in flight. After a
-///         PeerLost no message arrives any more, but memory that was being sent must live until the program ends
+/// keeps   Messages are on two duplicates of the communicator: they never meet those of the program, whatever their
+///         tags, and errors of MPI on them are returned and become ours; the communicator itself is left as it is.
+///         For MPI_COMM_WORLD, MPI is initialized if it is not, with MPI_THREAD_SERIALIZED, and then finalized at exit;
+///         where the program has initialized MPI, the program finalizes it. All ranks connect in the same order. An
+///         endpoint may be moved, but not destroyed, while operations are in flight. After a PeerLost no message
+///         arrives any more, but memory that was being sent must live until the program ends
 /// cost    a header of 64 bytes for each message, with which up to 1984 of its bytes are copied; the rest is not copied
 /// throws  PeerLost when a message takes longer than the timeout, when MPI reports that the peer is gone, and when
 ///         another rank has failed; Disagreement on all ranks when two are in different operations, or a message has
 ///         another size than expected. These are detected with the first bytes of a message, or by ranks that have
 ///         waited for 50 ms; some bytes of a larger message may be in memory by then
 ///
-/// timeout   the longest wait for one message
-/// piece     the largest part of a message that is sent at once, in bytes, at most 1 GiB; the same on all ranks
+/// communicator   the ranks, of which this process is one; the program frees it when it likes
+/// timeout        the longest wait for one message
+/// piece          the largest part of a message that is sent at once, in bytes, at most 1 GiB; the same on all ranks
 struct MpiTransport {
   using endpoint = MpiEndpoint;
 
+  MPI_Comm communicator            = MPI_COMM_WORLD;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
   std::size_t piece                = std::size_t{1} << 30;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
-  /// The group of the job that mpirun started, with the rank of this process.
-  static Group group() {
-    mpi::initialize_mpi();
+  /// The group of a communicator, with the rank of this process; of all ranks that mpirun started, unless it is named.
+  ///
+  /// throws  BadArgument when ranks cannot be connected over the communicator: MPI_COMM_NULL, one between two groups,
+  ///         one of a program that has not called MPI_Init, or after MPI_Finalize
+  static Group group(MPI_Comm communicator = MPI_COMM_WORLD) {
+    mpi::expect_usable(communicator);
     int rank = 0, size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_rank(communicator, &rank);
+    MPI_Comm_size(communicator, &size);
     return {size, {rank}};
   }
 
-  /// throws  BadArgument when the group is not the job that mpirun started
+  /// Connects the ranks of the communicator. Every rank of it calls this.
+  ///
+  /// throws  BadArgument when the group is not that of the communicator, and as group() does
   std::vector<endpoint> connect(Group const& asked) const {
-    auto const here = group();
+    auto const here = group(communicator);
     CHORALE_EXPECTS(piece >= 1 && piece <= std::size_t{1} << 30, "a piece of " + std::to_string(piece) + " bytes");
     CHORALE_EXPECTS(asked.size() == here.size() && asked.local() == here.local(),
-                    "this is rank " + std::to_string(here.local().front()) + " of " + std::to_string(here.size()) +
-                        " under MPI, but the group has " + std::to_string(asked.size()) + " ranks, of which " +
-                        std::to_string(asked.local().size()) + " live here");
+                    "this is rank " + std::to_string(here.local().front()) + " of the " + std::to_string(here.size()) +
+                        " of the communicator, but the group has " + std::to_string(asked.size()) +
+                        " ranks, of which " + std::to_string(asked.local().size()) + " live here");
     auto endpoints = std::vector<endpoint>{};
-    endpoints.emplace_back(std::make_unique<mpi::ProgressEngine>(piece, timeout));
+    endpoints.emplace_back(std::make_unique<mpi::ProgressEngine>(communicator, piece, timeout));
     return endpoints;
   }
 };

@@ -78,3 +78,24 @@ auto make(std::vector<int> const& tokens) { return data::windows<Now, Next>(toke
 struct Now : Field<int, 64> {};
 struct Next : Field<int, 32> {};
 auto make(std::vector<int> const& tokens) { return data::windows<Now, Next>(tokens); }
+
+// expect: chorale: batch takes rows, not batches. Write .batch(n) once.
+auto const made = words.batch(4).batch(4);
+
+// expect: compiles
+auto const made = samples.padded_batch(4);
+
+// expect: chorale: padded_batch takes rows, not batches. Write .padded_batch(n) once.
+auto const made = samples.padded_batch(4).padded_batch(4);
+
+// expect: chorale: padded_batch takes rows, not batches. Write .padded_batch(n) once.
+auto const made = text.batch(4).padded_batch(4, data::PaddingOf<Text>{.length = 9});
+
+// expect: compiles
+auto const made = text.padded_batch(4, data::PaddingOf<Text>{.length = 9});
+
+// expect: chorale: padded_batch pads a field that the rows do not have. Name it in map<...>
+auto const made = text.padded_batch(4, data::PaddingOf<Other>{.length = 9});
+
+// expect: chorale: padded_batch pads ragged fields, and all rows of this one have the same shape
+auto const made = words.padded_batch(4, data::PaddingOf<Word>{.length = 9});

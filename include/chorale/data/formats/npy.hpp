@@ -175,11 +175,18 @@ struct NpyArray {
 
 namespace detail {
 
+/// Refuses a type of which npy files hold no numbers. Returns false then.
+template <class T>
+constexpr bool npy_holds() {
+  constexpr bool holds = std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8;
+  static_assert(holds, "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
+  return holds;
+}
+
 /// A type of numbers as NumPy writes it, without the byte order: "f4", "i8", "u1".
 template <class T>
 std::string npy_type() {
-  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8,
-                "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
+  static_cast<void>(npy_holds<T>());
   auto const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
   return kind + std::to_string(sizeof(T));
 }
@@ -230,17 +237,8 @@ inline NpyHeader read_npy_header(ByteSource& file) {
   return header;
 }
 
-}  // namespace detail
-
-/// Reads a .npy file, plain or gzipped.
-///
-/// T       type of its numbers: nothing is converted; numpy's bool is read as std::uint8_t
-/// cost    memory in proportion to the bytes of the file, whatever the header promises
-/// throws  BadFile with the byte, when it holds other numbers, is big-endian or column-major, or does not end where
-///         its shape requires
-/// source  numpy.lib.format, versions 1.0 to 3.0
 template <class T>
-NpyArray<T> read_npy(std::filesystem::path const& path) {
+NpyArray<T> read_npy_numbers(std::filesystem::path const& path) {
   auto file         = ByteSource{path};
   auto const header = detail::read_npy_header(file);
   auto const begin  = file.offset();
@@ -274,6 +272,21 @@ NpyArray<T> read_npy(std::filesystem::path const& path) {
     file.fail(end, "the data of " + std::to_string(count * sizeof(T)) + " bytes ends here, but the file goes on",
               ByteSource::again);
   return array;
+}
+
+}  // namespace detail
+
+/// Reads a .npy file, plain or gzipped.
+///
+/// T       type of its numbers: nothing is converted; numpy's bool is read as std::uint8_t
+/// cost    memory in proportion to the bytes of the file, whatever the header promises
+/// throws  BadFile with the byte, when it holds other numbers, is big-endian or column-major, or does not end where
+///         its shape requires
+/// source  numpy.lib.format, versions 1.0 to 3.0
+template <class T>
+NpyArray<T> read_npy(std::filesystem::path const& path) {
+  if constexpr (detail::npy_holds<T>()) return detail::read_npy_numbers<T>(path);
+  else return {};
 }
 
 /// Writes a .npy file, as numpy.save would.
@@ -314,8 +327,10 @@ Tensors<X, Y> rows_of(NpyArray<X> x, NpyArray<Y> y, std::string const& x_file, s
 ///
 /// throws  BadFile as read_npy does, and when the numbers of rows differ
 template <class X, class Y>
-Tensors<X, Y> npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
-  return detail::rows_of(read_npy<X>(x_file), read_npy<Y>(y_file), x_file.string(), y_file.string());
+auto npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
+  if constexpr (detail::npy_holds<X>() && detail::npy_holds<Y>())
+    return detail::rows_of(read_npy<X>(x_file), read_npy<Y>(y_file), x_file.string(), y_file.string());
+  else return RefusedData{};
 }
 
 }  // namespace chorale::data

@@ -57,6 +57,13 @@ class NpzFile {
   /// throws  BadFile when there is none, it has other numbers, or it is damaged
   template <class T>
   NpyArray<T> read(std::string_view name) const {
+    if constexpr (detail::npy_holds<T>()) return read_numbers<T>(name);
+    else return {};
+  }
+
+ private:
+  template <class T>
+  NpyArray<T> read_numbers(std::string_view name) const {
     auto const at = std::ranges::find(arrays_, name, &Stored::name);
     if (at == arrays_.end()) {
       auto all = std::string{};
@@ -87,7 +94,6 @@ class NpzFile {
     return array;
   }
 
- private:
   /// What the directory at the end of the file says of an array.
   struct Stored {
     std::string name;                                      // without .npy

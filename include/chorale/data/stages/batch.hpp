@@ -116,7 +116,6 @@ void put_row(Row const& row, std::size_t n, BatchBuffer<T...> const& to) {
 template <class D>
 class Batched : public Pipe<Batched<D>> {
   using Row = typename D::element;
-  static_assert(is_row<Row>, "chorale: batch takes rows, not batches. Write .batch(n) once.");
   static_assert(!detail::RowType<Row>::is_ragged);         // Pipe::batch makes a PaddedBatched of them
 
  public:

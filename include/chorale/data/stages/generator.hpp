@@ -24,6 +24,23 @@ inline constexpr bool can_fill = [] {
   else return std::predicate<Next&, NewOf<Out>&>;
 }();
 
+/// Refuses a function that begins no passes over rows of type Out. Returns false then.
+template <class Out, class Make>
+constexpr bool check_generator() {
+  constexpr bool fills = [] {
+    if constexpr (std::invocable<Make const&, std::size_t>)
+      return can_fill<std::invoke_result_t<Make const&, std::size_t>, Out>;
+    else return false;
+  }();
+  static_assert(!is_sample<Out> || fills,
+                "chorale: from_generator's function is called as make(epoch), and what it returns as next(x, y): x is "
+                "std::vector<X>&, y is std::vector<Y>&; it says false at the end of the pass.");
+  static_assert(is_sample<Out> || fills,
+                "chorale: from_generator's function is called as make(epoch), and what it returns as next(to): to is "
+                "NewRow<Fields...>&; it says false at the end of the pass.");
+  return fills;
+}
+
 }  // namespace detail
 
 /// Rows that a function of the program makes. See from_generator.
@@ -31,12 +48,6 @@ template <class Out, class Make>
 class Generated : public Pipe<Generated<Out, Make>> {
   using Next = std::invoke_result_t<Make const&, std::size_t>;
   using New  = detail::NewOf<Out>;
-  static_assert(!is_sample<Out> || detail::can_fill<Next, Out>,
-                "chorale: from_generator's function is called as make(epoch), and what it returns as next(x, y): x is "
-                "std::vector<X>&, y is std::vector<Y>&; it says false at the end of the pass.");
-  static_assert(is_sample<Out> || detail::can_fill<Next, Out>,
-                "chorale: from_generator's function is called as make(epoch), and what it returns as next(to): to is "
-                "NewRow<Fields...>&; it says false at the end of the pass.");
 
  public:
   using element = Out;
@@ -88,8 +99,10 @@ class Generated : public Pipe<Generated<Out, Make>> {
 /// size    rows of a pass, if known
 /// order   that of `make`: a pass must be a function of the epoch
 template <class X = float, class Y = int, class Make> requires(!IsField<X> && !IsField<Y>)
-Generated<Sample<X, Y>, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
-  return {std::move(make), size};
+auto from_generator(Make make, std::optional<std::size_t> size = {}) {
+  using Out = Sample<X, Y>;
+  if constexpr (detail::check_generator<Out, Make>()) return Generated<Out, Make>{std::move(make), size};
+  else return RefusedData{};
 }
 
 /// A dataset whose rows of named fields a function makes: make(epoch) begins a pass, and what it returns is called as
@@ -98,8 +111,10 @@ Generated<Sample<X, Y>, Make> from_generator(Make make, std::optional<std::size_
 /// size    rows of a pass, if known
 /// throws  BadArgument, from next, when a field of fixed shape gets another number of elements
 template <class... Fields, class Make> requires(IsField<Fields> || ...)
-Generated<Row<Fields...>, Make> from_generator(Make make, std::optional<std::size_t> size = {}) {
-  return {std::move(make), size};
+auto from_generator(Make make, std::optional<std::size_t> size = {}) {
+  if constexpr (!chorale::detail::check_fields<Fields...>()) return RefusedData{};
+  else if constexpr (!detail::check_generator<Row<Fields...>, Make>()) return RefusedData{};
+  else return Generated<Row<Fields...>, Make>{std::move(make), size};
 }
 
 /// Integers. See range.

@@ -73,12 +73,7 @@ class Paddings<Row<F...>> {
   explicit Paddings(Padding padding, PaddingOf<G>... given) {
     CHORALE_EXPECTS(padding.width == 0 && padding.targets == 0 && padding.x == 0 && padding.y == 0,
                     "Padding is for x and y; write PaddingOf<Field> for a named field");
-    static_assert((chorale::detail::FieldList<F...>::template has<G> && ...),
-                  "chorale: padded_batch pads a field that the rows do not have. Name it in map<...>");
-    static_assert((G::is_ragged && ...), "chorale: padded_batch pads ragged fields, and all rows of this one have the "
-                                         "same shape");
-    if constexpr ((chorale::detail::FieldList<F...>::template has<G> && ...))
-      ((std::get<PaddingOf<G>>(each_) = given), ...);
+    ((std::get<PaddingOf<G>>(each_) = given), ...);
   }
 
   void widen(std::size_t row, Row<F...> const& got, std::array<std::size_t, n_spans>& widths) const {
@@ -159,7 +154,6 @@ class Paddings<Row<F...>> {
 template <class D>
 class PaddedBatched : public Pipe<PaddedBatched<D>> {
   using Row = typename D::element;
-  static_assert(is_row<Row>, "chorale: padded_batch takes rows, not batches. Write .padded_batch(n) once.");
   using Paddings = detail::Paddings<Row>;
 
  public:

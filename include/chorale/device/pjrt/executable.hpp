@@ -62,7 +62,8 @@ class Executable {
   /// What can be asked about the program: memory, code size, the compiler's text.
   CompiledProgram program() const { return program_of(plugin(), handle_); }
 
-  /// Starts the program on all its devices and returns at once; results are buffers that will be computed.
+  /// Starts the program on all its devices and returns; results are buffers that will be computed. Eight runs of a
+  /// client may be waiting: the next one waits until one of them has ended.
   ///
   /// arguments   [device][argument], in the order of devices(). Those that are donated end with this call
   /// results     [device][result], assigned; buffers that it has are freed, after they were used: it may hold arguments
@@ -73,6 +74,7 @@ class Executable {
   void run(std::vector<std::vector<Buffer*>> const& arguments, std::vector<std::vector<Buffer>>& results) {
     take(arguments);
     std::fill(complete_.begin(), complete_.end(), nullptr);
+    connection_->wait_for_room(devices_.size());
     auto options = api::ExecuteOptions{};
     auto execute = api::Execute{.executable = handle_, .options = &options, .arguments = argument_lists_.data(),
                                 .num_devices = devices_.size(), .num_arguments = signature_.arguments.size(),

@@ -21,8 +21,6 @@ namespace chorale::nn::graph {
 /// what comes out of a position does not depend on how many there are. Positions behind the last one are zeros.
 template <class D, class L, class In, class Out>
 class BlocksStage {
-  static_assert(D::memory == Memory::host, "chorale: ragged values are computed on Cpu only");
-
   using It    = Described<L, PositionOf<In>>;
   using Inner = typename L::template stage<D, typename It::shape>;
   using K     = Kernels<D>;

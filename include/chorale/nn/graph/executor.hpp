@@ -32,6 +32,17 @@
 
 namespace chorale::nn {
 
+namespace graph {
+
+/// Refuses nn::Recompute. A function, as clang abandons a class with a failed static_assert.
+template <class D, bool recomputes>
+constexpr auto check_recompute() {
+  static_assert(!QueuesWork<D> || !recomputes,
+                "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together");
+}
+
+}  // namespace graph
+
 /// A network that the compiler has traced, laid out on one device for one number of rows and, of ragged inputs, for as
 /// many positions as its buffers have room for: a loop over its calls, each through the constant table of functions of
 /// its layer.
@@ -52,8 +63,7 @@ class GraphExecutor {
   static constexpr auto const& g = Low::calls;
   static constexpr auto N        = Low::counts;
   using Needs                    = graph::Needs<Low>;
-  static_assert(!QueuesWork<D> || !graph::has_recompute(g),
-                "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together");
+  using checked                  = decltype(graph::check_recompute<D, graph::has_recompute(g)>());
 
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();

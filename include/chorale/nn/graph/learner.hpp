@@ -52,6 +52,17 @@ constexpr bool has_fields(List<F...>) {
   return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
 }
 
+/// Refuses a network that device D does not compute. A function, as clang abandons a class with a failed static_assert.
+template <class D, bool ragged, bool tables>
+constexpr auto check_network_on() {
+  static_assert(D::memory == Memory::host || !ragged,
+                "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
+                "a strategy over Cpu");
+  static_assert(D::memory == Memory::host || ragged || !tables,
+                "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
+                "nn::DenseGradient>, or use a strategy over Cpu");
+}
+
 /// How one copy of a traced network computes: the Learner of nn::compile<Net>(...), for a network derived from
 /// nn::Graph.
 ///
@@ -61,12 +72,7 @@ constexpr bool has_fields(List<F...>) {
 ///           positions. Without a copy constructor: see another()
 template <class Net, class D, class Losses, class Metrics>
 class GraphLearner {
-  static_assert(D::memory == Memory::host || !has_ragged(Traced<Net, NoDevice>::calls),
-                "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
-                "a strategy over Cpu");
-  static_assert(D::memory == Memory::host || !has_tables<Net>(),
-                "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
-                "nn::DenseGradient>, or use a strategy over Cpu");
+  using checked = decltype(check_network_on<D, has_ragged(Traced<Net, NoDevice>::calls), has_tables<Net>()>());
 
   // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
   static constexpr bool in_slices = std::is_same_v<D, Cpu> && !has_ragged(Traced<Net, NoDevice>::calls) &&

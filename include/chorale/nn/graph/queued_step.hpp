@@ -177,13 +177,15 @@ class QueuedStep {
   }
 
   void queue_header(Span<float> header) {
-    static_assert(requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
-                    loss.template queue<D>(1, width, y, wanted, y, to);
-                  }, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
-                     "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
+    constexpr bool fits = requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
+      loss.template queue<D>(1, width, y, wanted, y, to);
+    };
+    static_assert(fits, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
+                        "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
     auto const* const y = executor_->output(0);
-    loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(0),
-                             step().sum_to(&StepHeader{header}.loss()));
+    if constexpr (fits)
+      loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(0),
+                               step().sum_to(&StepHeader{header}.loss()));
     metric::each_of(*metrics_, [&]<std::size_t I>(auto const& metric) {
       if constexpr (queues<std::remove_cvref_t<decltype(metric)>>)
         metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&StepHeader{header}.metric(I)));

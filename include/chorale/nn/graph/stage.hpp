@@ -373,11 +373,21 @@ struct Stage<D, L, List<In...>, List<Out...>> {
   }
 };
 
+/// Refuses a layer of kernels that has none on device D. Returns false then. The learner refuses ragged values.
+template <class D, class L, class In>
+constexpr bool check_device() {
+  if constexpr (In::is_ragged && D::memory != Memory::host) return false;
+  else if constexpr (requires { L::template check_device<D>(); }) return L::template check_device<D>();
+  else return true;
+}
+
 // Layers of kernels.
 template <class D, KernelLayer L, class In, class Out>
 struct Stage<D, L, List<In>, List<Out>> {
   static constexpr Ops ops() {
-    if constexpr (In::is_ragged) {
+    if constexpr (!check_device<D, L, In>()) {
+      return {};
+    } else if constexpr (In::is_ragged) {
       auto made = of<BlocksStage<D, L, In, Out>>();
       made.adds = true;
       return made;

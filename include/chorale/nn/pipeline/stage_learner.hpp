@@ -33,6 +33,18 @@
 
 namespace chorale::nn::graph {
 
+/// Refuses a network that no pipeline computes. A function, as clang abandons a class with a failed static_assert.
+template <class Net, class D, bool by_rows>
+constexpr auto check_stages() {
+  static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
+  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
+                                                           "fields of this network one length");
+  static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
+                                    "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
+  static_assert(by_rows, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
+                         "micro-batches. Use nn::BatchNorm");
+}
+
 /// How one stage of a pipeline computes: the Learner of a copy that has the variables of its sections alone.
 ///
 /// keeps     a step allocates nothing once its numbers of rows were seen. One executor for each micro-batch that is
@@ -46,13 +58,7 @@ class StageLearner {
   using Scoring = TermScores<Net, D, Outputs, Losses, Metrics>;
   using Sums    = typename Scoring::Sums;
   using Slot    = typename StageExecutors<D>::Slot;
-  static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
-  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
-                                                           "fields of this network one length");
-  static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
-                                    "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
-  static_assert(Whole::joins_below == 0, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline "
-                                         "computes micro-batches. Use nn::BatchNorm");
+  using checked = decltype(check_stages<Net, D, Whole::joins_below == 0>());
 
  public:
   static constexpr Memory memory      = D::memory;

@@ -18,6 +18,7 @@ struct Lowering<Dense<Units, Options...>> {
   }
 };
 
+// (B, ..) to (B, N).
 template <>
 struct Lowering<Flatten> {
   static Value write(Call& at) { return reshape(at.x(), {at.rows(), count(at.x().dims()) / at.rows()}); }

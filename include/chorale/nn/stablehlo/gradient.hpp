@@ -89,6 +89,8 @@ class Backward {
       case Kind::abs: give(0, [&] { return g * sign(in(0)); }); break;
       case Kind::exponential: give(0, [&] { return g * y; }); break;
       case Kind::log: give(0, [&] { return g / in(0); }); break;
+      case Kind::log_plus_one: give(0, [&] { return g / (in(0) + 1.0); }); break;
+      case Kind::exponential_minus_one: give(0, [&] { return g * (y + 1.0); }); break;
       case Kind::sqrt: give(0, [&] { return g * 0.5 / y; }); break;
       case Kind::rsqrt: give(0, [&] { return g * -0.5 * y / in(0); }); break;
       case Kind::tanh: give(0, [&] { return g * (1.0 - y * y); }); break;

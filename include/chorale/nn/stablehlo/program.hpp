@@ -41,6 +41,7 @@ enum class Kind : unsigned char {
   add, subtract, multiply, divide, maximum, minimum, power, remainder,
   and_, or_, xor_, shift_left, shift_right,
   negate, abs, sign, exponential, log, sqrt, rsqrt, tanh, logistic, erfc, floor, not_, cosine, sine,
+  log_plus_one, exponential_minus_one,                                     // log(1 + x), exp(x) - 1, exact near 0
   compare, select,                                                         // compare: `word` is LT, EQ, ..
   reduce,                                                                  // {dimensions}; `word` is add or maximum
   reduce_window, select_and_scatter,                                       // {window, strides}; `word` as in reduce
@@ -164,6 +165,8 @@ inline Value abs(Value x) { return detail::unary(Kind::abs, x); }
 inline Value sign(Value x) { return detail::unary(Kind::sign, x); }
 inline Value exp(Value x) { return detail::unary(Kind::exponential, x); }
 inline Value log(Value x) { return detail::unary(Kind::log, x); }
+inline Value log1p(Value x) { return detail::unary(Kind::log_plus_one, x); }
+inline Value expm1(Value x) { return detail::unary(Kind::exponential_minus_one, x); }
 inline Value sqrt(Value x) { return detail::unary(Kind::sqrt, x); }
 inline Value rsqrt(Value x) { return detail::unary(Kind::rsqrt, x); }
 inline Value tanh(Value x) { return detail::unary(Kind::tanh, x); }

@@ -84,12 +84,13 @@ class Writer {
 
  private:
   static constexpr std::string_view name_of(Kind kind) {
-    constexpr std::array<std::string_view, 49> names{
+    constexpr std::array<std::string_view, 51> names{
         "parameter", "constant", "iota", "convert", "reshape", "stop", "broadcast_in_dim", "transpose", "reverse",
         "slice", "concatenate", "pad", "add", "subtract", "multiply", "divide", "maximum", "minimum", "power",
         "remainder", "and", "or", "xor", "shift_left", "shift_right_logical", "negate", "abs", "sign", "exponential",
-        "log", "sqrt", "rsqrt", "tanh", "logistic", "erfc", "floor", "not", "cosine", "sine", "compare", "select",
-        "reduce", "reduce_window", "select_and_scatter", "dot_general", "convolution", "gather", "scatter", "all_reduce"};
+        "log", "sqrt", "rsqrt", "tanh", "logistic", "erfc", "floor", "not", "cosine", "sine", "log_plus_one",
+        "exponential_minus_one", "compare", "select", "reduce", "reduce_window", "select_and_scatter", "dot_general",
+        "convolution", "gather", "scatter", "all_reduce"};
     return names[static_cast<std::size_t>(kind)];
   }
   /// Operands, in a row.

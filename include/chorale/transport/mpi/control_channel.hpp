@@ -32,17 +32,19 @@ namespace chorale::mpi {
 class ControlChannel {
  public:
   /// stop    called once, at the first loss
-  explicit ControlChannel(std::function<void()> stop) : stop_{std::move(stop)} {
-    expect_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+  ControlChannel(MPI_Comm communicator, std::function<void()> stop)
+      : stop_{std::move(stop)}, control_{duplicate(communicator)} {
     MPI_Comm_rank(control_, &rank);
     MPI_Comm_size(control_, &size);
+    expect_mpi(MPI_Allreduce(&connections_, &number_, 1, MPI_INT, MPI_MAX, control_), "MPI_Allreduce");
+    connections_ = number_ + 1;
+    number_ %= 8'192;                                                 // MPI has 32768 tags at least
     positions_.resize(static_cast<std::size_t>(size));
   }
   ~ControlChannel() {
     int over = 0;
     MPI_Finalized(&over);
-    if (!over) MPI_Comm_free(&control_);
+    if (!over && !lost_) MPI_Comm_free(&control_);                    // a late word would go to the next communicator
   }
   ControlChannel(ControlChannel const&)            = delete;
   ControlChannel& operator=(ControlChannel const&) = delete;
@@ -66,6 +68,7 @@ class ControlChannel {
             .root = o.root < wire::last_root ? o.root : wire::last_root};
   }
 
+  bool is_lost() const { return lost_.has_value(); }
   void throw_if_lost() const {
     if (lost_) detail::throw_peer_loss(rank, *lost_);
   }
@@ -100,13 +103,14 @@ class ControlChannel {
       MPI_Get_count(&status, MPI_BYTE, &bytes);
       auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
-      if (status.MPI_TAG == cause) hear_cause(word);
+      if (status.MPI_TAG / 2 != number_) continue;                    // of an earlier channel, whose number MPI uses again
+      if (status.MPI_TAG % 2 == cause) hear_cause(word);
       else hear_position(status.MPI_SOURCE, word);
     }
   }
 
  private:
-  enum Word { cause, position };                                      // tags
+  enum Word { cause, position };                                      // the lowest bit of tags
 
   /// Records a loss, cut to fit a message, and sends it to all other ranks.
   void tell(Loss const& loss) {
@@ -121,7 +125,7 @@ class ControlChannel {
   /// bytes   must live as long as the communicator
   void say(Rank peer, Word word, ConstBytes bytes) const {
     auto request = MPI_Request{};
-    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, word, control_, &request);
+    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, 2 * number_ + word, control_, &request);
     MPI_Request_free(&request);
   }
 
@@ -158,7 +162,9 @@ class ControlChannel {
   }
 
   std::function<void()> stop_;
-  MPI_Comm control_ = MPI_COMM_NULL;
+  MPI_Comm control_;
+  inline static int connections_ = 0;                                 // of this process
+  int number_                    = 0;                                 // of this channel, the same on all ranks
   detail::OperationLog announced_;
   std::vector<wire::Header> positions_;                               // [rank] last position; sequence 0: none
   bool heard_positions_ = false;

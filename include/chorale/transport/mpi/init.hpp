@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How mpi.hpp starts and ends MPI; empty where the compiler does not find it.
+// How mpi.hpp starts and ends MPI, and takes a communicator of the program; empty where the compiler does not find it.
 #pragma once
 
 #include <chorale/core/error.hpp>
@@ -37,12 +37,46 @@ inline void initialize_mpi() {
   if (!started) {
     expect_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     static auto const at_exit = AtExit{};
+    for (auto const ours : {MPI_COMM_WORLD, MPI_COMM_SELF}) MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN);
   }
   MPI_Query_thread(&level);
   MPI_Is_thread_main(&is_main);
   if (level < MPI_THREAD_SERIALIZED && !is_main)
     throw Error{"MPI gave thread level " + std::to_string(level) + ", and this is not the main thread.",
                 "MPI_Init_thread with MPI_THREAD_SERIALIZED, or connect() in main()'s thread."};
+}
+
+/// Refuses a communicator over which no ranks can be connected, and starts MPI if it is MPI_COMM_WORLD and the program
+/// has not started MPI: before any other communicator the program has done so.
+///
+/// throws  BadArgument, or Error where MPI cannot be used in this thread
+inline void expect_usable(MPI_Comm communicator) {
+  int started = 0, over = 0, joins_groups = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&over);
+  if (over)
+    throw BadArgument{"MpiTransport is to connect ranks after MPI_Finalize has ended MPI.",
+                      "make the Trainer before, and let it end before MPI_Finalize."};
+  if (communicator == MPI_COMM_NULL)
+    throw BadArgument{"MpiTransport got MPI_COMM_NULL: this process is no rank of the communicator that trains.",
+                      "a Trainer in the processes that are ranks of it alone."};
+  if (!started && communicator != MPI_COMM_WORLD)
+    throw BadArgument{"MpiTransport got a communicator of the program before the program has called MPI_Init.",
+                      "MPI_Init first; MpiTransport{} starts MPI itself."};
+  initialize_mpi();
+  MPI_Comm_test_inter(communicator, &joins_groups);
+  if (joins_groups)
+    throw BadArgument{"MpiTransport got a communicator between two groups, where no process has a rank among all.",
+                      "MPI_Intercomm_merge, and the communicator that it makes."};
+}
+
+/// Duplicates a communicator, so that messages and errors on the duplicate meet none on the original. The duplicate has
+/// no hints: promises of the program, such as never to probe for any source, are not kept on it. Every rank calls it.
+inline MPI_Comm duplicate(MPI_Comm communicator) {
+  auto copy = MPI_COMM_NULL;
+  expect_mpi(MPI_Comm_dup_with_info(communicator, MPI_INFO_NULL, &copy), "MPI_Comm_dup_with_info");
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return copy;
 }
 
 }  // namespace chorale::mpi

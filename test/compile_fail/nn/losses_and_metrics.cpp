@@ -32,3 +32,9 @@ auto made() { return trainer<Graph>(std::make_index_sequence<13>{}); }
 
 // expect: chorale: a model has at most 14 losses and metrics
 auto made() { return trainer<Graph>(std::make_index_sequence<14>{}); }
+
+// expect: compiles
+auto made() { return nn::compile<Graph>(loss::SparseCrossEntropy{}, optim::SGD{}); }
+
+// expect: chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of an nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy
+auto made() { return nn::compile<Graph>(loss::SplitSparseCrossEntropy<Axis<"tensor", 2>>{}, optim::SGD{}); }
