@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/reduce/copied.hpp>
 #include <chorale/transport/shared_memory.hpp>
 
 #include "test/compile_fail/gpu.hpp"
