@@ -107,7 +107,9 @@ class Copy : public StepReports {
     requires runs_ahead
   {
     auto const checked = optimizer.on_non_finite != NonFinite::allow;
-    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.now, checked, num_metrics != 0);
+    auto const stops   = optimizer.on_non_finite == NonFinite::stop && held_->under_way;
+    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.now,
+                                              stops ? &held_->under_way->started : nullptr, checked, num_metrics != 0);
     auto next          = Ahead{std::move(started), measure(batch, metric::Over::step), optimizer.now.step++};
     auto const last    = std::exchange(held_->under_way, std::move(next));
     return last ? std::optional<Header>{finish(*last)} : std::nullopt;

@@ -64,10 +64,14 @@ inline constexpr std::int64_t drawn_numbers = 3;
 /// Writes the steps of a network with losses and an update rule.
 ///
 ///   arguments   variables │ slots of trained variables, one after the other │ inputs │ targets and weights of rows, of
-///               each loss in turn │ real rows │ drawn │ numbers
-///               an update has all; gradients has no slots and no numbers; evaluate neither; predict, no targets either
-///   results     update: variables │ slots │ losses │ bad gradients, a number for each variable, 0 if it is finite
-///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one;  evaluate: losses;  then, of all that ask for them, outputs of this replica
+///               each loss in turn │ real rows │ drawn │ numbers │ faults of the step before, or zeros
+///               an update has all, but without checks no faults; gradients ends with drawn and has no slots; evaluate
+///               ends with real rows; predict has no targets either
+///   results     update: variables │ slots │ losses │ faults
+///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one
+///               evaluate: losses;  then, of all that ask for them, outputs of this replica
+///   faults      (variables + 1): how many numbers of each gradient are not finite, then those of the loss and of the
+///               step before. With checks, nothing changes unless all are 0
 ///   losses      (1 + n): their sum and, of several losses, each
 ///   slots       of sharded ones, one vector each: this replica's shard of all trained variables, one after the other
 ///
@@ -114,7 +118,7 @@ class StepWriter {
       if (trains) train(kind, variables, written, losses[0]);
       give(all_reduce(in_row(losses)));
     }
-    if (kind == StepKind::update) give(bad_);
+    if (kind == StepKind::update) give(faults_);
     if (kind == StepKind::gradients)
       for (auto const used : used_)
         if (used) give(used);
@@ -270,8 +274,7 @@ class StepWriter {
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
     auto const clipped = stablehlo::clipped(means, static_cast<double>(rule_->global_clipnorm));
-    bad_               = bad_of(sums);
-    auto const good    = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const good    = find_faults(bad_of(sums), loss);
     auto const kept    = [&](std::size_t variable, Value made, Value before) {
       if (auto const used = used_[variable]) made = select(along_first(compare(used, "GT", 0), made), made, before);
       return set_.checked ? select(along_last(good, made), made, before) : made;
@@ -317,10 +320,9 @@ class StepWriter {
       auto const factor = select(compare(norm, "GT", limit), limit / norm, 1.0);
       clipped           = mean * along_last(factor, mean);
     }
-    bad_            = all_reduce(bad_of(own));
+    auto const bad  = all_reduce(bad_of(own));
     auto const here = sum(bad_number(mean));                               // of sums, each of them finite
-    bad_            = bad_ + along_last(all_reduce(here), bad_);
-    auto const good = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const good = find_faults(bad + along_last(all_reduce(here), bad), loss);
     auto const kept = [&](Value made, Value before) {
       return set_.checked ? select(along_last(good, made), made, before) : made;
     };
@@ -351,6 +353,15 @@ class StepWriter {
     return all.dim(0) == whole ? all : pad(all, 0, {0}, {whole - all.dim(0)});
   }
 
+  /// Writes the faults of this step, and returns whether there are none.
+  ///
+  /// bad     how many numbers of the gradient of each variable are not finite
+  Value find_faults(Value bad, Value loss) {
+    auto others = bad_number(loss);
+    if (set_.checked) others = others + sum(argument(Element::f32, {bad.dim(0) + 1}));
+    faults_ = concatenate({bad, reshape(others, {1})}, 0);
+    return compare(sum(faults_), "EQ", 0);
+  }
   /// 1 where a number of x is not finite, else 0.
   static Value bad_number(Value x) { return select(compare(abs(x), "LT", HUGE_VAL), 0.0, detail::like(x, 1)); }
   /// For each value how many of its numbers are not finite.
@@ -367,7 +378,7 @@ class StepWriter {
   StepText made_{};
   std::vector<Value> slots_, targets_;
   std::vector<Value> used_;                                                // of tables whose gradients are rows; or none
-  Value bad_{};
+  Value faults_{};
   std::vector<Result> results_;
 };
 
