@@ -313,13 +313,7 @@ class StepWriter {
     }();
     auto const me    = reshape(convert(program_.replica(), Element::i32), {1});
     auto const mine  = reshape(gather(reshape(in_one(variables, whole), {set_.replicas, n}), me), {n});
-    auto const limit = static_cast<double>(rule_->global_clipnorm);
-    auto clipped     = mean;
-    if (limit > 0) {
-      auto const norm   = sqrt(all_reduce(sum(mean * mean)));
-      auto const factor = select(compare(norm, "GT", limit), limit / norm, 1.0);
-      clipped           = mean * along_last(factor, mean);
-    }
+    auto const clipped = stablehlo::clipped({mean}, static_cast<double>(rule_->global_clipnorm), true)[0];
     auto const bad  = all_reduce(bad_of(own));
     auto const here = sum(bad_number(mean));                               // of sums, each of them finite
     auto const good = find_faults(bad + along_last(all_reduce(here), bad), loss);
