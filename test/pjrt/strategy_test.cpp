@@ -74,6 +74,7 @@ TEST_CASE("devices have equal bits after every step, and every run has the same"
     auto copy = model.instantiate(device, 7);
     for (int step = 0; step < 12; ++step) {
       copy.step_ahead(data.view(0, step % 3 == 2 ? 29 : 24));
+      if (step % 4 == 3) static_cast<void>(copy.hash());                   // which only reads: cores keep what they have
       REQUIRE(copy.cores_agree());
     }
     copy.finish_ahead();

@@ -88,7 +88,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     std::ranges::fill(g.values, 0.0F);
     for (auto& table : g.tables) table.clear();
-    report(g, optimizer.now.step, net.all().values);
+    report(g, optimizer.now.step, held_->read().values);
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
@@ -165,7 +165,7 @@ class Copy : public StepReports {
   bool in_units() const { return false; }
 
   /// Hash of all bits of all variables.
-  std::uint64_t hash() const { return hash_of(net.all().values); }
+  std::uint64_t hash() const { return hash_of(held_->read().values); }
 
   /// True if all cores have the same bits: see CoreMemory::agrees().
   bool cores_agree() { return held_->engine.memory().agrees(); }
@@ -205,6 +205,11 @@ class Copy : public StepReports {
     Span<float> slots() const {
       auto const whole = PlanView{plan_};
       return part(whole.values() + whole.elements, static_cast<std::size_t>(Optimizer::slots) * whole.slot_stride());
+    }
+    /// Variables as they are now, for the host to read: what the cores have stays valid.
+    Variables read() {
+      engine.memory().bring_back();
+      return whole();
     }
     /// Lets the host read and change variables and slots.
     void open() {
