@@ -52,6 +52,13 @@ int main(int argc, char** argv) {
   MPI_Bcast(&first, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   report(loss == first && loss > 0, "the loss is that of all rows, on each rank");
 
+  double out[ROWS];
+  code = rank == 1 ? chorale_predict(model, chorale_f64(x, 5, ROWS), chorale_f64_results(out, 1, ROWS)) : 0;
+  report(code == (rank == 1 ? CHORALE_BAD_ARGUMENT : 0), "a rank may predict alone, and be refused");
+  code = rank == 1 ? chorale_predict(model, chorale_f64(x, 6, ROWS), chorale_f64_results(out, 1, ROWS)) : 0;
+  report(code == CHORALE_OK && chorale_train(model, chorale_f64(x, 6, ROWS), chorale_f64(y, 1, ROWS), &loss) == 0,
+         "which ends nothing");
+
   code = chorale_train(model, chorale_f64(x, rank == 1 ? 5 : 6, ROWS), chorale_f64(y, 1, ROWS), &loss);
   report(code == (rank == 1 ? CHORALE_BAD_ARGUMENT : CHORALE_PEER_LOST) &&
              (rank == 1 || strstr(chorale_message(), "lost rank 1") != NULL) &&
