@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """cmake_tests.py PRESET [FILTER]: builds and runs the Catch2 tests with CMake, by a preset of CMakePresets.json.
-cmake_tests.py --syntax PRESET [FILTER]: lets the compiler of the preset only read them, which takes a tenth of that.
+cmake_tests.py --syntax PRESET [FILTER]: lets the compiler of the preset only read them, which takes less time.
 
-FILTER is a part of a unit's name, such as nn.networks_test. The last line is "N passed, N failed, N skipped; warnings:
-N", in test cases, with --syntax in units. A unit that does not build is one failed case; `warnings` counts lines of
-sources about which the compiler has warned. Logs lie in the preset's folder, with what was built: a second call goes
-on from there. CMAKE_BUILD_PARALLEL_LEVEL is how many compilers run at once, one for each core if it is not set.
+FILTER is a regular expression that a unit's name has, such as 'nn.networks|^core'. The last line is "N passed, N failed,
+N skipped; warnings: N", in test cases, with --syntax in units. A unit that does not build is one failed case; `warnings`
+counts lines of sources about which the compiler has warned. Logs lie in the preset's folder, with what was built: a
+second call builds what has changed. CMAKE_BUILD_PARALLEL_LEVEL is how many compilers run at once: without it, one a core.
 """
 import concurrent.futures
 import json
@@ -17,7 +17,8 @@ import shlex
 import subprocess
 import sys
 
-from count_tests import read_log
+sys.dont_write_bytecode = True
+from count_tests import read_log                                           # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WARNING = re.compile(r"^(\S+?:\d+):\d+: warning: .*$", re.MULTILINE)
@@ -98,17 +99,18 @@ def main(*arguments):
     preset, part = words[0], words[1] if len(words) > 1 else ""
     folder = ROOT / "build" / preset
     folder.mkdir(parents=True, exist_ok=True)
-    for log in folder.glob("*.log"):
-        log.unlink()
+    syntax = "--syntax" in arguments
+    for log in [folder / "syntax.log"] if syntax else [folder / "tests.log", *folder.glob("build.*.log")]:
+        log.unlink(missing_ok=True)
     if not run(["cmake", "--preset", preset, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], folder / "configure.log"):
         print((folder / "configure.log").read_text()[-3000:])
         return 1
-    units = {name: command for name, command in commands_of(folder).items() if part in name}
+    units = {name: command for name, command in commands_of(folder).items() if re.search(part, name)}
     if not units:
-        print(f"chorale: no unit of the tests has {part} in its name.", file=sys.stderr)
+        print(f"chorale: no unit of the tests has a name with {part}.", file=sys.stderr)
         return 1
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", os.cpu_count()))) as pool:
-        if "--syntax" in arguments:
+        if syntax:
             return check_syntax(units, folder / "syntax.log", pool)
         return build_and_run(preset, units, folder, pool)
 

@@ -205,6 +205,7 @@ template <Device D> class CentralStorageStrategy;                               
 template <Device D> class MultiWorkerMirroredStrategy;                  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                                                      // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
+template <int N, Zero... shards> struct TPUStrategy;                                   // strategy/tpu.hpp
 template <Zero zero, int within, Device D> class HybridStrategy;                      // strategy/hybrid.hpp
 template <class... A> class Mesh;                                                     // strategy/mesh/mesh.hpp
 template <class M, class... Parts> class MeshStrategy;                                // strategy/mesh.hpp

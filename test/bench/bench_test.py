@@ -29,6 +29,7 @@ RUNS = {
     "models": ([["--quick", "--rounds", "1", "--steps", "2", "--threads", "1"]],
                {f"models_quick/{model}": 1
                 for model in ("lenet", "character_gpt", "tickets", "dlrm", "resnet", "gan")}),
+    "one_client": ([["--replicas", "1", "3", "--steps", "2"]], {"one_client/memory": 2, "one_client/tcp": 2}),
     "one_process": ([["--runs", "1", "--busy-runs", "1", "--epochs", "1"]],
                     {"one_process/threads": 3, "one_process/replicas": 3}),
     "overlap": ([["--quick", "--rounds", "1"]], {"overlap/cnn": 4, "overlap/mlp": 4}),

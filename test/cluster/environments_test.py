@@ -266,6 +266,20 @@ def sagemaker(hosts, folder):
 
 # What is no manifest.
 
+def tpu(hosts):
+    names = [f"t-{i}.tpu" for i in range(2)]
+    hosts.named(*names)
+    one = [{**SECRET, "TPU_WORKER_HOSTNAMES": ",".join(names), "TPU_WORKER_ID": str(i), "TPU_ACCELERATOR_TYPE": "v4-16"}
+           for i in range(2)]
+    job("hosts of a slice of TPUs", one, "cluster: TPU, ")
+    slices = [[f"s{s}-{i}.tpu" for i in range(2)] for s in range(2)]
+    hosts.named(*slices[0], *slices[1])
+    job("hosts of two slices of TPUs", [
+        {**SECRET, "TPU_WORKER_HOSTNAMES": ",".join(slices[s]), "TPU_WORKER_ID": str(i), "MEGASCALE_NUM_SLICES": "2",
+         "MEGASCALE_SLICE_ID": str(s), "MEGASCALE_COORDINATOR_ADDRESS": f"{slices[0][0]}:8081"}
+        for s in range(2) for i in range(2)], "cluster: TPU, ")
+
+
 def own_variables(hosts, folder):
     hosts.named("node1", "node2", "node3")
     cluster = json.dumps({"worker": ["node1:4400", "node2:4400"], "evaluator": ["node3:4400"]})
@@ -457,6 +471,10 @@ def bad_environments(folder):
         ("a pool that Vertex AI does not have",
          {"CLUSTER_SPEC": '{"cluster": {"workerpool4": ["a:1"]}, "task": {"type": "workerpool4", "index": 0}}'},
          'CLUSTER_SPEC: cluster."workerpool4" is no role.'),
+        ("a host of TPUs beyond the last", {"TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "2"},
+         "TPU: TPU_WORKER_ID is 2, and TPU_WORKER_HOSTNAMES has 2 hosts."),
+        ("a TPU behind a server", {"COLAB_TPU_ADDR": "10.1.2.3:8470"},
+         "TPU: COLAB_TPU_ADDR=10.1.2.3:8470 names a TPU behind a server of its own, which PJRT cannot use."),
         ("an elastic PET_NNODES", {"PET_NNODES": "1:4", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "a"},
          'PET_NNODES is "1:4", and must be a number from 1 to 65536.'),
     ):
@@ -480,6 +498,7 @@ def main():
         own_variables(hosts, folder)
         torchrun(hosts)
         sagemaker(hosts, folder)
+        tpu(hosts)
         if documents("vertex.yaml") is None:
             skipped("the manifests of Kubernetes, Kubeflow and Vertex AI", "python3-yaml is not installed")
         else:

@@ -12,7 +12,7 @@ import sys
 sys.path.append('test/support')
 from compile_cases import all_cases
 
-MOST = 1
+MOST = 0
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|[()]')
 
 

@@ -94,8 +94,6 @@ struct Ended {
 /// Runs body(at, ended) on every rank, each a thread: of any transport whose ranks can be in one process.
 template <Transport T>
 struct InThreads {
-  static constexpr bool in_place = DirectAccessEndpoint<typename T::endpoint>;
-
   template <class Body>
   static std::vector<Ended> run(int ranks, Body body, T const& transport = {}) {
     auto all       = std::vector<Ended>(static_cast<std::size_t>(ranks));
@@ -116,8 +114,6 @@ struct InThreads {
 };
 
 struct Simulation {
-  static constexpr bool in_place = false;
-
   template <class Body>
   static std::vector<Ended> run(int ranks, Body body) {
     auto all       = std::vector<Ended>(static_cast<std::size_t>(ranks));
@@ -130,8 +126,6 @@ struct Simulation {
 /// Of one rank more, all but rank 0, which waits for something that is never sent, and the last is the first.
 template <class Ranks>
 struct InSubGroup {
-  static constexpr bool in_place = false;
-
   template <class Body>
   static std::vector<Ended> run(int ranks, Body body) {
     return Ranks::run(ranks + 1, [&](auto& at, Ended& ended) {

@@ -81,8 +81,8 @@ def by_tf_config():
 
 
 def by_mpirun():
-    if not shutil.which("mpirun"):
-        return print("SKIPPED: mpirun: there is no mpirun")
+    if not shutil.which("mpirun") or "Open MPI" not in run(["mpirun", "--version"])[1]:
+        return print("SKIPPED: mpirun: there is no mpirun of Open MPI")
     command = ["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")

@@ -36,6 +36,7 @@ MAY_INCLUDE = {
     "libtorch": COMPUTED | {"optim", "data", "placement", "model"},
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
+    "c": BELOW_STRATEGY | {"strategy", "trainer"},
 }
 
 # Folder within a folder: its neighbours that it may include. It may always include its parent.

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mpi_test.sh PROGRAM: runs it as 2 and as 3 ranks; skipped by name where there is no mpirun.
+# mpi_test.sh PROGRAM: runs it as 2 and as 3 ranks; skipped by name where mpirun is not that of Open MPI.
 program=$1
 failed=0
 
-if ! command -v mpirun > /dev/null; then
+if ! mpirun --version 2> /dev/null | grep -q "Open MPI"; then
   echo "SKIPPED: MpiTransport under mpirun: openmpi-bin is not installed"
   exit 0
 fi

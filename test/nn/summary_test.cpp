@@ -63,8 +63,10 @@ static_assert(std::is_same_v<nn::Dropout<0.3>, nn::Dropout<30>> &&
 static_assert(nn::Momentum<90>::momentum == 0.9F && nn::Epsilon<1000>::epsilon == 1e-3F);
 
 /// Numbers of percent have the bits that they had as whole numbers.
+template <Fraction F>
+constexpr float float_of = F.as_float();
 template <int P>
-constexpr bool as_percent = Fraction{P}.as_float() == static_cast<float>(P) / 100.0F && as_percent<P - 1>;
+constexpr bool as_percent = float_of<P> == static_cast<float>(P) / 100.0F && as_percent<P - 1>;
 template <>
 constexpr bool as_percent<-1> = true;
 static_assert(as_percent<99>);

@@ -105,15 +105,15 @@ TEST_CASE("multiplications of layers over sequences, of their states and of what
   STATIC_REQUIRE(work_of<ReadsWords>.of_row.forward == of_gru + 5);
   STATIC_REQUIRE(work_of<ReadsWords>.of_row.backward == 2 * of_gru + 2 * 5);
   STATIC_REQUIRE(work_of<ReadsWords>.of_row.lookups == 7 * 8);
-  constexpr auto ragged = work_of<ReadsRagged>;
-  STATIC_REQUIRE(ragged.of_row.forward == 5);
-  STATIC_REQUIRE(ragged.of_row.backward == 2 * 5);
-  STATIC_REQUIRE(ragged.of_position.forward == 8 * 3 + (3 + 5) * 20);
-  STATIC_REQUIRE(ragged.of_position.backward == 2 * ragged.of_position.forward);
-  STATIC_REQUIRE(ragged.of_position.activations == 8 + 3);
-  STATIC_REQUIRE(ragged.of_position.lookups == 8);
-  CHECK(ragged.products(10, 25) == 10 * 15.0 + 25 * 3 * 184.0);
-  CHECK(ragged.bytes(0, 25) == 25 * 4 * 19.0);
+  constexpr auto of_rows = work_of<ReadsRagged>;
+  STATIC_REQUIRE(of_rows.of_row.forward == 5);
+  STATIC_REQUIRE(of_rows.of_row.backward == 2 * 5);
+  STATIC_REQUIRE(of_rows.of_position.forward == 8 * 3 + (3 + 5) * 20);
+  STATIC_REQUIRE(of_rows.of_position.backward == 2 * of_rows.of_position.forward);
+  STATIC_REQUIRE(of_rows.of_position.activations == 8 + 3);
+  STATIC_REQUIRE(of_rows.of_position.lookups == 8);
+  CHECK(of_rows.products(10, 25) == 10 * 15.0 + 25 * 3 * 184.0);
+  CHECK(of_rows.bytes(0, 25) == 25 * 4 * 19.0);
 }
 
 TEST_CASE("multiplications of attention between any steps, or to those before", "[nn][work]") {

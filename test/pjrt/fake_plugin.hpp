@@ -4,6 +4,7 @@
 #include <chorale/device/pjrt/api_programs.hpp>
 #include <chorale/device/pjrt/client.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments of
-// the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
-// check, and counts what it has given out.
+// A plug-in of PJRT in this program, for tests: no compiler, and no foreign code. A program's results are its arguments
+// of the same number, copied on the same device, or zeros where it has none of that shape. It checks what real plug-ins
+// check, and counts what it has given out. It is one table of short functions, which belong together.
 
 namespace chorale::pjrt::api {
 
@@ -82,8 +83,10 @@ struct World {
   std::string options_proto{};                             // of the last compilation
   int errors = 0, events = 0, buffers = 0, executables = 0, clients = 0, topologies = 0;     // that are not freed
   std::string client_fails{};                              // with this text, code 5
+  bool refuses_count = false;                              // the option cpu_device_count, as plug-ins for TPUs do
   bool holds_events = false;                               // events of runs stay open until release()
-  std::vector<api::Event*> held{};
+  std::vector<api::Event*> held{};                         // with the mutex, when threads run programs
+  std::size_t most_held = 0;
   int* allocations = nullptr;                              // a counter that shall not see what runs allocate in here
   std::mutex mutex{};
 };
@@ -104,13 +107,16 @@ inline api::Event* new_event() {
 
 /// Ends the runs whose events are held, on a thread of the plug-in. fails: the text of an error of the first one
 inline std::thread release(std::string fails = {}) {
-  auto held = std::exchange(world().held, {});
+  auto const all = std::lock_guard{world().mutex};
+  auto held      = std::exchange(world().held, {});
   return std::thread{[held, fails] {
     for (std::size_t i = 0; i < held.size(); ++i) {
-      held[i]->ready      = true;
-      auto* const error   = i == 0 && !fails.empty() ? fail(13, fails) : nullptr;
-      auto const callback = held[i]->callback;
-      if (callback != nullptr) callback(error, held[i]->user);             // it destroys the event
+      auto* const error = i == 0 && !fails.empty() ? fail(13, fails) : nullptr;
+      auto lock         = std::unique_lock{world().mutex};
+      held[i]->ready    = true;
+      auto const [callback, user] = std::pair{held[i]->callback, held[i]->user};
+      lock.unlock();
+      if (callback != nullptr) callback(error, user);                      // it destroys the event
     }
   }};
 }
@@ -217,7 +223,9 @@ inline api::Error* execute(api::Execute* call) {
     call->complete[d] = new_event();
     if (!world().holds_events) continue;
     call->complete[d]->ready = false;
+    auto const lock = std::lock_guard{world().mutex};
     world().held.push_back(call->complete[d]);
+    world().most_held = std::max(world().most_held, world().held.size());
   }
   return nullptr;
 }
@@ -237,6 +245,8 @@ inline api::Error* create_client(api::ClientCreate* call) {
     if (o.type == api::NamedValue::integers)
       w.options[name] = std::vector<std::int64_t>(o.value.integers, o.value.integers + o.value_size);
   }
+  if (w.refuses_count && w.options.contains("cpu_device_count"))
+    return fail(3, "Unexpected option name passed to PJRT_Client_Create: cpu_device_count");
   auto const count = w.options.contains("cpu_device_count") ? std::get<std::int64_t>(w.options["cpu_device_count"]) : 4;
   if (call->put != nullptr) {                              // as clients of several hosts do
     static auto make  = api::MakeError{[](int code, char const* text, std::size_t size) {
@@ -322,9 +332,12 @@ struct Table {
     set<api::EventIsReady>([](auto* call) -> api::Error* { return call->value = call->handle->ready, nullptr; });
     set<api::EventAwait>([](auto*) -> api::Error* { return nullptr; });
     set<api::EventOnReady>([](auto* call) -> api::Error* {
+      auto lock             = std::unique_lock{world().mutex};
       call->event->callback = call->callback;
       call->event->user     = call->user;
-      if (call->event->ready) call->callback(nullptr, call->user);
+      auto const ready      = call->event->ready;
+      lock.unlock();
+      if (ready) call->callback(nullptr, call->user);
       return nullptr;
     });
     set<api::ClientCreate>(&create_client);

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 // What a plug-in of CHORALE_PJRT_PLUGIN does, one for CPUs; and what libtpu of TPU_LIBRARY_PATH compiles. Each test is
@@ -44,7 +45,8 @@ std::string thrown(Body const& body) {
 
 /// All-reduce of a vector over all replicas, and the vector doubled in place.
 std::string const sums = R"(module @sums {
-  func.func public @main(%a: tensor<1000xf32>, %b: tensor<1000xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<1000xf32>, tensor<1000xf32>) {
+  func.func public @main(%a: tensor<1000xf32>, %b: tensor<1000xf32> {tf.aliasing_output = 1 : i32})
+      -> (tensor<1000xf32>, tensor<1000xf32>) {
     %0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<> : tensor<0x0xi64>}> ({
     ^bb0(%x: tensor<f32>, %y: tensor<f32>):
       %z = stablehlo.add %x, %y : tensor<f32>
@@ -142,7 +144,7 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
     }
     auto arguments = std::vector<std::vector<pjrt::Buffer*>>{};
     for (std::size_t d = 0; d < state.size(); ++d) arguments.push_back({&inputs[d], &state[d][1]});
-    for (int step = 0; step < 10; ++step) program.run(arguments, state);   // not waited for: each step is queued
+    for (int step = 0; step < 100; ++step) program.run(arguments, state);  // not waited for: each step is queued
     client.synchronize();
     for (std::size_t d = 0; d < state.size(); ++d) {
       auto sum = std::vector<float>(1000), doubled = sum, first = sum;
@@ -150,13 +152,63 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
       state[d][1].get(doubled.data(), 4000);
       inputs[d].get(first.data(), 4000);
       CHECK(std::memcmp(sum.data(), wanted.data(), 4000) == 0);            // added in the order of ranks
-      for (auto& x : first) x *= 1024;
+      for (auto& x : first) x = std::ldexp(x, 100);
       CHECK(doubled == first);
     }
     CHECK(program.program().replicas() == n);
     CHECK(program.program().memory().aliased == 4000);
     CHECK(program.program().optimized().bytes.find("all-reduce") != std::string::npos);
   }
+}
+
+TEST_CASE("two threads run programs that add up over the same devices", "[pjrt][plugin]") {
+  auto const path = path_in("CHORALE_PJRT_PLUGIN", "two threads run programs that add up over the same devices");
+  if (path.empty()) return;
+  auto const client = Pjrt::open(path, {.devices = 8}).client();
+  auto last         = std::vector<float>(2);
+  auto const train  = [&](std::size_t thread) {
+    auto program   = client.compile(sums, 8);
+    auto const one = std::vector<float>(1000, 1.f);
+    auto inputs = std::vector<pjrt::Buffer>{};
+    auto state  = std::vector<std::vector<pjrt::Buffer>>(8);
+    auto list   = std::vector<std::vector<pjrt::Buffer*>>{};
+    for (int d = 0; d < 8; ++d) inputs.push_back(client.put(one.data(), vector_shape, d));
+    for (std::size_t d = 0; d < 8; ++d) {
+      state[d].emplace_back();
+      state[d].push_back(client.put(one.data(), vector_shape, static_cast<int>(d)));
+      list.push_back({&inputs[d], &state[d][1]});
+    }
+    for (int step = 0; step < 200; ++step) program.run(list, state);
+    auto sum = std::vector<float>(1000);
+    state[7][0].get(sum.data(), 4000);
+    last[thread] = sum[999];
+  };
+  auto other = std::thread{[&] { train(1); }};
+  train(0);
+  other.join();
+  CHECK(last == std::vector{8.f, 8.f});
+}
+
+TEST_CASE("a program may take nothing, or give nothing", "[pjrt][plugin]") {
+  auto const path = path_in("CHORALE_PJRT_PLUGIN", "a program may take nothing, or give nothing");
+  if (path.empty()) return;
+  auto const client = Pjrt::open(path, {.devices = 8}).client();
+  auto results      = std::vector<std::vector<pjrt::Buffer>>{};
+  auto seven        = client.compile(R"(module @m {
+    func.func public @main() -> tensor<i32> {
+      %0 = stablehlo.constant dense<7> : tensor<i32>
+      return %0 : tensor<i32>
+    }
+  })", 2);
+  seven.run({{}, {}}, results);
+  auto number = 0;
+  results[1][0].get(&number, sizeof number);
+  CHECK(number == 7);
+  auto nothing = client.compile("module @m {\n  func.func public @main(%a: tensor<i32>) {\n    return\n  }\n}\n", 1);
+  nothing.run({{&results[0][0]}}, results);
+  client.synchronize();
+  CHECK(results.size() == 1);
+  CHECK(results[0].empty());
 }
 
 TEST_CASE("a plug-in's errors have the line of the text", "[pjrt][plugin]") {
@@ -171,8 +223,9 @@ TEST_CASE("a plug-in's errors have the line of the text", "[pjrt][plugin]") {
   CHECK_THAT(wrong(one_line("%0 = stablehlo.frobnicate %a : tensor<4xf32>")),
              Contains("line 3, column 10: custom op 'stablehlo.frobnicate' is unknown"));
   CHECK_THAT(wrong("hello"), Contains("line 1, column 1: "));
-  CHECK_THAT(wrong("module @m {\n  func.func public @other(%a: tensor<f32>) -> tensor<f32> {\n    return %a : tensor<f32>"
-                   "\n  }\n}\n"), Contains("cannot compile the program"));
+  CHECK_THAT(wrong("module @m {\n  func.func public @other(%a: tensor<f32>) -> tensor<f32> {\n"
+                   "    return %a : tensor<f32>\n  }\n}\n"),
+             Contains("cannot compile the program"));
   auto groups = sums;
   groups.replace(groups.find("dense<> : tensor<0x0xi64>"), 25, "dense<[[0,1,2]]> : tensor<1x3xi64>");
   CHECK_THAT(wrong(groups, 2), Contains("replica groups should contain 2 replicas, but found 3"));
@@ -192,7 +245,8 @@ TEST_CASE("what a plug-in would take for something else is refused, and donation
   auto const with = [&](pjrt::Buffer& first) {
     return thrown<BadArgument>([&] { program.run({{&first, &b}}, results); });
   };
-  CHECK_THAT(with(ints), Contains("argument 0 on device 3 is tensor<1000xi32>, and the program takes tensor<1000xf32>."));
+  CHECK_THAT(with(ints),
+             Contains("argument 0 on device 3 is tensor<1000xi32>, and the program takes tensor<1000xf32>."));
   CHECK_THAT(with(flat), Contains("argument 0 on device 3 is tensor<10x100xf32>"));
   CHECK_THAT(with(elsewhere), Contains("argument 0 for device 3 is on device 0"));
   CHECK_THAT(thrown<pjrt::PluginError>([&] { program.run({{&b, &b}}, results); }),
@@ -200,7 +254,8 @@ TEST_CASE("what a plug-in would take for something else is refused, and donation
   CHECK_FALSE(b.donated());
   program.run({{&a, &b}}, results);
   CHECK(b.donated());
-  CHECK_THAT(with(a), Contains("a buffer of tensor<1000xf32> on device 3 cannot be used as an argument: it was donated"));
+  CHECK_THAT(with(a),
+             Contains("a buffer of tensor<1000xf32> on device 3 cannot be used as an argument: it was donated"));
   auto out = std::vector<float>(1000);
   results[0][1].get(out.data(), 4000);
   CHECK(out == std::vector<float>(1000, 2.f));

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/tiny.hpp"
 
+#include <chorale/cluster/cluster.hpp>
 #include <chorale/core/threads.hpp>
+#include <chorale/core/types.hpp>
+#include <chorale/device/cpu.hpp>
 #include <chorale/strategy/central_storage.hpp>
+#include <chorale/strategy/replica.hpp>
+#include <chorale/tensor/variable.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <future>
 #include <stdexcept>
@@ -14,6 +20,20 @@
 using namespace chorale;
 
 namespace {
+
+/// True if no T is made of any of `Others`, as an argument or in parentheses.
+template <class T, class... Others>
+constexpr bool made_of_none = (!std::constructible_from<T, Others> && ...) && (!std::convertible_to<Others, T> && ...);
+
+using OneReplica = Replica<RingAllReduce, LocalEndpoint>;
+
+// A device, a replica, a worker, which is a task, and a mirrored variable: none is made of another, nor of a rank.
+static_assert(made_of_none<Cpu, OneReplica&, TaskId, Variable, Rank>);
+static_assert(made_of_none<OneReplica, Cpu, TaskId, Variable, Rank>);
+static_assert(made_of_none<TaskId, Cpu, OneReplica&, Variable, Rank>);
+static_assert(made_of_none<Variable, Cpu, OneReplica&, TaskId, Rank>);
+static_assert(made_of_none<Rank, Cpu, OneReplica&, TaskId, Variable>);
+static_assert(made_of_none<MirroredStrategy<>, Rank, TaskId, OneReplica&>);    // it takes devices, not how many or which
 
 auto live(int replicas) { return Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}}; }
 

@@ -75,8 +75,6 @@ struct Learned {
   std::string file{};
   std::vector<double> losses{};
   std::vector<float> logits{};
-
-  friend bool operator==(Learned const&, Learned const&) = default;
 };
 
 /// Batches of 6 rows, and one of 2.

@@ -41,8 +41,8 @@ struct Code {
       for (int i = 0; i < info->dlpi_phnum; ++i) {
         auto const& part = info->dlpi_phdr[i];
         if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
-        auto const begin           = info->dlpi_addr + part.p_vaddr;
-        *static_cast<Code*>(to) = {begin, begin + part.p_memsz};
+        auto const first        = info->dlpi_addr + part.p_vaddr;
+        *static_cast<Code*>(to) = {first, first + part.p_memsz};
       }
       return 1;
     }, &code);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace online_tests {
 
 using namespace chorale;
 using chorale::test::same_bits;
@@ -56,8 +56,6 @@ struct Seen {
   }
   Span<float const> predict(Variables const&, Points const& batch) const { return batch.x; }
 };
-
-}  // namespace
 
 TEST_CASE("ranks number their rows, those of rank 0 first", "[trainer][online]") {
   for (int replicas = 1; replicas <= 9; ++replicas) {
@@ -203,3 +201,5 @@ TEST_CASE("what does not fit online is refused in a sentence, and training goes 
   CHECK_THROWS_WITH(online.train(batch),
                     Contains("under Reproducible rank 0 of 2 has rows 0 to 20 of the 40 rows of a step"));
 }
+
+}  // namespace online_tests

@@ -162,6 +162,33 @@ function(chorale_components)
   endforeach()
 endfunction()
 
+# chorale_c_library(name source.cpp [COMPONENTS mpi]): a shared library with the functions of <chorale/c/chorale.h>, for
+# the models that the source names. It shows these functions only. Where the project has the language Fortran, the target
+# ${name}_fortran is the module chorale over it.
+function(chorale_c_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 one "" "" "COMPONENTS")
+  if(NOT one_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "chorale: chorale_c_library(${name}) has no source. Try: chorale_c_library(${name} model.cpp), "
+                        "with a chorale_create() in model.cpp.")
+  endif()
+  chorale_components(${one_COMPONENTS})
+  get_property(headers GLOBAL PROPERTY CHORALE_INCLUDE_DIR)
+  set(shown "${headers}/chorale/c/exports.map")
+  add_library(${name} SHARED ${one_UNPARSED_ARGUMENTS})
+  list(TRANSFORM one_COMPONENTS PREPEND "chorale::")
+  target_link_libraries(${name} PRIVATE chorale::chorale ${one_COMPONENTS})
+  target_link_options(${name} PRIVATE "LINKER:--version-script=${shown}")
+  set_target_properties(${name} PROPERTIES LINK_DEPENDS "${shown}")
+  target_include_directories(${name} INTERFACE "${headers}")
+  if(CMAKE_Fortran_COMPILER)
+    add_library(${name}_fortran STATIC "${headers}/chorale/c/chorale.f90")
+    set(modules "${CMAKE_CURRENT_BINARY_DIR}/${name}_modules")
+    set_target_properties(${name}_fortran PROPERTIES Fortran_MODULE_DIRECTORY "${modules}")
+    target_include_directories(${name}_fortran INTERFACE "${modules}")
+    target_link_libraries(${name}_fortran PUBLIC ${name})
+  endif()
+endfunction()
+
 # For choraleConfig.cmake: what find_package() asks for. A macro, because its variables are the caller's.
 macro(_chorale_find_components)
   foreach(component chorale ${chorale_FIND_COMPONENTS})

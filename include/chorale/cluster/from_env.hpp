@@ -11,6 +11,7 @@
 #include <chorale/cluster/resolvers/rank_launchers.hpp>
 #include <chorale/cluster/resolvers/slurm.hpp>
 #include <chorale/cluster/resolvers/tf_config.hpp>
+#include <chorale/cluster/resolvers/tpu.hpp>
 
 #include <algorithm>
 #include <array>
@@ -99,11 +100,11 @@ inline ClusterParts with_job(Environment const& env, ClusterParts parts) {
 struct FromEnv {
   static Cluster cluster(Environment const& env) {
     namespace r = resolve;
-    auto const launchers =
-        r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm, r::KubeflowTrainer, r::SageMaker>(env);
-    auto const rank    = launchers.empty() ? -1 : launchers.front().launch.rank;
-    auto written       = std::vector<ClusterParts>{};                      // the first one is believed
-    auto const consult = [&](std::optional<ClusterParts> parts) {
+    auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm, r::KubeflowTrainer, r::SageMaker,
+                                    r::TPUClusterResolver>(env);
+    auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
+    auto written         = std::vector<ClusterParts>{};                    // the first one is believed
+    auto const consult   = [&](std::optional<ClusterParts> parts) {
       if (parts) written.push_back(std::move(*parts));
     };
     consult(r::own_variables(env, rank));

@@ -9,7 +9,7 @@
 #include <chorale/device/pjrt/plugin.hpp>
 
 #include <cstddef>
-#include <exception>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -28,25 +28,27 @@ namespace chorale {
 /// keeps   a value, cheap to copy. A process has one client for each plug-in and number of devices; it stays open
 class Pjrt {
  public:
-  static constexpr Memory memory = Memory::host;                           // of its blocks: the host's copy of variables
+  static constexpr Memory memory = Memory::host;                           // of its blocks: the host's variables
   using block                    = Cpu::block;
 
   struct Options {
-    std::optional<int> devices{};                                          // of a plug-in for CPUs, which makes so many
+    std::optional<int> devices{};                                          // how many; of CPUs the plug-in makes them
     std::vector<pjrt::Option> others{};                                    // of the plug-in, see pjrt::Client
   };
 
-  /// All devices of a plug-in that this process may use, as one.
+  /// Devices of a plug-in as one: all that this process may use, or the first `devices` of them.
   ///
-  /// throws  BadArgument when there is no such plug-in; pjrt::PluginError when it has no device
-  static Pjrt open(std::string const& path, Options const& options) {
-    auto client = client_of(path, options);
+  /// throws  BadArgument when there is no such plug-in, or it has fewer devices; pjrt::PluginError when it has none
+  static Pjrt open(pjrt::Plugin const& plugin, Options const& options) {
+    auto client = client_of(plugin, options);
     auto ids    = std::vector<int>{};
     for (auto const& device : client.devices()) ids.push_back(device.id);
-    return Pjrt{std::move(client), 0, std::move(ids)};
+    auto const all = Pjrt{std::move(client), 0, std::move(ids)};
+    return options.devices ? all.first(*options.devices) : all;
   }
-
-  static Pjrt open(std::string const& path) { return open(path, Options{}); }
+  static Pjrt open(pjrt::Plugin const& plugin) { return open(plugin, Options{}); }
+  static Pjrt open(std::string const& path, Options const& options) { return open(pjrt::Plugin::open(path), options); }
+  static Pjrt open(std::string const& path) { return open(pjrt::Plugin::open(path)); }
 
   /// The devices of the plug-in that the environment names, each alone; none where there is none, and missing() then
   /// returns the reason.
@@ -69,7 +71,7 @@ class Pjrt {
     }
   }
 
-  int index() const { return index_; }                                     // of the first core among those of the client
+  int index() const { return index_; }                                     // of the first core, of the client's
   std::vector<int> const& cores() const { return cores_; }                 // ids of its devices
   pjrt::Client const& client() const { return client_; }
 
@@ -81,6 +83,20 @@ class Pjrt {
     return Pjrt{client_, index_, {cores_.begin(), cores_.begin() + n}};
   }
 
+  /// These devices, each with a shard of the optimizer's state instead of all of it: see TPUStrategy<N, Zero::one>.
+  Pjrt sharding_slots() const {
+    auto same    = *this;
+    same.shards_ = true;
+    return same;
+  }
+  bool shards_slots() const { return shards_; }
+
+  /// What a thread that computes on these devices holds: nothing, as they have threads of their own.
+  struct Scope {
+    explicit Scope(Pjrt const&) {}
+    ~Scope() {}                                                            // so that an object of it counts as used
+  };
+
   block allocate(std::size_t bytes) const { return block{bytes}; }
   void  synchronize() const { client_.synchronize(); }
 
@@ -88,29 +104,46 @@ class Pjrt {
   Pjrt(pjrt::Client client, int index, std::vector<int> cores)
       : client_{std::move(client)}, index_{index}, cores_{std::move(cores)} {}
 
-  /// The client of a plug-in with these options: the one that the process has, or a new one.
-  static pjrt::Client client_of(std::string const& path, Options const& options) {
+  using Named = std::map<std::string, pjrt::OptionValue>;
+
+  /// The client of a plug-in with these options. Plug-ins for CPUs have the option cpu_device_count; others refuse it,
+  /// as their devices are what there is.
+  static pjrt::Client client_of(pjrt::Plugin const& plugin, Options const& options) {
+    auto named = Named{};
+    for (auto const& option : options.others)
+      CHORALE_EXPECTS(named.emplace(option.name, option.value).second,
+                      "the option " + option.name + " of a PJRT client is given twice");
+    if (!options.devices) return client_of(plugin, named);
+    auto counted = named;
+    CHORALE_EXPECTS(counted.emplace("cpu_device_count", std::int64_t{*options.devices}).second,
+                    "the number of devices is given twice, as devices and as cpu_device_count");
+    try {
+      return client_of(plugin, counted);
+    } catch (pjrt::PluginError const& error) {
+      if (error.said().find("cpu_device_count") == std::string::npos) throw;
+      return client_of(plugin, named);
+    }
+  }
+
+  /// The client that the process has with these options, or a new one: a TPU has one at a time.
+  static pjrt::Client client_of(pjrt::Plugin const& plugin, Named const& named) {
     struct Clients {
       std::mutex mutex;
-      std::vector<std::tuple<pjrt::Plugin, std::map<std::string, pjrt::OptionValue>, pjrt::Client>> open;
+      std::vector<std::tuple<pjrt::Plugin, Named, pjrt::Client>> open;
     };
     static auto& clients = *new Clients;                                   // never freed, as plug-ins are
-    auto const plugin    = pjrt::Plugin::open(path);
-    auto named           = options.others;
-    if (options.devices) named.push_back({"cpu_device_count", std::int64_t{*options.devices}});
-    auto key             = std::map<std::string, pjrt::OptionValue>{};
-    for (auto const& option : named)
-      CHORALE_EXPECTS(key.emplace(option.name, option.value).second,
-                      "the option " + option.name + " of a PJRT client is given twice");
     auto const lock      = std::lock_guard{clients.mutex};
-    for (auto const& [p, k, client] : clients.open)
-      if (p == plugin && k == key) return client;
-    return std::get<2>(clients.open.emplace_back(plugin, key, pjrt::Client{plugin, named}));
+    for (auto const& [of, with, client] : clients.open)
+      if (of == plugin && with == named) return client;
+    auto options = std::vector<pjrt::Option>{};
+    for (auto const& [name, value] : named) options.push_back({name, value});
+    return std::get<2>(clients.open.emplace_back(plugin, named, pjrt::Client{plugin, options}));
   }
 
   pjrt::Client client_;
   int index_;
   std::vector<int> cores_;
+  bool shards_ = false;                                                    // slots
 };
 
 static_assert(Device<Pjrt>);

@@ -83,6 +83,7 @@ struct StateOf<L> {
 /// A layer may also have
 ///
 ///   check<O...>()       a function whose static_asserts refuse inputs
+///   is_sized            false for a size of zero, which check_size() refuses: nothing else is asked of the layer then
 ///   kept(O...)          floats of a row that forward leaves for backward, in `kept`
 ///   keeps_nothing       true if `kept` is only scratch: backward finds nothing in it that forward wrote
 ///   products(O...)      multiplications of one row in forward

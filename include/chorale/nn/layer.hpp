@@ -92,8 +92,8 @@ struct Site {
 ///   | reads_workspace()   | of a stage, false: backward reads nothing that forward left   | it has memory alone  |
 ///   | L::is_sized         | false for a size of zero: check_size() refuses it, and        | check() refuses it   |
 ///   |                     | nothing else is asked of the layer                            |                      |
-///   | L::template check_device<D>() | refuses a device for which stage has no kernels, and | stage is for any     |
-///   |                     | returns false then                                            |                      |
+///   | L::check_device<D>() | refuses a device for which there is no stage, with a sentence, | a stage for each    |
+///   |                     | and returns false then                                        |                      |
 template <class L, class In>
 concept SequentialLayer = requires {
   { L::name }                                -> std::convertible_to<std::string_view>;

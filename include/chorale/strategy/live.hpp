@@ -397,10 +397,11 @@ class Live<S, R, T> {
   template <class Work>
   void run_by_team(Work& work) {
     if constexpr (RunsItsRanks<endpoint>)
-      team_.run(endpoints_, work, [this]([[maybe_unused]] std::size_t server, [[maybe_unused]] auto&& go_on) {
-        if constexpr (HasServers<S>) host_.serve_while(server, go_on);
-      });
+      team_.run(endpoints_, work, [this](std::size_t server, auto&& go_on) { this->serve_while(server, go_on); });
     else team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
+  }
+  void serve_while([[maybe_unused]] std::size_t server, [[maybe_unused]] auto& go_on) {
+    if constexpr (HasServers<S>) host_.serve_while(server, go_on);
   }
 
   std::vector<Rank> local_shares() const {

@@ -10,6 +10,7 @@
 #include <chorale/data/typed_rows.hpp>
 #include <chorale/model/model.hpp>
 #include <chorale/reduce/reduce.hpp>
+#include <chorale/strategy/runtime/row_numbers.hpp>
 #include <chorale/strategy/strategy.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -31,48 +31,6 @@
 #include <vector>
 
 namespace chorale::detail {
-
-/// The rows of one replica among those of all.
-struct RowNumbers {
-  std::uint64_t first = 0, all = 0;
-};
-
-/// Numbers the rows of all replicas, those of rank 0 first. Every replica calls it, with the number of its own rows.
-///
-/// cost    about 2 + log2 P messages of 8 or 16 bytes, one after the other
-RowNumbers number_rows(auto& replica, std::uint64_t rows) {
-  auto const send = [&]<class V>(Rank peer, V const& mine) {
-    replica.exchange(peer, std::as_bytes(Span<V const>{&mine, 1}), {});
-  };
-  auto const receive = [&]<class V>(Rank peer, V& from_peer) {
-    replica.exchange(peer, {}, std::as_writable_bytes(Span<V>{&from_peer, 1}));
-  };
-  auto const rank   = replica.id();
-  auto const speak  = static_cast<int>(std::bit_floor(static_cast<unsigned>(replica.num_replicas())));
-  auto const silent = replica.num_replicas() - speak;                      // ranks 1, 3, .. have the rank before speak
-  auto mine         = RowNumbers{.first = 0, .all = rows};
-  auto theirs       = std::uint64_t{0};
-  if (rank < 2 * silent && rank % 2 == 1) {
-    send(rank - 1, rows);
-    receive(rank - 1, mine);
-    return mine;
-  }
-  if (rank < 2 * silent) {
-    receive(rank + 1, theirs);
-    mine.all += theirs;
-  }
-  auto const place = rank < 2 * silent ? rank / 2 : rank - silent;
-  for (int bit = 1; bit < speak; bit *= 2) {                               // `all` is of `bit` neighbouring places
-    auto const other = place ^ bit;
-    auto const peer  = other < silent ? 2 * other : other + silent;
-    replica.exchange(peer, std::as_bytes(Span<std::uint64_t const>{&mine.all, 1}),
-                     std::as_writable_bytes(Span<std::uint64_t>{&theirs, 1}));
-    if (other < place) mine.first += theirs;
-    mine.all += theirs;
-  }
-  if (rank < 2 * silent) send(rank + 1, RowNumbers{.first = mine.first + rows, .all = mine.all});
-  return mine;
-}
 
 /// The batches of a model that takes one type of them; void if it takes several.
 template <class M>
@@ -85,11 +43,11 @@ struct TakenFrom<M> : std::type_identity<typename M::batch> {};
 
 namespace chorale {
 
-/// Training on rows that a program makes while it runs, such as a simulation: each process has its own rows, in its own
+/// Training on rows that a program makes while it runs, such as a solver: each process has its own rows, in its own
 /// memory, and they are learned from where they lie, one batch at a time.
 ///
 ///   auto online = OnlineTraining{trainer};
-///   auto const batch = BasicBatch<float, float>{.x = states, .y = results, .rows = n};    views of the program's arrays
+///   auto const batch = BasicBatch<float, float>{.x = states, .y = results, .rows = n};    views of its arrays
 ///   if (step % 10 == 0) loss = online.train(batch).loss();
 ///   else online.predict(batch, Span<float>{expected});
 ///
@@ -267,8 +225,8 @@ class OnlineTraining {
     constexpr auto shards = R::logical_shards;
     auto const wanted     = detail::rows_of_shards(part.global_rows, replica.id(), replica.num_replicas(), shards);
     if (part.first_row == wanted.begin && part.rows == wanted.size()) return;
-    throw BadArgument{sentence("under Reproducible rank {} of {} has rows {} to {} of the {} rows of a step, its part of "
-                               "{} logical shards, but it was given rows {} to {}.", replica.id(),
+    throw BadArgument{sentence("under Reproducible rank {} of {} has rows {} to {} of the {} rows of a step, its part "
+                               "of {} logical shards, but it was given rows {} to {}.", replica.id(),
                                replica.num_replicas(), wanted.begin, wanted.end, part.global_rows, shards,
                                part.first_row, part.first_row + part.rows),
                       "part(rank, ranks, shards) of the global batch, or a Reduce that takes any rows."};

@@ -24,6 +24,10 @@ auto const title = Title{};
 struct Title : Field<int, 0> {};
 auto const title = Title{};
 
+// expect: chorale: a Field has elements of float, int or std::uint8_t
+struct Title : Field<double, 40> {};
+auto const title = Title{};
+
 // expect: compiles
 auto const rows = data::from_fields<Text>(texts);
 

@@ -3,6 +3,7 @@
 // Networks with a mistake in programs that train them.
 #include <chorale/chorale.hpp>
 
+#include <cstdint>
 #include <vector>
 
 using namespace chorale;
@@ -20,29 +21,29 @@ void train_list() {
   struct Net : nn::Sequential<Layers..., nn::Dense<10>> {};
   train<Net>(data::digits(100, 1).map(data::scale).batch(20));
 }
-template <class... Layers>
+template <class Target, class... Layers>
 struct Graph : nn::Graph<Steps> {
   nn::Block<Layers...> layers;
   nn::Dense<10> logits;
-  constexpr auto operator()(auto x) const { return nn::outputs<Kind>(logits(layers(x))); }
+  constexpr auto operator()(auto x) const { return nn::outputs<Target>(logits(layers(x))); }
 };
-template <class... Layers>
+template <class Target, class... Layers>
 void train_graph() {
-  auto const numbers = std::vector<float>(240);
-  train<Graph<Layers...>>(data::from_fields<Steps, Kind>(numbers, std::vector<int>(10)).batch(5));
+  auto const labels = std::vector<std::int64_t>(10);
+  train<Graph<Target, Layers...>>(data::from_fields<Steps, Target>(std::vector<float>(240), labels).batch(5));
 }
 
 // expect: compiles
 void run() { train_list<nn::Input<28, 28, 1>, nn::Conv2D<1, 1>, nn::MaxPool2D<2>, nn::Flatten>(); }
 
 // expect: chorale: Conv2D<Filters, Kernel> needs both to be at least 1
-void run() { train_list<nn::Input<28, 28, 1>, nn::Conv2D<1, 0>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten>(); }
+void run() { train_list<nn::Input<28, 28, 1>, nn::Conv2D<2, 0>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten>(); }
 
 // expect: chorale: a pool needs a window of at least 1
 void run() { train_list<nn::Input<28, 28, 1>, nn::Conv2D<1, 1>, nn::ReLU, nn::MaxPool2D<0>, nn::Flatten>(); }
 
 // expect: chorale: Dense<Units> needs at least one unit
-void run() { train_list<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<0>, nn::ReLU>(); }
+void run() { train_list<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<-1>, nn::ReLU>(); }
 
 // expect: chorale: a Sequential begins with nn::Input<...>, the shape of one row
 void run() { train_list<nn::Conv2D<1, 1>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten>(); }
@@ -52,10 +53,14 @@ struct None : nn::Sequential<nn::Input<28, 28, 1>> {};
 void run() { train<None>(data::digits(100, 1).map(data::scale).batch(20)); }
 
 // expect: compiles
-void run() { train_graph<nn::Bidirectional<nn::GRU<2>>>(); }
+void run() { train_graph<Kind, nn::Bidirectional<nn::GRU<2>>>(); }
+
+// expect: chorale: a Field has elements of float, int or std::uint8_t
+struct Label : Field<std::int64_t, 1> {};
+void run() { train_graph<Label, nn::Bidirectional<nn::GRU<2>>>(); }
 
 // expect: chorale: GRU<units> needs at least 1
-void run() { train_graph<nn::Bidirectional<nn::GRU<0>>>(); }
+void run() { train_graph<Kind, nn::Bidirectional<nn::GRU<-1>>>(); }
 
 // expect: chorale: Dense<Units> needs at least one unit
-void run() { train_graph<nn::TimeDistributed<nn::Dense<-1>>, nn::Flatten>(); }
+void run() { train_graph<Kind, nn::TimeDistributed<nn::Dense<-2>>, nn::Flatten>(); }

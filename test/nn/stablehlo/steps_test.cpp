@@ -237,4 +237,18 @@ TEST_CASE("a step of a network of many inputs as operations is that of Cpu", "[n
   check<Dlrm>();
 }
 
+TEST_CASE("rows that are not real have neither loss nor gradient, whatever their outputs are", "[nn][stablehlo]") {
+  auto program      = hlo::Program{};
+  auto const y      = program.parameter(hlo::Element::f32, {3, 1});
+  auto const wanted = program.parameter(hlo::Element::f32, {3, 1});
+  auto const real   = program.parameter(hlo::Element::f32, {3});
+  auto const loss   = hlo::term_sum<Dlrm>(2.0F * nn::of<Priority>(loss::BinaryCrossEntropy{}), y, wanted, {}, real);
+  auto const by     = gradients(loss, {y})[0];
+  auto const made   = Interpreter{program, {{{0, std::nan(""), 1}, {1, 0, 0}, {1, 0, 1}}}, {loss, by}};
+  CHECK(made(loss)[0] == Approx(2 * (std::log(2.0) + std::log1p(std::exp(1.0)))));
+  CHECK(made(by)[0] == Approx(-1));
+  CHECK(made(by)[1] == 0);
+  CHECK(made(by)[2] == Approx(2 / (1 + std::exp(-1.0))));
+}
+
 }  // namespace hlo_models

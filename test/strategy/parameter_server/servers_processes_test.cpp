@@ -138,10 +138,10 @@ TEMPLATE_TEST_CASE("a loop of one's own runs in processes that serve and compute
         return sum;
       }, copies, batch));
     live.finish(copies);
-    auto const ranks = live.gather(live.run([](auto& replica) { return replica.id(); }));
-    auto line        = std::ostringstream{};
+    auto const all = live.gather(live.run([](auto& replica) { return replica.id(); }));
+    auto line      = std::ostringstream{};
     line << "rows " << loss.count << " ranks";
-    for (auto const rank : ranks) line << ' ' << rank;
+    for (auto const rank : all) line << ' ' << rank;
     voice.say(line.str());
     if (me >= 2) return;
     voice.say(std::to_string(loss.value) + " " + std::to_string(copies[0].hash()));

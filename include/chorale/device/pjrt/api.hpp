@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// The part of PJRT's C interface that this library calls, declared here: argument records, and where each function lies
-/// in the table that a plug-in returns. Sizes are those of the newest minor version that was read, 0.114: a plug-in
-/// accepts a record that is longer than its own, and refuses a shorter one.
+/// The part of PJRT's C interface that this library calls, declared here: argument records, and where each function
+/// lies in the table that a plug-in returns. Sizes are those of the newest minor version that was read, 0.114, as a
+/// plug-in accepts a record that is longer than its own, and refuses a shorter one.
 ///
 /// source  openxla.org, "PJRT C API": each call takes one record that starts with its own size, and returns an error or
 ///         null
@@ -46,8 +46,8 @@ struct Call {
   std::string_view name;
 };
 
-// Records of the same form: a handle, and what the call is told or answers about it. In each: the record's own size, then
-// a chain of extensions, which this library does not use.
+// Records of the same form: a handle, and what the call is told or answers about it. In each: the record's own size,
+// then a chain of extensions, which this library does not use.
 
 /// A call about one handle.
 template <std::size_t place, Name name, class Handle>
@@ -121,7 +121,8 @@ using BufferAddress   = ValueOf<73, "PJRT_Buffer_UnsafePointer", Buffer, std::ui
 using TopologyDestroy = About<83, "PJRT_TopologyDescription_Destroy", Topology>;
 using TopologyName    = TextOf<84, "PJRT_TopologyDescription_PlatformName", Topology const>;
 using TopologyVersion = TextOf<85, "PJRT_TopologyDescription_PlatformVersion", Topology>;
-using TopologyDevices = ListOf<86, "PJRT_TopologyDescription_GetDeviceDescriptions", Topology const, DeviceDescription*>;
+using TopologyDevices =
+    ListOf<86, "PJRT_TopologyDescription_GetDeviceDescriptions", Topology const, DeviceDescription*>;
 using OutputTypes     = ListOf<90, "PJRT_Executable_OutputElementTypes", Executable, int>;
 
 /// PJRT_NamedValue: an option or an attribute, of one of five types.

@@ -7,6 +7,7 @@
 #include <chorale/device/pjrt/key_value_store.hpp>
 #include <chorale/device/pjrt/plugin.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -130,6 +131,20 @@ class Connection {
     return info_of(plugin_, description.value).id;
   }
 
+  /// Held while a program is started: replicas of two programs that two threads start are then in the same order on all
+  /// devices, without which each could wait for the other.
+  std::unique_lock<std::mutex> starting() { return std::unique_lock{starting_}; }
+
+  /// Most runs of one client that have not ended: plug-ins for CPUs hang for ever when more than 32 of a program with
+  /// an all-reduce are waiting.
+  static constexpr int most_runs = 8;
+
+  /// Returns when fewer than most_runs on that many devices have not ended.
+  void wait_for_room(std::size_t devices) {
+    auto lock = std::unique_lock{mutex_};
+    some_ended_.wait(lock, [&] { return running_ <= (most_runs - 1) * static_cast<int>(devices); });
+  }
+
   /// Counts work that was started until its event is there, and frees the event.
   void follow(api::Event* event) {
     auto* const work = add(event);
@@ -150,15 +165,15 @@ class Connection {
     if (failed)
       throw PluginError{failed->first, failed->second,
                         sentence("work on devices of the PJRT plug-in {} failed: {} (code {}, {}).", plugin_.path(),
-                                 failed->second, failed->first, code_name(failed->first))};
+                                 first_line(failed->second), failed->first, code_name(failed->first))};
   }
 
  private:
   /// Work that was started: one execution on one device.
   struct Work {
-    Connection* connection;
-    api::Event* event;
-    Work* next_free;
+    api::Event* event = nullptr;
+    Work* next_free   = nullptr;
+    std::atomic<Connection*> connection{nullptr};          // written last, read first: by a thread of the plug-in
   };
 
   void read_devices() {
@@ -195,14 +210,15 @@ class Connection {
     auto* work = free_;
     if (work != nullptr) free_ = work->next_free;
     else work = &works_.emplace_back();                    // only when more works than ever before are running
-    *work = {this, event, nullptr};
+    work->event = event;
+    work->connection.store(this, std::memory_order_release);
     return work;
   }
 
   /// Called by the plug-in, on any thread, when work has ended.
   static void ended(api::Error* error, void* user) noexcept {
     auto* const work       = static_cast<Work*>(user);
-    auto& self             = *work->connection;
+    auto& self             = *work->connection.load(std::memory_order_acquire);
     auto destroy           = api::EventDestroy{.handle = work->event};
     auto const plugin      = self.plugin_;
     auto said              = std::optional<std::pair<int, std::string>>{};
@@ -212,12 +228,13 @@ class Connection {
     if (said && !self.failed_) self.failed_ = std::move(said);
     work->next_free = self.free_;
     self.free_      = work;
-    if (--self.running_ == 0) self.none_runs_.notify_all();
+    --self.running_;
+    self.some_ended_.notify_all();
   }
 
   void wait() {
     auto lock = std::unique_lock{mutex_};
-    none_runs_.wait(lock, [&] { return running_ == 0; });
+    some_ended_.wait(lock, [&] { return running_ == 0; });
   }
 
   Plugin plugin_;
@@ -225,8 +242,9 @@ class Connection {
   api::Client* handle_ = nullptr;
   std::vector<DeviceInfo> devices_, own_;
   std::vector<api::Device*> own_handles_;
+  std::mutex starting_;
   std::mutex mutex_;
-  std::condition_variable none_runs_;
+  std::condition_variable some_ended_;
   std::deque<Work> works_;
   Work* free_    = nullptr;
   int running_   = 0;

@@ -24,7 +24,7 @@ namespace chorale::pjrt {
 ///   auto results = std::vector<std::vector<Buffer>>{};
 ///   step.run({{&w0, &x0}, {&w1, &x1}}, results);         // [device][argument] -> [device][result]
 ///
-/// keeps   movable; one thread calls run() at a time
+/// keeps   movable; one thread calls run() at a time. Several may run several programs of a client
 class Executable {
  public:
   /// Made by Client::compile.
@@ -62,17 +62,21 @@ class Executable {
   /// What can be asked about the program: memory, code size, the compiler's text.
   CompiledProgram program() const { return program_of(plugin(), handle_); }
 
-  /// Starts the program on all its devices and returns at once; results are buffers that will be computed.
+  /// Starts the program on all its devices and returns; results are buffers that will be computed. Eight runs of a
+  /// client may be waiting: the next one waits until one of them has ended.
   ///
   /// arguments   [device][argument], in the order of devices(). Those that are donated end with this call
   /// results     [device][result], assigned; buffers that it has are freed, after they were used: it may hold arguments
   /// throws      BadArgument when a number, an element type, a shape or a device is not what the program was compiled
   ///             for, or an argument is empty or was donated: nothing has started. PluginError when the plug-in
-  ///             refuses. Failures while it runs: from Buffer::get, and from Client::synchronize
+  ///             refuses, OutOfMemory when a device has none left. Failures while it runs: from Buffer::get, and from
+  ///             Client::synchronize
   /// cost        nothing is allocated here when results has its sizes already; the plug-in allocates results and events
   void run(std::vector<std::vector<Buffer*>> const& arguments, std::vector<std::vector<Buffer>>& results) {
     take(arguments);
     std::fill(complete_.begin(), complete_.end(), nullptr);
+    auto const order = connection_->starting();
+    connection_->wait_for_room(devices_.size());
     auto options = api::ExecuteOptions{};
     auto execute = api::Execute{.executable = handle_, .options = &options, .arguments = argument_lists_.data(),
                                 .num_devices = devices_.size(), .num_arguments = signature_.arguments.size(),

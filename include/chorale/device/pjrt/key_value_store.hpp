@@ -38,9 +38,9 @@ template <class Record, class Get>
 api::Error* answer(Record* question, Get const& get) noexcept {
   constexpr int not_found = 5, internal = 13;
   try {
-    auto const value = get(std::string_view{question->key, question->key_size});
-    if (!value)
-      return error_of(question->make_error, not_found, "no value for " + std::string{question->key, question->key_size});
+    auto const key   = std::string_view{question->key, question->key_size};
+    auto const value = get(key);
+    if (!value) return error_of(question->make_error, not_found, "no value for " + std::string{key});
     question->value      = new char[value->size() + 1]{};
     question->value_size = value->size();
     question->deleter    = [](char* text) { delete[] text; };

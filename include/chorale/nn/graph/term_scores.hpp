@@ -100,12 +100,20 @@ class TermScores {
       return queued(batch, outputs, over);
     } else {
       auto sums = losses(batch, outputs, axes);
-      auto at   = num_losses > 1 ? num_losses : 0;
-      metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
-        sums.metrics[at++] = measure<I>(term, batch, outputs, over);
-      });
+      sums += metrics(batch, outputs, over);
       return sums;
     }
+  }
+
+  /// The metrics of a batch alone.
+  template <class Batch>
+  Sums metrics(Batch const& batch, Outputs& outputs, metric::Over over) {
+    auto sums = Sums{};
+    auto at   = num_losses > 1 ? num_losses : 0;
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
+      sums.metrics[at++] = measure<I>(term, batch, outputs, over);
+    });
+    return sums;
   }
 
   /// The losses of a batch alone. Writes the gradients by the outputs.

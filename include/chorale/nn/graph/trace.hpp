@@ -48,7 +48,7 @@ template <class D, class Names, class... O>
 struct SpreadOutputs;
 
 template <class T, int... Dims>
-Of<T, Dims...> of_field(Field<T, Dims...> const&);
+Of<typename Field<T, Dims...>::element_type, Dims...> of_field(Field<T, Dims...> const&);
 
 /// True if a network can take a field: all dimensions are fixed, or the first one alone is ragged.
 template <class F>

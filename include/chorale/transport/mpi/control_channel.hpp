@@ -103,7 +103,7 @@ class ControlChannel {
       MPI_Get_count(&status, MPI_BYTE, &bytes);
       auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
-      if (status.MPI_TAG / 2 != number_) continue;                    // of an earlier channel, whose number MPI uses again
+      if (status.MPI_TAG / 2 != number_) continue;                    // of an earlier channel: MPI has used its number
       if (status.MPI_TAG % 2 == cause) hear_cause(word);
       else hear_position(status.MPI_SOURCE, word);
     }

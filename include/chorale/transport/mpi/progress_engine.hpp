@@ -53,7 +53,7 @@ class ProgressEngine {
     MPI_Finalized(&over);
     if (over) return;
     cancel_receives();
-    if (!control.is_lost()) MPI_Comm_free(&data);                     // else MPICH uses its number, and what is left, again
+    if (!control.is_lost()) MPI_Comm_free(&data);                     // else what is left goes to the next one
   }
   ProgressEngine(ProgressEngine const&)            = delete;
   ProgressEngine& operator=(ProgressEngine const&) = delete;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The model of 25_surrogate: the temperature of a cell ten time steps later.
+#pragma once
+
+#include <chorale/nn/activation.hpp>
+#include <chorale/nn/compile.hpp>
+#include <chorale/nn/dense.hpp>
+#include <chorale/nn/loss.hpp>
+#include <chorale/nn/sequential.hpp>
+#include <chorale/optim/adam.hpp>
+
+namespace surrogate {
+
+using namespace chorale;
+
+struct Net : nn::Sequential<
+    nn::Input<6>,                             // (B,  6): five cells, and the heat that comes to the one in the middle
+    nn::Dense<32>, nn::Tanh,                  // (B, 32)
+    nn::Dense<1>> {};                         // (B,  1): the temperature of the one in the middle
+
+inline auto model() { return nn::compile<Net>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 5e-3F}); }
+
+}  // namespace surrogate

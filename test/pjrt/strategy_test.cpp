@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/support/folder.hpp"
+#include "test/support/reference.hpp"
+#include "test/support/tiny.hpp"
+
+#include <chorale/strategy/tpu.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Training on PJRT devices beside one replica on Cpu, with a plug-in for CPUs, which CHORALE_PJRT_PLUGIN names.
+
+namespace pjrt_strategy {
+
+using namespace chorale;
+using Catch::Contains;
+using chorale::test::Folder;
+
+/// Eight devices of the plug-in; none, with a line that says which test is skipped, where there is no plug-in.
+std::vector<Pjrt> eight_devices(char const* test) {
+  auto const* path = std::getenv("CHORALE_PJRT_PLUGIN");
+  if (path != nullptr && *path != '\0') return {Pjrt::open(path, {.devices = 8})};
+  std::printf("SKIPPED: %s: CHORALE_PJRT_PLUGIN names no plug-in\n", test);
+  return {};
+}
+
+FitOptions saving(Folder const& folder, int epochs) {
+  return {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
+}
+
+TEST_CASE("any number of devices learns what one Cpu does, from uneven batches", "[pjrt][strategy]") {
+  auto const all = eight_devices("any number of devices learns what one Cpu does");
+  if (all.empty()) return;
+  auto const data     = tiny::uneven();
+  auto const expected = tiny::reference(data);
+  auto const compare  = [&](auto trainer) {
+    auto const history = trainer.fit(data, tiny::quietly);
+    CHECK(tiny::difference(tiny::values_of(trainer), expected) < 1e-4);
+    auto cpu = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+    cpu.fit(data, tiny::quietly);
+    auto const ours = trainer.evaluate(data), theirs = cpu.evaluate(data);
+    CHECK(ours.loss() == Approx(theirs.loss()).epsilon(1e-4));
+    CHECK(ours["accuracy"] == Approx(theirs["accuracy"]));
+    auto const y = trainer.predict(data).values, wanted = cpu.predict(data).values;
+    REQUIRE(y.size() == wanted.size());
+    auto worst = 0.0F;
+    for (std::size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(y[i] - wanted[i]));
+    CHECK(worst < 1e-3F);
+  };
+  SECTION("one device") { compare(tiny::learner_under(OneDeviceStrategy{all[0].first(1)})); }
+  SECTION("one core") { compare(tiny::learner_under(TPUStrategy<1>{all[0]})); }
+  SECTION("three cores") { compare(tiny::learner_under(TPUStrategy<3>{all[0]})); }
+  SECTION("eight cores, some without rows") { compare(tiny::learner_under(TPUStrategy<8>{all[0]})); }
+  SECTION("cores with shards of the optimizer's state") { compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all[0]})); }
+  SECTION("replicas of two cores that the host adds up") {
+    compare(tiny::learner_under(MirroredStrategy{std::vector{all[0].first(2), all[0].first(2), all[0].first(2)}}));
+  }
+  SECTION("two workers") {
+    compare(tiny::learner_under(MultiWorkerMirroredStrategy{Cluster::local(2), std::vector{all[0].first(2)}}));
+  }
+}
+
+TEST_CASE("devices have equal bits after every step, and every run has the same", "[pjrt][strategy]") {
+  auto const all = eight_devices("devices have equal bits after every step");
+  if (all.empty()) return;
+  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto const data  = tiny::batch<int>(29, 64, 1);
+  auto const run   = [&](Pjrt const& device) {
+    auto copy = model.instantiate(device, 7);
+    for (int step = 0; step < 12; ++step) {
+      copy.step_ahead(data.view(0, step % 3 == 2 ? 29 : 24));
+      REQUIRE(copy.cores_agree());
+    }
+    copy.finish_ahead();
+    return copy.hash();
+  };
+  CHECK(run(all[0]) == run(all[0]));
+  CHECK(run(all[0].sharding_slots()) == run(all[0].sharding_slots()));
+}
+
+TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended", "[pjrt][strategy][resume]") {
+  auto const all = eight_devices("a run on devices goes on from its checkpoint");
+  if (all.empty()) return;
+  auto const data = tiny::uneven();
+  auto const with = [&](auto strategy) {
+  auto const made = [&] {
+    return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+                   strategy, RingAllReduce{}, LocalTransport{}, 7};
+  };
+  auto undisturbed = made();
+  undisturbed.fit(data, {.epochs = 4, .show = Show::nothing});
+  auto const folder = Folder{};
+  made().fit(data, saving(folder, 2));
+  auto resumed = made();
+  resumed.fit(data, saving(folder, 4));
+  CHECK(tiny::values_of(resumed) == tiny::values_of(undisturbed));
+
+  auto on_cpu = tiny::trainer(2, RingAllReduce{});                         // a file of devices is a file of any strategy
+  on_cpu.fit(data, saving(folder, 4));
+  CHECK(tiny::values_of(on_cpu) == tiny::values_of(undisturbed));
+  };
+  SECTION("each core has all of the optimizer's state") { with(TPUStrategy<4>{all[0]}); }
+  SECTION("each has a shard") { with(TPUStrategy<4, Zero::one>{all[0]}); }
+}
+
+TEST_CASE("a gradient that is not finite stops a step on devices, which changes nothing", "[pjrt][strategy]") {
+  auto const all = eight_devices("a gradient that is not finite stops a step on devices");
+  if (all.empty()) return;
+  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto copy        = model.instantiate(all[0].first(3), 7);
+  auto data        = tiny::batch<int>(24, 64, 1);
+  copy.step_ahead(data.view());
+  copy.finish_ahead();
+  auto const before = copy.hash();
+  data.x[100]       = std::numeric_limits<float>::quiet_NaN();
+  copy.step_ahead(data.view());
+  CHECK_THROWS_WITH(copy.finish_ahead(), Contains("the loss of step 1 is") || Contains("is not finite"));
+  CHECK(copy.hash() == before);
+
+  copy.optimizer.on_non_finite = NonFinite::skip;
+  copy.step_ahead(data.view());
+  copy.finish_ahead();
+  CHECK(copy.optimizer.skipped == 1);
+  CHECK(copy.hash() == before);
+}
+
+TEST_CASE("what does not fit on devices is a sentence", "[pjrt][strategy]") {
+  auto const all = eight_devices("what does not fit on devices is a sentence");
+  if (all.empty()) return;
+  CHECK_THROWS_WITH((TPUStrategy<9>{all[0]}), Contains("9 devices are asked for, of 8"));
+  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::Accuracy{});
+  auto copy        = model.instantiate(all[0].first(2), 7);
+  auto const data  = tiny::batch<int>(8, 63, 1);
+  CHECK_THROWS_WITH(copy.step_ahead(data.view()), Contains("64 numbers a row") && Contains("has 504"));
+  auto labels = tiny::batch<int>(8, 64, 1);
+  labels.y[3] = 7;
+  CHECK_THROWS_WITH(copy.step_ahead(labels.view()), Contains("row 3 of the batch has label 7"));
+}
+
+}  // namespace pjrt_strategy
