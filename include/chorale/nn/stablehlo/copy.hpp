@@ -49,8 +49,8 @@ struct EngineOutputs {
   std::size_t  size(std::size_t o) const { return engine->output(o).size(); }
 };
 
-/// One copy of a compiled network on PJRT devices. A device of several cores computes each step on all of them: each has
-/// a part of the rows, and the sums of their gradients. Where the update rule is written in operations as well, a
+/// One copy of a compiled network on PJRT devices. A device of several cores computes each step on all of them: each
+/// has a part of the rows, and the sums of their gradients. Where the update rule is written in operations as well, a
 /// step with its update is one program, and variables stay on the cores; see runs_ahead.
 ///
 ///   | variables | gradients | slot 0 | slot 1 | ...        on the host, each laid out as the plan says
@@ -150,7 +150,9 @@ class Copy : public StepReports {
     return all;
   }
 
-  Gradients gradients() const { return {held_->gradients, plan_.variables, PlanView{plan_}.ends(), held_->number, held_->tables}; }
+  Gradients gradients() const {
+    return {held_->gradients, plan_.variables, PlanView{plan_}.ends(), held_->number, held_->tables};
+  }
   std::size_t arena_bytes() const { return held_->arena.size(); }
 
   /// Moves the gradients to memory that other ranks may read. See custom::Copy::place_gradients.
@@ -163,8 +165,8 @@ class Copy : public StepReports {
   /// Hash of all bits of all variables.
   std::uint64_t hash() const { return hash_of(net.all().values); }
 
-  /// True if all cores have the same bits of all variables and slots.
-  bool cores_agree() { return held_->engine.cores_agree(); }
+  /// True if all cores have the same bits: see CoreMemory::agrees().
+  bool cores_agree() { return held_->engine.memory().agrees(); }
 
   auto& states()
     requires(!std::is_same_v<typename graph::StatesOfTerms<Metrics>::type, metric::NoStates>)
@@ -199,12 +201,13 @@ class Copy : public StepReports {
     Span<float> variables() const { return part(0, PlanView{plan_}.values()); }
     Variables   whole() const { return {variables(), plan_.variables, plan_.table_elements}; }
     Span<float> slots() const {
-      return part(PlanView{plan_}.values() + plan_.elements, static_cast<std::size_t>(Optimizer::slots) * PlanView{plan_}.slot_stride());
+      auto const whole = PlanView{plan_};
+      return part(whole.values() + whole.elements, static_cast<std::size_t>(Optimizer::slots) * whole.slot_stride());
     }
     /// Lets the host read and change variables and slots.
     void open() {
-      engine.bring_back();
-      engine.changed_on_host();
+      engine.memory().bring_back();
+      engine.memory().changed_on_host();
     }
 
     Seed seed;

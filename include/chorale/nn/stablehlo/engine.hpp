@@ -6,6 +6,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/device/pjrt.hpp>
 #include <chorale/nn/embedding.hpp>
+#include <chorale/nn/stablehlo/core_memory.hpp>
 #include <chorale/nn/stablehlo/step.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -16,7 +17,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -47,8 +47,6 @@ inline pjrt::Shape shape_of(Typed const& typed) {
 /// Runs the steps of a model on the cores of a device: compiles a program for each kind and number of rows, deals out
 /// the rows of a batch to the cores, and keeps variables and slots there from one step to the next.
 ///
-/// keeps     the host's memory and the cores have the variables and slots. Either is newer at times: bring_back() and
-///           changed_on_host() say so
 /// cost      a step copies its batch to the cores, and results of a few numbers back; compiling takes about a second
 template <class Net, class Losses, class Optimizer>
 class Engine {
@@ -65,41 +63,23 @@ class Engine {
 
   /// variables, slots    memory of the host, laid out by the plan; it outlives the engine
   Engine(Pjrt device, Losses losses, Optimizer rule, Span<float> variables, Span<float> slots)
-      : device_{std::move(device)}, losses_{std::move(losses)}, rule_{std::move(rule)}, variables_{variables},
-        slots_{slots}, held_(cores()), inputs_(cores()), arguments_(cores()) {
-    for (auto const& v : plan.variables) trained_ += v.spec.trained() ? 1 : 0;
-    if (!sharded()) return;
+      : device_{device}, losses_{std::move(losses)}, rule_{std::move(rule)},
+        memory_{std::move(device), PlanView{plan}, Optimizer::slots, variables, slots}, inputs_(cores()),
+        arguments_(cores()) {
+    if (!memory_.in_shards()) return;
     CHORALE_EXPECTS(lowers_update<Optimizer> && !optim::UpdatesByVariable<Optimizer>,
                     "cores with shards of the optimizer's state take rules that update each number by itself and are "
                     "written in operations, and optim::" + type_name<Optimizer>() +
                         " is not one: use optim::AdamW, or all of its state on each core");
     for (auto const& v : plan.variables)
-      CHORALE_EXPECTS(!v.spec.by_rows, "cores with shards of the optimizer's state take gradients that are dense, but that "
-                                       "of " + std::string{std::string_view{v.name}} +
-                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or Zero::none");
+      CHORALE_EXPECTS(!v.spec.by_rows, "cores with shards of the optimizer's state take gradients that are dense, but "
+                                       "that of " + std::string{std::string_view{v.name}} +
+                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or all of its state on "
+                                           "each core");
   }
 
   std::size_t cores() const { return device_.cores().size(); }
-  Losses const& losses() const { return losses_; }
-
-  /// Says that the host has changed variables or slots, which the cores take over before they compute next.
-  void changed_on_host() { newest_ = Newest::host; }
-
-  /// Copies variables and slots to the host, if those of the cores are newer.
-  void bring_back() {
-    if (newest_ != Newest::cores) return;
-    auto copies = std::vector<pjrt::Event>{};
-    each_held([&](std::size_t i, Span<float> host) {
-      copies.push_back(held_[0][i].get_later(host.data(), host.size_bytes()));
-    });
-    for (auto& copy : copies) copy.wait();
-    if (sharded()) each_sharded([&](std::size_t i, std::vector<float>& all, std::size_t shard) {
-      for (std::size_t core = 0; core < cores(); ++core)
-        held_[core][i].get(all.data() + core * shard, shard * sizeof(float));
-      each_slot(i - num_variables, [&](Span<float> host, std::size_t at) { std::copy_n(all.data() + at, host.size(), host.data()); });
-    });
-    newest_ = Newest::both;
-  }
+  CoreMemory& memory() { return memory_; }
 
   /// Losses and gradients of a batch, sums over its rows; and its outputs, if asked for.
   ///
@@ -143,13 +123,11 @@ class Engine {
     auto numbers = std::vector<float>(1 + UpdateLowering<Optimizer>::scalars);
     numbers[0]   = static_cast<float>(batch.rows);
     UpdateLowering<Optimizer>::numbers(rule_, moment, numbers.data() + 1);
-    auto& step        = run(StepKind::update, batch, {now, numbers, outputs, checked});
-    auto const moved  = num_variables + num_slots();
-    for (std::size_t core = 0; core < cores(); ++core)
-      for (std::size_t i = 0; i < moved; ++i) held_[core][i] = std::move(step.results[core][i]);
-    newest_ = Newest::cores;
-    if (outputs) read_outputs(step, batch.rows, moved + 2);
-    return {std::move(step.results[0][moved]), std::move(step.results[0][moved + 1]), batch.rows};
+    auto& step      = run(StepKind::update, batch, {now, numbers, outputs, checked});
+    auto const held = memory_.of(0).size();
+    memory_.take(step.results);
+    if (outputs) read_outputs(step, batch.rows, held + 2);
+    return {std::move(step.results[0][held]), std::move(step.results[0][held + 1]), batch.rows};
   }
 
   /// The losses of a batch as in evaluation, sums over its rows.
@@ -170,25 +148,7 @@ class Engine {
   /// Output o of the rows of the last batch of which outputs were asked for: (B, ..).
   Span<float const> output(std::size_t o) const { return outputs_[o]; }
 
-  /// True if all cores have the same bits of all variables, and of slots that each of them has.
-  bool cores_agree() {
-    send_held();
-    auto first = std::vector<float>{}, other = std::vector<float>{};
-    for (std::size_t i = 0; i < (sharded() ? num_variables : held_[0].size()); ++i) {
-      auto const bytes = held_[0][i].shape().bytes();
-      first.resize(bytes / sizeof(float)), other.resize(first.size());
-      held_[0][i].get(first.data(), bytes);
-      for (std::size_t core = 1; core < cores(); ++core) {
-        held_[core][i].get(other.data(), bytes);
-        if (std::memcmp(first.data(), other.data(), bytes) != 0) return false;
-      }
-    }
-    return true;
-  }
-
  private:
-  enum class Newest { host, both, cores };
-
   /// What a step takes beside its batch.
   struct Settings {
     StepNumbers now{};
@@ -206,67 +166,14 @@ class Engine {
     std::vector<std::vector<pjrt::Buffer>> results{};                      // [core][result] of its last run
   };
 
-  bool sharded() const { return device_.shards_slots() && cores() > 1; }
-  std::size_t num_slots() const { return (sharded() ? 1 : trained_) * static_cast<std::size_t>(Optimizer::slots); }
-
-  /// Calls f(index, memory of the host) for each variable, and each slot of a trained one that each core has.
-  void each_held(auto&& f) {
-    auto i = std::size_t{0};
-    for (auto const& v : plan.variables) f(i++, variables_.subspan(v.offset, v.size));
-    for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots) && !sharded(); ++s)
-      each_slot(s, [&](Span<float> host, std::size_t) { f(i++, host); });
-  }
-  /// Calls f(memory of the host, place among all trained variables) for slot s of each of them.
-  void each_slot(std::size_t s, auto&& f) {
-    auto at = std::size_t{0};
-    for (auto const& v : plan.variables) {
-      if (!v.spec.trained()) continue;
-      f(slots_.subspan(s * PlanView{plan}.slot_stride() + v.slot_offset(), v.size), at);
-      at += v.size;
-    }
-  }
-  /// Calls f(index, room for all shards, elements of one) for each slot of which cores have shards.
-  void each_sharded(auto&& f) {
-    auto const shard = static_cast<std::size_t>(Writer::shard_of(static_cast<int>(cores())));
-    auto all         = std::vector<float>(shard * cores());
-    for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) f(num_variables + s, all, shard);
-  }
-  /// Copies variables and slots to the cores, if those of the host are newer.
-  void send_held() {
-    if (newest_ != Newest::host) return;
-    auto const shapes = held_shapes();
-    for (std::size_t core = 0; core < cores(); ++core) {
-      held_[core].clear();
-      each_held([&](std::size_t i, Span<float> host) {
-        held_[core].push_back(device_.client().put(host.data(), shapes[i], device_.cores()[core]));
-      });
-    }
-    if (sharded()) each_sharded([&](std::size_t i, std::vector<float>& all, std::size_t shard) {
-      each_slot(i - num_variables, [&](Span<float> host, std::size_t at) { std::copy_n(host.data(), host.size(), all.data() + at); });
-      for (std::size_t core = 0; core < cores(); ++core)
-        held_[core].push_back(device_.client().put(all.data() + core * shard, pjrt::shape_of<float>({static_cast<std::int64_t>(shard)}),
-                                                   device_.cores()[core]));
-    });
-    newest_ = Newest::both;
-  }
-  std::vector<pjrt::Shape> held_shapes() const {
-    auto shapes     = std::vector<pjrt::Shape>{};
-    auto const take = [&](bool trained_alone) {
-      for (auto const& v : plan.variables)
-        if (v.spec.trained() || !trained_alone) shapes.push_back(detail::shape_of({Element::f32, Writer::dims_of(v.spec)}));
-    };
-    take(false);
-    for (int s = 0; s < Optimizer::slots && !sharded(); ++s) take(true);
-    return shapes;
-  }
-
   /// The program for a batch: one for as many rows, else one with room for more, if that is not much more. A training
   /// step takes any: its smaller batches are the last of each epoch.
   Step& step_for(StepKind kind, std::size_t rows, bool outputs, bool checked) {
     auto const each   = static_cast<std::int64_t>((rows + cores() - 1) / cores());
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
-    auto wanted       = typename Writer::Settings{.replicas = static_cast<int>(cores()), .rows = each, .outputs = outputs,
-                                                  .checked = checked, .sharded = sharded()};
+    auto wanted       = typename Writer::Settings{.replicas = static_cast<int>(cores()), .rows = each,
+                                                  .outputs = outputs, .checked = checked,
+                                                  .sharded = memory_.in_shards()};
     Step* best        = nullptr;
     for (auto const& step : steps_) {
       auto const room = step->set.rows;
@@ -290,9 +197,8 @@ class Engine {
   /// Deals out a batch to the cores and starts a program on it.
   template <class Batch>
   Step& run(StepKind kind, Batch const& batch, Settings const& settings) {
-    send_held();
     auto& step      = step_for(kind, batch.rows, settings.outputs, settings.checked);
-    auto const held = kind == StepKind::update ? num_variables + num_slots() : num_variables;
+    auto const held = kind == StepKind::update ? memory_.of(0).size() : num_variables;
     check(batch, step, held, kind != StepKind::predict);
     for (std::size_t core = 0; core < cores(); ++core) {
       auto& in = inputs_[core];
@@ -319,10 +225,15 @@ class Engine {
       }
       if (kind == StepKind::update) put(settings.numbers.data());
       arguments_[core].clear();
-      for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&held_[core][i]);
+      for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&memory_.of(core)[i]);
       for (auto& buffer : in) arguments_[core].push_back(&buffer);
     }
-    step.executable.run(arguments_, step.results);
+    try {
+      step.executable.run(arguments_, step.results);
+    } catch (...) {
+      memory_.lost();
+      throw;
+    }
     return step;
   }
 
@@ -435,10 +346,8 @@ class Engine {
   Pjrt device_;
   Losses losses_;
   Optimizer rule_;
-  Span<float> variables_, slots_;
-  std::size_t trained_ = 0;
-  Newest newest_       = Newest::host;
-  std::vector<std::vector<pjrt::Buffer>> held_, inputs_;                   // [core][argument]
+  CoreMemory memory_;
+  std::vector<std::vector<pjrt::Buffer>> inputs_;                          // [core][argument]
   std::vector<std::vector<pjrt::Buffer*>> arguments_;
   std::vector<std::unique_ptr<Step>> steps_;
   std::vector<float> real_, floats_;

@@ -7,6 +7,7 @@
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/trace.hpp>
+#include <chorale/nn/stablehlo/core_memory.hpp>
 #include <chorale/nn/stablehlo/gradient.hpp>
 #include <chorale/nn/stablehlo/layers.hpp>
 #include <chorale/nn/stablehlo/losses.hpp>
@@ -96,13 +97,6 @@ class StepWriter {
   StepWriter(Losses const& losses, Optimizer const& rule, Settings const& settings)
       : losses_{&losses}, rule_{&rule}, set_{settings}, program_{settings.replicas} {}
 
-  /// Elements of a shard of all trained variables on so many replicas; the last one is filled up with zeros.
-  static std::int64_t shard_of(int replicas) {
-    auto all = std::int64_t{0};
-    for (auto const& v : plan.variables) all += v.spec.trained() ? static_cast<std::int64_t>(v.size) : 0;
-    return (all + replicas - 1) / replicas;
-  }
-
   StepText write(StepKind kind) {
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
     auto variables    = std::vector<Value>{};
@@ -131,13 +125,6 @@ class StepWriter {
     return std::move(made_);
   }
 
-  /// The dimensions of a variable.
-  static Dims dims_of(VariableSpec const& spec) {
-    auto dims = Dims{};
-    for (int i = 0; i < spec.rank; ++i) dims.push_back(spec.dims[static_cast<std::size_t>(i)]);
-    return dims;
-  }
-
  private:
   Value argument(Element element, Dims const& dims) {
     made_.arguments.push_back({element, dims});
@@ -160,7 +147,7 @@ class StepWriter {
   void take_slots() {
     for (int s = 0; s < Optimizer::slots; ++s) {
       if (set_.sharded) {
-        slots_.push_back(argument(Element::f32, {shard_of(set_.replicas)}));
+        slots_.push_back(argument(Element::f32, {shard_of_trained(PlanView{plan}, set_.replicas)}));
         continue;
       }
       for (auto const& v : plan.variables)
@@ -316,7 +303,7 @@ class StepWriter {
     auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
     auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
     auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
-    auto const n = shard_of(set_.replicas), whole = n * set_.replicas;
+    auto const n = shard_of_trained(PlanView{plan}, set_.replicas), whole = n * set_.replicas;
     auto const mean = [&] {
       auto const sums = reduce_scatter(in_one(own, whole));
       return sums / along_last(rows, sums);
