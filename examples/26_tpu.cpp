@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MNIST on the eight cores of a TPU host, or on eight CPU devices of XLA: one program for a whole step runs on all of
-// them, sums of gradients and update included. One line differs from 02_mirrored: the strategy. It needs a PJRT plug-in,
-// which CHORALE_PJRT_PLUGIN names; docs/46-tpu.md says how to get one.
+// them, sums of gradients and update included. Two lines differ from 02_mirrored: the devices, and the strategy. It needs
+// a PJRT plug-in, which CHORALE_PJRT_PLUGIN names; docs/46-tpu.md says how to get one.
 //
 //   CHORALE_PJRT_PLUGIN=libpjrt_cpu.so tools/run 26_tpu                             drawn digits
 //   CHORALE_PJRT_PLUGIN=libpjrt_cpu.so tools/run 26_tpu --data data/mnist           MNIST

@@ -70,10 +70,22 @@ static void train_and_keep(char const* folder) {
           "y has rows of 1 numbers, but the model has 2 there");
   refused(chorale_train(model, chorale_f32(x, 3, 5), chorale_f32(y, 2, 4), NULL), "x has 5 rows, but y has 4");
   refused(chorale_train(model, chorale_f32(NULL, 3, 5), chorale_f32(y, 2, 5), NULL), "x is NULL, but has 5 rows");
+  refused(chorale_train(model, chorale_f32(x, 3, (size_t)-1), chorale_f32(y, 2, (size_t)-1), NULL), "no memory has");
+  refused(chorale_predict(model, chorale_f32(x, 3, 5), chorale_f32_results(NULL, 2, 5)), "y is NULL, but has 5 rows");
   refused(chorale_train(model, chorale_f32(x, 3, 0), chorale_f32(y, 2, 0), NULL), "has 0 rows in all of them");
   refused(chorale_predict(model, chorale_f32(x, 3, 5), chorale_f32_results(after, 2, 6)), "x has 5 rows, but y has 6");
   refused(chorale_predict(NULL, chorale_f32(x, 3, 5), chorale_f32_results(after, 2, 5)),
           "the argument trainer is NULL");
+  refused(chorale_train(NULL, chorale_f32(x, 3, 5), chorale_f32(y, 2, 5), NULL), "the argument trainer is NULL");
+  refused(chorale_evaluate(NULL, chorale_f32(x, 3, 5), chorale_f32(y, 2, 5), NULL), "the argument trainer is NULL");
+  refused(chorale_metric(NULL, "accuracy", &loss), "the argument trainer is NULL");
+  refused(chorale_metric(model, NULL, &loss), "the argument name is NULL");
+  refused(chorale_save(model, NULL), "the argument file is NULL");
+  refused(chorale_load(NULL, file), "the argument trainer is NULL");
+  refused(chorale_widths(NULL, NULL, NULL, NULL), "the argument trainer is NULL");
+  refused(chorale_steps(model, NULL), "the argument steps is NULL");
+  refused(chorale_set_learning_rate(NULL, 1), "the argument trainer is NULL");
+  report(chorale_widths(model, NULL, NULL, NULL) == CHORALE_OK, "widths that nobody asks for may be NULL");
   refused(chorale_load(model, "/nowhere/at/all"), "/nowhere/at/all");
   refused(chorale_set_learning_rate(model, -1), "a learning rate is 0 or more, got -1");
   refused(chorale_metric(model, "accuracy", &loss), "the model has no metric accuracy");

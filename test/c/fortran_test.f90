@@ -11,7 +11,7 @@ program fortran_test
   real(real64) :: wide(3, rows), wide_y(2, rows), wide_out(2, rows), loss, first, value
   integer(int32) :: labels(1, 3) = reshape([0, 1, 2], [1, 3])
   integer(int64) :: steps
-  integer :: i, stat, failed = 0
+  integer :: i, stat, failed = 0, inputs, targets, outputs
   character(400) :: folder = "."
   type(chorale_trainer) :: model, other
 
@@ -23,7 +23,9 @@ program fortran_test
   wide = x
   wide_y = y
 
-  call model%create("plane", chorale_alone, seed=7)
+  call model%create("plane  ", chorale_alone, seed=7)
+  call model%widths(inputs, targets, outputs)
+  call report(inputs == 3 .and. targets == 2 .and. outputs == 2, "a model tells how many numbers a row has")
   call other%create("plane", chorale_alone, seed=7)
   call model%evaluate(x, y, first)
   do i = 1, 300

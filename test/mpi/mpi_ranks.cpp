@@ -220,6 +220,7 @@ void refuse(MpiEndpoint& at) {
               "of the communicator, but the group has");
   expect_says(error_of([&] { MpiTransport{.piece = 0}.connect(MpiTransport::group()); }), "a piece of 0 bytes");
   expect_says(error_of([&] { MpiTransport::group(MPI_COMM_NULL); }), "MPI_COMM_NULL: this process is no rank");
+  expect_says(error_of([&] { cluster_of(MPI_Comm_f2c(4'711)); }), "a handle that is no communicator");
   expect_says(error_of([&] { cluster_of(MPI_COMM_NULL); }), "MPI_COMM_NULL: this process is no rank");
   if (at.rank() > 1) return;
   auto between = MPI_COMM_NULL;

@@ -4,6 +4,7 @@
 #include <chorale/device/pjrt/topology.hpp>
 #include <chorale/nn/models/resnet.hpp>
 #include <chorale/nn/pjrt.hpp>
+#include <chorale/strategy/tpu.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -132,6 +133,23 @@ TEST_CASE("models learn on PJRT devices what they learn on Cpu", "[pjrt][models]
     compare_resnet(devices.first(1));
   }
   SECTION("three devices, whose rows are not equally many") { on(devices.first(3)); }
+}
+
+TEST_CASE("a network of several inputs and outputs trains under TPUStrategy", "[pjrt][models]") {
+  auto const path = path_in("CHORALE_PJRT_PLUGIN", "a network of several inputs and outputs trains under TPUStrategy");
+  if (path.empty()) return;
+  auto const fitted = [](auto strategy) {
+    auto const model = nn::compile<Tickets>(loss_of<Tickets>(), optim::AdamW{}, nn::of<Kind>(metric::Accuracy{}));
+    auto trainer     = Trainer{model, strategy, DirectAllReduce{}, LocalTransport{}, 3};
+    trainer.fit(batches(45), {.epochs = 2, .show = Show::nothing});
+    return trainer.evaluate(batches(29));
+  };
+  auto const ours   = fitted(TPUStrategy<3>{Pjrt::open(path, {.devices = 8})});
+  auto const theirs = fitted(OneDeviceStrategy{Cpu{}});
+  CHECK(ours.rows() == theirs.rows());
+  CHECK(ours.loss() == Approx(theirs.loss()).epsilon(1e-4));
+  CHECK(ours["priority_loss"] == Approx(theirs["priority_loss"]).epsilon(1e-4));
+  CHECK(ours["kind_accuracy"] == Approx(theirs["kind_accuracy"]));
 }
 
 /// Compiles a training step for eight TPUs, and checks that its sums over replicas and its donated memory are kept.

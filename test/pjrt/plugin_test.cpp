@@ -14,6 +14,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 // What a plug-in of CHORALE_PJRT_PLUGIN does, one for CPUs; and what libtpu of TPU_LIBRARY_PATH compiles. Each test is
@@ -158,6 +159,34 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
     CHECK(program.program().memory().aliased == 4000);
     CHECK(program.program().optimized().bytes.find("all-reduce") != std::string::npos);
   }
+}
+
+TEST_CASE("two threads run programs that add up over the same devices", "[pjrt][plugin]") {
+  auto const path = path_in("CHORALE_PJRT_PLUGIN", "two threads run programs that add up over the same devices");
+  if (path.empty()) return;
+  auto const client = Pjrt::open(path, {.devices = 8}).client();
+  auto last         = std::vector<float>(2);
+  auto const train  = [&](std::size_t thread) {
+    auto program   = client.compile(sums, 8);
+    auto const one = std::vector<float>(1000, 1.f);
+    auto inputs = std::vector<pjrt::Buffer>{};
+    auto state  = std::vector<std::vector<pjrt::Buffer>>(8);
+    auto list   = std::vector<std::vector<pjrt::Buffer*>>{};
+    for (int d = 0; d < 8; ++d) inputs.push_back(client.put(one.data(), vector_shape, d));
+    for (std::size_t d = 0; d < 8; ++d) {
+      state[d].emplace_back();
+      state[d].push_back(client.put(one.data(), vector_shape, static_cast<int>(d)));
+      list.push_back({&inputs[d], &state[d][1]});
+    }
+    for (int step = 0; step < 200; ++step) program.run(list, state);
+    auto sum = std::vector<float>(1000);
+    state[7][0].get(sum.data(), 4000);
+    last[thread] = sum[999];
+  };
+  auto other = std::thread{[&] { train(1); }};
+  train(0);
+  other.join();
+  CHECK(last == std::vector{8.f, 8.f});
 }
 
 TEST_CASE("a program may take nothing, or give nothing", "[pjrt][plugin]") {

@@ -89,9 +89,12 @@ TEST_CASE("a program that cannot be compiled is shown at the plug-in's line and 
   CHECK_THAT(words, Contains("-:4:26: error: expected ','\n<unknown>:0: error: Failed to parse."));
   CHECK(std::get<1>(fault("-:x:1: -:7:2: error: later")) == 7);
   CHECK(std::get<1>(fault("-:99:1: error: beyond the text")) == 99);
+  CHECK_THAT(std::get<0>(fault("Ran out of memory in memory space hbm")), Contains("Try: a smaller batch or model"));
   auto const none = fault("In cross_replica mode, -: no groups");
   CHECK(std::get<1>(none) == 0);
-  CHECK_THAT(std::get<0>(none), Contains("cannot compile the program: In cross_replica mode, -: no groups"));
+  CHECK_THAT(std::get<0>(none),
+             Contains("cannot compile the program: In cross_replica mode, -: no groups (code 2, unknown)."));
+  CHECK_THAT(std::get<4>(none), Contains("no groups\n<unknown>:0: error: Failed to parse."));
   auto const wide = std::string(300, 'x') + "%fault" + std::string(300, 'y');
   CHECK(pjrt::detail::line_of(wide, 1, 301).size() == 106);                // 100 characters around the column
   CHECK_THAT(pjrt::detail::line_of(wide, 1, 301), Contains("x%faulty"));
@@ -229,9 +232,9 @@ TEST_CASE("work that fails is told by synchronize, which waits for it", "[pjrt][
 
     auto refused = client.compile("// !refuse\n" + text, signature, 2);
     auto again   = Arguments{client, 2};
-    CHECK_THAT(said<pjrt::PluginError>([&] { refused.run(again.list, results); }),
+    CHECK_THAT(said<OutOfMemory>([&] { refused.run(again.list, results); }),
                Contains("starting a program of the PJRT plug-in the fake plug-in failed: Out of memory allocating 64 "
-                        "bytes. (code 8, resource exhausted)."));
+                        "bytes. (code 8, resource exhausted).\n") && Contains("Try: a smaller batch or model"));
     CHECK_FALSE(again.state[0][0].donated());              // the plug-in did not take it
   }
   auto const& w = world();

@@ -34,7 +34,8 @@ module chorale
     private
     type(c_ptr) :: handle = c_null_ptr
   contains
-    procedure :: create, destroy, save => save_variables, load => load_variables, steps, metric, set_learning_rate
+    procedure :: create, destroy, save => save_variables, load => load_variables, widths, steps, metric, &
+                 set_learning_rate
     procedure, private :: train_f32, train_f64, train_labels, evaluate_f32, evaluate_f64, evaluate_labels, &
                           predict_f32, predict_f64
     generic :: train => train_f32, train_f64, train_labels
@@ -58,7 +59,7 @@ module chorale
       import
       type(c_ptr), value :: trainer
       type(rows_in_memory), value :: x, y
-      real(c_double), intent(out) :: loss
+      real(c_double), intent(out), optional :: loss
     end function
     integer(c_int) function c_evaluate(trainer, x, y, loss) bind(c, name="chorale_evaluate")
       import
@@ -86,6 +87,11 @@ module chorale
       type(c_ptr), value :: trainer
       character(kind=c_char), intent(in) :: name(*)
       real(c_double), intent(out) :: value
+    end function
+    integer(c_int) function c_widths(trainer, inputs, targets, outputs) bind(c, name="chorale_widths")
+      import
+      type(c_ptr), value :: trainer
+      integer(c_size_t), intent(out) :: inputs, targets, outputs
     end function
     integer(c_int) function c_steps(trainer, steps) bind(c, name="chorale_steps")
       import
@@ -119,7 +125,7 @@ contains
     number = 0
     if (present(seed)) number = int(seed, c_int64_t)
     if (c_associated(self%handle)) call self%destroy()
-    call finish(c_create(model // c_null_char, int(communicator, c_int), number, self%handle), stat)
+    call finish(c_create(trim(model) // c_null_char, int(communicator, c_int), number, self%handle), stat)
   end subroutine
 
   subroutine destroy(self, stat)
@@ -134,14 +140,14 @@ contains
     real(real32), intent(in), target :: x(:, :), y(:, :)
     real(real64), intent(out), optional :: loss
     integer, intent(out), optional :: stat
-    call step(self, rows_f32(x), rows_f32(y), loss, stat)
+    call finish(c_train(self%handle, rows_f32(x), rows_f32(y), loss), stat)
   end subroutine
   subroutine train_f64(self, x, y, loss, stat)
     class(chorale_trainer), intent(inout) :: self
     real(real64), intent(in), target :: x(:, :), y(:, :)
     real(real64), intent(out), optional :: loss
     integer, intent(out), optional :: stat
-    call step(self, rows_f64(x), rows_f64(y), loss, stat)
+    call finish(c_train(self%handle, rows_f64(x), rows_f64(y), loss), stat)
   end subroutine
   subroutine train_labels(self, x, y, loss, stat)
     class(chorale_trainer), intent(inout) :: self
@@ -149,7 +155,7 @@ contains
     integer(int32), intent(in), target :: y(:, :)
     real(real64), intent(out), optional :: loss
     integer, intent(out), optional :: stat
-    call step(self, rows_f32(x), rows_i32(y), loss, stat)
+    call finish(c_train(self%handle, rows_f32(x), rows_i32(y), loss), stat)
   end subroutine
 
   subroutine evaluate_f32(self, x, y, loss, stat)
@@ -211,6 +217,21 @@ contains
     call finish(c_metric(self%handle, trim(name) // c_null_char, value), stat)
   end subroutine
 
+  ! How many numbers a row has: of x, of y in train, and of y in predict; 0 if it fails.
+  subroutine widths(self, inputs, targets, outputs, stat)
+    class(chorale_trainer), intent(in) :: self
+    integer, intent(out) :: inputs, targets, outputs
+    integer, intent(out), optional :: stat
+    integer(c_size_t) :: numbers(3)
+    integer(c_int) :: code
+    numbers = 0
+    code = c_widths(self%handle, numbers(1), numbers(2), numbers(3))
+    inputs = int(numbers(1))
+    targets = int(numbers(2))
+    outputs = int(numbers(3))
+    call finish(code, stat)
+  end subroutine
+
   subroutine steps(self, number, stat)
     class(chorale_trainer), intent(in) :: self
     integer(int64), intent(out) :: number
@@ -238,18 +259,6 @@ contains
       text(i:i) = letters(i)
     end do
   end function
-
-  subroutine step(self, x, y, loss, stat)
-    class(chorale_trainer), intent(inout) :: self
-    type(rows_in_memory), intent(in) :: x, y
-    real(real64), intent(out), optional :: loss
-    integer, intent(out), optional :: stat
-    real(c_double) :: mean
-    integer(c_int) :: code
-    code = c_train(self%handle, x, y, mean)
-    if (present(loss)) loss = mean
-    call finish(code, stat)
-  end subroutine
 
   subroutine finish(code, stat)
     integer(c_int), intent(in) :: code

@@ -85,7 +85,7 @@ static inline chorale_results chorale_f64_results(double* data, size_t width, si
  */
 int chorale_create(char const* model, int communicator, uint64_t seed, chorale_trainer** trainer);
 
-/* Ends a trainer; NULL is none. Before MPI_Finalize. */
+/* Ends a trainer; NULL is none. Every process calls it, before MPI_Finalize. */
 int chorale_destroy(chorale_trainer* trainer);
 
 /* Makes one step on the rows of all processes, those of rank 0 first. Every process calls it; one may have 0 rows.
@@ -101,7 +101,8 @@ int chorale_evaluate(chorale_trainer* trainer, chorale_rows x, chorale_rows y, d
 /* Gets a metric of the last chorale_train or chorale_evaluate by its name, such as "mean_absolute_error". */
 int chorale_metric(chorale_trainer const* trainer, char const* name, double* value);
 
-/* Predicts the rows of this process into the program's memory, y (rows, outputs). Other processes need not call it. */
+/* Predicts the rows of this process into the program's memory, y (rows, outputs). Other processes need not call it, and
+ * a mistake here ends nothing in them; but of a model whose variables are sharded, every process calls it. */
 int chorale_predict(chorale_trainer* trainer, chorale_rows x, chorale_results y);
 
 /* Writes the variables as a safetensors file; of several processes rank 0 writes. Every process calls it. */

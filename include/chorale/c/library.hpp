@@ -105,6 +105,8 @@ void expect_rows(char const* name, Rows const& rows, std::size_t width) {
                       "chorale_widths, which says how many numbers a row has; a Fortran array is (numbers, rows)."};
   if (rows.data == nullptr && rows.rows != 0)
     throw BadArgument{sentence("{} is NULL, but has {} rows.", name, rows.rows), "the address of its first number."};
+  if (rows.rows > std::size_t{1} << 40)                                   // of a negative int: 2^64 less a few
+    throw BadArgument{sentence("{} has {} rows, which no memory has.", name, rows.rows), "the number of its rows."};
   if (rows.type == CHORALE_SCATTERED)
     throw BadArgument{sentence("{} has {} rows that do not lie one after another: it is a section of a larger array.",
                                name, rows.rows), "a whole array, or a copy of the section."};

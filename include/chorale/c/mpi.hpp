@@ -11,6 +11,7 @@
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/transport/mpi.hpp>
 
+#include <string>
 #include <utility>
 
 #if __has_include(<mpi.h>)
@@ -19,11 +20,18 @@ namespace chorale::c {
 
 /// The communicator that a program has named to chorale_create.
 ///
-/// throws  BadArgument when it has named none
+/// throws  BadArgument when it has named none, or while MPI does not run, where MPI_Comm_f2c would end the program
 inline MPI_Comm communicator_of(Job const& job) {
   if (job.communicator == CHORALE_ALONE)
     throw BadArgument{"chorale_create got CHORALE_ALONE, but the model is trained by the ranks of a communicator.",
                       "MPI_Comm_c2f(MPI_COMM_SELF), to train in one process."};
+  int started = 0, over = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&over);
+  if (!started || over)
+    throw BadArgument{std::string{"chorale_create got a communicator "} +
+                          (over ? "after MPI_Finalize has ended MPI." : "before the program has called MPI_Init."),
+                      "chorale_create between MPI_Init and MPI_Finalize."};
   return MPI_Comm_f2c(job.communicator);
 }
 

@@ -96,8 +96,8 @@ class OnlineTraining {
   /// Writes the outputs for the rows of this process; targets are ignored, and may be missing.
   ///
   /// out       (B, Output) floats or doubles
-  /// keeps     nothing is sent, and other processes need not call it; but where replicas have shards of the variables,
-  ///           every process calls it
+  /// keeps     nothing is sent, other processes need not call it, and a batch or memory that does not fit ends nothing
+  ///           in them; but where replicas have shards of the variables, every process calls it
   template <class B, std::floating_point Y>
   void predict(B const& batch, Span<Y> out) {
     if constexpr (expect_taken<B>()) predict_on([&] { return taken(batch); }, out);
@@ -150,16 +150,21 @@ class OnlineTraining {
   void predict_on(Make&& make, Span<Y> out) {
     if constexpr (requires { M::output_width; }) {
       constexpr auto width = M::output_width;
-      auto const made      = Made<std::remove_reference_t<Make>>{make};
-      trainer_->live().run([&](auto& replica, instance& copy, std::size_t i) {
-        if constexpr (shards_gradients<S>) replica.connect(copy);
-        auto const part   = part_of(made, i);
-        auto const wanted = made.batch.rows * width;
+      auto const fitting   = [&] {
+        auto batch        = make();
+        auto const wanted = batch.rows * width;
         CHORALE_EXPECTS(out.size() == wanted,
                         sentence("predict writes {} outputs for each of {} rows, {} in all, but there is room for {}",
-                                 width, made.batch.rows, wanted, out.size()));
-        auto const y  = copy.predict(part);                                // (rows of the part, Output)
-        auto const to = out.subspan((part.first_row - made.batch.first_row) * width);
+                                 width, batch.rows, wanted, out.size()));
+        return batch;
+      };
+      auto const made      = Made<decltype(fitting)>{fitting};
+      if (made.failure && !shards_gradients<S>) std::rethrow_exception(made.failure);       // outside a step: not sent
+      trainer_->live().run([&](auto& replica, instance& copy, std::size_t i) {
+        if constexpr (shards_gradients<S>) replica.connect(copy);
+        auto const part = part_of(made, i);
+        auto const y    = copy.predict(part);                                // (rows of the part, Output)
+        auto const to   = out.subspan((part.first_row - made.batch.first_row) * width);
         std::ranges::transform(y, to.begin(), [](float value) { return static_cast<Y>(value); });
       }, trainer_->copies(), here_);
     } else {
@@ -175,9 +180,18 @@ class OnlineTraining {
     explicit Made(Make& make) {
       try {
         batch = make();
+        expect_rows(batch);
       } catch (...) {
         failure = std::current_exception();
       }
+    }
+
+    static void expect_rows(auto const& batch) {
+      if constexpr (requires { batch.x.size(); batch.y.size(); })
+        CHORALE_EXPECTS(batch.rows != 0 ? batch.x.size() % batch.rows == 0 && batch.y.size() % batch.rows == 0
+                                        : batch.x.empty() && batch.y.empty(),
+                        sentence("{} numbers and {} targets are not {} rows", batch.x.size(), batch.y.size(),
+                                 batch.rows));
     }
 
     std::invoke_result_t<Make&> batch{};
@@ -190,11 +204,6 @@ class OnlineTraining {
   auto part_of(auto const& made, std::size_t i) const {
     if (made.failure) std::rethrow_exception(made.failure);
     auto const& batch = made.batch;
-    if constexpr (requires { batch.x.size(); batch.y.size(); })
-      CHORALE_EXPECTS(batch.rows != 0 ? batch.x.size() % batch.rows == 0 && batch.y.size() % batch.rows == 0
-                                      : batch.x.empty() && batch.y.empty(),
-                      sentence("{} numbers and {} targets are not {} rows", batch.x.size(), batch.y.size(),
-                               batch.rows));
     if (here_.size() == 1) return batch;
     auto const mine = static_cast<int>(i), parts = static_cast<int>(here_.size());
     if constexpr (ShardedReduce<R>)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/data/formats/npy.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -52,12 +51,6 @@ auto word(Rows<int, Word> const& rows) { return rows[Word{}]; }
 
 // expect: chorale: a field is named twice
 auto word(Rows<Other, Other> const& rows) { return rows[Other{}]; }
-
-// expect: compiles
-auto const array = data::read_npy<std::uint8_t>("mask.npy");
-
-// expect: chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.
-auto const array = data::read_npy<bool>("mask.npy");
 
 // expect: compiles
 auto const rows = data::from_generator(one<std::vector<float>, std::vector<int>>).batch(4);

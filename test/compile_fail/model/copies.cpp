@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/strategy/parameter_server.hpp>
 
 #include <array>
 #include <cstddef>
 #include <string_view>
-
-#include "test/compile_fail/gpu.hpp"
 
 using namespace chorale;
 
@@ -36,6 +33,7 @@ auto copy() { return custom_model<Batch>({{"slope"}}, Learner<14>{}, optim::SGD{
 auto copy() { return custom_model<Batch>({{"slope"}}, Learner<15>{}, optim::SGD{}).instantiate(Cpu{}, 1); }
 
 // expect: chorale: this model computes on host memory, but the strategy computes on another device. Use a strategy over Cpu
+#include "test/compile_fail/gpu.hpp"
 auto copy() { return custom_model<Batch>({{"slope"}}, Learner<1>{}, optim::SGD{}).instantiate(Gpu{}, 1); }
 
 // expect: compiles
@@ -57,6 +55,7 @@ auto create() {
 }
 
 // expect: chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not wait for one another in a step. Use MultiWorkerMirroredStrategy
+#include <chorale/strategy/parameter_server.hpp>
 void learn(Numbers const& rows) {
   auto live   = Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}};
   auto copies = live.create(model<nn::SyncBatchNorm<>>());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
 #include <chorale/strategy/parameter_server.hpp>
+#include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/simulated.hpp>
 
 #include <string>
@@ -75,6 +76,12 @@ auto values() { return connected(two()).gather(PerReplica<std::string>{2}); }
 
 // expect: chorale: values that other processes get are plain data
 auto values() { return connected(servers()).gather(PerReplica<std::string>{2}); }
+
+// expect: compiles
+auto replicas() { return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, RingAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
+
+// expect: chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it along the data axis
+auto replicas() { return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, CopiedAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
 
 // expect: compiles
 void learn() {

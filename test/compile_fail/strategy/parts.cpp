@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/transport/shared_memory.hpp>
-
-#include "test/compile_fail/gpu.hpp"
 
 using namespace chorale;
 
@@ -46,18 +43,6 @@ auto const strategy = MeshStrategy{Mesh<Data, Axis<"stage", 2>>{Cpu::logical(4)}
 
 // expect: alone: layers of a stage are not split over ranks. Remove the other Axis
 auto const strategy = MeshStrategy{Mesh<Tensor, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
-
-// expect: compiles
-auto const strategy = ShardedStrategy<Zero::one>{Cpu::logical(2)};
-
-// expect: chorale: ShardedStrategy computes on host memory. Use it over Cpu
-auto const strategy = ShardedStrategy<Zero::one, Gpu>{};
-
-// expect: compiles
-auto connect() { return Live{MeshStrategy{Mesh<Data>{Cpu::logical(2)}}, RingAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
-
-// expect: chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it along the data axis
-auto connect() { return Live{MeshStrategy{Mesh<Data>{Cpu::logical(2)}}, CopiedAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
 
 // expect: compiles
 struct Mailbox {

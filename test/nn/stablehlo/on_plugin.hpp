@@ -49,7 +49,8 @@ inline std::optional<std::vector<std::vector<Numbers>>> on_plugin(
   for (std::size_t r = 0; r < n; ++r) {
     for (std::size_t i = 0; i < arguments[r].size(); ++i) {
       auto words = std::vector<std::uint32_t>{};
-      for (auto const x : arguments[r][i]) words.push_back(hlo::bits_of(program.at(program.parameters()[i]).element, x));
+      auto const e = program.at(program.parameters()[i]).element;
+      for (auto const x : arguments[r][i]) words.push_back(hlo::bits_of(e, x));
       buffers[r].push_back(client.put(words.data(), compiled.signature().arguments[i], static_cast<int>(r)));
     }
     for (auto& buffer : buffers[r]) in[r].push_back(&buffer);

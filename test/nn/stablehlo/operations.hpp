@@ -51,6 +51,11 @@ inline std::vector<Differentiable> operations() {
       {"transpose", {{2, 3, 4}}, [](auto& x) { return transpose(x[0], {2, 0, 1}); }},
       {"reverse", {{2, 3}}, [](auto& x) { return reverse(x[0], {1}); }},
       {"slice", {{5, 7}}, [](auto& x) { return slice(x[0], {1, 0}, {4, 6}, {1, 2}); }},
+      {"slices", {{7, 3}}, [](auto& x) {                                  // side by side, with a gap, one over others
+         auto const of = [&](std::int64_t from, std::int64_t to) { return slice_of(x[0], 0, from, to); };
+         auto const column = reshape(slice_of(x[0], 1, 1, 2), {7});
+         return concatenate({of(5, 7), of(0, 2), of(2, 4), of(1, 6), broadcast(column, {7, 3}, {0})}, 0);
+       }},
       {"concatenate", {{2, 1}, {2, 3}}, [](auto& x) { return concatenate({x[0], x[1], x[0]}, 1); }},
       {"pad", {{2, 3}}, [](auto& x) { return pad(x[0], 4, {1, 0}, {0, 2}, {1, 2}); }},
       {"add", {{3}, {3}}, [](auto& x) { return x[0] + x[1]; }},

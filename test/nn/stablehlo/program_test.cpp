@@ -95,7 +95,7 @@ TEST_CASE("the tests' interpreter computes integers, replicas and rounded halves
   auto const x  = p.parameter(Element::u32, {2});
   auto const f  = p.parameter(Element::f32, {3});
   auto const mod = x * p.constant(2654435761.0, {2}, Element::u32);        // modulo 2^32
-  auto const mix = (shifted_left(x, 31) ^ shifted_right(x, 1)) | (!x & p.constant(2, {2}, Element::u32));
+  auto const mix = (shifted_left(x, 31) ^ shifted_right(x, 1)) | (complement(x) & p.constant(2, {2}, Element::u32));
   auto const whole = convert(f, Element::i32), half = convert(f, Element::bf16);
   auto const all  = all_gather(f), part = reduce_scatter(f);
   auto const rows = gather(reshape(f, {3, 1}), convert(x, Element::i32));

@@ -69,10 +69,12 @@ class OnBoth {
   double largest_error() const {
     auto const arguments = std::vector<std::vector<Numbers>>{parameters_.begin(), parameters_.end()};
     auto const made      = Interpreter{program_, arguments, wanted_};
-    auto const error     = error_of([&](std::size_t i, std::size_t r) -> Numbers const& { return made(wanted_[i], r); });
+    auto const of_host   = [&](std::size_t i, std::size_t r) -> Numbers const& { return made(wanted_[i], r); };
+    auto const error     = error_of(of_host);
     auto const other     = on_plugin(program_, arguments, wanted_);
     if (!other) return say_that_no_plugin_is_named(), error;
-    return std::max(error, error_of([&](std::size_t i, std::size_t r) -> Numbers const& { return (*other)[r][i]; }));
+    auto const of_other = error_of([&](std::size_t i, std::size_t r) -> Numbers const& { return (*other)[r][i]; });
+    return std::max(error, of_other);
   }
 
  private:

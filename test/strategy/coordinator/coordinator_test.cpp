@@ -99,7 +99,7 @@ TEST_CASE("each of 200 closures runs once, and its result is the one of its argu
 TEST_CASE("a closure is dealt to a worker that is free, while another one still computes", "[strategy][coordinator]") {
   auto go         = std::atomic<bool>{false};
   auto const slow = Closure{"slow", [&](Here& here) { await(go); return here.worker; }};
-  auto const fast = Closure{"fast", [](auto& here) { return here.worker; }};
+  auto const fast = Closure{"fast", [](auto& here) noexcept { return here.worker; }};
   coordinated(2, std::tuple{slow, fast}, [&](auto& coordinator) {
     auto const held = coordinator.schedule(slow);
     for (int i = 0; i < 20; ++i) CHECK(coordinator.fetch(coordinator.schedule(fast)) == 1);
@@ -120,7 +120,7 @@ TEST_CASE("arguments and results may be structs, strings, vectors, or nothing", 
   auto const join_ = Closure{"join", [](Here&, std::string const& text, std::vector<float> x, Pair p, bool empty) {
     return text + " " + std::to_string(x.size() + static_cast<std::size_t>(p.a)) + (empty ? "" : " full");
   }};
-  auto const nothing = Closure{"nothing", [&](Here&, int n) { kept += n; }};
+  auto const nothing = Closure{"nothing", [&](Here&, int n) noexcept { kept += n; }};
   auto const iota    = Closure{"iota", [](Here&, std::size_t n) {
     auto all = std::vector<std::int64_t>(n);
     std::iota(all.begin(), all.end(), std::int64_t{0});

@@ -132,6 +132,10 @@ class Connection {
     return info_of(plugin_, description.value).id;
   }
 
+  /// Held while a program is started: replicas of two programs that two threads start are then in the same order on all
+  /// devices, without which each could wait for the other.
+  std::unique_lock<std::mutex> starting() { return std::unique_lock{starting_}; }
+
   /// Most runs of one client that have not ended: plug-ins for CPUs hang for ever when more than 32 of a program with
   /// an all-reduce are waiting.
   static constexpr int most_runs = 8;
@@ -183,7 +187,7 @@ class Connection {
     if (failed)
       throw PluginError{failed->first, failed->second,
                         sentence("work on devices of the PJRT plug-in {} failed: {} (code {}, {}).", plugin_.path(),
-                                 failed->second, failed->first, code_name(failed->first))};
+                                 first_line(failed->second), failed->first, code_name(failed->first))};
   }
 
  private:
@@ -260,6 +264,7 @@ class Connection {
   api::Client* handle_ = nullptr;
   std::vector<DeviceInfo> devices_, own_;
   std::vector<api::Device*> own_handles_;
+  std::mutex starting_;
   std::mutex mutex_;
   std::condition_variable some_ended_;
   std::deque<Work> works_;

@@ -93,7 +93,10 @@ inline std::string line_of(std::string_view text, int line, int column) {
   return (from > begin ? "..." : "") + printable(shown) + (from + 100 < text.size() ? "..." : "");
 }
 
-/// What to do about an error of Client: those that tell that there is no device of the plug-in's kind.
+/// The first line of what a plug-in said: what follows are often addresses of its code.
+inline std::string first_line(std::string_view said) { return printable(said.substr(0, said.find('\n'))); }
+
+/// What to do about an error, where its words are known.
 inline std::string what_to_try(std::string_view said) {
   auto const says = [&](std::string_view words) { return said.find(words) != said.npos; };
   if (says("No jellyfish device found"))
@@ -101,6 +104,8 @@ inline std::string what_to_try(std::string_view said) {
            "without one, a plug-in for CPUs, or compile_for(), which needs no TPU.";
   if (says("No visible GPU devices"))
     return "a machine with an NVIDIA GPU and its driver, CUDA_VISIBLE_DEVICES that names one, or a plug-in for CPUs.";
+  if (says("ut of memory"))
+    return "a smaller batch or model, or more devices.";
   if (says("already in use"))
     return "one process for each host of TPUs: another one has the device, or left its lock file.";
   return {};

@@ -24,8 +24,8 @@ namespace chorale::pjrt {
 ///   auto results = std::vector<std::vector<Buffer>>{};
 ///   step.run({{&w0, &x0}, {&w1, &x1}}, results);         // [device][argument] -> [device][result]
 ///
-/// keeps   movable; one thread calls run() at a time. The plug-in's object is freed when the client compiles again or
-///         ends
+/// keeps   movable; one thread calls run() at a time. Several may run several programs of a client. The plug-in's object
+///         is freed when the client compiles again, or ends
 class Executable {
  public:
   /// Made by Client::compile.
@@ -72,11 +72,13 @@ class Executable {
   /// results     [device][result], assigned; buffers that it has are freed, after they were used: it may hold arguments
   /// throws      BadArgument when a number, an element type, a shape or a device is not what the program was compiled
   ///             for, or an argument is empty or was donated: nothing has started. PluginError when the plug-in
-  ///             refuses. Failures while it runs: from Buffer::get, and from Client::synchronize
+  ///             refuses, OutOfMemory when a device has none left. Failures while it runs: from Buffer::get, and from
+  ///             Client::synchronize
   /// cost        nothing is allocated here when results has its sizes already; the plug-in allocates results and events
   void run(std::vector<std::vector<Buffer*>> const& arguments, std::vector<std::vector<Buffer>>& results) {
     take(arguments);
     std::fill(complete_.begin(), complete_.end(), nullptr);
+    auto const order = connection_->starting();
     connection_->wait_for_room(devices_.size());
     auto options = api::ExecuteOptions{};
     auto execute = api::Execute{.executable = handle_, .options = &options, .arguments = argument_lists_.data(),

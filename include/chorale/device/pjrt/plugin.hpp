@@ -88,7 +88,8 @@ class Plugin {
 
   /// Calls a function of the plug-in with its record, for example api::ClientCreate.
   ///
-  /// throws  PluginError with what the plug-in said; Error when its version does not have the function
+  /// throws  PluginError with what the plug-in said, OutOfMemory when a device has none left; Error when the plug-in's
+  ///         version does not have the function
   template <class Record>
   void call(Record& record) const {
     if (auto* const error = try_call(record)) fail(error, Record::call.name);
@@ -113,11 +114,15 @@ class Plugin {
     return {code.value, std::move(said)};
   }
 
-  /// Throws an error as PluginError, and frees it.
+  /// Throws an error as PluginError, or as OutOfMemory when a device has no memory left, and frees it.
   [[noreturn]] void fail(api::Error* error, std::string_view what) const {
-    auto const [code, said] = take(error);
-    throw PluginError{code, said, sentence("{} of the PJRT plug-in {} failed: {} (code {}, {}).", what, path(),
-                                           said, code, code_name(code)), detail::what_to_try(said)};
+    constexpr int resource_exhausted = 8;
+    auto const [code, said]          = take(error);
+    auto const line = sentence("{} of the PJRT plug-in {} failed: {} (code {}, {}).", what, path(),
+                               detail::first_line(said), code, code_name(code));
+    if (code == resource_exhausted && what != api::ClientCreate::call.name)
+      throw OutOfMemory{line, "a smaller batch or model, or more devices."};
+    throw PluginError{code, said, line, detail::what_to_try(said)};
   }
 
   /// Frees an error that nobody can be told of: one of a destructor.

@@ -80,7 +80,7 @@ inline std::string compile_options(int replicas, std::span<int const> devices) {
   if (at.line == 0)
     throw CompileError{code, said, 0, 0,
                        sentence("the PJRT plug-in {} cannot compile the program: {} (code {}, {}).", plugin.path(),
-                                said, code, code_name(code)), what_to_try(said)};
+                                first_line(said), code, code_name(code)), what_to_try(said)};
   throw CompileError{code, said, at.line, at.column,
                      sentence("the PJRT plug-in {} cannot compile the program, line {}, column {}: {}, in `{}`.",
                               plugin.path(), at.line, at.column, at.fault, line_of(text, at.line, at.column))};

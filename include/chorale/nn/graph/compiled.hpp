@@ -267,7 +267,9 @@ struct CompiledGraph {
   ///
   /// positions   of each ragged input, in all rows of the first batch
   template <class D>
-  ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0) const {
+  ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0) const
+    requires requires(learner<D> const& one) { one.planned(device, rows, positions); }
+  {
     return learner<D>{device, losses, metrics}.planned(device, rows, positions);
   }
 

@@ -19,7 +19,8 @@ namespace detail {
 /// The gradients of a value by all values of a program, added up from its last operation to the first.
 class Backward {
  public:
-  explicit Backward(Program& program) : program_{&program}, gradients_(program.operations().size()) {}
+  explicit Backward(Program& program)
+      : program_{&program}, gradients_(program.operations().size()), parts_(gradients_.size()) {}
 
   /// Begins with the gradient of the value by itself.
   void begin(Value of) { add(of.id, program_->constant(1, of.dims(), of.element())); }
@@ -35,8 +36,10 @@ class Backward {
       for (auto const x : at(i).in)
         if (leads[static_cast<std::size_t>(x)] != 0 && is_float(at(i).element)) leads[static_cast<std::size_t>(i)] = 1;
     leads_ = std::move(leads);
-    for (int i = n; i-- > 0;)
+    for (int i = n; i-- > 0;) {
+      join(i);
       if (gradient(i) && leads_[static_cast<std::size_t>(i)] != 0 && !at(i).in.empty()) pass(i, gradient(i));
+    }
   }
 
   Value gradient(int id) const { return gradients_[static_cast<std::size_t>(id)]; }
@@ -66,7 +69,9 @@ class Backward {
       case Kind::broadcast: give(0, [&] { return of_broadcast(o, g); }); break;
       case Kind::transpose: give(0, [&] { return transpose(g, inverse(o.lists[0])); }); break;
       case Kind::reverse: give(0, [&] { return reverse(g, o.lists[0]); }); break;
-      case Kind::slice: give(0, [&] { return of_slice(o, g, in(0).dims()); }); break;
+      case Kind::slice:
+        if (asks(0)) add_slice(o, g);
+        break;
       case Kind::concatenate: of_concatenate(o, g); break;
       case Kind::pad: give(0, [&] { return of_pad(o, g, in(0).dims()); }); break;
       case Kind::add: give(0, [&] { return g; }), give(1, [&] { return g; }); break;
@@ -137,6 +142,48 @@ class Backward {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(o.dims.size()); ++i)
       if (std::ranges::find(o.lists[0], i) == o.lists[0].end()) along.push_back(i);
     return sum(g, along);
+  }
+  /// Adds the gradient of a slice. Those of slices that lie side by side are kept, and put together by join(): a sum of
+  /// as many values, each as large as the whole, would take the square of their number.
+  void add_slice(Operation const& o, Value g) {
+    auto const id   = o.in[0];
+    auto const dims = value(id).dims();
+    auto along      = std::vector<std::size_t>{};                          // what it is a part of
+    for (std::size_t i = 0; i < dims.size(); ++i)
+      if (o.dims[i] != dims[i]) along.push_back(i);
+    auto& parts     = parts_[static_cast<std::size_t>(id)];
+    auto const fits = [&] {
+      if (along.size() != 1 || o.lists[2][along[0]] != 1) return false;
+      if (!parts.empty() && parts[0].along != along[0]) return false;
+      return std::ranges::none_of(parts, [&](Part const& p) {
+        return p.begin < o.lists[1][along[0]] && o.lists[0][along[0]] < p.end;
+      });
+    };
+    if (fits()) parts.push_back({along[0], o.lists[0][along[0]], o.lists[1][along[0]], g, o});
+    else add(id, of_slice(o, g, dims));
+  }
+  /// Adds the gradients of a value's slices.
+  void join(int id) {
+    auto parts = std::exchange(parts_[static_cast<std::size_t>(id)], {});
+    if (parts.empty()) return;
+    auto dims = value(id).dims();
+    if (parts.size() == 1) return add(id, of_slice(parts[0].slice, parts[0].gradient, dims));
+    std::ranges::sort(parts, {}, &Part::begin);
+    auto const along = parts[0].along;
+    auto const end   = dims[along];
+    auto all         = std::vector<Value>{};
+    auto reached     = std::int64_t{0};
+    auto const zeros = [&](std::int64_t up_to) {
+      dims[along] = up_to - reached;
+      if (dims[along] > 0) all.push_back(program_->constant(0, dims, value(id).element()));
+    };
+    for (auto const& part : parts) {
+      zeros(part.begin);
+      all.push_back(part.gradient);
+      reached = part.end;
+    }
+    zeros(end);
+    add(id, concatenate(all, along));
   }
   Value of_slice(Operation const& o, Value g, Dims const& dims) const {
     auto high = Dims{}, inner = Dims{};
@@ -256,8 +303,17 @@ class Backward {
     return detail::convolution(x, g, back, "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]", kernel.dims(), how.groups);
   }
 
+  /// The gradient of a slice [begin, end) of one dimension.
+  struct Part {
+    std::size_t along;
+    std::int64_t begin, end;
+    Value gradient;
+    Operation slice;
+  };
+
   Program* program_;
   std::vector<Value> gradients_;                                           // by id; empty: none
+  std::vector<std::vector<Part>> parts_;                                   // by id; not yet a part of its gradient
   std::vector<char> leads_;
 };
 

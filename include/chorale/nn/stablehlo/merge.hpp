@@ -66,7 +66,7 @@ struct Lowering<Interaction> {
     auto const all      = concatenate(vectors, 1);
     auto const products = dot(all, all, {2}, {2}, {0}, {0});               // (B, n, n)
     for (std::int64_t i = 1; i < n; ++i)
-      below.push_back(reshape(slice(products, {0, i, 0}, {at.rows(), i + 1, i}), {at.rows(), i}));
+      below.push_back(reshape(slice_of(slice_of(products, 1, i, i + 1), 2, 0, i), {at.rows(), i}));
     return concatenate(below, 1);
   }
 };

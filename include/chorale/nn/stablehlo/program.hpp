@@ -152,7 +152,7 @@ inline Value operator-(Value x) { return detail::unary(Kind::negate, x); }
 inline Value operator&(Value a, Value b) { return detail::binary(Kind::and_, a, b); }
 inline Value operator|(Value a, Value b) { return detail::binary(Kind::or_, a, b); }
 inline Value operator^(Value a, Value b) { return detail::binary(Kind::xor_, a, b); }
-inline Value operator!(Value x) { return detail::unary(Kind::not_, x); }
+inline Value complement(Value x) { return detail::unary(Kind::not_, x); }     // of each bit
 inline Value shifted_left(Value x, int by) { return detail::binary(Kind::shift_left, x, detail::like(x, by)); }
 inline Value shifted_right(Value x, int by) { return detail::binary(Kind::shift_right, x, detail::like(x, by)); }
 inline Value maximum(Value a, Value b) { return detail::binary(Kind::maximum, a, b); }

@@ -164,14 +164,14 @@ struct ParametersOf {
   using result     = void;
   using parameters = std::tuple<>;
 };
-template <class C, class R, class Here, class... P>
-struct ParametersOf<R (C::*)(Here&, P...) const> {
+template <class C, class R, class Here, class... P, bool never_throws>
+struct ParametersOf<R (C::*)(Here&, P...) const noexcept(never_throws)> {
   using first      = Here;
   using result     = R;
   using parameters = std::tuple<P...>;
 };
-template <class C, class R, class Here, class... P>
-struct ParametersOf<R (C::*)(Here&, P...)> : ParametersOf<R (C::*)(Here&, P...) const> {};
+template <class C, class R, class Here, class... P, bool never_throws>
+struct ParametersOf<R (C::*)(Here&, P...) noexcept(never_throws)> : ParametersOf<R (C::*)(Here&, P...) const> {};
 
 /// Type of a closure's call, whose first parameter is `auto&` or names the worker's type.
 template <class F, class Here>

@@ -57,6 +57,9 @@ inline void expect_usable(MPI_Comm communicator) {
   if (over)
     throw BadArgument{"MpiTransport is to connect ranks after MPI_Finalize has ended MPI.",
                       "make the Trainer before, and let it end before MPI_Finalize."};
+  if (communicator == MPI_Comm{})                                          // of MPI_Comm_f2c, where Open MPI knows none
+    throw BadArgument{"MpiTransport got a handle that is no communicator.",
+                      "MPI_Comm_f2c of what MPI_Comm_c2f has made, or of the communicator as Fortran has it."};
   if (communicator == MPI_COMM_NULL)
     throw BadArgument{"MpiTransport got MPI_COMM_NULL: this process is no rank of the communicator that trains.",
                       "a Trainer in the processes that are ranks of it alone."};
@@ -64,7 +67,7 @@ inline void expect_usable(MPI_Comm communicator) {
     throw BadArgument{"MpiTransport got a communicator of the program before the program has called MPI_Init.",
                       "MPI_Init first; MpiTransport{} starts MPI itself."};
   initialize_mpi();
-  MPI_Comm_test_inter(communicator, &joins_groups);
+  expect_mpi(MPI_Comm_test_inter(communicator, &joins_groups), "MPI_Comm_test_inter");
   if (joins_groups)
     throw BadArgument{"MpiTransport got a communicator between two groups, where no process has a rank among all.",
                       "MPI_Intercomm_merge, and the communicator that it makes."};
