@@ -44,7 +44,8 @@ struct StepText {
   std::vector<Typed> arguments, results;
   std::vector<std::size_t> donated;                                        // arguments whose memory results take over
   std::vector<std::int64_t> ids_below;                                     // of each argument of ids, the rows of the
-                                                                           // smallest table that they are read from; or 0
+                                                                           // smallest table that they are read from;
+                                                                           // or 0
 };
 
 /// What a step computes.
@@ -79,7 +80,8 @@ inline constexpr std::int64_t drawn_numbers = 3;
 template <class Net, class Losses, class Optimizer>
 class StepWriter {
   template <class Term>
-  static constexpr std::size_t output_of = graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
+  static constexpr std::size_t output_of =
+      graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
 
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();
@@ -143,8 +145,8 @@ class StepWriter {
   template <class F>
   Value field() {
     using Field = typename graph::WithoutRequest<F>::type;
-    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT devices. "
-                                     "Give its fields one length, or use a strategy over Cpu");
+    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT "
+                                     "devices. Give its fields one length, or use a strategy over Cpu");
     constexpr bool ids = std::is_integral_v<typename Field::element_type>;
     return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(set_.rows));
   }
@@ -286,9 +288,11 @@ class StepWriter {
       auto made = Value{};
       if (plan.variables[i].spec.trained()) {
         auto own = std::vector<Value>{};
-        for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) own.push_back(slots_[s * count + next]);
+        for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s)
+          own.push_back(slots_[s * count + next]);
         made = Rule::write(*rule_, variables[i], clipped[next], own, scalars);
-        for (std::size_t s = 0; s < own.size(); ++s) slots[s * count + next] = kept(i, own[s], slots_[s * count + next]);
+        for (std::size_t s = 0; s < own.size(); ++s)
+          slots[s * count + next] = kept(i, own[s], slots_[s * count + next]);
         ++next;
       } else {
         made = moved(plan.variables[i].spec.movement(), variables[i], sums[i], rows);
@@ -371,7 +375,7 @@ class StepWriter {
   Program program_;
   StepText made_{};
   std::vector<Value> slots_, targets_;
-  std::vector<Value> used_;                                                // of tables whose gradients are rows; or none
+  std::vector<Value> used_;                                                // of tables with gradients of rows; or none
   Value faults_{};
   std::vector<Result> results_;
 };
