@@ -3,6 +3,7 @@
 // Whole steps of a model as programs: what they take, what they give, and their text.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/compared.hpp>
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -257,6 +259,9 @@ class StepWriter {
     for (std::size_t i = 0; i < variables.size(); ++i) {
       auto const trains = plan.variables[i].spec.trained();
       auto const own    = trains ? by_trained[next++] : written.moved[i];
+      CHORALE_EXPECTS(own, "variable " + std::string{std::string_view{plan.variables[i].name}} +
+                               " is not trained, and its layer's nn::stablehlo::Lowering does not say in Call::moved "
+                               "what it moves to");
       all.push_back(trains && in_shards ? own : all_reduce(own));
     }
     if (kind == StepKind::gradients)
