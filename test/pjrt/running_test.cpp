@@ -126,6 +126,17 @@ TEST_CASE("a signature that is not that of the text is refused before anything r
   CHECK(world().executables == 0);
 }
 
+TEST_CASE("a program that has ended is freed before the next compilation, or with its client", "[pjrt][unit]") {
+  {
+    auto const client = fake_client(1);
+    client.compile(text, 1);
+    CHECK(world().executables == 1);                                       // a plug-in may not free it at exit
+    auto const second = client.compile(text, 1);
+    CHECK(world().executables == 1);
+  }
+  CHECK(world().executables == 0);
+}
+
 TEST_CASE("a program runs on several devices, and takes over what is donated", "[pjrt][unit]") {
   {
     auto const client = fake_client(2);

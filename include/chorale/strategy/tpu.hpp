@@ -28,7 +28,8 @@ template <int N = 8, Zero... shards>
 struct TPUStrategy {
   static_assert(N > 0, "chorale: TPUStrategy<N> needs at least 1 device");
   static_assert(sizeof...(shards) <= 1 && ((shards == Zero::one) && ...),
-                "chorale: TPUStrategy<N, Zero::one> is the only form with shards. Use ShardedStrategy over Cpu for others");
+                "chorale: TPUStrategy<N, Zero::one> is the only form with shards. Use ShardedStrategy over Cpu "
+                "for others");
 
   using device    = Pjrt;
   using placement = chorale::placement::OnOne;

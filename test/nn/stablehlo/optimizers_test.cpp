@@ -117,6 +117,24 @@ TEST_CASE("gradients in operations are clipped by their global norm", "[nn][stab
   CHECK(Interpreter{program, {{zeros, zeros}}, {low[0]}}(low[0]) == zeros);
 }
 
+TEST_CASE("gradients of which each replica has a part are clipped by the norm of all, of any size", "[nn][stablehlo]") {
+  auto const size = GENERATE(1e-3F, 1.0F, 1e3F);                           // whose squares f16 does not have
+  auto const x = random(1, size), y = random(2, size);
+  auto all = x;
+  all.insert(all.end(), y.begin(), y.end());
+  auto const limit  = double{size} / 2;
+  auto const factor = double{optim::clip_factor<Cpu>(all, 1, static_cast<float>(limit))};
+  REQUIRE(factor < 0.2);
+  auto program    = hlo::Program{2};
+  auto const part = program.parameter(hlo::Element::f16, {static_cast<std::int64_t>(n)});
+  auto const by   = hlo::clipped({part}, limit, true)[0];
+  auto const made = Interpreter{program, {{wide(x)}, {wide(y)}}, {by}};
+  for (std::size_t i = 0; i < n; ++i) {
+    CHECK(made(by, 0)[i] == Approx(double{x[i]} * factor).epsilon(0.005));
+    CHECK(made(by, 1)[i] == Approx(double{y[i]} * factor).epsilon(0.005));
+  }
+}
+
 TEST_CASE("moving variables in operations are moved as on Cpu", "[nn][stablehlo]") {
   auto const how = GENERATE(Movement{0.9F, 0.1F}, Movement{1, 1});
   auto program   = hlo::Program{};

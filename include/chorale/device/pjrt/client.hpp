@@ -97,6 +97,7 @@ class Client {
                                plugin().path()));
       CHORALE_EXPECTS(std::ranges::count(devices, id) == 1, sentence("device {} is named for two replicas", id));
     }
+    connection_->free_programs();
     auto const in_text = read_signature(text);
     if (in_text) expect_same(*in_text, signature);
     auto const options = detail::compile_options(replicas, devices);

@@ -107,6 +107,7 @@ class Connection {
 
   ~Connection() {
     wait();
+    free_programs();
     destroy();
   }
   Connection(Connection const&)            = delete;
@@ -150,6 +151,27 @@ class Connection {
     auto* const work = add(event);
     auto on_ready    = api::EventOnReady{.event = event, .callback = &ended, .user = work};
     if (auto* const error = plugin_.try_call(on_ready)) ended(error, work);
+  }
+
+  /// Takes a program that is not used any more, to free it before the next compilation or with the client. Plug-ins for
+  /// CPUs free the last one on a thread of their own, and abort the process where that is ending: it may not be the last
+  /// thing that a process does.
+  void retire(api::LoadedExecutable* program) {
+    auto const lock = std::lock_guard{mutex_};
+    retired_.push_back(program);
+  }
+  /// Frees what retire() has taken.
+  void free_programs() noexcept {
+    auto programs = std::vector<api::LoadedExecutable*>{};
+    {
+      auto const lock = std::lock_guard{mutex_};
+      programs.swap(retired_);
+    }
+    for (auto* const program : programs) free(program);
+  }
+  void free(api::LoadedExecutable* program) noexcept {
+    auto record = api::LoadedDestroy{.handle = program};
+    plugin_.drop(plugin_.try_call(record));
   }
 
   /// Returns when all work that was started has ended.
@@ -246,6 +268,7 @@ class Connection {
   std::mutex mutex_;
   std::condition_variable some_ended_;
   std::deque<Work> works_;
+  std::vector<api::LoadedExecutable*> retired_;
   Work* free_    = nullptr;
   int running_   = 0;
   std::optional<std::pair<int, std::string>> failed_;

@@ -24,7 +24,8 @@ namespace chorale::pjrt {
 ///   auto results = std::vector<std::vector<Buffer>>{};
 ///   step.run({{&w0, &x0}, {&w1, &x1}}, results);         // [device][argument] -> [device][result]
 ///
-/// keeps   movable; one thread calls run() at a time. Several may run several programs of a client
+/// keeps   movable; one thread calls run() at a time. Several may run several programs of a client. The plug-in's object
+///         is freed when the client compiles again, or ends
 class Executable {
  public:
   /// Made by Client::compile.
@@ -36,7 +37,7 @@ class Executable {
       for (std::size_t d = 0; d < devices.size; ++d) devices_.push_back(connection_->id_of(devices.values[d]));
       expect_results();
     } catch (...) {
-      destroy();
+      connection_->free(handle_);
       throw;
     }
     arguments_.resize(devices_.size() * signature_.arguments.size());
@@ -54,7 +55,9 @@ class Executable {
         argument_lists_{std::move(other.argument_lists_)}, result_lists_{std::move(other.result_lists_)},
         complete_{std::move(other.complete_)} {}
   Executable& operator=(Executable&&) = delete;
-  ~Executable() { destroy(); }
+  ~Executable() {
+    if (handle_ != nullptr) connection_->retire(handle_);
+  }
 
   Signature const&        signature() const { return signature_; }
   std::vector<int> const& devices() const { return devices_; }             // ids, in the order of run()'s lists
@@ -164,12 +167,6 @@ class Executable {
       for (std::size_t r = 0; r < count; ++r)
         to[d][r] = Buffer{connection_, results_[d * count + r], signature_.results[r], devices_[d]};
     if (!fits) results = std::move(fresh);
-  }
-
-  void destroy() noexcept {
-    if (handle_ == nullptr) return;
-    auto record = api::LoadedDestroy{.handle = std::exchange(handle_, nullptr)};
-    plugin().drop(plugin().try_call(record));
   }
 
   std::shared_ptr<detail::Connection> connection_;

@@ -76,9 +76,9 @@ inline constexpr bool is_written = requires(stablehlo::Call& at) { stablehlo::Lo
 /// The Ops of a layer on AsText.
 template <class L>
 constexpr Ops ops_as_text() {
-  static_assert(is_written<L>, "chorale: this layer is not written in operations of StableHLO, so no PJRT device computes "
-                               "it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, or use a "
-                               "strategy over Cpu");
+  static_assert(is_written<L>, "chorale: this layer is not written in operations of StableHLO, so no PJRT device "
+                               "computes it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, "
+                               "or use a strategy over Cpu");
   auto made = Ops{};
   if constexpr (is_written<L>)
     made.write = [](stablehlo::Call& at) {

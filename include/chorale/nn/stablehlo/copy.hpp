@@ -88,7 +88,7 @@ class Copy : public StepReports {
     auto const g = gradients();
     std::ranges::fill(g.values, 0.0F);
     for (auto& table : g.tables) table.clear();
-    report(g, optimizer.now.step, net.all().values);
+    report(g, optimizer.now.step, held_->read().values);
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
@@ -107,7 +107,9 @@ class Copy : public StepReports {
     requires runs_ahead
   {
     auto const checked = optimizer.on_non_finite != NonFinite::allow;
-    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.now, checked, num_metrics != 0);
+    auto const stops   = optimizer.on_non_finite == NonFinite::stop && held_->under_way;
+    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.now,
+                                              stops ? &held_->under_way->started : nullptr, checked, num_metrics != 0);
     auto next          = Ahead{std::move(started), measure(batch, metric::Over::step), optimizer.now.step++};
     auto const last    = std::exchange(held_->under_way, std::move(next));
     return last ? std::optional<Header>{finish(*last)} : std::nullopt;
@@ -163,7 +165,7 @@ class Copy : public StepReports {
   bool in_units() const { return false; }
 
   /// Hash of all bits of all variables.
-  std::uint64_t hash() const { return hash_of(net.all().values); }
+  std::uint64_t hash() const { return hash_of(held_->read().values); }
 
   /// True if all cores have the same bits: see CoreMemory::agrees().
   bool cores_agree() { return held_->engine.memory().agrees(); }
@@ -203,6 +205,11 @@ class Copy : public StepReports {
     Span<float> slots() const {
       auto const whole = PlanView{plan_};
       return part(whole.values() + whole.elements, static_cast<std::size_t>(Optimizer::slots) * whole.slot_stride());
+    }
+    /// Variables as they are now, for the host to read: what the cores have stays valid.
+    Variables read() {
+      engine.memory().bring_back();
+      return whole();
     }
     /// Lets the host read and change variables and slots.
     void open() {

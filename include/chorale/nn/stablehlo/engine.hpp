@@ -99,35 +99,40 @@ class Engine {
     return losses;
   }
 
-  /// What an update gives back, while it is under way.
+  /// Results of a step with its update, while it is under way.
   struct Update {
-    pjrt::Buffer losses, bad;                                              // of the first core
+    pjrt::Buffer losses;                                                   // of the first core
+    std::vector<pjrt::Buffer> faults;                                      // of each core, see StepWriter
     std::size_t rows = 0;
 
     LossSums read() const { return read_losses(losses); }
     /// The first variable whose gradient is not finite; their number if all are.
     std::size_t first_bad() const {
-      auto bad_numbers = std::vector<float>(num_variables);
-      bad.get(bad_numbers.data(), bad_numbers.size() * sizeof(float));
-      return static_cast<std::size_t>(
-          std::ranges::find_if(bad_numbers, [](float n) { return n != 0; }) - bad_numbers.begin());
+      auto all = Faults{};
+      faults[0].get(all.data(), sizeof all);
+      return static_cast<std::size_t>(std::find_if(all.begin(), all.end() - 1, [](float n) { return n != 0; }) -
+                                      all.begin());
     }
   };
 
   /// Starts a step with its update.
   ///
+  /// before      a step under way, without whose update this one must not change anything; else null
   /// checked     true if nothing changes where a number is not finite
   /// outputs     true to wait for the step and read them
   template <class Batch>
-  Update update(Batch const& batch, StepNumbers const& now, optim::Moment const& moment, bool checked, bool outputs) {
+  Update update(Batch const& batch, StepNumbers const& now, optim::Moment const& moment, Update* before, bool checked,
+                bool outputs) {
     auto numbers = std::vector<float>(1 + UpdateLowering<Optimizer>::scalars);
     numbers[0]   = static_cast<float>(batch.rows);
     UpdateLowering<Optimizer>::numbers(rule_, moment, numbers.data() + 1);
-    auto& step      = run(StepKind::update, batch, {now, numbers, outputs, checked});
+    auto& step      = run(StepKind::update, batch, {now, numbers, outputs, checked, before});
     auto const held = memory_.of(0).size();
     memory_.take(step.results);
     if (outputs) read_outputs(step, batch.rows, held + 2);
-    return {std::move(step.results[0][held]), std::move(step.results[0][held + 1]), batch.rows};
+    auto made = Update{std::move(step.results[0][held]), {}, batch.rows};
+    for (auto& of_core : step.results) made.faults.push_back(std::move(of_core[held + 1]));
+    return made;
   }
 
   /// The losses of a batch as in evaluation, sums over its rows.
@@ -154,7 +159,9 @@ class Engine {
     StepNumbers now{};
     std::vector<float> numbers{};
     bool outputs = false, checked = false;
+    Update* before = nullptr;
   };
+  using Faults = std::array<float, num_variables + 1>;
 
   /// A program that was compiled.
   struct Step {
@@ -226,7 +233,9 @@ class Engine {
       if (kind == StepKind::update) put(settings.numbers.data());
       arguments_[core].clear();
       for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&memory_.of(core)[i]);
+      if (kind == StepKind::update && settings.checked && settings.before == nullptr) put(Faults{}.data());
       for (auto& buffer : in) arguments_[core].push_back(&buffer);
+      if (settings.before != nullptr) arguments_[core].push_back(&settings.before->faults[core]);
     }
     try {
       step.executable.run(arguments_, step.results);

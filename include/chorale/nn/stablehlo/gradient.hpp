@@ -133,7 +133,8 @@ class Backward {
   }
   static Dims inverse(Dims const& order) {
     auto made = Dims(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i) made[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      made[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
     return made;
   }
 
@@ -259,7 +260,8 @@ class Backward {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(free_other.size()); ++i) in_g.push_back(first + i);
     auto const made = dot(g, other, in_g, free_other, batch_g, batch_other);  // batches, free of x, summed of other
     auto order      = Dims(x.rank());                                      // for each dimension of x, where made has it
-    for (std::size_t i = 0; i < batch.size(); ++i) order[static_cast<std::size_t>(batch[i])] = static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < batch.size(); ++i)
+      order[static_cast<std::size_t>(batch[i])] = static_cast<std::int64_t>(i);
     for (std::size_t i = 0; i < free.size(); ++i)
       order[static_cast<std::size_t>(free[i])] = batches + static_cast<std::int64_t>(i);
     auto sorted = sum_other;                                               // the order in which `made` has them

@@ -40,7 +40,8 @@ Written write_network(Program& program, std::vector<Value> const& inputs, std::v
     auto at   = Call{.program = program, .training = training, .in = {}, .variables = {}, .real = real, .drawn = drawn,
                      .number = call.number};
     for (int i = 0; i < call.ins; ++i) at.in.push_back(values[graph::at(g.ins[graph::at(call.first_in + i)])]);
-    for (int i = 0; i < call.uses; ++i) at.variables.push_back(variables[graph::at(g.uses[graph::at(call.first_use + i)])]);
+    for (int i = 0; i < call.uses; ++i)
+      at.variables.push_back(variables[graph::at(g.uses[graph::at(call.first_use + i)])]);
     call.ops->write(at);
     for (int i = 0; i < call.outs; ++i) values[graph::at(call.first_out + i)] = at.out[graph::at(i)];
     for (auto const& moved : at.moved)

@@ -211,21 +211,24 @@ struct UpdateLowering<optim::Lamb> {
 
 /// Gradients brought to a global norm of at most `limit`, as optim::clip_factor does; unchanged if the limit is 0.
 ///
-/// means    the mean gradients of all variables together
-/// keeps    numbers of any size: squares are of parts of the largest one
-inline std::vector<Value> clipped(std::vector<Value> means, double limit) {
+/// means       the mean gradients of all variables together
+/// in_parts    true if each replica has other ones, a part of all
+/// keeps       numbers of any size: squares are of parts of the largest one
+inline std::vector<Value> clipped(std::vector<Value> means, double limit, bool in_parts = false) {
   if (limit <= 0 || means.empty()) return means;
   auto top = Value{};
   for (auto const g : means) {
     auto const own = largest(abs(g), detail::all_dimensions(g));
     top            = top ? maximum(top, own) : own;
   }
+  if (in_parts) top = largest(all_gather(reshape(top, {1})), {0});
   auto const unit = select(compare(top, "GT", 0), top, 1.0);
   auto squares    = Value{};
   for (auto const g : means) {
     auto const part = g / along_last(unit, g), own = sum(part * part);
     squares = squares ? squares + own : own;
   }
+  if (in_parts) squares = all_reduce(squares);
   auto const norm = sqrt(squares), most = limit / unit;                    // both in parts of the largest number
   auto const factor = select(compare(norm, "GT", most), most / norm, 1.0);
   for (auto& g : means) g = g * along_last(factor, g);

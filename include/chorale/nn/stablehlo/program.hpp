@@ -37,7 +37,8 @@ enum class Kind : unsigned char {
   convert, reshape, stop,                                                  // stop: x itself, without a gradient
   broadcast,                                                               // {the dimension of y of each one of x}
   transpose, reverse,                                                      // {permutation}, {dimensions}
-  slice, concatenate, pad,                                                 // {begin, end, step}, {dim}, {low, high, inner}
+  slice, concatenate,                                                      // {begin, end, step}, {dim}
+  pad,                                                                     // {low, high, inner}
   add, subtract, multiply, divide, maximum, minimum, power, remainder,
   and_, or_, xor_, shift_left, shift_right,
   negate, abs, sign, exponential, log, sqrt, rsqrt, tanh, logistic, erfc, floor, not_, cosine, sine,
@@ -229,7 +230,10 @@ inline Value along_first(Value x, Value y) {
 inline Value transpose(Value x, Dims order) {
   auto dims = Dims{};
   auto same = true;
-  for (auto const d : order) same = same && d == static_cast<std::int64_t>(dims.size()), dims.push_back(x.dim(static_cast<std::size_t>(d)));
+  for (auto const d : order) {
+    same = same && d == static_cast<std::int64_t>(dims.size());
+    dims.push_back(x.dim(static_cast<std::size_t>(d)));
+  }
   if (same) return x;
   return x.program->append({Kind::transpose, x.element(), std::move(dims), {x.id}, {std::move(order)}});
 }

@@ -3,6 +3,7 @@
 // Whole steps of a model as programs: what they take, what they give, and their text.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/data/field.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/compared.hpp>
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -44,7 +46,8 @@ struct StepText {
   std::vector<Typed> arguments, results;
   std::vector<std::size_t> donated;                                        // arguments whose memory results take over
   std::vector<std::int64_t> ids_below;                                     // of each argument of ids, the rows of the
-                                                                           // smallest table that they are read from; or 0
+                                                                           // smallest table that they are read from;
+                                                                           // or 0
 };
 
 /// What a step computes.
@@ -64,10 +67,14 @@ inline constexpr std::int64_t drawn_numbers = 3;
 /// Writes the steps of a network with losses and an update rule.
 ///
 ///   arguments   variables │ slots of trained variables, one after the other │ inputs │ targets and weights of rows, of
-///               each loss in turn │ real rows │ drawn │ numbers
-///               an update has all; gradients has no slots and no numbers; evaluate neither; predict, no targets either
-///   results     update: variables │ slots │ losses │ bad gradients, a number for each variable, 0 if it is finite
-///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one;  evaluate: losses;  then, of all that ask for them, outputs of this replica
+///               each loss in turn │ real rows │ drawn │ numbers │ faults of the step before, or zeros
+///               an update has all, but without checks no faults; gradients ends with drawn and has no slots; evaluate
+///               ends with real rows; predict has no targets either
+///   results     update: variables │ slots │ losses │ faults
+///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one
+///               evaluate: losses;  then, of all that ask for them, outputs of this replica
+///   faults      (variables + 1): how many numbers of each gradient are not finite, then those of the loss and of the
+///               step before. With checks, nothing changes unless all are 0
 ///   losses      (1 + n): their sum and, of several losses, each
 ///   slots       of sharded ones, one vector each: this replica's shard of all trained variables, one after the other
 ///
@@ -75,7 +82,8 @@ inline constexpr std::int64_t drawn_numbers = 3;
 template <class Net, class Losses, class Optimizer>
 class StepWriter {
   template <class Term>
-  static constexpr std::size_t output_of = graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
+  static constexpr std::size_t output_of =
+      graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
 
  public:
   static constexpr auto const& plan = graph::plan_for<Net>();
@@ -114,7 +122,7 @@ class StepWriter {
       if (trains) train(kind, variables, written, losses[0]);
       give(all_reduce(in_row(losses)));
     }
-    if (kind == StepKind::update) give(bad_);
+    if (kind == StepKind::update) give(faults_);
     if (kind == StepKind::gradients)
       for (auto const used : used_)
         if (used) give(used);
@@ -139,8 +147,8 @@ class StepWriter {
   template <class F>
   Value field() {
     using Field = typename graph::WithoutRequest<F>::type;
-    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT devices. "
-                                     "Give its fields one length, or use a strategy over Cpu");
+    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT "
+                                     "devices. Give its fields one length, or use a strategy over Cpu");
     constexpr bool ids = std::is_integral_v<typename Field::element_type>;
     return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(set_.rows));
   }
@@ -251,6 +259,9 @@ class StepWriter {
     for (std::size_t i = 0; i < variables.size(); ++i) {
       auto const trains = plan.variables[i].spec.trained();
       auto const own    = trains ? by_trained[next++] : written.moved[i];
+      CHORALE_EXPECTS(own, "variable " + std::string{std::string_view{plan.variables[i].name}} +
+                               " is not trained, and its layer's nn::stablehlo::Lowering does not say in Call::moved "
+                               "what it moves to");
       all.push_back(trains && in_shards ? own : all_reduce(own));
     }
     if (kind == StepKind::gradients)
@@ -270,8 +281,7 @@ class StepWriter {
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
     auto const clipped = stablehlo::clipped(means, static_cast<double>(rule_->global_clipnorm));
-    bad_               = bad_of(sums);
-    auto const good    = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const good    = find_faults(bad_of(sums), loss);
     auto const kept    = [&](std::size_t variable, Value made, Value before) {
       if (auto const used = used_[variable]) made = select(along_first(compare(used, "GT", 0), made), made, before);
       return set_.checked ? select(along_last(good, made), made, before) : made;
@@ -283,9 +293,11 @@ class StepWriter {
       auto made = Value{};
       if (plan.variables[i].spec.trained()) {
         auto own = std::vector<Value>{};
-        for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s) own.push_back(slots_[s * count + next]);
+        for (std::size_t s = 0; s < static_cast<std::size_t>(Optimizer::slots); ++s)
+          own.push_back(slots_[s * count + next]);
         made = Rule::write(*rule_, variables[i], clipped[next], own, scalars);
-        for (std::size_t s = 0; s < own.size(); ++s) slots[s * count + next] = kept(i, own[s], slots_[s * count + next]);
+        for (std::size_t s = 0; s < own.size(); ++s)
+          slots[s * count + next] = kept(i, own[s], slots_[s * count + next]);
         ++next;
       } else {
         made = moved(plan.variables[i].spec.movement(), variables[i], sums[i], rows);
@@ -310,17 +322,10 @@ class StepWriter {
     }();
     auto const me    = reshape(convert(program_.replica(), Element::i32), {1});
     auto const mine  = reshape(gather(reshape(in_one(variables, whole), {set_.replicas, n}), me), {n});
-    auto const limit = static_cast<double>(rule_->global_clipnorm);
-    auto clipped     = mean;
-    if (limit > 0) {
-      auto const norm   = sqrt(all_reduce(sum(mean * mean)));
-      auto const factor = select(compare(norm, "GT", limit), limit / norm, 1.0);
-      clipped           = mean * along_last(factor, mean);
-    }
-    bad_            = all_reduce(bad_of(own));
+    auto const clipped = stablehlo::clipped({mean}, static_cast<double>(rule_->global_clipnorm), true)[0];
+    auto const bad  = all_reduce(bad_of(own));
     auto const here = sum(bad_number(mean));                               // of sums, each of them finite
-    bad_            = bad_ + along_last(all_reduce(here), bad_);
-    auto const good = compare(sum(bad_) + bad_number(loss), "EQ", 0);
+    auto const good = find_faults(bad + along_last(all_reduce(here), bad), loss);
     auto const kept = [&](Value made, Value before) {
       return set_.checked ? select(along_last(good, made), made, before) : made;
     };
@@ -351,6 +356,15 @@ class StepWriter {
     return all.dim(0) == whole ? all : pad(all, 0, {0}, {whole - all.dim(0)});
   }
 
+  /// Writes the faults of this step, and returns whether there are none.
+  ///
+  /// bad     how many numbers of the gradient of each variable are not finite
+  Value find_faults(Value bad, Value loss) {
+    auto others = bad_number(loss);
+    if (set_.checked) others = others + sum(argument(Element::f32, {bad.dim(0) + 1}));
+    faults_ = concatenate({bad, reshape(others, {1})}, 0);
+    return compare(sum(faults_), "EQ", 0);
+  }
   /// 1 where a number of x is not finite, else 0.
   static Value bad_number(Value x) { return select(compare(abs(x), "LT", HUGE_VAL), 0.0, detail::like(x, 1)); }
   /// For each value how many of its numbers are not finite.
@@ -366,8 +380,8 @@ class StepWriter {
   Program program_;
   StepText made_{};
   std::vector<Value> slots_, targets_;
-  std::vector<Value> used_;                                                // of tables whose gradients are rows; or none
-  Value bad_{};
+  std::vector<Value> used_;                                                // of tables with gradients of rows; or none
+  Value faults_{};
   std::vector<Result> results_;
 };
 

@@ -51,7 +51,8 @@ inline std::string number_text(double number, Element element) {
   auto const bits = [&](std::string_view f32, std::string_view halves, std::string_view f16) {
     return std::string{element == Element::f32 ? f32 : element == Element::bf16 ? halves : f16};
   };
-  if (std::isinf(number)) return number > 0 ? bits("0x7F800000", "0x7F80", "0x7C00") : bits("0xFF800000", "0xFF80", "0xFC00");
+  if (std::isinf(number))
+    return number > 0 ? bits("0x7F800000", "0x7F80", "0x7C00") : bits("0xFF800000", "0xFF80", "0xFC00");
   if (std::isnan(number)) return bits("0x7FC00000", "0x7FC0", "0x7E00");
   auto buffer     = std::array<char, 40>{};
   auto const made = std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(number),
@@ -182,8 +183,8 @@ class Writer {
                result;
       }
       case Kind::dot: {
-        auto const batch = o.lists[0].empty() ? std::string{}
-                                              : "batching_dims = " + listed(o.lists[0]) + " x " + listed(o.lists[1]) + ", ";
+        auto batch = std::string{};
+        if (!o.lists[0].empty()) batch = "batching_dims = " + listed(o.lists[0]) + " x " + listed(o.lists[1]) + ", ";
         return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) +
                     ", precision = [DEFAULT, DEFAULT]") + maps;
       }
@@ -227,8 +228,8 @@ class Writer {
   std::string scatter(Operation const& o) const {
     auto const ids = std::to_string(program_->at(o.in[1]).dims.size());
     return "\"stablehlo.scatter\"(" + operands(o) +
-           ") <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [" + ids +
-           "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = " + ids +
+           ") <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [" +
+           ids + "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = " + ids +
            ">, unique_indices = false}> " + region("add", o.element);
   }
   std::string groups() const {
@@ -256,7 +257,8 @@ inline std::string text_of(Program const& program, std::vector<Result> const& re
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     text += (i == 0 ? "" : ", ") + writer.name(inputs[i]) + ": " + writer.type(inputs[i]);
     for (std::size_t r = 0; r < results.size(); ++r)
-      if (results[r].donated_by == static_cast<int>(i)) text += " {tf.aliasing_output = " + std::to_string(r) + " : i32}";
+      if (results[r].donated_by == static_cast<int>(i))
+        text += " {tf.aliasing_output = " + std::to_string(r) + " : i32}";
   }
   auto names = std::string{}, types = std::string{};
   for (auto const& result : results) {
