@@ -7,11 +7,13 @@
 #include <chorale/reduce/training_form.hpp>
 #include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/parameter_server.hpp>
+#include <chorale/strategy/tpu.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <chrono>
 #include <iostream>
 #include <utility>
+#include <vector>
 
 using namespace chorale;
 using namespace std::chrono_literals;
@@ -177,4 +179,13 @@ void advice() {                                                          // docs
   auto const sizes = ModelSizes{.variables = 1'000'000'000, .slots = 2, .activations = 2'000'000'000, .blocks = 10,
                                 .boundary = 10'000'000, .compute = 100ms, .micro_batches = 16};
   std::cout << advise(sizes, {.ranks = 4, .memory = 5'000'000'000}).text();
+}
+
+void on_tpus() {                                                         // docs/46-tpu.md
+  auto const devices = Pjrt::open(pjrt::Plugin::path_from_environment(), {.devices = 8});
+  auto trainer       = Trainer{model, TPUStrategy<8>{devices}};
+  auto in_shards = Trainer{model, TPUStrategy<8, Zero::one>{devices}};               // each core has an eighth of the slots
+  auto one_core  = Trainer{model, OneDeviceStrategy{devices.first(1)}};
+  auto workers   = Trainer{model, MultiWorkerMirroredStrategy{Cluster::from_env(), std::vector{devices}},
+                           RingAllReduce{}, TcpTransport{}};                          // the cores of each, TCP between them
 }
