@@ -121,23 +121,30 @@ class Pjrt {
       return client_of(plugin, counted);
     } catch (pjrt::PluginError const& error) {
       if (error.said().find("cpu_device_count") == std::string::npos) throw;
-      return client_of(plugin, named);
+      auto client     = client_of(plugin, named);
+      auto const lock = std::lock_guard{clients().mutex};
+      clients().open.emplace_back(plugin, counted, client);                // is not asked for again
+      return client;
     }
+  }
+
+  struct Clients {
+    std::mutex mutex;
+    std::vector<std::tuple<pjrt::Plugin, Named, pjrt::Client>> open;
+  };
+  static Clients& clients() {
+    static auto& all = *new Clients;                                       // never freed, as plug-ins are
+    return all;
   }
 
   /// The client that the process has with these options, or a new one: a TPU has one at a time.
   static pjrt::Client client_of(pjrt::Plugin const& plugin, Named const& named) {
-    struct Clients {
-      std::mutex mutex;
-      std::vector<std::tuple<pjrt::Plugin, Named, pjrt::Client>> open;
-    };
-    static auto& clients = *new Clients;                                   // never freed, as plug-ins are
-    auto const lock      = std::lock_guard{clients.mutex};
-    for (auto const& [of, with, client] : clients.open)
+    auto const lock = std::lock_guard{clients().mutex};
+    for (auto const& [of, with, client] : clients().open)
       if (of == plugin && with == named) return client;
     auto options = std::vector<pjrt::Option>{};
     for (auto const& [name, value] : named) options.push_back({name, value});
-    return std::get<2>(clients.open.emplace_back(plugin, named, pjrt::Client{plugin, options}));
+    return std::get<2>(clients().open.emplace_back(plugin, named, pjrt::Client{plugin, options}));
   }
 
   pjrt::Client client_;

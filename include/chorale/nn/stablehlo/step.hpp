@@ -204,27 +204,33 @@ class StepWriter {
     return concatenate(each, 0);
   }
 
-  /// Finds which arguments are ids of rows, as they are or moved about.
+  /// Finds which arguments are ids of rows, as they are or moved about. Of ids that are cut into parts, each for a table
+  /// of its own, it is not known which is for which: they are below the rows of the largest.
   void find_ids() {
-    made_.ids_below.assign(made_.arguments.size(), 0);
+    auto whole = std::vector<std::int64_t>(made_.arguments.size(), 0), parts = whole;
     auto const& parameters = program_.parameters();
     for (auto const& o : program_.operations()) {
       if (o.kind != Kind::gather) continue;
       auto const rows = program_.at(o.in[0]).dims[0];
-      auto from       = std::vector<int>{o.in[1]};
+      auto from       = std::vector<std::pair<int, bool>>{{o.in[1], false}};          // a value, and if it is cut
       while (!from.empty()) {
-        auto const id = from.back();
+        auto const [id, cut] = from.back();
         from.pop_back();
         auto const& source = program_.at(id);
         auto const moves   = source.kind == Kind::reshape || source.kind == Kind::transpose ||
                            source.kind == Kind::slice || source.kind == Kind::concatenate ||
                            source.kind == Kind::broadcast || source.kind == Kind::stop;
-        if (moves) from.insert(from.end(), source.in.begin(), source.in.end());
+        if (moves)
+          for (auto const x : source.in) from.push_back({x, cut || source.kind == Kind::slice});
         if (source.kind != Kind::parameter) continue;
-        auto& below = made_.ids_below[static_cast<std::size_t>(std::ranges::find(parameters, id) - parameters.begin())];
-        below       = below == 0 ? rows : std::min(below, rows);
+        auto const at = static_cast<std::size_t>(std::ranges::find(parameters, id) - parameters.begin());
+        if (cut) parts[at] = std::max(parts[at], rows);
+        else whole[at] = whole[at] == 0 ? rows : std::min(whole[at], rows);
       }
     }
+    made_.ids_below = std::move(whole);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if (made_.ids_below[i] == 0) made_.ids_below[i] = parts[i];
   }
 
   /// For each variable whose gradient is rows, counts how often the batch reads each of its rows.
