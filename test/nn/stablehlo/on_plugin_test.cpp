@@ -114,13 +114,13 @@ TEST_CASE("a plug-in computes operations and their gradients as the interpreter 
   all.compare("product of words", a * b);
   all.compare("difference of words", b - a);
   all.compare("quotient and remainder", (a / b) ^ remainder(a, b));
-  all.compare("bits", (shifted_left(a, 3) | shifted_right(a, 30)) & !b);
+  all.compare("bits", (shifted_left(a, 3) | shifted_right(a, 30)) & complement(b));
   all.compare("remainder of integers", remainder(i, j));
   all.compare("quotient of integers", i / j);
   all.compare("integers as floats", convert(i, Element::f32));
   all.compare("words as floats", convert(a, Element::f32));
   all.compare("floats as integers", convert(f, Element::i32));
-  all.compare("truths", (compare(i, "LT", j) | !compare(f, "GE", 0.5)) & compare(a, "GT", b));
+  all.compare("truths", (compare(i, "LT", j) | complement(compare(f, "GE", 0.5))) & compare(a, "GT", b));
   auto const half = convert(f, Element::bf16);
   all.compare("halves", half * half, 1.0 / 128);                           // XLA keeps more digits between operations
   all.compare("ids outside", gather(reshape(f, {9, 1}), i * 3.0));
