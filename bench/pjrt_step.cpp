@@ -2,7 +2,7 @@
 //
 // Milliseconds of a training step on one device of a PJRT plug-in, beside jax.jit of the same model on the same plug-in.
 //
-//   CHORALE_PJRT_PLUGIN=libpjrt_cpu.so tools/run bench/pjrt --json
+//   CHORALE_PJRT_PLUGIN=libpjrt_cpu.so tools/run bench/pjrt_step --json
 //
 // LeNet of the examples with 64 rows, and a GPT of 4 blocks, 4 heads, 128 wide over 64 characters with 12 rows, each
 // with Adam. A step is one program, which begins with a batch of the host and ends with an update. The peer needs an
