@@ -45,9 +45,15 @@ class CoreMemory {
   /// True if each core has a shard of the slots.
   bool in_shards() const { return device_.shards_slots() && cores() > 1; }
 
-  /// What a core has, sent there if the host's is newer.
-  std::vector<pjrt::Buffer>& of(std::size_t core) {
+  /// The variables that a core has, sent there if the host's are newer; and behind them the slots, if they were asked for.
+  std::vector<pjrt::Buffer>& variables(std::size_t core) {
     send();
+    return held_[core];
+  }
+  /// The variables and slots that a core has, sent there if the host's are newer.
+  std::vector<pjrt::Buffer>& all(std::size_t core) {
+    send();
+    send_slots();
     return held_[core];
   }
 
@@ -69,10 +75,12 @@ class CoreMemory {
   void bring_back() {
     if (newest_ != Newest::cores) return;
     auto copies = std::vector<pjrt::Event>{};
-    each_whole([&](std::size_t i, Span<float> host, VariableSpec const&) {
-      copies.push_back(held_[0][i].get_later(host.data(), host.size_bytes()));
-    });
-    for (auto& copy : copies) copy.wait();
+    auto const copy   = [&](Span<float> host, VariableSpec const&) {
+      copies.push_back(held_[0][copies.size()].get_later(host.data(), host.size_bytes()));
+    };
+    each_variable(copy);
+    each_whole_slot(copy);
+    for (auto& copied : copies) copied.wait();
     each_sharded([&](std::size_t i, std::size_t slot, std::vector<float>& all, std::size_t shard) {
       for (std::size_t core = 0; core < cores(); ++core)
         held_[core][i].get(all.data() + core * shard, shard * sizeof(float));
@@ -85,7 +93,7 @@ class CoreMemory {
     newest_ = Newest::both;
   }
 
-  /// True if all cores have the same bits of all variables, and of slots that each of them has whole.
+  /// True if all cores have the same bits of all variables, and of slots that were sent to each of them whole.
   bool agrees() {
     send();
     auto first = std::vector<float>{}, other = std::vector<float>{};
@@ -110,12 +118,12 @@ class CoreMemory {
     for (auto const& v : plan_.variables)
       if (v.spec.trained()) f(slots_.subspan(slot * plan_.slot_stride() + v.slot_offset(), v.size), v.spec);
   }
-  /// Calls f(index, memory of the host, spec) for all that each core has whole.
-  void each_whole(auto&& f) const {
-    auto i = std::size_t{0};
-    for (auto const& v : plan_.variables) f(i++, variables_.subspan(v.offset, v.size), v.spec);
-    for (std::size_t slot = 0; slot < num_slots_ && !in_shards(); ++slot)
-      each_slot(slot, [&](Span<float> host, VariableSpec const& spec) { f(i++, host, spec); });
+  void each_variable(auto&& f) const {
+    for (auto const& v : plan_.variables) f(variables_.subspan(v.offset, v.size), v.spec);
+  }
+  /// Calls f(memory of the host, spec) for all slots that each core has whole.
+  void each_whole_slot(auto&& f) const {
+    for (std::size_t slot = 0; slot < num_slots_ && !in_shards(); ++slot) each_slot(slot, f);
   }
   /// Calls f(index, slot, room for all shards, elements of one) for each slot of which cores have shards.
   void each_sharded(auto&& f) const {
@@ -125,33 +133,41 @@ class CoreMemory {
     for (std::size_t slot = 0; slot < num_slots_; ++slot) f(plan_.variables.size() + slot, slot, all, shard);
   }
 
-  /// Copies variables and slots to the cores, if those of the host are newer.
+  void put(std::size_t core, float const* data, Dims const& dims) {
+    auto const shape = pjrt::shape_of<float>(pjrt::Dims{std::span{dims.data(), dims.size()}});
+    held_[core].push_back(device_.client().put(data, shape, device_.cores()[core]));
+  }
+  /// Copies variables to the cores, if those of the host are newer.
   void send() {
     if (newest_ != Newest::host) return;
-    auto const put = [&](std::size_t core, float const* data, Dims const& dims) {
-      auto const shape = pjrt::shape_of<float>(pjrt::Dims{std::span{dims.data(), dims.size()}});
-      held_[core].push_back(device_.client().put(data, shape, device_.cores()[core]));
-    };
     for (std::size_t core = 0; core < cores(); ++core) {
       held_[core].clear();
-      each_whole([&](std::size_t, Span<float> host, VariableSpec const& spec) {
-        put(core, host.data(), dims_of(spec));
-      });
+      each_variable([&](Span<float> host, VariableSpec const& spec) { put(core, host.data(), dims_of(spec)); });
     }
+    newest_    = Newest::both;
+    has_slots_ = false;
+  }
+  /// Copies slots to the cores, which have the host's variables, unless they have them: a step without an update reads
+  /// none.
+  void send_slots() {
+    if (has_slots_) return;
+    for (std::size_t core = 0; core < cores(); ++core)
+      each_whole_slot([&](Span<float> host, VariableSpec const& spec) { put(core, host.data(), dims_of(spec)); });
     each_sharded([&](std::size_t, std::size_t slot, std::vector<float>& all, std::size_t shard) {
       auto* to = all.data();
       each_slot(slot, [&](Span<float> host, VariableSpec const&) { to = std::copy_n(host.data(), host.size(), to); });
       for (std::size_t core = 0; core < cores(); ++core)
         put(core, all.data() + core * shard, {static_cast<std::int64_t>(shard)});
     });
-    newest_ = Newest::both;
+    has_slots_ = true;
   }
 
   Pjrt device_;
   PlanView plan_;
   std::size_t num_slots_;
   Span<float> variables_, slots_;
-  Newest newest_ = Newest::host;
+  Newest newest_  = Newest::host;
+  bool has_slots_ = false;                                                 // the cores have the slots, too
   std::vector<std::vector<pjrt::Buffer>> held_;                            // [core][variable or slot]
 };
 

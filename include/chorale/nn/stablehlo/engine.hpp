@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -127,7 +128,7 @@ class Engine {
     numbers[0]   = static_cast<float>(batch.rows);
     UpdateLowering<Optimizer>::numbers(rule_, moment, numbers.data() + 1);
     auto& step      = run(StepKind::update, batch, {now, numbers, outputs, checked, before});
-    auto const held = memory_.of(0).size();
+    auto const held = memory_.all(0).size();
     memory_.take(step.results);
     if (outputs) read_outputs(step, batch.rows, held + 2);
     auto made = Update{std::move(step.results[0][held]), {}, batch.rows};
@@ -174,7 +175,7 @@ class Engine {
   };
 
   /// The program for a batch: one for as many rows, else one with room for more, if that is not much more. A training
-  /// step takes any: its smaller batches are the last of each epoch.
+  /// step takes any, as a smaller batch is the last of an epoch; of a second one of as many rows in turn, that is not so.
   Step& step_for(StepKind kind, std::size_t rows, bool outputs, bool checked) {
     auto const each   = static_cast<std::int64_t>((rows + cores() - 1) / cores());
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
@@ -182,10 +183,12 @@ class Engine {
                                                   .outputs = outputs, .checked = checked,
                                                   .sharded = memory_.in_shards()};
     Step* best        = nullptr;
+    auto const again  = trains && std::exchange(rows_trained_, rows) == rows;
+    auto const most   = again ? each : trains ? std::numeric_limits<std::int64_t>::max() : 2 * each;
     for (auto const& step : steps_) {
       auto const room = step->set.rows;
       wanted.rows     = room;
-      auto const fits = step->kind == kind && step->set == wanted && room >= each && (trains || room <= 2 * each);
+      auto const fits = step->kind == kind && step->set == wanted && room >= each && room <= most;
       if (fits && (best == nullptr || room < best->set.rows)) best = step.get();
     }
     if (best != nullptr) return *best;
@@ -205,7 +208,7 @@ class Engine {
   template <class Batch>
   Step& run(StepKind kind, Batch const& batch, Settings const& settings) {
     auto& step      = step_for(kind, batch.rows, settings.outputs, settings.checked);
-    auto const held = kind == StepKind::update ? memory_.of(0).size() : num_variables;
+    auto const held = kind == StepKind::update ? memory_.all(0).size() : num_variables;
     check(batch, step, held, kind != StepKind::predict);
     for (std::size_t core = 0; core < cores(); ++core) {
       auto& in = inputs_[core];
@@ -232,7 +235,7 @@ class Engine {
       }
       if (kind == StepKind::update) put(settings.numbers.data());
       arguments_[core].clear();
-      for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&memory_.of(core)[i]);
+      for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&memory_.variables(core)[i]);
       if (kind == StepKind::update && settings.checked && settings.before == nullptr) put(Faults{}.data());
       for (auto& buffer : in) arguments_[core].push_back(&buffer);
       if (settings.before != nullptr) arguments_[core].push_back(&settings.before->faults[core]);
@@ -359,6 +362,7 @@ class Engine {
   std::vector<std::vector<pjrt::Buffer>> inputs_;                          // [core][argument]
   std::vector<std::vector<pjrt::Buffer*>> arguments_;
   std::vector<std::unique_ptr<Step>> steps_;
+  std::size_t rows_trained_ = 0;                                           // of the last training step
   std::vector<float> real_, floats_;
   std::vector<int> ids_;
   std::array<std::vector<float>, num_outputs> outputs_;
