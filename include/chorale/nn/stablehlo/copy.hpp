@@ -83,6 +83,11 @@ class Copy : public StepReports {
         net{held_.get()}, optimizer{rule, held_.get()} {}
 
   /// Computes loss and gradients of one share of a batch, which may be empty.
+  ///
+  /// first_row  of this share in the global batch
+  /// ready     called once, with the end of all gradients: no bucket leaves before
+  /// returns   the loss, a sum over rows; gradients() then holds sums over the same rows
+  /// throws    BadArgument when the batch does not fit the network; pjrt::PluginError when a device fails
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together = {}) {
     auto const g = gradients();
@@ -101,7 +106,12 @@ class Copy : public StepReports {
     return {loss, static_cast<std::int64_t>(batch.rows)};
   }
 
-  /// Starts a whole step with its update. See Instance::step_ahead.
+  /// Starts a whole step with its update, and waits for the step before. So the cores always have work.
+  ///
+  /// order     finish_ahead() before any other function of the copy
+  /// batch     with at least one row; it may change after this returns
+  /// returns   the header of the step before, if that was in flight
+  /// throws    NumericFault, a step late: with NonFinite::stop neither the bad step nor this one has changed a variable
   template <class Batch>
   std::optional<Header> step_ahead(Batch const& batch)
     requires runs_ahead
@@ -157,7 +167,9 @@ class Copy : public StepReports {
   }
   std::size_t arena_bytes() const { return held_->arena.size(); }
 
-  /// Moves the gradients to memory that other ranks may read. See custom::Copy::place_gradients.
+  /// Moves the gradients to memory that other ranks may read. Called before the first step.
+  ///
+  /// memory    plan.elements numbers, aligned to 64 bytes; it outlives the copy
   void place_gradients(Span<float> memory) { held_->gradients = memory.first(plan_.elements); }
 
   // Units of a network do not take turns here.

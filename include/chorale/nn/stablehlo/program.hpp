@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The operations in one piece: each is a line or two, and layers, gradients and text name any of them.
 #pragma once
 
 #include <chorale/core/check.hpp>

@@ -280,9 +280,8 @@ class StepWriter {
 
   void update(std::vector<Value> const& variables, std::vector<Value> const& sums, Value loss) {
     using Rule         = UpdateLowering<Optimizer>;
-    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
-    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
-    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
+    auto const numbers = take_numbers();
+    auto const rows = numbers.rows, scalars = numbers.of_rule;
     auto means         = std::vector<Value>{};
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
@@ -318,9 +317,8 @@ class StepWriter {
   /// own    gradients of trained variables over the rows of this replica alone
   void update_shard(std::vector<Value> const& variables, std::vector<Value> const& own, Value loss) {
     using Rule         = UpdateLowering<Optimizer>;
-    auto const numbers = argument(Element::f32, {1 + static_cast<std::int64_t>(Rule::scalars)});
-    auto const rows    = reshape(slice_of(numbers, 0, 0, 1), {});
-    auto const scalars = slice_of(numbers, 0, 1, numbers.dim(0));
+    auto const numbers = take_numbers();
+    auto const rows = numbers.rows, scalars = numbers.of_rule;
     auto const n = shard_of_trained(PlanView{plan}, set_.replicas), whole = n * set_.replicas;
     auto const mean = [&] {
       auto const sums = reduce_scatter(in_one(own, whole));
@@ -353,6 +351,14 @@ class StepWriter {
       give(kept(slots[s], slots_[s]), static_cast<int>(variables.size() + s));
   }
 
+  /// The rows of the global batch, and the numbers of the update rule.
+  struct Numbers {
+    Value rows, of_rule;
+  };
+  Numbers take_numbers() {
+    auto const all = argument(Element::f32, {1 + static_cast<std::int64_t>(UpdateLowering<Optimizer>::scalars)});
+    return {reshape(slice_of(all, 0, 0, 1), {}), slice_of(all, 0, 1, all.dim(0))};
+  }
   /// All trained variables as one vector, filled up with zeros.
   Value in_one(std::vector<Value> const& of_variables, std::int64_t whole) {
     auto parts = std::vector<Value>{};
