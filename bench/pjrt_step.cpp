@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Milliseconds of a training step on one device of a PJRT plug-in, beside jax.jit of the same model on the same plug-in.
+// Milliseconds of a training step on one device of a PJRT plug-in, beside jax.jit of the same model on the same
+// plug-in.
 //
 //   CHORALE_PJRT_PLUGIN=libpjrt_cpu.so tools/run bench/pjrt_step --json
 //
-// LeNet of the examples with 64 rows, and a GPT of 4 blocks, 4 heads, 128 wide over 64 characters with 12 rows, each
-// with Adam. A step is one program, which begins with a batch of the host and ends with an update. The peer needs an
-// interpreter with jax, which CHORALE_PYTHON names, else python3. Both take turns, some rounds; medians. Without a plug-in
-// there is nothing to measure.
+// LeNet and the small GPT of bench/models, each with Adam. A step is one program, which begins with a batch of the host
+// and ends with an update. The peer needs an interpreter with jax, which CHORALE_PYTHON names, else python3. Both take
+// turns, some rounds; medians. Without a plug-in there is nothing to measure.
 #include "support/asked.hpp"
+#include "support/models_nets.hpp"
 #include "support/report.hpp"
 
-#include <chorale/device/pjrt.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/compile.hpp>
-#include <chorale/nn/conv2d.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/loss.hpp>
+#include <chorale/chorale.hpp>
 #include <chorale/nn/pjrt.hpp>
-#include <chorale/nn/pool2d.hpp>
-#include <chorale/nn/sequential.hpp>
-#include <chorale/optim/adam.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,39 +29,6 @@
 using namespace chorale;
 
 namespace {
-
-struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
-                              nn::Dense<64>, nn::ReLU, nn::Dense<10>> {};
-
-constexpr int characters = 96, text_length = 64, vector_size = 128, num_heads = 4;
-
-struct Text : Field<int, text_length> {};
-struct Next : Field<int, text_length> {};
-
-struct Block {
-  nn::LayerNorm norm, norm_2;
-  nn::Dense<3 * vector_size> queries_keys_values;
-  nn::Dense<4 * vector_size> wide;
-  nn::Dense<vector_size> mixed, narrow;
-
-  constexpr auto operator()(auto x) const {
-    auto const y = x + mixed(nn::CausalHeads<num_heads>{}(queries_keys_values(norm(x))));
-    return y + narrow(nn::gelu(wide(norm_2(y))));
-  }
-};
-
-struct Gpt : nn::Graph<Text> {
-  nn::Embedding<characters, vector_size> table;
-  nn::Positions<text_length, vector_size> positions;
-  std::array<Block, 4> blocks;
-  nn::LayerNorm last;
-
-  constexpr auto operator()(auto text) const {
-    auto x = positions(table(text));
-    for (auto const& block : blocks) x = block(x);
-    return nn::outputs<Next>(table.logits(last(x)));
-  }
-};
 
 /// Milliseconds a step of so many, which are waited for at the end, as the peer's are.
 double step_ms(auto& copy, auto const& batch, int steps) {
@@ -87,7 +44,8 @@ struct Options {
 };
 
 /// Measures one network in turn with the peer, and prints a line.
-void measure(Options const& o, std::string const& name, auto& copy, auto const& batch, std::optional<bench::Asked>& peer) {
+void measure(Options const& o, std::string const& name, auto& copy, auto const& batch,
+             std::optional<bench::Asked>& peer) {
   auto ours = std::vector<double>{}, theirs = std::vector<double>{};
   step_ms(copy, batch, 3);                                                 // compiles
   for (int round = 0; round < o.rounds; ++round) {
@@ -128,20 +86,13 @@ int main(int argc, char** argv) try {
     std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(),
                 peer ? peer->ready().c_str() : "without JAX", o.rounds);
 
-  constexpr std::size_t images = 64, texts = 12;
-  auto x = std::vector<float>(images * 784);
-  auto y = std::vector<int>(images);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{5, 0}.uniform(i);
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int>(Random{5, 1}.below(i, 10));
-  auto lenet = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
-  measure(o, "lenet", lenet, BasicBatch<float, int>{.x = x, .y = y, .rows = images}, peer);
+  using namespace bench::models;
+  auto const digits = LeNet{};
+  auto lenet        = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
+  measure(o, "lenet", lenet, digits.part(0, 1), peer);
 
-  auto text = std::vector<int>(texts * text_length), next = text;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    text[i] = static_cast<int>(Random{6, 0}.below(i, characters));
-    next[i] = static_cast<int>(Random{6, 1}.below(i, characters));
-  }
-  auto gpt = nn::compile<Gpt>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
+  auto const text = ids(CharacterGpt::batch * Text::size, 65, 0), next = ids(text.size(), 65, 1);
+  auto gpt        = nn::compile<CharacterGpt>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
   measure(o, "gpt", gpt, Rows<Text, Next>{Span<int const>{text}, Span<int const>{next}}, peer);
 } catch (std::exception const& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-CHARACTERS, LENGTH, WIDTH, HEADS, LAYERS = 96, 64, 128, 4, 4
+CHARACTERS, LENGTH, WIDTH, HEADS, LAYERS = 65, 64, 128, 4, 4
 
 
 def cross_entropy(logits, labels):
