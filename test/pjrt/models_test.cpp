@@ -103,8 +103,8 @@ void compare(Pjrt const& device) {
 
 using ResNet20 = nn::resnet::ResNet20<>;
 
-/// Of gradients alone: where one of a million numbers before a ReLU is rounded to the other side of 0, all gradients before
-/// it change, so the rows are some of which none is.
+/// Compares gradients of ResNet-20, but no updates: where one of a million numbers before a ReLU is rounded to the other
+/// side of 0, all gradients before it change, so the rows are some of which none is.
 void compare_resnet(Pjrt const& device) {
   auto const model = nn::compile<ResNet20>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
   auto there = model.instantiate(device, 3);

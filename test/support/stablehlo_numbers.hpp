@@ -97,7 +97,7 @@ inline double unary(Kind kind, Element e, double x) {
     default: throw std::runtime_error{"the interpreter of StableHLO met an unknown operation"};
   }
 }
-/// Of 32 bits, which as() cuts and signs.
+/// The result of an operation on two integers of 32 bits, before as() cuts it to them and gives it a sign.
 inline double whole(Kind kind, Element e, double a, double b) {
   auto const x = bits(a), y = bits(b);
   switch (kind) {
