@@ -94,6 +94,7 @@ int main(int argc, char** argv) try {
   auto const text = ids(CharacterGpt::batch * Text::size, 65, 0), next = ids(text.size(), 65, 1);
   auto gpt        = nn::compile<CharacterGpt>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
   measure(o, "gpt", gpt, Rows<Text, Next>{Span<int const>{text}, Span<int const>{next}}, peer);
+  return 0;
 } catch (std::exception const& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
