@@ -55,8 +55,8 @@ void measure(Options const& o, std::string const& name, auto& copy, auto const& 
     if (!answer.starts_with("us ")) throw std::runtime_error{"chorale: the peer says: " + answer};
     theirs.push_back(bench::number_after(answer, "us") / 1e3);
   }
-  auto row = bench::Row{"pjrt " + name + " " + std::to_string(batch.rows)};
-  row.add("ms", bench::median(ours));
+  auto row = bench::Row{"pjrt_step/" + name};
+  row.add("rows", static_cast<double>(batch.rows)).add("ms", bench::median(ours));
   if (peer) row.add("jax_ms", bench::median(theirs)).add("ratio", bench::median(ours) / bench::median(theirs));
   row.print(o.json);
 }

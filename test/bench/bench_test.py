@@ -33,7 +33,8 @@ RUNS = {
     "one_process": ([["--runs", "1", "--busy-runs", "1", "--epochs", "1"]],
                     {"one_process/threads": 3, "one_process/replicas": 3}),
     "overlap": ([["--quick", "--rounds", "1"]], {"overlap/cnn": 4, "overlap/mlp": 4}),
-    "pjrt_step": ([["--rounds", "1", "--steps", "1"]], {}),      # without a plug-in
+    "pjrt_step": ([["--rounds", "1", "--steps", "1"]],
+                  {"pjrt_step/lenet": 1, "pjrt_step/gpt": 1} if os.environ.get("CHORALE_PJRT_PLUGIN") else {}),
     "products": ([["--rounds", "1", "--steps", "4"]], {"products/mlp": 2, "products/convolutions": 2}),
     "ps": ([["--rounds", "1", "--servers", "1", "--case", "push_rows"],
             ["--rounds", "1", "--servers", "2", "--case", "empty"]], {"ps/push_rows": 1, "ps/empty": 1}),
