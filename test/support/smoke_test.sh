@@ -4,7 +4,8 @@
 # and the accuracy that are expected; bad input, and a flag that the source does not use, end with 2 and one sentence.
 #
 # HOW        alone: one replica; replicas: --replicas 2; cluster: two workers that the program starts as threads;
-#            launched: two processes, started by LAUNCH
+#            launched: two processes, started by LAUNCH; plugin: the devices of the PJRT plug-in that
+#            CHORALE_PJRT_PLUGIN names, and without it no training
 # DEVICES    what the program says of its replicas, "Number of devices: 2"; "-" where it says nothing
 # LOSS       of the test digits, at most WITHIN apart; the same for every strategy that does in each step what one replica
 #            does with the whole batch
@@ -87,12 +88,18 @@ refuses() {  # refuses ARGS...; the sentence is in $sentence
   local rc
   sentence=$("$program" --epochs 1 "${digits[@]}" "$@" 2>&1 > /dev/null)
   rc=$?
+  if [[ $how == plugin ]]; then sentence=$(sed -n '/^chorale: /,$p' <<< "$sentence"); fi    # plug-ins log before it
   [[ $rc == 2 && $sentence == "chorale: "* && $sentence != *"chorale: "*"chorale: "* ]] && return
   echo "exit code $rc (wanted 2), standard error: $sentence"
   return 1
 }
 
-trains; verdict $? "trains, and reaches the loss and accuracy that are expected"
+if [[ $how == plugin && -z ${CHORALE_PJRT_PLUGIN:-} ]]; then
+  echo "SKIPPED: $name trains: CHORALE_PJRT_PLUGIN names no plug-in"
+  refuses; verdict $? "says in one sentence that there is no plug-in"
+else
+  trains; verdict $? "trains, and reaches the loss and accuracy that are expected"
+fi
 refuses --batch 0; verdict $? "refuses --batch 0"
 if has --replicas; then refuses --replicas 0; verdict $? "refuses --replicas 0"; fi
 # shellcheck disable=SC2046
