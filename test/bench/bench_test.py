@@ -63,7 +63,8 @@ SOME = {
                 "form/mirrored", "form/Zero::three", "form/pipeline", "mesh/2x2x2", "measured/mirrored"},
     "startup": {"startup/ours"},
     "trainer": {"trainer/allocations per step", "trainer/mean loss"},
-    "training": {"training/chorale", "training/by_hand"},
+    "training": {"training/chorale", "training/by_hand"} |
+                ({"training/compared"} if len(os.sched_getaffinity(0)) > 1 else set()),
 }
 
 

@@ -16,7 +16,7 @@ namespace chorale {
 /// cost    one pass over the values at the speed of memory
 /// order   that of the values: the same number on every machine
 inline std::uint64_t hash_of(Span<float const> values) {
-  constexpr std::size_t lanes = 16;                                        // independent, so that they are one vector
+  constexpr std::size_t lanes = 64;                                        // independent: vectors that need not wait
   auto h       = std::array<std::uint32_t, lanes>{};
   auto const n = values.size() / lanes * lanes;
   for (std::size_t i = 0; i < n; i += lanes)
