@@ -135,6 +135,7 @@ struct NoMessages final : pipelines::Messages {
   std::size_t receive(int, std::uint32_t, Bytes) override { return 0; }
   void wait(std::size_t) override {}
   void wait_all() override {}
+  void go_on() override {}
 };
 
 /// Megabytes of a process: VmRSS are now in memory, VmHWM at the most so far.

@@ -20,14 +20,17 @@ class Messages {
  public:
   virtual ~Messages() = default;
 
-  /// Begin to send, and to receive. The two ends of a message use the same number, at most once at a time between two
-  /// stages. Return what wait() takes.
+  /// Begin to send, and to receive. The two ends of a message use the same number; messages with one number between two
+  /// stages arrive in the order sent. Return what wait() takes.
   virtual std::size_t send(int stage, std::uint32_t number, ConstBytes out)  = 0;
   virtual std::size_t receive(int stage, std::uint32_t number, Bytes in) = 0;
   /// Returns when a message is over. All others go on meanwhile, so that no order of waits makes stages wait for ever,
   /// if what they do can be done in that order.
   virtual void wait(std::size_t message) = 0;
   virtual void wait_all()                = 0;
+  /// Lets all messages go on as far as they can without waiting: to be called while a stage computes, as a message that
+  /// is longer than what a transport holds goes on only when both ends look after it.
+  virtual void go_on() = 0;
 };
 
 /// Where the gradients of each micro-batch go, instead of being added up in the order of the schedule.

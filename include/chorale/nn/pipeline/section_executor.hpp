@@ -81,10 +81,15 @@ class SectionExecutor {
     return static_cast<std::size_t>(rows_) * section_->whole().g.values[graph::at(one.value)].bytes;
   }
 
-  void forward(Pass const& pass) {
+  /// between   of this and of backward: called after each call of a layer
+  template <class Between>
+  void forward(Pass const& pass, Between const& between) {
     if (!own_gradients_.empty()) std::ranges::fill(own_gradients_, 0.0F);
     auto const g = section_->records();
-    for (std::size_t c = 0; c < g.calls.size(); ++c) g.calls[c].ops->forward(stage(c), pass);
+    for (std::size_t c = 0; c < g.calls.size(); ++c) {
+      g.calls[c].ops->forward(stage(c), pass);
+      between();
+    }
   }
 
   /// Sets where backward writes gradients of variables: laid out as the plan of the stage says, zeros before the first
@@ -102,7 +107,8 @@ class SectionExecutor {
   }
 
   /// Backward by values and by variables.
-  void backward(Pass const& pass) {
+  template <class Between>
+  void backward(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::backward) {
@@ -117,12 +123,14 @@ class SectionExecutor {
       }
       g.calls[c].ops->backward(stage(c), part);
       add_up(c);
+      between();
     }
     for (std::size_t c = 0; c < own_.size(); ++c)
       if (own_[c] != 0) add_own(c);
   }
   /// The first part of backward: gradients by values.
-  void backward_by_inputs(Pass const& pass) {
+  template <class Between>
+  void backward_by_inputs(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::backward) {
@@ -135,10 +143,12 @@ class SectionExecutor {
       auto part         = pass;
       part.by_variables = call.uses > 0 && !call.ops->apart;
       call.ops->backward(stage(c), part);
+      between();
     }
   }
   /// The second part: gradients by variables.
-  void backward_by_weights(Pass const& pass) {
+  template <class Between>
+  void backward_by_weights(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::variables) continue;
@@ -148,6 +158,7 @@ class SectionExecutor {
       if (adds_now(c)) g.calls[c].ops->add(stage(c), part);
       else g.calls[c].ops->backward(stage(c), part);
       add_up(c);
+      between();
     }
     for (std::size_t c = own_.size(); c-- > 0;)
       if (own_[c] != 0) add_own(c);

@@ -129,8 +129,8 @@ class StageLearner {
     auto most = std::size_t{0};
     for (auto const& tie : ties_)
       if (tie.owner == schedule_.stage && !tie.others.empty())
-        most = std::max(most, nn::plan_of<Net>.variables[at(tie.number)].size * sizeof(float));
-    return most;
+        most = std::max(most, graph::received_at_once(nn::plan_of<Net>.variables[at(tie.number)].size));
+    return most * sizeof(float);
   }
 
   /// Executors of a chunk, of all numbers of rows.
@@ -237,6 +237,10 @@ class StageLearner {
                                     device_);
     });
   }
+  /// What an executor calls between layers.
+  auto goes_on() const {
+    return [this] { messages_->go_on(); };
+  }
   std::size_t chunk_of(int section) const { return at(schedule_.chunk_of[at(section)]); }
 
   template <class Batch>
@@ -261,7 +265,7 @@ class StageLearner {
     }
     for (auto const message : came_) messages_->wait(message);
     read(executor, batch);
-    executor.forward(pass);
+    executor.forward(pass, goes_on());
     send_values(x, slot, k);
     if (learns) receive_gradients(x, slot, k);
     if (is_last(x) && total != nullptr) add_scores(slot, x, batch, pass, *total);
@@ -317,9 +321,9 @@ class StageLearner {
       slot.gradients.clear();
     }
     if (e.work != pipelines::Work::by_inputs) begin_gradients(x, slot, k);
-    if (e.work == pipelines::Work::backward) executor.backward(pass);
-    else if (e.work == pipelines::Work::by_inputs) executor.backward_by_inputs(pass);
-    else executor.backward_by_weights(pass);
+    if (e.work == pipelines::Work::backward) executor.backward(pass, goes_on());
+    else if (e.work == pipelines::Work::by_inputs) executor.backward_by_inputs(pass, goes_on());
+    else executor.backward_by_weights(pass, goes_on());
     if (e.work != pipelines::Work::by_weights) send_gradients(x, slot, k);
     if (e.work == pipelines::Work::by_inputs) return;
     end_gradients(x, slot, k);

@@ -12,6 +12,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -59,22 +60,48 @@ inline std::vector<Tie> ties_of(WholeNetwork const& whole, std::vector<int> cons
   return ties;
 }
 
+/// Elements of a variable that travel in one message to its owner, who adds one part while the next one arrives: both are
+/// in a cache.
+inline constexpr std::size_t tie_part = std::size_t{1} << 17;
+
+/// Floats that add_ties() receives before they are added, of a variable of so many.
+inline std::size_t received_at_once(std::size_t size) { return std::min(size, 2 * tie_part); }
+
 /// Brings the sums of all stages that use a variable together at its owner, which adds them up.
 ///
 /// received  memory for those of another stage
 inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, pipelines::StageSchedule const& schedule,
                      MessageNumbers const& numbers, pipelines::Messages& messages, std::vector<float>& received) {
   for (auto const& tie : ties) {
-    auto const mine = gradients[tie.variable];
+    auto const mine  = gradients[tie.variable];
+    auto const parts = (mine.size() + tie_part - 1) / tie_part;
+    auto const part  = [&](std::size_t i) {
+      return mine.subspan(i * tie_part, std::min(tie_part, mine.size() - i * tie_part));
+    };
+    auto under_way = std::array<std::size_t, 2>{};                         // messages of the last two parts
     for (auto const x : tie.others) {
       auto const s      = schedule.stage_of[at(x)];
       auto const number = numbers.tie(tie.number, x, 0);
       if (schedule.stage == s) {
-        messages.wait(messages.send(tie.owner, number, std::as_bytes(mine)));
+        for (std::size_t i = 0; i < parts; ++i) {
+          if (i >= 2) messages.wait(under_way[i % 2]);
+          under_way[i % 2] = messages.send(tie.owner, number, std::as_bytes(part(i)));
+        }
+        messages.wait_all();
       } else if (schedule.stage == tie.owner) {
-        received.resize(mine.size());
-        messages.wait(messages.receive(s, number, std::as_writable_bytes(Span<float>{received})));
-        for (std::size_t j = 0; j < mine.size(); ++j) mine[j] += received[j];
+        received.resize(received_at_once(mine.size()));
+        auto const into = [&](std::size_t i) { return &received[i % 2 * tie_part]; };
+        auto const post = [&](std::size_t i) {
+          if (i < parts)
+            under_way[i % 2] = messages.receive(s, number, std::as_writable_bytes(Span<float>{into(i), part(i).size()}));
+        };
+        post(0), post(1);
+        for (std::size_t i = 0; i < parts; ++i, post(i + 1)) {
+          messages.wait(under_way[i % 2]);
+          auto const to          = part(i);
+          auto const* const from = into(i);
+          for (std::size_t j = 0; j < to.size(); ++j) to[j] += from[j];
+        }
       }
     }
   }

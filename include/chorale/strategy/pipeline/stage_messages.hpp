@@ -41,6 +41,7 @@ class StageMessages final : public pipelines::Messages {
   void wait_all() override {
     wait_until([&] { return under_way_.empty(); });
   }
+  void go_on() override { look(); }
 
   /// Forgets all messages, as the endpoint failed; and uses another one from now on.
   void forget() { under_way_.clear(); }
@@ -56,20 +57,25 @@ class StageMessages final : public pipelines::Messages {
     under_way_.push_back({++last_, std::move(pending)});
     return last_;
   }
+  /// Looks at all messages once. Returns true if one is over.
+  bool look() {
+    auto moved = false;
+    for (std::size_t i = 0; i < under_way_.size();) {
+      if (!under_way_[i].pending.done()) {
+        ++i;
+        continue;
+      }
+      if (i + 1 != under_way_.size()) under_way_[i] = std::move(under_way_.back());
+      under_way_.pop_back();
+      moved = true;
+    }
+    return moved;
+  }
   /// Looks at all messages until something holds.
   template <class F>
   void wait_until(F const& holds) {
     for (;;) {
-      auto moved = false;
-      for (std::size_t i = 0; i < under_way_.size();) {
-        if (!under_way_[i].pending.done()) {
-          ++i;
-          continue;
-        }
-        if (i + 1 != under_way_.size()) under_way_[i] = std::move(under_way_.back());
-        under_way_.pop_back();
-        moved = true;
-      }
+      auto const moved = look();
       if (holds()) return;
       if (!moved) rest(*at_, std::chrono::milliseconds{1});
     }
