@@ -445,6 +445,34 @@ TEST_CASE("stages have the variables of their sections, and share those that are
   for (auto const& [name, number] : names) CHECK(number == (name == "words/embeddings" ? 2 : 1));
 }
 
+TEST_CASE("sums of a variable that stages share come to its owner in parts", "[nn][pipeline]") {
+  using namespace nn::graph;
+  for (auto const size : {std::size_t{5}, tie_part, tie_part + 1, 2 * tie_part, 3 * tie_part + 7}) {
+    auto const ties = std::vector{Tie{.variable = 0, .number = 0, .sections = {0, 1, 2}, .owner = 0, .others = {2, 1}}};
+    auto const planned = std::vector{PlannedVariable{.name = Name{"table"}, .offset = plan::header, .size = size}};
+    auto const numbers = MessageNumbers{};
+    auto wrong         = std::vector<int>(3, -1);                          // elements, on each stage
+    auto received      = std::vector<std::vector<float>>(3);
+    auto const results = test::on_ranks<LocalTransport>(3, 1, [&](LocalEndpoint& at, Span<float>) {
+      auto const me  = static_cast<std::size_t>(at.rank());
+      auto schedule  = pipelines::StageSchedule{.stage = at.rank(), .stages = 3, .entries = {}, .sections = {at.rank()},
+                                                .stage_of = {0, 1, 2}, .chunk_of = {0, 0, 0}};
+      auto messages  = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
+      auto values    = std::vector<float>(plan::header + size + plan::trailer);
+      auto const all = Gradients{values, planned, {}};
+      for (std::size_t j = 0; j < size; ++j) all[0][j] = static_cast<float>(1'000'000 * me + j);
+      add_ties(ties, all, schedule, numbers, messages, received[me]);
+      share_ties(ties, all, schedule, numbers, messages);
+      wrong[me] = 0;
+      for (std::size_t j = 0; j < size; ++j) wrong[me] += all[0][j] != static_cast<float>(3'000'000 + 3 * j) ? 1 : 0;
+    });
+    for (auto const& result : results) CHECK(result.error == "");
+    CHECK(wrong == std::vector<int>(3));
+    CHECK(received[0].size() == std::min(size, 2 * tie_part));
+    CHECK(received[1].size() + received[2].size() == 0);
+  }
+}
+
 namespace {
 
 struct Word : Field<int, 1> {};
