@@ -105,8 +105,8 @@ struct StepTrace {
 TEST_CASE("callbacks are told in order", "[trainer][callbacks]") {
   auto trainer = two();
   auto lines   = std::vector<std::string>{};
-  auto nobody  = std::optional<Diary>{};
-  trainer.fit(tiny::uneven(), epochs(2), Diary{&lines}, nobody);
+  auto absent  = std::optional<Diary>{};
+  trainer.fit(tiny::uneven(), epochs(2), Diary{&lines}, absent);
   CHECK(lines == std::vector<std::string>{"fit 0", "epoch 0", "end 0 after 20, 20", "epoch 1", "end 1 after 20, 40", "done 2"});
 }
 

@@ -49,10 +49,11 @@ TEST_CASE("bytes and messages of an operation are those that its algorithm promi
   auto tally   = Tally{};
   trainer.fit(tiny::uneven(), quietly, tally);
   auto const elements = trainer.copies()[0].gradients().values.size();
+  auto const reducing = EventName{"all-reduce"};
   auto sent           = std::size_t{0};
   for (auto const& line : tally.lines()) {
     sent += line.bytes;
-    CHECK((line.bytes != 0) == (line.name == EventName{"all-reduce"}));
+    CHECK((line.bytes != 0) == (line.name == reducing));
     CHECK(line.messages % 20 == 0);
   }
   CHECK(sent == 20 * 2 * (3 - 1) * elements * sizeof(float));              // around a ring, of all three ranks
