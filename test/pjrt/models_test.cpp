@@ -79,7 +79,8 @@ void compare(auto& there, auto& here, auto const& batch) {
   }
   there.finish_ahead();
   CHECK(there.cores_agree());
-  auto const after = there.net.variables(), expected = here.net.variables();
+  auto const after    = there.net.variables();
+  auto const expected = here.net.variables();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     INFO(expected[i].name);
     CHECK(apart(after[i].value, expected[i].value, 1e-2) < 1e-4);

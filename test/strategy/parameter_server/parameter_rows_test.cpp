@@ -195,8 +195,9 @@ TEST_CASE("a total waits for the reports of all workers, and has them added up",
       auto const total = client.total(epoch);
       auto const who   = epoch == 69 ? std::vector<Rank>{0, 1} : std::vector<Rank>{0, 1, 2};
       if (total.reported != who) throw Error{"others reported"};
-      auto const n = static_cast<double>(who.size());
-      if (total.sums[0] != n * (n + 1) / 2 || total.sums[1] != 0.5 * n || total.sums[2] != n * epoch)
+      auto const workers = static_cast<double>(who.size());
+      if (total.sums[0] != workers * (workers + 1) / 2 || total.sums[1] != 0.5 * workers ||
+          total.sums[2] != workers * epoch)
         throw Error{"another sum in epoch " + std::to_string(epoch)};
     }
   });
