@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_test.py PROGRAM NAME: a short run of a benchmark prints the rows that it should, each a JSON object.
 
-The times are of a busy machine and of code that is not optimised, so that nothing is asserted of them but that they are
+The times are of a busy machine and of code that is hardly optimised, so that nothing is asserted of them but that they are
 numbers. What does not depend on the machine is asserted: instructions, allocations, messages and bytes.
 """
 import json
