@@ -23,6 +23,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <stdexcept>
 
 using namespace chorale;
 

@@ -81,7 +81,9 @@ class SectionExecutor {
     return static_cast<std::size_t>(rows_) * section_->whole().g.values[graph::at(one.value)].bytes;
   }
 
-  /// between   of this and of backward: called after each call of a layer
+  /// Computes the values of the section from those that have arrived.
+  ///
+  /// between   called after each layer
   template <class Between>
   void forward(Pass const& pass, Between const& between) {
     if (!own_gradients_.empty()) std::ranges::fill(own_gradients_, 0.0F);
@@ -106,7 +108,9 @@ class SectionExecutor {
         g.calls[c].ops->move(stage(c), graph::at(i), of_gradients_.data() + planned(g.calls[c], i).offset);
   }
 
-  /// Backward by values and by variables.
+  /// Computes gradients by the values that arrived and by variables, from those by the values that left.
+  ///
+  /// between   called after each layer
   template <class Between>
   void backward(Pass const& pass, Between const& between) {
     auto const g = section_->records();
@@ -128,7 +132,9 @@ class SectionExecutor {
     for (std::size_t c = 0; c < own_.size(); ++c)
       if (own_[c] != 0) add_own(c);
   }
-  /// The first part of backward: gradients by values.
+  /// Computes gradients by the values that arrived; those by variables may wait for backward_by_weights().
+  ///
+  /// between   called after each layer
   template <class Between>
   void backward_by_inputs(Pass const& pass, Between const& between) {
     auto const g = section_->records();
@@ -146,7 +152,9 @@ class SectionExecutor {
       between();
     }
   }
-  /// The second part: gradients by variables.
+  /// Computes the gradients by variables that backward_by_inputs() has left.
+  ///
+  /// between   called after each layer
   template <class Between>
   void backward_by_weights(Pass const& pass, Between const& between) {
     auto const g = section_->records();

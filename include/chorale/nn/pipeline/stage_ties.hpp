@@ -60,16 +60,18 @@ inline std::vector<Tie> ties_of(WholeNetwork const& whole, std::vector<int> cons
   return ties;
 }
 
-/// Elements of a variable that travel in one message to its owner, who adds one part while the next one arrives: both are
-/// in a cache.
+/// Elements of a tied variable's gradient in one message to its owner, which adds one part while the next one arrives:
+/// both stay in a cache.
 inline constexpr std::size_t tie_part = std::size_t{1} << 17;
 
-/// Floats that add_ties() receives before they are added, of a variable of so many.
+/// Elements of another stage's gradient that add_ties() has in memory at once.
+///
+/// size    elements of the variable
 inline std::size_t received_at_once(std::size_t size) { return std::min(size, 2 * tie_part); }
 
 /// Brings the sums of all stages that use a variable together at its owner, which adds them up.
 ///
-/// received  memory for those of another stage
+/// received  memory for a part of those of another stage: received_at_once() elements
 inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, pipelines::StageSchedule const& schedule,
                      MessageNumbers const& numbers, pipelines::Messages& messages, std::vector<float>& received) {
   for (auto const& tie : ties) {
