@@ -246,7 +246,8 @@ TEST_CASE("a file of a million tensors is read in memory near its own size, and 
   auto process = Processes{1, [&](int, Voice voice) {
     auto before = rusage{}, after = before;
     ::getrusage(RUSAGE_SELF, &before);
-    auto const tensors = SafetensorsFile::read(folder.path() / "most").tensors().size();
+    auto const file    = SafetensorsFile::read(folder.path() / "most");
+    auto const tensors = file.tensors().size();
     ::getrusage(RUSAGE_SELF, &after);
     voice.say(std::to_string(tensors));
     voice.say(std::to_string(after.ru_maxrss - before.ru_maxrss));         // KiB

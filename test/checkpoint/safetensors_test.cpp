@@ -70,7 +70,8 @@ std::string ones(int n) { return n == 1 ? "[1]" : "[1," + ones(n - 1).substr(1);
 std::size_t count(std::string const& bytes) {
   auto const folder = Folder{};
   save(folder.file(), bytes);
-  return SafetensorsFile::read(folder.file()).tensors().size();
+  auto const file = SafetensorsFile::read(folder.file());
+  return file.tensors().size();
 }
 
 /// What the reader says about these bytes; empty when it takes them.

@@ -47,7 +47,8 @@ std::vector<float> never_changed(int epochs) {
 
 /// Bytes of the shards of ranks [first, world) of the variables' body.
 std::size_t shards(int first, int world) {
-  auto const n = Trainer{adam(), OneDeviceStrategy{}}.copies()[0].gradients().body().size();
+  auto whole   = Trainer{adam(), OneDeviceStrategy{}};
+  auto const n = whole.copies()[0].gradients().body().size();
   auto sum     = std::size_t{0};
   for (int rank = first; rank < world; ++rank) sum += placement::Shard{rank, world}.of(n).size();
   return sum * sizeof(float);

@@ -2,6 +2,8 @@
 #include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
+#include <chorale/cluster/cluster.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -19,6 +21,15 @@ auto model() { return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim
 auto trainer_of(int replicas, Seed seed = 7) {
   return Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}, LocalTransport{}, seed};
 }
+
+template <class T, class I = int>
+concept HasElements = requires(T&& x, I i) { std::forward<T>(x)[i]; };
+template <class T>
+concept HasParts = requires(T&& x) { std::forward<T>(x).variables(); } || requires(T&& x) { std::forward<T>(x).model(); } ||
+                   requires(T&& x) { std::forward<T>(x).copies(); } || requires(T&& x) { std::forward<T>(x).live(); };
+template <class T>
+concept HasTensors = requires(T&& x) { std::forward<T>(x).tensors(); } ||
+                     requires(T&& x) { std::forward<T>(x).find("x"); } || requires(T&& x) { std::forward<T>(x).at("x"); };
 
 }  // namespace
 
@@ -147,6 +158,31 @@ TEST_CASE("the learning rate follows its schedule from epoch to epoch", "[traine
   CHECK(history[2].learning_rate == 1e-3F);
   CHECK(history[3].learning_rate == 1e-4F);
   CHECK(history[7].learning_rate == 1e-5F);
+}
+
+TEST_CASE("views into what is not kept are refused, and single values of it are copies", "[trainer]") {
+  STATIC_REQUIRE(HasElements<Predictions const&>);
+  STATIC_REQUIRE(!HasElements<Predictions>);
+  STATIC_REQUIRE(!HasElements<Predictions const>);
+  STATIC_REQUIRE(HasElements<Checkpoint const&, Section>);
+  STATIC_REQUIRE(!HasElements<Checkpoint, Section>);
+  STATIC_REQUIRE(HasTensors<SafetensorsFile const&>);
+  STATIC_REQUIRE(!HasTensors<SafetensorsFile>);
+  using Trained = decltype(trainer_of(1));
+  STATIC_REQUIRE(HasParts<Trained&>);
+  STATIC_REQUIRE(HasParts<Trained const&>);
+  STATIC_REQUIRE(!HasParts<Trained>);
+  STATIC_REQUIRE(std::is_same_v<decltype(PerReplica<int>{}[0]), int>);
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Cluster>().tasks()), std::vector<Task>>);
+  auto history = History{};
+  for (auto const rate : {0.5F, 0.25F}) history.push_back({.learning_rate = rate});
+  auto const kept   = [&] { return history; };
+  auto const& first = kept()[0];
+  auto const& last  = kept().back();
+  CHECK(kept().front().learning_rate == 0.5F);
+  CHECK(first.learning_rate == 0.5F);
+  CHECK(last.learning_rate == 0.25F);
+  CHECK(&history.back() == &history[1]);
 }
 
 TEST_CASE("scores print as a person reads them", "[trainer]") {

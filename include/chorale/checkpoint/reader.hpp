@@ -69,13 +69,16 @@ class Checkpoint {
     }
   }
 
-  std::string const& path() const { return path_; }
-  Manifest const& manifest() const { return manifest_; }
+  std::string const& path() const& { return path_; }
+  std::string path() && { return std::move(path_); }
+  Manifest const& manifest() const& { return manifest_; }
+  Manifest manifest() && { return std::move(manifest_); }
 
   /// Tensors of a section, ascending by name, whichever rank wrote them; the bytes live as long as this object.
-  std::vector<NamedTensor> const& operator[](Section section) const {
+  std::vector<NamedTensor> const& operator[](Section section) const& {
     return tensors_[static_cast<std::size_t>(section)];
   }
+  std::vector<NamedTensor> const& operator[](Section) const&& = delete;    // they would be gone: keep the checkpoint
 
   /// Compares a section with the tensors that are needed: a line for each tensor that is missing, left over, or of
   /// another type or shape.
@@ -120,12 +123,13 @@ class Checkpoint {
   }
 
   /// Returns the tensor of that name, or null.
-  NamedTensor const* find(Section section, std::string_view name) const {
+  NamedTensor const* find(Section section, std::string_view name) const& {
     auto const& all = (*this)[section];
     auto const at   = std::lower_bound(all.begin(), all.end(), name,
                                        [](NamedTensor const& t, std::string_view wanted) { return t.name < wanted; });
     return at != all.end() && at->name == name ? &*at : nullptr;
   }
+  NamedTensor const* find(Section, std::string_view) const&& = delete;
 
  private:
   static constexpr auto all_sections_ = std::array{Section::variables, Section::optimizer, Section::state};

@@ -241,18 +241,21 @@ class SafetensorsFile {
   /// Returns the file of bytes that were read already; `path` is for messages.
   static SafetensorsFile of(MappedFile bytes, std::string path) { return {std::move(path), std::move(bytes)}; }
 
-  std::vector<NamedTensor> const& tensors() const { return tensors_; }                     // by name, ascending
-  std::map<std::string, std::string> const& metadata() const { return metadata_; }
+  std::vector<NamedTensor> const& tensors() const& { return tensors_; }    // by name, ascending; bytes of this object
+  std::vector<NamedTensor> const& tensors() const&& = delete;              // they would be gone: keep the file
+  std::map<std::string, std::string> const& metadata() const& { return metadata_; }
+  std::map<std::string, std::string> metadata() && { return std::move(metadata_); }
 
   /// Returns the tensor of that name, or null.
-  NamedTensor const* find(std::string_view name) const {
+  NamedTensor const* find(std::string_view name) const& {
     auto const at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                      [](NamedTensor const& t, std::string_view wanted) { return t.name < wanted; });
     return at != tensors_.end() && at->name == name ? &*at : nullptr;
   }
+  NamedTensor const* find(std::string_view) const&& = delete;
 
   /// throws  BadFile when there is none of that name
-  NamedTensor const& at(std::string_view name) const {
+  NamedTensor const& at(std::string_view name) const& {
     if (auto const* tensor = find(name)) return *tensor;
     auto names = std::string{};
     for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i) names += (i ? ", " : "") + in_quotes(tensors_[i].name);
@@ -260,6 +263,7 @@ class SafetensorsFile {
         path_ + ": has no tensor " + in_quotes(name) + ", but " + std::to_string(tensors_.size()) + " others.",
         tensors_.empty() ? "" : names + (tensors_.size() > 8 ? ", ..." : "") + "."};
   }
+  NamedTensor const& at(std::string_view) const&& = delete;
 
   /// Copies a tensor of float32.
   ///

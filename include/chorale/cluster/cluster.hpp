@@ -159,7 +159,8 @@ class Cluster {
 
   /// The task of this process; worker 0 when the process is all of them.
   TaskId task() const { return parts_.me; }
-  std::vector<Task> const& tasks() const { return parts_.tasks; }          // in the order of ranks, evaluators last
+  std::vector<Task> const& tasks() const& { return parts_.tasks; }         // in the order of ranks, evaluators last
+  std::vector<Task> tasks() && { return std::move(parts_.tasks); }
 
   /// True if this process is all of the tasks.
   bool is_local() const { return local_; }
@@ -207,7 +208,8 @@ class Cluster {
   }
   /// Rank 0's address, for ranks without addresses; empty where they have addresses, or it is not known. See
   /// RendezvousInfo.
-  std::string const& meets_at() const { return parts_.meets_at; }
+  std::string const& meets_at() const& { return parts_.meets_at; }
+  std::string meets_at() && { return std::move(parts_.meets_at); }
   bool has_addresses() const { return members_ > 0 && !parts_.tasks.front().address.empty(); }
 
   /// The group that a transport connects; each task is one rank.
@@ -226,9 +228,11 @@ class Cluster {
             .incarnation = incarnation(), .lines = lines()};
   }
 
-  std::string const& job() const { return parts_.job; }
+  std::string const& job() const& { return parts_.job; }
+  std::string job() && { return std::move(parts_.job); }
   std::uint32_t incarnation() const { return parts_.incarnation; }
-  std::string const& found_in() const { return parts_.found_in; }
+  std::string const& found_in() const& { return parts_.found_in; }
+  std::string found_in() && { return std::move(parts_.found_in); }
 
   /// One line for each task of the group. All ranks must agree on them: they join the plan that a transport compares.
   std::vector<std::string> lines() const {

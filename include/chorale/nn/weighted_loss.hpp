@@ -43,8 +43,10 @@ class Weighted {
                           std::to_string(weights_[c]));
   }
 
-  L const& loss() const { return loss_; }
-  Span<float const> weights() const { return weights_; }
+  L const& loss() const& { return loss_; }
+  L loss() && { return std::move(loss_); }
+  Span<float const> weights() const& { return weights_; }
+  Span<float const> weights() const&& = delete;
 
   /// Calls visit(name, value) for each option, those of the loss first. Ranks compare these.
   void options(auto&& visit) const {

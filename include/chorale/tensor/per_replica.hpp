@@ -18,8 +18,9 @@ class PerReplica {
   explicit PerReplica(std::vector<T> values) : values_{std::move(values)} {}
 
   std::size_t size() const { return values_.size(); }
-  T&          operator[](std::size_t replica) { return values_[replica]; }
-  T const&    operator[](std::size_t replica) const { return values_[replica]; }
+  T&          operator[](std::size_t replica) & { return values_[replica]; }
+  T const&    operator[](std::size_t replica) const& { return values_[replica]; }
+  T           operator[](std::size_t replica) && { return std::move(values_[replica]); }
 
   template <class U>
     requires std::is_arithmetic_v<U>

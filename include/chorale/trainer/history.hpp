@@ -156,17 +156,21 @@ class History {
   bool empty() const { return epochs_.empty(); }
   auto begin() const { return epochs_.begin(); }
   auto end() const { return epochs_.end(); }
-  /// Epoch i of this call of fit, 0-based.
-  Epoch const& operator[](std::size_t i) const {
+  /// Epoch i of this call of fit, 0-based; a copy of a History that is not kept, as in trainer.fit(data).back().
+  Epoch const& operator[](std::size_t i) const& {
     if (i < size()) return epochs_[i];
     throw BadArgument{"epoch " + std::to_string(i) + " of a History is asked for, and it has " +
                           std::to_string(size()) + (empty() ? ": fit had nothing left to train here." : "."),
                       empty() ? std::string{empty_advice} : "a number below " + std::to_string(size()) + "."};
   }
-  Epoch const& at(std::size_t i) const { return (*this)[i]; }
-  Epoch const& front() const { return (*this)[0]; }
-  Epoch const& back() const { return (*this)[empty() ? 0 : size() - 1]; }
-  Epoch& back() { return const_cast<Epoch&>(std::as_const(*this).back()); }
+  Epoch const& at(std::size_t i) const& { return (*this)[i]; }
+  Epoch const& front() const& { return (*this)[0]; }
+  Epoch const& back() const& { return (*this)[empty() ? 0 : size() - 1]; }
+  Epoch& back() & { return const_cast<Epoch&>(std::as_const(*this).back()); }
+  Epoch operator[](std::size_t i) && { return std::as_const(*this)[i]; }
+  Epoch at(std::size_t i) && { return std::as_const(*this)[i]; }
+  Epoch front() && { return std::as_const(*this).front(); }
+  Epoch back() && { return std::as_const(*this).back(); }
 
   void push_back(Epoch const& epoch) { epochs_.push_back(epoch); }
 

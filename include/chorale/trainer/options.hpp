@@ -70,11 +70,12 @@ struct Predictions {
   std::vector<std::size_t> ends{};                                         // of each row in values, if they differ
 
   std::size_t rows() const { return !ends.empty() ? ends.size() : width == 0 ? 0 : values.size() / width; }
-  Span<float const> operator[](std::size_t row) const {
+  Span<float const> operator[](std::size_t row) const& {
     if (ends.empty()) return Span<float const>{values}.subspan(row * width, width);
     auto const begin = row == 0 ? 0 : ends[row - 1];
     return Span<float const>{values}.subspan(begin, ends[row] - begin);
   }
+  Span<float const> operator[](std::size_t) const&& = delete;              // it would be gone: keep the predictions
 };
 
 }  // namespace chorale

@@ -259,7 +259,8 @@ class Trainer<M, S, R, T> {
     detail::load_into_replicas(replicas_, [&](Variables const& to) { from.copy(Section::variables, slots_of(to)); });
   }
 
-  M const& model() const { return replicas_.model(); }
+  M const& model() const& { return replicas_.model(); }
+  M const& model() const&& = delete;                                       // it would be gone: keep the trainer
   Seed     seed() const { return replicas_.seed(); }
 
   int  num_replicas() const { return live().num_replicas(); }
@@ -286,9 +287,11 @@ class Trainer<M, S, R, T> {
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 
-  Variables variables() const requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
+  Variables variables() const& requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
   /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
-  Variables variables() requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
+  Variables variables() & requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
+
+  Variables variables() const&& = delete;
 
   /// True if variables() has all of them: no replica has only a part of a variable, or a stage of a pipeline.
   bool has_whole_variables() const { return !replicas_.whole().is_split(); }
@@ -321,9 +324,10 @@ class Trainer<M, S, R, T> {
     return names;
   }
 
-  PerReplica<instance>& copies() { return replicas_.copies(); }
-  Live<S, R, T>&       live() { return replicas_.live(); }
-  Live<S, R, T> const& live() const { return replicas_.live(); }
+  PerReplica<instance>& copies() & { return replicas_.copies(); }
+  Live<S, R, T>&       live() & { return replicas_.live(); }
+  Live<S, R, T> const& live() const& { return replicas_.live(); }
+  Live<S, R, T> const& live() const&& = delete;
 
  private:
   Replicas replicas_;

@@ -55,7 +55,8 @@ class ImageFolder : public Pipe<ImageFolder> {
   }
 
   /// Names of the classes in the order of their labels.
-  std::vector<std::string> const& classes() const { return found_->classes; }
+  std::vector<std::string> const& classes() const& { return found_->classes; }
+  std::vector<std::string> classes() && { return found_->classes; }
 
   class Stream {
    public:

@@ -154,7 +154,11 @@ struct Example {
   ///
   /// throws  BadFile when no feature has that name, or it is of another kind
   template <class T>
-  std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const {
+  std::vector<T> get(std::string_view name, std::string const& where = "an Example") && {
+    return std::as_const(*this).template get<T>(name, where);
+  }
+  template <class T>
+  std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const& {
     auto const at = features.find(name);
     if (at == features.end()) {
       auto names = std::string{};
