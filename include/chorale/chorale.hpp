@@ -147,8 +147,6 @@
 #include <chorale/nn/unit_norm.hpp>
 #include <chorale/nn/weighted_loss.hpp>
 
-#include <chorale/renamed.hpp>
-
 #include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>

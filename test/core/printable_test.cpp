@@ -21,7 +21,7 @@ TEST_CASE("a sentence has its values where its form has braces", "[core][text]")
   CHECK(sentence("rank {} lost rank {}", 2, 0U) == "rank 2 lost rank 0");
   CHECK(sentence("{}{}{}", std::string{"a"}, "b", std::string_view{"c"}) == "abc");
   CHECK(sentence("{} of {} bytes", std::size_t{1} << 40, -1) == "1099511627776 of -1 bytes");
-  CHECK(sentence("took {} s", 0.5F) == "took 0.500000 s");
+  CHECK(sentence("took {} s", 0.5F) == "took 0.5 s");
   CHECK(sentence("[{}]", "{}") == "[{}]");
   CHECK(sentence("nothing") == "nothing");
 }

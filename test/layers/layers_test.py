@@ -125,8 +125,23 @@ def chain(path, root):
     return longest(path)
 
 
+# Functions that ask the locale of the program; core/text.hpp, which sets its own, is the one place that may call them.
+ASKS_LOCALE = re.compile(r"\b(?:v?sn?printf|fprintf|strto(?:d|f|ld)|sto(?:d|f|ld)|atof|sscanf|strftime|put_time|"
+                         r"is(?:alpha|digit|space|alnum|print|xdigit)|to(?:lower|upper))\s*\(")
+
+
+def asks_locale(header):
+    """Lines of a header that format or read by the locale, other than in comments."""
+    if header.as_posix().endswith("core/text.hpp"):
+        return
+    for number, line in enumerate(header.read_text().splitlines(), 1):
+        found = ASKS_LOCALE.search(line.partition("//")[0])
+        if found:
+            yield f"line {number}: {found[0]}..) asks the locale; write formatted() or number_text() of core/text.hpp"
+
+
 def main(root):
-    """Returns 1 if an #include is wrong, or a chain of them too long."""
+    """Returns 1 if an #include is wrong, a chain of them too long, or a header formats by the locale."""
     headers = sorted(root.rglob("*.hpp")) + sorted(root.rglob("*.cuh"))
     wrong = 0
     for header in headers:
@@ -136,7 +151,7 @@ def main(root):
             print(f"FAILED: {header}: {own.parent}/ is in no table of layers")
             wrong += 1
             continue
-        for text in complaints(header, root):
+        for text in (*complaints(header, root), *asks_locale(header)):
             print(f"FAILED: {header}: {text}")
             wrong += 1
     for path, most in DEEPEST.items():

@@ -291,7 +291,7 @@ TEST_CASE("groups that do not fit are one sentence", "[model][groups]") {
   CHECK_THAT(refusal([] { copy_with(Grouped{optim::Adam{}, {optim::frozen("*")}}); }),
              Contains("the groups of optim::Grouped freeze all 8 variables: nothing is left to train"));
   CHECK_THAT(refusal([] { Grouped{optim::Adam{}, {{.names = "*/bias", .weight_decay = 0}}}; }),
-             Contains("the group */bias has a weight_decay of 0.000000 times that of Adam, which has none"));
+             Contains("the group */bias has a weight_decay of 0 times that of Adam, which has none"));
   CHECK_THAT(refusal([] { Grouped{optim::Adam{}, {{.names = "*/bias", .learning_rate = -1}}}; }),
              Contains("learning_rate of the group */bias is a factor of 0 or more, got -1"));
   CHECK_THAT(refusal([] { Averaged{optim::Adam{}, 1}; }),

@@ -204,9 +204,9 @@ TEST_CASE("an option of an optimizer that is out of range is one sentence", "[op
   CHECK_THROWS_WITH(Lamb{.learning_rate = nan}, Contains("a learning rate is 0 or more, got nan"));
   auto const inf = std::numeric_limits<float>::infinity();
   for (auto const bad : {nan, inf, -0.1F}) {
-    CHECK_THROWS_WITH(SGD{.learning_rate = bad}, Contains("a learning rate is 0 or more, got " + std::to_string(bad)));
+    CHECK_THROWS_WITH(SGD{.learning_rate = bad}, Contains("a learning rate is 0 or more, got " + number_text(bad)));
     CHECK_THROWS_WITH(SGD{.learning_rate = warm_up(10, bad)},
-                      Contains("a learning rate is 0 or more, but LinearWarmup has the number " + std::to_string(bad)));
+                      Contains("a learning rate is 0 or more, but LinearWarmup has the number " + number_text(bad)));
     CHECK_THROWS_WITH((SGD{.learning_rate = ExponentialDecay{bad, 10, 0.5F}}),
                       Contains("but ExponentialDecay has the number"));
     CHECK_THROWS_WITH((SGD{.learning_rate = CosineDecay{0.1F, 10, bad}}), Contains("but CosineDecay has the number"));
@@ -278,7 +278,7 @@ TEST_CASE("a schedule is any function of the moment, and ranks compare its rates
   auto const falls = Rate{[](Moment t) { return 0.5F - static_cast<float>(t.step); }};
   CHECK(falls({.step = 0}) == 0.5F);
   CHECK_THROWS_WITH(falls({.step = 2, .epoch = 1}),
-                    Catch::Contains("the function gives -1.500000 for step 2 of epoch 1"));
+                    Catch::Contains("the function gives -1.5 for step 2 of epoch 1"));
 }
 
 TEST_CASE("an average of variables follows its formula over blocks", "[optim]") {

@@ -4,15 +4,29 @@
 #include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
+#include <chorale/core/text.hpp>
+#include <chorale/observe/csv.hpp>
 #include <chorale/observe/run_file.hpp>
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/loggers.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <gsl/gsl>
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <array>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <map>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -73,8 +87,8 @@ TEST_CASE("CSVLogger writes an epoch and the columns of Keras, by name", "[train
   auto const plain = lines_of(folder / "plain.csv");
   REQUIRE(plain.size() == 3);
   CHECK(plain[0] == "epoch,accuracy,loss,val_accuracy,val_loss");
-  CHECK(plain[2] == "1," + detail::csv_number(done[1]["accuracy"]) + "," + detail::csv_number(done[1]["loss"]) + "," +
-                        detail::csv_number(done[1]["val_accuracy"]) + "," + detail::csv_number(done[1]["val_loss"]));
+  CHECK(plain[2] == "1," + number_text(done[1]["accuracy"]) + "," + number_text(done[1]["loss"]) + "," +
+                        number_text(done[1]["val_accuracy"]) + "," + number_text(done[1]["val_loss"]));
   CHECK(lines_of(folder / "rate.csv")[0] == "epoch;accuracy;learning_rate;loss;val_accuracy;val_loss");
   CHECK(lines_of(folder / "rate.csv")[1].find(";0.5;") != std::string::npos);
 
@@ -86,6 +100,48 @@ TEST_CASE("CSVLogger writes an epoch and the columns of Keras, by name", "[train
   CHECK(lines_of(folder / "plain.csv").size() == 3);
   CHECK_THROWS_WITH(trainer.fit(data, epochs(1), CSVLogger{.filename = folder / "rate.csv", .append = true}),
                     Catch::Contains("has the columns \"epoch;accuracy;learning_rate"));
+}
+
+TEST_CASE("numbers have points in every file and line, whatever locale a program has chosen", "[trainer][loggers]") {
+  auto const folder = Folder{};
+  auto const german = "localedef -i de_DE -f UTF-8 " + (folder / "de_DE.UTF-8").string() + " > /dev/null 2>&1";
+  auto const made   = std::system(german.c_str());
+  ::setenv("LOCPATH", folder.path.c_str(), 1);
+  auto const* const found = made == 0 ? std::setlocale(LC_ALL, "de_DE.UTF-8") : nullptr;
+  ::unsetenv("LOCPATH");
+  if (found == nullptr) {
+    std::cout << "SKIPPED: numbers under a German locale: localedef cannot make one here" << std::endl;
+    return;
+  }
+  auto here = std::array<char, 16>{};
+  std::snprintf(here.data(), here.size(), "%.1f", 0.5);
+  auto shown  = std::ostringstream{};
+  auto errors = std::string{};
+  {
+    auto const back = gsl::finally([] { std::setlocale(LC_ALL, "C"); });
+    REQUIRE(std::string_view{here.data()} == "0,5");                       // printf of a program has a comma
+    auto trainer    = two();
+    auto const data = tiny::uneven();
+    auto log        = CsvLog{folder / "log.csv", {"loss"}};
+    auto loss       = std::array{MetricValue{"loss", 0.25}};
+    log.take(Scalars{.step = 1, .values = loss});
+    trainer.fit(data, epochs(1), CSVLogger{folder / "rate.csv"}, validation_data(data),
+                ModelCheckpoint{.filepath = folder / "{epoch:02d}-{val_loss:.4f}.safetensors"});
+    shown << trainer.evaluate(data) << '\n' << formatted("%.2f", 0.5) << number_text(0.5F);
+    try {
+      trainer.set_learning_rate(-0.5F);
+    } catch (BadArgument const& error) {
+      errors = error.what();
+    }
+  }
+  CHECK(shown.str().find(',') == std::string::npos);
+  CHECK(errors.find("got -0.5") != std::string::npos);
+  auto names = std::string{};
+  for (auto const& file : std::filesystem::directory_iterator{folder.path}) names += file.path().filename().string();
+  CHECK(names.find("01-0.") != std::string::npos);
+  CHECK(names.find(',') == std::string::npos);
+  auto const lines = lines_of(folder / "log.csv");                         // step, seconds, loss: two commas a line
+  CHECK(std::ranges::count(lines.at(1), ',') == 2);
 }
 
 TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that it repeats", "[trainer][loggers][resume]") {

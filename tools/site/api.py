@@ -39,7 +39,7 @@ class Reference:
         self.pages = {}
         for name, header in self.headers.items():
             shown = [one for one in headers.public(header.declarations) if one.kind != "other"]
-            if re.search(r"(^|/)(renamed|refused)", name):                 # names that are gone, and error texts
+            if re.search(r"(^|/)refused", name):                           # texts of errors
                 continue
             if any(one.docs for one in shown) or header.about and "/" not in name:
                 self.pages[name] = shown

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/text.hpp>
+
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -25,7 +25,10 @@ constexpr auto raw_type_name() {                                         // not 
   return text.substr(begin, text.size() - 1 - begin);
 }
 
-inline bool is_in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_in_word(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 /// Replaces whole words: "long int" is not found in "along int".
 inline void replace_words(std::string& text, std::string_view from, std::string_view to) {
@@ -71,8 +74,8 @@ inline void remove_functions(std::string& text) {
 /// Removes the suffixes that clang writes after some integers: 3U, 3L.
 inline void remove_suffixes(std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::isdigit(static_cast<unsigned char>(text[i])) == 0 || (i > 0 && is_in_word(text[i - 1]))) continue;
-    while (i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0) ++i;
+    if (!is_digit(text[i]) || (i > 0 && is_in_word(text[i - 1]))) continue;
+    while (i < text.size() && is_digit(text[i])) ++i;
     while (i < text.size() && (text[i] == 'U' || text[i] == 'L')) text.erase(i, 1);
   }
 }
@@ -136,9 +139,7 @@ std::string word_of(V const& value) {
   } else if constexpr (std::is_integral_v<V>) {
     return std::to_string(value);
   } else if constexpr (std::is_floating_point_v<V>) {
-    auto digits    = std::array<char, 128>{};
-    auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    return {digits.data(), end};
+    return number_text(value);
   } else {
     static_assert(sizeof(V) == 0,
                   "chorale: options(visit) may give numbers, enumerations, texts, and objects with a text()");

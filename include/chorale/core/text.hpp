@@ -3,15 +3,20 @@
 
 #include <chorale/config.hpp>
 
+#include <locale.h>
+
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <concepts>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 
 namespace chorale {
 
@@ -32,6 +37,45 @@ inline std::string in_quotes(std::string_view text) {
 
 namespace detail {
 
+inline void append_formatted(std::string& text, char const* form, std::va_list values) {
+  static auto const c = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  auto const before   = ::uselocale(c);                                    // of this thread
+  auto made           = std::array<char, 400>{};
+  std::vsnprintf(made.data(), made.size(), form, values);
+  ::uselocale(before);
+  text += made.data();
+}
+
+}  // namespace detail
+
+/// Appends a text formatted as by printf, cut to 399 characters. Numbers have a point, whatever setlocale() has chosen.
+[[gnu::format(printf, 2, 3)]] inline void append_formatted(std::string& text, char const* form, ...) {
+  std::va_list values;
+  va_start(values, form);
+  detail::append_formatted(text, form, values);
+  va_end(values);
+}
+
+/// A text formatted as by printf, as append_formatted() does it.
+[[gnu::format(printf, 1, 2)]] inline std::string formatted(char const* form, ...) {
+  auto text = std::string{};
+  std::va_list values;
+  va_start(values, form);
+  detail::append_formatted(text, form, values);
+  va_end(values);
+  return text;
+}
+
+/// The shortest text that reads back as the same number: "0.1", "1e-05", "inf", "nan".
+template <std::floating_point T>
+std::string number_text(T value) {
+  if (value != value) return "nan";                                        // and not "-nan"
+  auto text = std::array<char, 128>{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+namespace detail {
+
 /// The form of a sentence() with that many values: a literal, whose {} the compiler counts.
 template <std::size_t values>
 struct SentenceForm {
@@ -46,7 +90,7 @@ struct SentenceForm {
 
 }  // namespace detail
 
-/// A text in which each {} is replaced by the next value: a number, as std::to_string writes it, or a text.
+/// A text in which each {} is replaced by the next value: a number, as number_text() has it, or a text.
 ///
 ///   sentence("rank {} lost rank {}", 2, 0)      "rank 2 lost rank 0"
 template <class... Values>
@@ -57,6 +101,7 @@ std::string sentence(detail::SentenceForm<sizeof...(Values)> form, Values const&
     auto const hole = left.find("{}");
     text += left.substr(0, hole);
     if constexpr (std::convertible_to<decltype(value), std::string_view>) text += std::string_view{value};
+    else if constexpr (std::floating_point<std::remove_cvref_t<decltype(value)>>) text += number_text(value);
     else text += std::to_string(value);
     left.remove_prefix(hole + 2);
   };

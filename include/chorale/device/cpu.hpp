@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/device/device.hpp>
 
 #include <sched.h>
@@ -12,7 +13,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -155,10 +155,8 @@ inline CpuChoice choose_threads(int cores, char const* omp_num_threads, std::opt
     ignored = "; ignored " + named + ", which is no number above 0";
   }
   if (quota && *quota < cores) {
-    auto text = std::string(32, '\0');
-    text.resize(static_cast<std::size_t>(std::snprintf(text.data(), text.size(), "%.3g", *quota)));
     return line(std::max(1, static_cast<int>(std::ceil(*quota))),
-                "cgroup quota " + text + " of " + count(cores, "core") + ignored);
+                formatted("cgroup quota %.3g of ", *quota) + count(cores, "core") + ignored);
   }
   return line(cores, count(cores, "core") + ignored);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/tensor/plan.hpp>
 
@@ -87,10 +88,7 @@ inline std::string text_of_bytes(std::size_t bytes) {
   auto value           = static_cast<double>(bytes);
   std::size_t unit     = 0;
   for (; value >= 1000 && unit + 1 < units.size(); ++unit) value /= 1024;
-  auto text = std::array<char, 32>{};
-  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : value >= 10 ? "%.1f %s" : "%.2f %s",
-                value, units[unit]);
-  return text.data();
+  return formatted("%.*f %s", unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2, value, units[unit]);
 }
 
 /// A whole number with commas: "347,146".

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/model/parameter_groups.hpp>
 #include <chorale/model/row_update.hpp>
 #include <chorale/model/shard_report.hpp>
@@ -241,7 +242,7 @@ class OptimizerState {
     auto const step   = " of step " + std::to_string(now.step);
     auto const faults = g.trailer().faults();
     if (!std::isfinite(g.loss()))
-      return "the loss" + step + " is " + std::to_string(g.loss()) + " over " +
+      return "the loss" + step + " is " + number_text(g.loss()) + " over " +
              std::to_string(static_cast<long>(g.rows())) + " rows";
     if (faults == 1)
       return "the gradient of " + name_of(g, g.trailer().variable()) + step + " is not finite on replica " +

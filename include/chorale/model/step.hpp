@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -56,8 +57,8 @@ class Step {
   /// Reports the sum of losses over the rows of the batch, and of each metric of the model, once in a step.
   void loss(float sum, std::convertible_to<float> auto... metrics) {
     if (has_loss_)
-      throw BadArgument{"the learner reports the loss of a step twice: " + std::to_string(gradients_.loss()) + " and " +
-                            std::to_string(sum) + ".", "one call of step.loss(), with the sum over all rows."};
+      throw BadArgument{"the learner reports the loss of a step twice: " + number_text(gradients_.loss()) + " and " +
+                            number_text(sum) + ".", "one call of step.loss(), with the sum over all rows."};
     if (sizeof...(metrics) != metrics_)
       throw BadArgument{"the learner reports " + std::to_string(sizeof...(metrics)) + " metrics, but its model names " +
                             std::to_string(metrics_) + ".",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
 
@@ -33,7 +34,7 @@ namespace chorale::loss {
 namespace detail {
 
 inline void refuse_smoothing(float smoothing) {
-  CHORALE_EXPECTS(smoothing == 0, "label_smoothing is computed on CPUs only, and is " + std::to_string(smoothing) +
+  CHORALE_EXPECTS(smoothing == 0, "label_smoothing is computed on CPUs only, and is " + number_text(smoothing) +
                                       " on another device. Give smoothed targets to loss::CrossEntropy");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>
@@ -93,7 +94,7 @@ void refuse_device() {
 
 inline void check_smoothing(float smoothing) {
   CHORALE_EXPECTS(smoothing >= 0 && smoothing <= 1,
-                  "label_smoothing is a number from 0 to 1, got " + std::to_string(smoothing));
+                  "label_smoothing is a number from 0 to 1, got " + number_text(smoothing));
 }
 
 }  // namespace detail

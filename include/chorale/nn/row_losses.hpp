@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -94,7 +95,7 @@ struct Huber {
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("delta", delta); }
   void check_options() const {
-    CHORALE_EXPECTS(delta > 0, "delta of loss::Huber is above 0, got " + std::to_string(delta));
+    CHORALE_EXPECTS(delta > 0, "delta of loss::Huber is above 0, got " + number_text(delta));
   }
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
@@ -40,7 +41,7 @@ class Weighted {
     for (std::size_t c = 0; c < weights_.size(); ++c)
       CHORALE_EXPECTS(weights_[c] >= 0 && std::isfinite(weights_[c]),
                       "the weight of a class is 0 or more, but that of class " + std::to_string(c) + " is " +
-                          std::to_string(weights_[c]));
+                          number_text(weights_[c]));
   }
 
   L const& loss() const& { return loss_; }

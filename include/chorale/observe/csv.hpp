@@ -2,12 +2,12 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/event.hpp>
 #include <chorale/observe/run_file.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -38,14 +38,6 @@ inline std::string csv_cell(std::string_view text) {
   auto quoted = std::string{"\""};
   for (auto const c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + '"';
-}
-
-/// The shortest text that reads back as the same number.
-inline std::string csv_number(double value) {
-  if (std::isnan(value)) return "nan";
-  auto text      = std::array<char, 32>{};
-  auto const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
 }
 
 /// Removes one line, in which quotes may contain line breaks, from the front of `text`, and returns its cells.
@@ -145,11 +137,9 @@ class CsvLog {
       if (at == columns_.end())
         throw BadArgument{file_.path().string() + ": has no column " + std::string{name} + ".",
                           "naming it where the CsvLog is made."};
-      cells[static_cast<std::size_t>(at - columns_.begin())] = detail::csv_number(value);
+      cells[static_cast<std::size_t>(at - columns_.begin())] = number_text(value);
     }
-    auto wall = std::array<char, 32>{};
-    std::snprintf(wall.data(), wall.size(), "%.3f", clock_());
-    auto line = std::to_string(scalars.step) + "," + wall.data();
+    auto line = std::to_string(scalars.step) + formatted(",%.3f", clock_());
     for (auto const& cell : cells) line += "," + cell;
     file_.append(line + "\n");
   }

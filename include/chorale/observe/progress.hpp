@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 
 #include <sys/ioctl.h>
@@ -12,7 +13,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -135,7 +135,7 @@ class ProgressLine {
     if (terminal_.kind == Terminal::Kind::moving) return show(now, metrics, Last::yes, more);
     auto const elapsed = seconds(now - begun_);
     line_.clear();
-    add("%*zu/%zu - %.0fs", digits(*steps_), done_, *steps_, elapsed);
+    append_formatted(line_, "%*zu/%zu - %.0fs", digits(*steps_), done_, *steps_, elapsed);
     add_metrics(metrics);
     line_ += " -";
     add_time(elapsed, "epoch");
@@ -156,15 +156,15 @@ class ProgressLine {
     line_.assign(width_, '\b');
     line_ += '\r';
     auto const start = line_.size();
-    if (last == Last::unknown) add("%7zu/Unknown", done_);
-    else add("%*zu/%zu [", digits(*steps_), done_, *steps_);
+    if (last == Last::unknown) append_formatted(line_, "%7zu/Unknown", done_);
+    else append_formatted(line_, "%*zu/%zu [", digits(*steps_), done_, *steps_);
     auto const bar = line_.size();
     if (last != Last::unknown) line_ += ']';
     auto const per_step = time_per_step(now);
     if (last == Last::no) {
       add_remaining(per_step * static_cast<double>(*steps_ - std::min(done_, *steps_)));
     } else {
-      add(" - %.0fs", seconds(now - begun_));
+      append_formatted(line_, " - %.0fs", seconds(now - begun_));
       add_time(per_step, "step");
     }
     add_metrics(metrics);
@@ -207,30 +207,23 @@ class ProgressLine {
 
   void add_remaining(double time) {
     auto const whole = static_cast<long long>(time);
-    if (time > 3600) add(" - ETA: %lld:%02lld:%02lld", whole / 3600, whole % 3600 / 60, whole % 60);
-    else if (time > 60) add(" - ETA: %lld:%02lld", whole / 60, whole % 60);
-    else add(" - ETA: %llds", whole);
+    if (time > 3600) append_formatted(line_, " - ETA: %lld:%02lld:%02lld", whole / 3600, whole % 3600 / 60, whole % 60);
+    else if (time > 60) append_formatted(line_, " - ETA: %lld:%02lld", whole / 60, whole % 60);
+    else append_formatted(line_, " - ETA: %llds", whole);
   }
 
   void add_time(double time, char const* unit) {
-    if (time >= 1 || time == 0) add(" %.0fs/%s", time, unit);
-    else if (time >= 1e-3) add(" %.0fms/%s", time * 1e3, unit);
-    else add(" %.0fus/%s", time * 1e6, unit);
+    if (time >= 1 || time == 0) append_formatted(line_, " %.0fs/%s", time, unit);
+    else if (time >= 1e-3) append_formatted(line_, " %.0fms/%s", time * 1e3, unit);
+    else append_formatted(line_, " %.0fus/%s", time * 1e6, unit);
   }
 
   void add_metrics(Span<MetricValue const> metrics) {
     for (auto const& [name, value] : metrics) {
       line_.append(" - ").append(name).append(": ");
       if (std::isnan(value)) line_ += "nan";               // printf may add a sign
-      else add(std::abs(value) > 1e-3 ? "%.4f" : "%.4e", value);
+      else append_formatted(line_, std::abs(value) > 1e-3 ? "%.4f" : "%.4e", value);
     }
-  }
-
-  template <class... Values>
-  void add(char const* format, Values... values) {
-    auto text      = std::array<char, 400>{};              // the longest number of %.4f has 316
-    auto const n   = std::snprintf(text.data(), text.size(), format, values...);
-    line_.append(text.data(), static_cast<std::size_t>(std::clamp(n, 0, static_cast<int>(text.size()) - 1)));
   }
 
   Terminal terminal_;

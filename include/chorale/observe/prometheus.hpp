@@ -2,12 +2,11 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/observe/run_file.hpp>
 #include <chorale/observe/tally.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -115,8 +114,7 @@ class Prometheus {
   static std::string number(double value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value < 0 ? "-Inf" : "+Inf";
-    auto text = std::array<char, 32>{};
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+    return number_text(value);
   }
 
   std::map<std::string, Family> families_;

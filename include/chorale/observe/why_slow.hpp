@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/event.hpp>
 
@@ -9,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,20 +35,12 @@ struct Pace {
 
 namespace detail {
 
-/// A text formatted as by printf, cut to 127 characters.
-template <class... Values>
-std::string in_text(char const* format, Values... values) {
-  auto text = std::array<char, 128>{};
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 /// A duration as text: 2.41 s, 12.30 ms, 870 us, 12 ns, 0.
 inline std::string duration_text(double seconds) {
-  if (seconds >= 1) return in_text("%.2f s", seconds);
-  if (seconds >= 1e-3) return in_text("%.2f ms", seconds * 1e3);
-  if (seconds >= 1e-6) return in_text("%.3g us", seconds * 1e6);
-  return seconds > 0 ? in_text("%.0f ns", seconds * 1e9) : "0";
+  if (seconds >= 1) return formatted("%.2f s", seconds);
+  if (seconds >= 1e-3) return formatted("%.2f ms", seconds * 1e3);
+  if (seconds >= 1e-6) return formatted("%.3g us", seconds * 1e6);
+  return seconds > 0 ? formatted("%.0f ns", seconds * 1e9) : "0";
 }
 
 inline char const* advice(std::string_view dominates) {
@@ -86,19 +78,19 @@ inline std::string why_slow(Spent const& spent, std::optional<double> predicted 
   if (rest > 0.005 * step) parts.emplace_back("unrecorded", rest);
   std::ranges::stable_sort(parts, std::ranges::greater{}, &decltype(parts)::value_type::second);
 
-  using detail::duration_text, detail::in_text;
+  using detail::duration_text;
   auto const& [first, most] = parts[0];
   auto const& [second, next] = parts[1];
   auto text = "why slow: " + std::string{first} + " takes " + duration_text(most) + " of " + duration_text(step) +
-              " of a step (" + in_text("%.0f %%", 100 * most / step) + "), ";
-  if (next > 0) text += in_text("%.1f times ", most / next) + std::string{second} + " (" + duration_text(next) + ")";
+              " of a step (" + formatted("%.0f %%", 100 * most / step) + "), ";
+  if (next > 0) text += formatted("%.1f times ", most / next) + std::string{second} + " (" + duration_text(next) + ")";
   else text += "and nothing else takes any";
   for (std::size_t i = 2; i < parts.size() && next > 0; ++i)
     text += (i == 2 ? "; then " : ", ") + std::string{parts[i].first} + " " + duration_text(parts[i].second);
   text += ". Try: " + std::string{detail::advice(first)} + "\n";
   if (predicted)
     text += "step: " + duration_text(step) + " measured, " + duration_text(*predicted) + " predicted (" +
-            (*predicted > 0 ? in_text("%.2f times", step / *predicted) : "no ratio") + ")\n";
+            (*predicted > 0 ? formatted("%.2f times", step / *predicted) : "no ratio") + ")\n";
   return text;
 }
 
@@ -110,7 +102,7 @@ inline std::string why_slow(Spent const& spent, std::optional<double> predicted 
 /// threshold   ratio to the middle rank (the faster of two) above which a rank is called slow
 inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1) {
   if (paces.empty()) return "straggler: not a single step was recorded.\n";
-  using detail::duration_text, detail::in_text;
+  using detail::duration_text;
   auto sorted = std::vector<Pace>(paces.begin(), paces.end());
   std::ranges::stable_sort(sorted, std::ranges::greater{}, &Pace::p50);
   auto const& slowest = sorted.front();
@@ -119,7 +111,7 @@ inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1
   if (middle > 0 && slowest.p50 > threshold * middle)
     text = "straggler: rank " + std::to_string(slowest.rank) + " needs " + duration_text(slowest.p50) +
            " for its part of a step (p50; p99 " + duration_text(slowest.p99) + "), " +
-           in_text("%.2f", slowest.p50 / middle) + " times the middle rank's";
+           formatted("%.2f", slowest.p50 / middle) + " times the middle rank's";
   else
     text = "straggler: none; ranks need " + duration_text(sorted.back().p50) + " to " + duration_text(slowest.p50) +
            " for their part of a step (p50)";
@@ -127,7 +119,7 @@ inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1
   auto const shown = std::min<std::size_t>(sorted.size(), 8);
   for (std::size_t i = 0; i < shown; ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(sorted[i].rank) +
-            in_text(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
+            formatted(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
   if (shown < sorted.size()) text += ", and " + std::to_string(sorted.size() - shown) + " faster ones";
   return text + "\n";
 }

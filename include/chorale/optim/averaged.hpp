@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/optim/grouped.hpp>
 #include <chorale/optim/loss_scaled.hpp>
@@ -34,7 +35,7 @@ struct Averaged : O {
   /// of_averages    their momentum
   explicit Averaged(O const& rule, float of_averages = 0.99F) : O{rule}, average_momentum{of_averages} {
     CHORALE_EXPECTS(of_averages >= 0 && of_averages < 1, "the momentum of optim::Averaged is from 0 to below 1, got " +
-                                                       std::to_string(of_averages));
+                                                       number_text(of_averages));
   }
 
   float average_momentum;

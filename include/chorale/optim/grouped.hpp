@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
 
@@ -73,7 +74,7 @@ struct Grouped : O {
                       "where that is set, as optim::Rate does");
       if constexpr (!requires { rule.weight_decay; })
         CHORALE_EXPECTS(group.weight_decay == 1, "the group " + group.names + " has a weight_decay of " +
-                                                     std::to_string(group.weight_decay) + " times that of " +
+                                                     number_text(group.weight_decay) + " times that of " +
                                                      type_name<O>() + ", which has none");
     }
   }
@@ -102,7 +103,7 @@ struct Grouped : O {
   static void check(ParameterGroup const& group, std::string const& what, float factor) {
     CHORALE_EXPECTS(factor >= 0 && std::isfinite(factor), what + " of the group " + group.names +
                                                               " is a factor of 0 or more, got " +
-                                                              std::to_string(factor));
+                                                              number_text(factor));
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/optim/optimizer.hpp>
 
 #include <algorithm>
@@ -51,7 +52,7 @@ struct LossScaled : O {
   explicit LossScaled(O const& rule, float scale = 32'768, std::int64_t growth = 2'000)
       : O{rule}, initial_scale{scale}, growth_steps{growth} {
     CHORALE_EXPECTS(scale >= 1 && scale <= LossScale::largest && (std::bit_cast<std::uint32_t>(scale) & 0x7f'ffffU) == 0,
-                    "a loss scale is a power of two from 1 to 16777216, got " + std::to_string(scale));
+                    "a loss scale is a power of two from 1 to 16777216, got " + number_text(scale));
     CHORALE_EXPECTS(growth >= 1, "a loss scale grows after 1 step or more, got " + std::to_string(growth));
   }
 

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/optim/schedule.hpp>
 #include <chorale/tensor/kernels.hpp>
 
@@ -72,7 +73,7 @@ void check_options(O const& optimizer) {
       if constexpr (std::is_same_v<decltype(value), float const&>) {
         auto const expect = [&](bool good, std::string const& range) {
           CHORALE_EXPECTS(good, std::string{name} + " of optim::" + type_name<O>() + " is " + range + ", got " +
-                                    std::to_string(value));
+                                    number_text(value));
         };
         if (name == "epsilon") expect(value > 0 && std::isfinite(value), "a number above 0");
         if (name == "beta_1" || name == "beta_2" || name == "rho") expect(value >= 0 && value < 1, "from 0 to below 1");

@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 
 #include <algorithm>
@@ -166,7 +167,7 @@ class Rate {
  public:
   Rate(float constant) : rule_{constant} {
     CHORALE_EXPECTS(constant >= 0 && std::isfinite(constant),
-                    "a learning rate is 0 or more, got " + std::to_string(constant));
+                    "a learning rate is 0 or more, got " + number_text(constant));
   }
   /// throws    BadArgument when steps are too few, or a number is negative or not finite; so do the next ones
   Rate(LinearWarmup warmup) : rule_{warmup} {
@@ -234,7 +235,7 @@ class Rate {
   static void check_numbers(std::string const& schedule, std::initializer_list<float> numbers) {
     for (auto const number : numbers)
       CHORALE_EXPECTS(number >= 0 && std::isfinite(number), "a learning rate is 0 or more, but " + schedule +
-                                                                " has the number " + std::to_string(number));
+                                                                " has the number " + number_text(number));
   }
 
   std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs, Shared> rule_;
@@ -249,7 +250,7 @@ struct Rate::Function : detail::OtherSchedule {
   float rate(Moment t) const override {
     auto const rate = static_cast<float>(f(t));
     CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, but the function gives " +
-                                                          std::to_string(rate) + " for step " +
+                                                          number_text(rate) + " for step " +
                                                           std::to_string(t.step) + " of epoch " +
                                                           std::to_string(t.epoch));
     return rate;

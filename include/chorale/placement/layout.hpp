@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/placement/sharded.hpp>
 #include <chorale/placement/variable_piece.hpp>
@@ -10,10 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <iomanip>
 #include <limits>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,17 +78,19 @@ struct Layout {
       names = std::max(names, std::string_view{layout.variable_of(piece).name}.size());
       boxes = std::max(boxes, box(piece).size());
     }
-    auto text = std::ostringstream{};
+    auto const wide = [](std::string text, std::size_t width) {
+      text.resize(std::max(text.size(), width), ' ');
+      return text;
+    };
     for (auto const& piece : layout.pieces)
-      text << std::left << std::setw(static_cast<int>(names)) << std::string_view{layout.variable_of(piece).name}
-           << "  " << std::setw(static_cast<int>(boxes)) << box(piece) << "  server " << piece.server << "  "
-           << layout.bytes_of(piece) << " bytes\n";
+      out << sentence("{}  {}  server {}  {} bytes\n",
+                      wide(std::string{std::string_view{layout.variable_of(piece).name}}, names),
+                      wide(box(piece), boxes), piece.server, layout.bytes_of(piece));
     for (int server = 0; server < layout.servers; ++server)
-      text << "server " << server << ": " << layout.bytes_of(server) << " bytes\n";
-    text << layout.variables.size() << " variables, " << layout.pieces.size() << " pieces, " << layout.servers
-         << " servers, " << layout.total_bytes() << " bytes, heaviest / mean " << std::fixed << std::setprecision(2)
-         << layout.imbalance() << '\n';
-    return out << text.str();
+      out << sentence("server {}: {} bytes\n", server, layout.bytes_of(server));
+    return out << sentence("{} variables, {} pieces, {} servers, {} bytes, heaviest / mean {}\n",
+                           layout.variables.size(), layout.pieces.size(), layout.servers, layout.total_bytes(),
+                           formatted("%.2f", layout.imbalance()));
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/reduce/predict.hpp>
 #include <chorale/reduce/step_time.hpp>
 
@@ -97,7 +98,7 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
   auto best     = detail::advise_reduce(work, ranks, model);
   best.strategy = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
   auto const by = [&](VirtualTime shows) { return detail::in_percent(shows, best.step) + " of the step"; };
-  best.reason   = std::string{name(best.algorithm)} + " takes " + std::to_string(seconds(best.all_reduce) * 1e6) +
+  best.reason   = std::string{name(best.algorithm)} + " takes " + formatted("%.1f", seconds(best.all_reduce) * 1e6) +
                 " us for each bucket of " + std::to_string(best.bucket_bytes) + " bytes, and " +
                 by(best.step - work.compute) + " is sending that computing does not hide" +
                 (best.step > 2 * work.compute ? "; fewer ranks, or steps with more rows, use devices better." : ".");
@@ -106,15 +107,15 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
     if (work.compute + waits < best.step - best.step / 100) {
       best.strategy = parameter_server;
       best.step     = work.compute + waits;
-      best.reason   = std::to_string(servers) + " servers take " + std::to_string(seconds(waits) * 1e6) +
+      best.reason   = std::to_string(servers) + " servers take " + formatted("%.1f", seconds(waits) * 1e6) +
                     " us from push to pull, " + by(waits) + ", and no all-reduce is as short.";
     }
   }
   best.speedup = best.step.count() == 0 ? ranks : ranks * seconds(work.compute) / seconds(best.step);
   if (ranks > 1 && work.compute.count() > 0 && best.speedup <= 1) {
     best.reason   = std::to_string(ranks) + " ranks are slower than one: a step that takes " +
-                  std::to_string(seconds(work.compute) * 1e6) + " us alone takes " +
-                  std::to_string(seconds(best.step) * 1e6) + " us; use steps with more rows.";
+                  formatted("%.1f", seconds(work.compute) * 1e6) + " us alone takes " +
+                  formatted("%.1f", seconds(best.step) * 1e6) + " us; use steps with more rows.";
     best.strategy = one_device;
     best.step     = work.compute;
     best.speedup  = 1;

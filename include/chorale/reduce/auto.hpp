@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/collectives/broadcast.hpp>
@@ -62,10 +63,10 @@ struct AutoTable {
   /// Writes one line for each size: the microseconds of each algorithm, and the choice.
   friend std::ostream& operator<<(std::ostream& out, AutoTable const& table) {
     for (std::size_t row = 0; row < sizes.size(); ++row) {
-      out << sizes[row] << " bytes:";
+      out << sentence("{} bytes:", sizes[row]);
       for (std::size_t a = 1; a < algorithms; ++a)
         if (table.seconds[row][a] > 0)
-          out << "  " << name(static_cast<Algorithm>(a)) << ' ' << table.seconds[row][a] * 1e6 << " us";
+          out << "  " << name(static_cast<Algorithm>(a)) << formatted(" %g us", table.seconds[row][a] * 1e6);
       out << "  -> " << name(table.choice(sizes[row])) << '\n';
     }
     return out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
@@ -64,16 +65,13 @@ struct TrainingAdvice {
     auto made      = std::string{};
     auto const row = [&](std::string_view form, std::string const& memory, std::string const& sent,
                          std::string const& step, std::string const& why) {
-      auto line = std::array<char, 120>{};
-      std::snprintf(line.data(), line.size(), "%-18.*s %10s %12s %12s   ", static_cast<int>(form.size()), form.data(),
-                    memory.c_str(), sent.c_str(), step.c_str());
-      made += line.data() + why + "\n";
+      made += formatted("%-18.*s %10s %12s %12s   ", static_cast<int>(form.size()), form.data(), memory.c_str(),
+                        sent.c_str(), step.c_str()) + why + "\n";
     };
     row("form", "memory", "sent", "step", "");
     for (auto const& one : forms) {
-      auto step = std::array<char, 32>{};
-      std::snprintf(step.data(), step.size(), "%.3g ms", seconds(one.cost.step) * 1e3);
-      row(name(one.cost.form), text_of_bytes(one.cost.memory), text_of_bytes(one.cost.sent), step.data(), one.why);
+      row(name(one.cost.form), text_of_bytes(one.cost.memory), text_of_bytes(one.cost.sent),
+          formatted("%.3g ms", seconds(one.cost.step) * 1e3), one.why);
     }
     return made;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/hash.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 
 #include <array>
@@ -302,12 +303,14 @@ inline std::vector<std::string> lines_of(PlanView const& p) {
 /// Writes a readable table: one line for each variable, then buckets and bytes.
 inline std::ostream& operator<<(std::ostream& out, PlanView const& p) {
   for (auto const& v : p.variables) {
-    out << std::string_view{v.name} << "  (";
-    for (int i = 0; i < v.spec.rank; ++i) out << (i ? ", " : "") << v.spec.dims[static_cast<std::size_t>(i)];
-    out << ")  " << v.size << " float32 at " << v.offset << (!v.spec.trained() ? ", not trained\n" : v.spec.by_rows ? ", gradient by rows\n" : "\n");
+    auto dims = std::string{};
+    for (int i = 0; i < v.spec.rank; ++i)
+      dims += (i ? ", " : "") + std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
+    out << sentence("{}  ({})  {} float32 at {}{}\n", std::string_view{v.name}, dims, v.size, v.offset,
+                    !v.spec.trained() ? ", not trained" : v.spec.by_rows ? ", gradient by rows" : "");
   }
-  return out << p.parameters << " parameters, " << p.buckets << " buckets, " << p.bytes_per_step()
-             << " bytes reduced per step, hash " << std::hex << p.hash << std::dec << '\n';
+  return out << sentence("{} parameters, {} buckets, {} bytes reduced per step, hash {}\n", p.parameters, p.buckets,
+                         p.bytes_per_step(), formatted("%llx", static_cast<unsigned long long>(p.hash)));
 }
 
 }  // namespace chorale

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/history.hpp>
@@ -10,7 +11,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -204,7 +204,7 @@ struct ReduceLROnPlateau {
 
   void on_fit_begin(auto&) {
     CHORALE_EXPECTS(factor > 0 && factor < 1,
-                    "ReduceLROnPlateau takes a factor between 0 and 1, got " + std::to_string(factor));
+                    "ReduceLROnPlateau takes a factor between 0 and 1, got " + number_text(factor));
     CHORALE_EXPECTS(patience >= 0 && cooldown >= 0,
                     "ReduceLROnPlateau waits 0 epochs or more, got patience " + std::to_string(patience) +
                         " and cooldown " + std::to_string(cooldown));
@@ -274,11 +274,8 @@ inline std::string file_of_epoch(std::string_view pattern, int epoch, Epoch cons
                                    [](char c) { return c >= '0' && c <= '9'; });
     CHORALE_EXPECTS(known, "ModelCheckpoint cannot make a file name with {" + std::string{inner} +
                                "}: write {epoch}, {epoch:02d}, {val_loss} or {val_loss:.4f}");
-    auto text = std::array<char, 400>{};
     form.insert(0, "%");
-    if (kind == 'd') std::snprintf(text.data(), text.size(), form.c_str(), epoch + 1);
-    else std::snprintf(text.data(), text.size(), form.c_str(), done[what]);
-    file += text.data();
+    file += kind == 'd' ? formatted(form.c_str(), epoch + 1) : formatted(form.c_str(), done[what]);
     pattern.remove_prefix(close + 1);
   }
 }

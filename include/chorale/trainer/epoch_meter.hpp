@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/text.hpp>
 #include <chorale/device/cpu.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/work.hpp>
@@ -15,7 +16,6 @@
 #include <chorale/trainer/step_floor.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -28,16 +28,9 @@
 
 namespace chorale::detail {
 
-template <class... Values>
-std::string printed(char const* format, Values... values) {
-  auto text = std::array<char, 200>{};
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 /// A number with 3 digits, or all digits before the point, and commas: "0.52", "41,203".
 inline std::string rounded(double value) {
-  return value >= 100 ? with_commas(static_cast<std::size_t>(value + 0.5)) : printed("%.3g", value);
+  return value >= 100 ? with_commas(static_cast<std::size_t>(value + 0.5)) : formatted("%.3g", value);
 }
 
 /// What stands behind the metrics of an epoch: " - 41,203 images/s - 62% of floor".
@@ -45,7 +38,7 @@ inline std::string text_of(Speed const& done) {
   auto text = std::string{};
   if (done.amount > 0 && done.seconds > 0)
     text += " - " + rounded(done.per_second()) + " " + std::string{done.counted.name} + "/s";
-  if (auto const percent = done.percent_of_floor()) text += printed(" - %.0f%% of floor", *percent);
+  if (auto const percent = done.percent_of_floor()) text += formatted(" - %.0f%% of floor", *percent);
   return text;
 }
 
@@ -53,7 +46,7 @@ inline std::string text_of(Speed const& done) {
 ///
 ///   floor: 0.814 ms a step, of 112 G multiplications/s and 57.8 GB/s on 2 replicas here
 inline std::string text_of(MachineSpeed const& machine, double seconds, std::size_t replicas) {
-  return printed("floor: %.3g ms a step, of %.3g G multiplications/s and %.3g GB/s on %zu replica%s here\n",
+  return formatted("floor: %.3g ms a step, of %.3g G multiplications/s and %.3g GB/s on %zu replica%s here\n",
                  seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
 }
 

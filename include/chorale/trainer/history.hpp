@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
 #include <chorale/trainer/speed.hpp>
@@ -9,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -86,13 +86,8 @@ class Scores {
 
   /// Writes "loss 0.0373  accuracy 0.9890".
   friend std::ostream& operator<<(std::ostream& out, Scores const& s) {
-    auto text = std::array<char, 32>{};
-    std::snprintf(text.data(), text.size(), "loss %.4f", s.loss());
-    out << text.data();
-    for (std::size_t i = 0; i < s.metrics(); ++i) {
-      std::snprintf(text.data(), text.size(), " %.4f", s.metric(i));
-      out << "  " << s.name(i) << text.data();
-    }
+    out << formatted("loss %.4f", s.loss());
+    for (std::size_t i = 0; i < s.metrics(); ++i) out << "  " << s.name(i) << formatted(" %.4f", s.metric(i));
     return out;
   }
 

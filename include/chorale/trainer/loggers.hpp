@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/observe/csv.hpp>
 #include <chorale/observe/event.hpp>
 #include <chorale/observe/run_file.hpp>
@@ -11,7 +12,6 @@
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -163,7 +163,7 @@ struct CSVLogger {
     auto line = std::to_string(epoch);
     for (auto const& column : kept.columns) {
       bool const is_there = done.validation || !column.starts_with("val_");
-      line += separator + (is_there ? detail::csv_number(done[column]) : std::string{"NA"});
+      line += separator + (is_there ? number_text(done[column]) : std::string{"NA"});
     }
     kept.file->append(line + "\n");
   }

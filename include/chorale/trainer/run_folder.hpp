@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/text.hpp>
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/observe/csv.hpp>
 #include <chorale/observe/prometheus.hpp>
@@ -14,9 +15,7 @@
 #include <chorale/trainer/loggers.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -109,11 +108,8 @@ class RunFolder {
   static std::string floor_line(History const& history) {
     if (history.empty() || !history.back().speed.floor_seconds) return {};
     auto const& last = history.back().speed;
-    auto text        = std::array<char, 200>{};
-    std::snprintf(text.data(), text.size(),
-                  "floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: "
-                  "%.0f %%\n", last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
-    return text.data();
+    return formatted("floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: "
+                     "%.0f %%\n", last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
   }
 
   /// Opens a new trace file. An existing one is never overwritten: a resumed run has one more.

@@ -4,6 +4,7 @@
 #include <chorale/checkpoint/reader.hpp>
 #include <chorale/checkpoint/weight_map.hpp>
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/data/stages/int_labels.hpp>
 #include <chorale/observe/progress.hpp>
 #include <chorale/reduce/direct.hpp>
@@ -283,7 +284,7 @@ class Trainer<M, S, R, T> {
   void set_learning_rate(float rate) {
     static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a "
                                   "worker cannot set its learning rate. A schedule of the optimizer works there");
-    CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + std::to_string(rate));
+    CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + number_text(rate));
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 

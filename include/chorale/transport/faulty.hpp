@@ -5,6 +5,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/pending_table.hpp>
 #include <chorale/transport/transport.hpp>
@@ -69,7 +70,7 @@ struct FaultPlan {
       CHORALE_EXPECTS(chance >= 0, "the chance of a fault is " + std::to_string(chance));
       sum += chance;
     }
-    CHORALE_EXPECTS(sum <= 1, "the rates of all faults add up to " + std::to_string(sum));
+    CHORALE_EXPECTS(sum <= 1, "the rates of all faults add up to " + number_text(sum));
   }
 
   std::optional<InjectedFault> of(Rank rank, std::uint64_t message) const {

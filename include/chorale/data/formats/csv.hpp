@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/observe/csv.hpp>
 
@@ -24,7 +25,7 @@ namespace detail {
 template <class T>
 std::string why_not(double value) {
   using Limits    = std::numeric_limits<T>;
-  auto const text = [&] { return " is " + chorale::detail::csv_number(value); };
+  auto const text = [&] { return " is " + number_text(value); };
   if (!std::isfinite(value)) return " is empty, or no finite number.";
   if (std::is_integral_v<T> && value != std::floor(value)) return text() + ", no whole number.";
   bool const fits = std::is_integral_v<T> ? value >= static_cast<double>(Limits::min()) &&

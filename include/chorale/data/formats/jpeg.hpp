@@ -51,7 +51,7 @@ struct JpegFailure {
   [[noreturn]] static void give_up(j_common_ptr codec, char const* why) {
     auto* const self = reinterpret_cast<JpegFailure*>(codec->err);         // its first member
     if (why == nullptr) (*codec->err->format_message)(codec, self->text.data());
-    else std::snprintf(self->text.data(), self->text.size(), "%s", why);
+    else *std::copy_n(why, std::min(std::strlen(why), self->text.size() - 1), self->text.begin()) = '\0';
     std::longjmp(self->jump, 1);
   }
   JpegFailure(JpegFailure const&)            = delete;

@@ -7,6 +7,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/output_file.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/text/read_text.hpp>
 #include <chorale/data/text/utf8.hpp>
@@ -15,7 +16,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -46,9 +46,7 @@ namespace detail {
 
 /// A character in an error: U+00E9.
 inline std::string code_text(std::uint32_t code) {
-  char text[16]{};
-  std::snprintf(text, sizeof text, "U+%04X", static_cast<unsigned>(code));
-  return text;
+  return formatted("U+%04X", static_cast<unsigned>(code));
 }
 
 [[noreturn]] inline void refuse_utf8(std::size_t at) {

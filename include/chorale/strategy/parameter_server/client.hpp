@@ -4,6 +4,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/strategy/parameter_server/connections.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/server_update.hpp>
@@ -397,7 +398,7 @@ class Client : public Calls<E, Hooks> {
       link.send_words();
     });
     return count_dropped([&] {
-      if (fault == ServerFault::loss) return "the loss, " + std::to_string(g.loss()) + ",";
+      if (fault == ServerFault::loss) return "the loss, " + number_text(g.loss()) + ",";
       if (variable == g.plan.size()) return std::string{"a gradient"};
       return "the gradient of " + std::string{std::string_view{g.plan[variable].name}};
     });

@@ -2,6 +2,7 @@
 // Failures of a Simulator's ranks, and their reports. It is included at the end of simulator.hpp.
 #pragma once
 
+#include <chorale/core/text.hpp>
 #include <chorale/transport/simulated/simulator.hpp>
 
 namespace chorale {
@@ -37,7 +38,7 @@ inline void Simulator::freeze(Rank me, std::uint64_t number) {
   auto const duration = faults.part_of(faults.pause, me, number);
   if (duration > faults.dead)
     later(faults.dead, {.fault = Fault::peer_stalled, .rank = me, .operation = operation_of(me),
-                        .reason = "nothing was heard of it for " + std::to_string(seconds(faults.dead)) + " s"},
+                        .reason = "nothing was heard of it for " + number_text(seconds(faults.dead)) + " s"},
           other_than(me), Concerns::its_peers);
   sleep_until(me, member(me).clock + duration);
   enter(me);
@@ -69,7 +70,7 @@ inline void Simulator::part(SimulatedEvent const& event) {
   for (auto const& [mine, theirs] : {std::pair{event.rank, event.peer}, std::pair{event.peer, event.rank}})
     later(faults.dead, {.fault = Fault::peer_stalled, .rank = theirs, .host = "the other side of a partition",
                         .reason = "rank " + std::to_string(mine) + " heard nothing of it for " +
-                                  std::to_string(seconds(faults.dead)) + " s"},
+                                  number_text(seconds(faults.dead)) + " s"},
           mine, Concerns::other_side);
 }
 

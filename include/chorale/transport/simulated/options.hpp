@@ -3,6 +3,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/random.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/network_model.hpp>
 #include <chorale/transport/timeouts.hpp>
@@ -93,7 +94,7 @@ struct SimulatedFaults {
       CHORALE_EXPECTS(chance >= 0, "the chance of a fault is " + std::to_string(chance));
       sum += chance;
     }
-    CHORALE_EXPECTS(sum <= 1.0001F, "the rates of all faults add up to " + std::to_string(sum));
+    CHORALE_EXPECTS(sum <= 1.0001F, "the rates of all faults add up to " + number_text(sum));
     CHORALE_EXPECTS(tries >= 1 && tries <= 20 && resend.count() > 0 && dead.count() > 0,
                     "a simulation sends a message " + std::to_string(tries) + " times, first again after " +
                         std::to_string(resend.count()) + " ps; 1 to 20 times make sense, and times above zero");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/tcp/asio.hpp>
@@ -10,10 +11,8 @@
 #include <chorale/transport/tcp/mesh_builder.hpp>
 #include <chorale/transport/tcp/thread_shared_state.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -156,11 +155,9 @@ class ControlThread {
 
   void give_up_joining() {
     if (join_->complete()) return;
-    auto text = std::array<char, 32>{};
-    std::snprintf(text.data(), text.size(), "%.1f s", std::chrono::duration<double>(setup_.timeouts.join).count());
+    auto const waited = std::chrono::duration<double>(setup_.timeouts.join).count();
     conference_->detect(join_->first_missing(), Fault::join_timeout,
-                        "after " + std::string{text.data()} + " rank " + std::to_string(setup_.me()) +
-                            " still misses " + join_->missing());
+                        formatted("after %.1f s rank %d still misses ", waited, setup_.me()) + join_->missing());
   }
 
   void finish_joining() {

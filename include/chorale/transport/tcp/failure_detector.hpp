@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -177,9 +176,7 @@ class FailureDetector {
   }
 
   static std::string seconds(std::chrono::nanoseconds duration) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(duration).count());
-    return text;
+    return formatted("%.1f s", std::chrono::duration<double>(duration).count());
   }
 
   Timeouts timeouts_;
