@@ -46,24 +46,26 @@ struct Text : Field<int, 7> {};
 struct Letters : Field<std::uint8_t, 7> {};
 struct Next : Field<int, 7> {};
 
+template <class Heads, class Norm>
 struct Block {
-  nn::LayerNorm norm, norm_2;
+  Norm norm, norm_2;
   nn::Dense<3 * 12> queries_keys_values;
   nn::Dense<20> wide;
   nn::Dense<12> mixed, narrow;
 
   constexpr auto operator()(auto x) const {
-    auto const y = x + mixed(nn::CausalHeads<3>{}(queries_keys_values(norm(x))));
+    auto const y = x + mixed(Heads{}(queries_keys_values(norm(x))));
     return y + narrow(nn::gelu(wide(norm_2(y))));
   }
 };
 
 /// A GPT whose last layer is its table of characters.
-struct Gpt : nn::Graph<Text> {
+template <class Heads, class Norm>
+struct OfBlocks : nn::Graph<Text> {
   nn::Embedding<11, 12> characters;
   nn::Positions<9, 12> places;
-  std::array<Block, 2> blocks;
-  nn::LayerNorm last;
+  std::array<Block<Heads, Norm>, 2> blocks;
+  Norm last;
 
   constexpr auto operator()(auto text) const {
     auto x = nn::Dropout<10>{}(places(characters(text)));
@@ -71,6 +73,8 @@ struct Gpt : nn::Graph<Text> {
     return nn::outputs<Next>(characters.logits(last(x)));
   }
 };
+using Gpt     = OfBlocks<nn::CausalHeads<3>, nn::LayerNorm>;
+using Encoder = OfBlocks<nn::Heads<3>, nn::LayerNormWith<nn::EpsilonPower<2>>>;
 struct OfBytes : nn::Graph<Letters> {
   nn::Embedding<11, 12, nn::DenseGradient> characters;
   nn::Dense<11> last;
@@ -143,6 +147,14 @@ TEST_CASE("a GPT learns on a GPU what it learns on the CPU", "[nn][cuda]") {
   auto const bytes = ids<std::uint8_t>(6 * 7, 11, 0);
   check_alike(*gpu, nn::compile<OfBytes>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
               Rows<Letters, Next>{bytes, next});
+}
+
+TEST_CASE("an encoder attends to later steps on a GPU as well, with the epsilon of its normalizations", "[nn][cuda]") {
+  auto const gpu = gpu_or_skip("an encoder attends to later steps on a GPU as well");
+  if (!gpu) return;
+  auto const text = ids<int>(6 * 7, 11, 0), next = ids<int>(6 * 7, 11, 4);
+  check_alike(*gpu, nn::compile<Encoder>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
+              Rows<Text, Next>{text, next});
 }
 
 TEST_CASE("an id that is in no row of a table is refused before a GPU has it", "[nn][cuda]") {

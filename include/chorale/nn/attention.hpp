@@ -114,7 +114,8 @@ struct SelfAttention : Layer<L> {
   template <class D>
   static auto attention(auto const& at) {
     using X = typename std::remove_cvref_t<decltype(at)>::X;
-    return typename Kernels<D>::Attention{.rows = at.rows, .steps = X::vectors, .heads = Heads, .width = X::back / 3};
+    return typename Kernels<D>::Attention{.rows = at.rows, .steps = X::vectors, .heads = Heads, .width = X::back / 3,
+                                          .causal = Causal};
   }
 
   static constexpr bool keeps_all(std::size_t T) { return T <= 128; }

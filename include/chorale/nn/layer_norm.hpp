@@ -86,7 +86,7 @@ struct LayerNormOf : Layer<L> {
   template <class D>
   static void queue_forward(auto& at) {
     constexpr auto c = std::remove_cvref_t<decltype(at)>::X::back;
-    Kernels<D>::layer_norm(at.x().size() / c, c, at.x().data(), at.v[0].data(), at.v[1].data(), 1e-5F, at.kept.data(),
+    Kernels<D>::layer_norm(at.x().size() / c, c, at.x().data(), at.v[0].data(), at.v[1].data(), epsilon, at.kept.data(),
                            at.y().data());
   }
   template <class D>

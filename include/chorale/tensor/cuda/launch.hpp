@@ -249,14 +249,18 @@ cudaError_t layer_norm_back(std::size_t vectors, std::size_t width, float const*
                             float const* moments, float const* dy, float* d_gamma, float* d_beta, float* dx,
                             cudaStream_t queue);
 
-/// Causal self-attention of sequences: x (rows, steps, 3 width), queries, keys and values side by side.
+/// Self-attention of sequences: x (rows, steps, 3 width), queries, keys and values side by side.
 struct Attention {
   std::size_t rows, steps, heads, width;                                   // width: of all heads
+  bool causal;                                                             // no query sees keys of later steps
 
   /// Numbers that forward leaves for backward, and scratch of backward.
   constexpr std::size_t kept() const { return 2 * rows * heads * steps * steps; }
+  /// Keys that query t sees, and the first query that sees key u.
+  constexpr std::size_t keys(std::size_t t) const { return causal ? t + 1 : steps; }
+  constexpr std::size_t first_query(std::size_t u) const { return causal ? u : 0; }
 };
-/// y (rows, steps, width) of each head = softmax(q kᵀ / sqrt(W)) v, over the steps up to that of the query.
+/// y (rows, steps, width) of each head = softmax(q kᵀ / sqrt(W)) v, over the keys that a query sees.
 cudaError_t attend(Attention of, float const* x, float* kept, float* y, cudaStream_t queue);
 /// Adds to dx.
 cudaError_t attend_back(Attention of, float const* x, float* kept, float const* dy, float* dx, cudaStream_t queue);

@@ -150,16 +150,17 @@ cudaError_t attend(Attention of, float const* x, float* kept, float* y, cudaStre
     auto* const p      = kept + i * of.steps;
     auto* const to     = y + (row * of.steps + t) * of.width + h * w;
     auto const factor  = 1 / sqrtf(static_cast<float>(w));
+    auto const keys    = of.keys(t);
     auto top = -FLT_MAX, z = 0.0F;
-    for (std::size_t u = 0; u <= t; ++u) {
+    for (std::size_t u = 0; u < keys; ++u) {
       p[u] = factor * detail::dot(w, at.query(row, t, h), at.key(row, u, h));
       top  = p[u] > top ? p[u] : top;
     }
-    for (std::size_t u = 0; u <= t; ++u) z += p[u] = expf(p[u] - top);
-    for (std::size_t u = 0; u <= t; ++u) p[u] /= z;
+    for (std::size_t u = 0; u < keys; ++u) z += p[u] = expf(p[u] - top);
+    for (std::size_t u = 0; u < keys; ++u) p[u] /= z;
     for (std::size_t c = 0; c < w; ++c) {
       auto sum = 0.0F;
-      for (std::size_t u = 0; u <= t; ++u) sum += p[u] * at.value(row, u, h)[c];
+      for (std::size_t u = 0; u < keys; ++u) sum += p[u] * at.value(row, u, h)[c];
       to[c] = sum;
     }
   });
@@ -175,20 +176,21 @@ cudaError_t attend_back(Attention of, float const* x, float* kept, float const* 
     auto const* const d     = dy + (row * of.steps + t) * of.width + h * w;
     auto* const d_query     = dx + (at.query(row, t, h) - x);
     auto const factor       = 1 / sqrtf(static_cast<float>(w));
+    auto const keys         = of.keys(t);
     auto mean               = 0.0F;
-    for (std::size_t u = 0; u <= t; ++u) {
+    for (std::size_t u = 0; u < keys; ++u) {
       ds[u] = detail::dot(w, d, at.value(row, u, h));
       mean += p[u] * ds[u];
     }
-    for (std::size_t u = 0; u <= t; ++u) ds[u] = p[u] * (ds[u] - mean);
+    for (std::size_t u = 0; u < keys; ++u) ds[u] = p[u] * (ds[u] - mean);
     for (std::size_t c = 0; c < w; ++c) {
       auto sum = 0.0F;
-      for (std::size_t u = 0; u <= t; ++u) sum += ds[u] * at.key(row, u, h)[c];
+      for (std::size_t u = 0; u < keys; ++u) sum += ds[u] * at.key(row, u, h)[c];
       d_query[c] += factor * sum;
     }
   });
   if (code != cudaSuccess) return code;
-  return detail::each(n, queue, [=] __device__(std::size_t i) {            // by keys and values: queries see them later
+  return detail::each(n, queue, [=] __device__(std::size_t i) {            // by keys and values: the queries that see them
     auto const u = i % of.steps, h = i / of.steps % of.heads, row = i / of.steps / of.heads;
     auto const at       = detail::Head{of, x};
     auto const first    = (i - u) * of.steps;                              // of the probabilities of the head
@@ -197,7 +199,7 @@ cudaError_t attend_back(Attention of, float const* x, float* kept, float const* 
     auto const factor   = 1 / sqrtf(static_cast<float>(w));
     for (std::size_t c = 0; c < w; ++c) {
       auto by_key = 0.0F, by_value = 0.0F;
-      for (auto t = u; t < of.steps; ++t) {
+      for (auto t = of.first_query(u); t < of.steps; ++t) {
         by_key += scores[first + t * of.steps + u] * at.query(row, t, h)[c];
         by_value += kept[first + t * of.steps + u] * dy[(row * of.steps + t) * of.width + h * w + c];
       }
