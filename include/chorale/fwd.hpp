@@ -129,6 +129,7 @@ struct SparseCrossEntropyOfProbabilities;
 struct CrossEntropyOfProbabilities;
 struct MeanSquaredError;
 struct BinaryCrossEntropy;                                                            // nn/row_losses.hpp
+struct BinaryCrossEntropyOfProbabilities;
 struct MeanAbsoluteError;
 struct Huber;
 struct LogCosh;

@@ -82,6 +82,8 @@ void check(std::string const& name, L const& loss, std::vector<float> const& y,
 TEST_CASE("losses and their gradients are Keras'", "[golden][loss]") {
   check("binary", loss::BinaryCrossEntropy{}, outputs, bits());
   check("binary_smoothed", loss::BinaryCrossEntropy{.label_smoothing = 0.25F}, outputs, bits());
+  check("binary_shares", loss::BinaryCrossEntropyOfProbabilities{}, shares(), bits());
+  check("binary_shares_smoothed", loss::BinaryCrossEntropyOfProbabilities{.label_smoothing = 0.25F}, shares(), bits());
   check("absolute", loss::MeanAbsoluteError{}, outputs, numbers);
   check("huber", loss::Huber{.delta = 0.75F}, outputs, numbers);
   check("log_cosh", loss::LogCosh{}, outputs, numbers);

@@ -35,6 +35,8 @@ def compute(dtype):
         "binary": (losses.BinaryCrossentropy(from_logits=True, reduction="sum"), outputs, bits),
         "binary_smoothed": (losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.25, reduction="sum"), outputs,
                             bits),
+        "binary_shares": (losses.BinaryCrossentropy(reduction="sum"), shares, bits),
+        "binary_shares_smoothed": (losses.BinaryCrossentropy(label_smoothing=0.25, reduction="sum"), shares, bits),
         "absolute": (losses.MeanAbsoluteError(reduction="sum"), outputs, numbers),
         "huber": (losses.Huber(delta=0.75, reduction="sum"), outputs, numbers),
         "log_cosh": (losses.LogCosh(reduction="sum"), outputs, numbers),

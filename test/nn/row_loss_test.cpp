@@ -78,6 +78,17 @@ struct Below {
   float row(Span<float const> y, Span<float const> wanted) const { return y[0] < wanted[1] ? 1.0F : 0.0F; }
 };
 
+struct Pixels : Field<float, 8> {};
+struct First : Field<float, 3> {};
+struct Second : Field<float, 3> {};
+/// Probabilities, and logits.
+struct Scored : nn::Graph<Pixels> {
+  nn::Dense<3> first, second;
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<First, Second>(nn::reshape<3>(nn::sigmoid(first(x))), second(x));
+  }
+};
+
 std::vector<float> some_outputs() {
   auto y = std::vector<float>(rows * width);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = Random{5, 0}.uniform(i, -3, 3);
@@ -131,6 +142,8 @@ TEST_CASE("gradients of losses by row agree with central differences", "[nn][los
   check_differences<Between>();
   check_differences<loss::BinaryCrossEntropy>();
   check_differences(loss::BinaryCrossEntropy{.label_smoothing = 0.3F});
+  check_differences(loss::BinaryCrossEntropyOfProbabilities{}, distributions(), distributions());
+  check_differences(loss::BinaryCrossEntropyOfProbabilities{.label_smoothing = 0.3F}, distributions(), distributions());
   check_differences<loss::MeanAbsoluteError>();
   check_differences<loss::Huber>();
   check_differences(loss::Huber{.delta = 0.4F});
@@ -188,6 +201,47 @@ TEST_CASE("a binary cross entropy of large logits is finite and exact", "[nn][lo
   auto d            = std::vector<float>(4);
   CHECK(loss::BinaryCrossEntropy{}.row(y, wanted, d) == 100);
   CHECK(d == std::vector<float>{0, 0, 0.25F, -0.25F});
+}
+
+TEST_CASE("a binary cross entropy of probabilities is finite, and its gradient does not vanish", "[nn][loss]") {
+  auto const y      = std::vector<float>{1, 0, 0, 1};
+  auto const wanted = std::vector<float>{1, 0, 1, 0};
+  auto d            = std::vector<float>(4);
+  CHECK(loss::BinaryCrossEntropyOfProbabilities{}.row(y, wanted, d) == Approx((std::log(1e7) + std::log(1 / 1.1920929e-7)) / 4));
+  CHECK(d[2] == Approx(-1e7 / 4));
+  CHECK(d[3] == Approx(1 / 1.1920929e-7 / 4));
+}
+
+TEST_CASE("options of metrics that do not fit how the network ends are one sentence", "[nn][metric]") {
+  struct Net : nn::Sequential<nn::Input<8>, nn::Dense<3>> {};
+  struct Shares : nn::Sequential<nn::Input<8>, nn::Dense<3>, nn::Sigmoid> {};
+  struct Classes : nn::Sequential<nn::Input<8>, nn::Dense<3>, nn::Softmax> {};
+  auto const logits = [](auto metric) { return nn::compile<Net>(loss::BinaryCrossEntropy{}, optim::SGD{}, metric); };
+  auto const shares = [](auto metric) {
+    return nn::compile<Shares>(loss::BinaryCrossEntropyOfProbabilities{}, optim::SGD{}, metric);
+  };
+  auto const has_threshold = Contains("has the threshold 0.000000, which is one of logits, but the output that it looks at "
+                                      "ends with probabilities from 0 to 1");
+  CHECK_THROWS_WITH(shares(metric::BinaryAccuracy{}), Contains("metric::BinaryAccuracy{.threshold = 0.5F}") && has_threshold);
+  CHECK_THROWS_WITH(shares(metric::Precision{}), Contains("metric::Precision") && has_threshold);
+  CHECK_THROWS_WITH(shares(metric::Recall{}), Contains("metric::Recall") && has_threshold);
+  CHECK_THROWS_WITH(shares(metric::F1{}), Contains("metric::F1") && has_threshold);
+  CHECK_THROWS_WITH(nn::compile<Classes>(loss::MeanSquaredError{}, optim::SGD{}, metric::F1{.threshold = 1}),
+                    Contains("has the threshold 1.0"));
+  CHECK_THROWS_WITH(shares(metric::AUC<>{}), Contains("metric::AUC reads logits, but the output that it looks at ends with "
+                                                      "probabilities: write metric::AUC<>{.logits = false}"));
+  CHECK_THROWS_WITH(logits(metric::AUC<>{.logits = false}), Contains("write metric::AUC<>{.logits = true}"));
+  CHECK_NOTHROW(logits(metric::F1{}));
+  CHECK_NOTHROW(logits(metric::F1{.threshold = 0.5F}));
+  CHECK_NOTHROW(logits(metric::AUC<>{}));
+  CHECK_NOTHROW(shares(metric::F1{.threshold = 0.5F}));
+  CHECK_NOTHROW(shares(metric::AUC<>{.logits = false}));
+  CHECK_NOTHROW(nn::compile<Scored>(nn::of<First>(loss::BinaryCrossEntropyOfProbabilities{}) +
+                                        nn::of<Second>(loss::BinaryCrossEntropy{}), optim::SGD{},
+                                    nn::of<First>(metric::F1{.threshold = 0.5F}), nn::of<Second>(metric::F1{})));
+  CHECK_THROWS_WITH(nn::compile<Scored>(nn::of<First>(loss::BinaryCrossEntropyOfProbabilities{}) +
+                                            nn::of<Second>(loss::BinaryCrossEntropy{}), optim::SGD{},
+                                        nn::of<Second>(metric::F1{}), nn::of<First>(metric::F1{})), has_threshold);
 }
 
 TEST_CASE("class weights count rows, and all ones change no bit", "[nn][loss]") {

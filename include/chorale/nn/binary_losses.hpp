@@ -61,6 +61,7 @@ struct SquaredHinge {
 ///                    probabilities to 1e-7 before it takes their logarithm
 struct BinaryFocalCrossEntropy {
   using target = float;
+  static constexpr bool takes_binary_logits = true;
 
   bool apply_class_balancing = false;
   float alpha                = 0.25F;

@@ -52,8 +52,9 @@ void count_in_table(std::array<double, std::size_t{Classes} * Classes>& table, c
 /// source    tf.keras.metrics.Precision(class_id=Class, top_k=1)
 template <int Class>
 struct PrecisionOf {
-  static constexpr Name long_name        = detail::name_in_class<Class>("precision");
-  static constexpr std::string_view name = long_name;                      // "class_3_precision"
+  static constexpr Name long_name            = detail::name_in_class<Class>("precision");
+  static constexpr std::string_view name     = long_name;                  // "class_3_precision"
+  static constexpr std::size_t least_outputs = std::max(2, Class + 1);
   using state = detail::Positives;
 
   template <class T>
@@ -69,8 +70,9 @@ struct PrecisionOf {
 /// source    tf.keras.metrics.Recall(class_id=Class, top_k=1)
 template <int Class>
 struct RecallOf {
-  static constexpr Name long_name        = detail::name_in_class<Class>("recall");
-  static constexpr std::string_view name = long_name;                      // "class_3_recall"
+  static constexpr Name long_name            = detail::name_in_class<Class>("recall");
+  static constexpr std::string_view name     = long_name;                  // "class_3_recall"
+  static constexpr std::size_t least_outputs = std::max(2, Class + 1);
   using state = detail::Positives;
 
   template <class T>
@@ -86,8 +88,9 @@ struct RecallOf {
 /// source    tf.keras.metrics.F1Score(average=None), its element Class
 template <int Class>
 struct F1Of {
-  static constexpr Name long_name        = detail::name_in_class<Class>("f1");
-  static constexpr std::string_view name = long_name;                      // "class_3_f1"
+  static constexpr Name long_name            = detail::name_in_class<Class>("f1");
+  static constexpr std::string_view name     = long_name;                  // "class_3_f1"
+  static constexpr std::size_t least_outputs = std::max(2, Class + 1);
   using state = detail::Positives;
 
   template <class T>
@@ -106,7 +109,8 @@ struct F1Of {
 template <int Classes>
 struct ConfusionMatrix {
   static_assert(Classes > 0, "chorale: metric::ConfusionMatrix<Classes> needs at least 1 class");
-  static constexpr std::string_view name = "confusion_matrix";
+  static constexpr std::string_view name     = "confusion_matrix";
+  static constexpr std::size_t least_outputs = 2;
   using state = std::array<double, std::size_t{Classes} * Classes>;
 
   template <class T>
@@ -132,7 +136,8 @@ struct ConfusionMatrix {
 template <int Classes>
 struct MeanIoU {
   static_assert(Classes > 0, "chorale: metric::MeanIoU<Classes> needs at least 1 class");
-  static constexpr std::string_view name = "mean_iou";
+  static constexpr std::string_view name     = "mean_iou";
+  static constexpr std::size_t least_outputs = 2;
   using state = std::array<double, std::size_t{Classes} * Classes>;        // (wanted, taken for)
 
   template <class T>
@@ -158,7 +163,9 @@ struct MeanIoU {
 /// keeps     the mean is exact: see ExactSum
 /// source    keras_hub.metrics.Perplexity(from_logits=True)
 struct Perplexity {
-  static constexpr std::string_view name = "perplexity";
+  static constexpr std::string_view name     = "perplexity";
+  static constexpr std::size_t least_outputs = 2;
+  static constexpr bool takes_logits         = true;
   using state = std::array<double, ExactSum::size + 1>;                    // sum, rows
 
   void update(state& sums, Span<float const> logits, Span<int const> label) const {

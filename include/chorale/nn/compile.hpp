@@ -5,6 +5,7 @@
 #include <chorale/core/random.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
+#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile_arguments.hpp>
 #include <chorale/nn/flatten.hpp>
 #include <chorale/nn/graph/compiled.hpp>
@@ -36,25 +37,20 @@ concept PrecisionPolicy = requires {
   P::products;
   P::activations;
 };
-template <class L>
-concept takes_logits = requires { requires L::takes_logits; };
-template <class L>
-concept takes_probabilities = requires { requires L::takes_probabilities; };
 
-/// Kind of a network's outputs, as far as it follows from the last layer, not counting layers that only flatten.
-enum class Outputs { unknown, probabilities, products };
-
+/// How a network ends, by its last layer, not counting layers that only flatten.
 template <class N>
-constexpr Outputs outputs_of(Outputs before) {
+constexpr Ending ending_of(Ending before) {
   if constexpr (std::is_same_v<typename N::layer, Flatten>) return before;
-  else if constexpr (requires { requires N::layer::gives_probabilities; }) return Outputs::probabilities;
-  else if constexpr (requires { N::apply::products; }) return Outputs::products;
-  else return Outputs::unknown;
+  else if constexpr (std::is_same_v<typename N::layer, Sigmoid>) return Ending::sigmoid;
+  else if constexpr (requires { requires N::layer::gives_probabilities; }) return Ending::softmax;
+  else if constexpr (requires { N::apply::products; }) return Ending::logits;
+  else return Ending::unknown;
 }
 template <class... N>
-constexpr Outputs outputs_of(List<N...>) {
-  auto last = Outputs::unknown;
-  ((last = outputs_of<N>(last)), ...);
+constexpr Ending ending_of(List<N...>) {
+  auto last = Ending::unknown;
+  ((last = ending_of<N>(last)), ...);
   return last;
 }
 
@@ -137,17 +133,26 @@ constexpr bool check_network() {
       is_network || requires { typename Net::refused; },
       "chorale: the network argument is not a network. Write struct Net : nn::Sequential<nn::Input<...>, ...> {}");
   if constexpr (is_network) {
-    constexpr auto outputs = outputs_of(typename Net::nodes{});
-    constexpr bool twice = takes_logits<Loss> && outputs == Outputs::probabilities;
-    constexpr bool never = takes_probabilities<Loss> && outputs == Outputs::products;
+    constexpr auto ending = ending_of(typename Net::nodes{});
+    constexpr bool twice  = takes_logits<Loss> && ending == Ending::softmax;
+    constexpr bool never  = takes_probabilities<Loss> && ending == Ending::logits;
     static_assert(!twice, "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies "
                           "softmax itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
                           "loss::CrossEntropyOfProbabilities");
     static_assert(!never, "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax "
                           "at its end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
-    return !twice && !never && !has_misplaced(typename Net::nodes{});
+    if constexpr (twice || never || has_misplaced(typename Net::nodes{})) return false;
+    else return check_loss_fits<Loss, ending, Net::output::size>();
   }
   return false;
+}
+
+/// Refuses a metric that lacks a member, or does not fit the network. Returns false then.
+template <class Net, class M, class Target>
+constexpr bool check_metric() {
+  if constexpr (check_metric_members<M, Target>())
+    return check_metric_fits<M, ending_of(typename Net::nodes{}), Net::output::size>();
+  else return false;
 }
 
 /// A model of parts of which check_network() and Arguments have found each to be of its kind.
@@ -158,9 +163,12 @@ auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
   static_assert(!many, "chorale: a model has at most 14 metrics");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
                          "optim::LossScaled{optimizer}, or use bf16");
-  if constexpr (many || halves) return RefusedModel{};
-  else
+  if constexpr (many || halves) {
+    return RefusedModel{};
+  } else {
+    (check_metric_options<ending_of(typename Net::nodes{})>(metrics), ...);
     return Compiled<Net, Loss, Optimizer, Metrics...>{std::move(loss), std::move(optimizer), {std::move(metrics)...}};
+  }
 }
 
 /// Refuses arguments of nn::compile of which one is missing, lacks a member, or does not fit the network. Returns false
@@ -174,7 +182,7 @@ constexpr bool check_members() {
     if constexpr (check_loss_members<Loss>() && check_optimizer<std::tuple_element_t<Of::optimizer, All>>() &&
                   check_network<Net, Loss>())
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return (check_metric_members<std::tuple_element_t<Of::metrics[I], All>, typename Loss::target>() && ...);
+        return (check_metric<Net, std::tuple_element_t<Of::metrics[I], All>, typename Loss::target>() && ...);
       }(std::make_index_sequence<Of::num_metrics>{});
   }
   return false;
@@ -187,6 +195,7 @@ constexpr bool check_members() {
 ///   nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{})
 ///
 /// returns   a model, see ModelOn; a RefusedModel if an argument was refused
+/// throws    BadArgument when a metric has a threshold of logits, and the network ends with nn::Sigmoid or nn::Softmax
 template <class Net, class... Parts>
 auto compile(Parts... parts) {
   using Of = detail::Arguments<Parts...>;

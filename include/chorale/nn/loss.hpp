@@ -27,6 +27,8 @@
 ///                                     that end with nn::Softmax
 ///   takes_probabilities               optional: true when it takes what nn::Softmax gives. nn::compile then refuses a
 ///                                     network that ends with a Dense or a convolution
+///   takes_binary_logits, takes_binary_probabilities      optional: the same for nn::Sigmoid
+///   least_outputs                     optional: 2 or more when it would teach a network with fewer outputs nothing
 ///
 /// Callers use targets_of<L>(width) and sum_of<D>(loss, ..), which take both forms.
 namespace chorale::loss {
@@ -91,6 +93,7 @@ inline auto given(float const* wanted, std::size_t classes) {
 struct SparseCrossEntropy {
   using target = int;
   static constexpr bool takes_logits = true;
+  static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
   float label_smoothing = 0;                                               // this part of each target goes to all classes
@@ -127,6 +130,7 @@ struct SparseCrossEntropy {
 struct CrossEntropy {
   using target = float;
   static constexpr bool takes_logits = true;
+  static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
   float label_smoothing = 0;                                               // this part of each target goes to all classes
@@ -163,6 +167,7 @@ struct CrossEntropy {
 struct SparseCrossEntropyOfProbabilities {
   using target = int;
   static constexpr bool takes_probabilities = true;
+  static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
   float label_smoothing = 0;                                               // this part of each target goes to all classes
@@ -199,6 +204,7 @@ struct SparseCrossEntropyOfProbabilities {
 struct CrossEntropyOfProbabilities {
   using target = float;
   static constexpr bool takes_probabilities = true;
+  static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
   float label_smoothing = 0;                                               // this part of each target goes to all classes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -12,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -22,6 +24,10 @@
 ///   name                                  in the history, and where scores are shown
 ///   sum(rows, width, output, target)      the sum over rows
 ///   queue<D>(.., sum)                     sum, enqueued on a device that QueuesWork
+///   least_outputs                         the fewest outputs that it tells apart; nn::compile refuses a network with fewer
+///   takes_logits                          true if it applies softmax itself: as of a loss
+///   check_outputs(probabilities)          throws if its options are for logits, and the outputs are probabilities, or the
+///                                         reverse
 ///
 /// Callers use sum_of(metric, ..), which takes both forms.
 namespace chorale::metric {
@@ -51,6 +57,15 @@ float sum_of_rows(M const& metric, std::size_t rows, std::size_t width, float co
 
 template <class T>
 std::size_t targets_of(std::size_t width) { return std::is_integral_v<T> ? 1 : width; }
+
+/// Checks the threshold of a metric whose outputs are probabilities.
+///
+/// throws  BadArgument when all outputs are on the same side of it
+inline void check_threshold(std::string const& metric, float threshold, bool probabilities) {
+  CHORALE_EXPECTS(!probabilities || (threshold > 0 && threshold < 1),
+                  metric + " has the threshold " + std::to_string(threshold) + ", which is one of logits, but the output "
+                      "that it looks at ends with probabilities from 0 to 1: write " + metric + "{.threshold = 0.5F}");
+}
 
 /// A name with a number, which is 0 or more: "top_5_accuracy".
 constexpr Name numbered(std::string_view before, int number, std::string_view after) {
@@ -88,7 +103,8 @@ float sum_of(M const& metric, std::size_t rows, std::size_t width, float const* 
 ///
 /// source  tf.keras.metrics.SparseCategoricalAccuracy, CategoricalAccuracy
 struct Accuracy {
-  static constexpr std::string_view name = "accuracy";
+  static constexpr std::string_view name     = "accuracy";
+  static constexpr std::size_t least_outputs = 2;
 
   float sum(std::size_t rows, std::size_t classes, float const* output, int const* labels) const {
     auto right = 0;
@@ -126,6 +142,9 @@ struct BinaryAccuracy {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
+  void check_outputs(bool probabilities) const {
+    detail::check_threshold("metric::BinaryAccuracy", threshold, probabilities);
+  }
 
   float row(Span<float const> y, Span<float const> wanted) const {
     auto right = 0;
@@ -159,8 +178,9 @@ struct MeanAbsoluteError {
 template <int K>
 struct TopKAccuracy {
   static_assert(K > 0, "chorale: metric::TopKAccuracy<K> needs at least 1");
-  static constexpr Name long_name        = detail::numbered("top_", K, "_accuracy");
-  static constexpr std::string_view name = long_name;                      // "top_5_accuracy"
+  static constexpr Name long_name            = detail::numbered("top_", K, "_accuracy");
+  static constexpr std::string_view name     = long_name;                  // "top_5_accuracy"
+  static constexpr std::size_t least_outputs = K + 1;
 
   float row(Span<float const> y, Span<int const> label) const { return hit(y, static_cast<std::size_t>(label[0])); }
   float row(Span<float const> y, Span<float const> wanted) const {

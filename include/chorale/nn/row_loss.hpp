@@ -21,7 +21,8 @@ namespace chorale::loss {
 ///   };
 ///
 ///   targets(width)     optional, static: targets of a row. Without it one if target is int, else as many as outputs
-///   check(rows, width, target), options(visit), takes_logits, takes_probabilities      optional, as above
+///   check(rows, width, target), options(visit), takes_logits, takes_probabilities, takes_binary_logits,
+///   takes_binary_probabilities, least_outputs     optional: see loss.hpp
 ///
 /// keeps     dy is zeros when row is called
 template <class L>
@@ -34,6 +35,13 @@ template <class L>
 constexpr std::size_t targets_of(std::size_t width) {
   if constexpr (requires { L::targets(width); }) return L::targets(width);
   else return std::is_integral_v<typename L::target> ? 1 : width;
+}
+
+/// The fewest outputs that a loss or a metric tells apart.
+template <class T>
+constexpr std::size_t least_outputs_of() {
+  if constexpr (requires { T::least_outputs; }) return T::least_outputs;
+  else return 1;
 }
 
 /// Checks the targets of a batch, in host memory.

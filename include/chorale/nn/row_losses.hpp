@@ -23,6 +23,7 @@ namespace chorale::loss {
 /// source             tf.keras.losses.BinaryCrossentropy(from_logits=True)
 struct BinaryCrossEntropy {
   using target = float;
+  static constexpr bool takes_binary_logits = true;
 
   float label_smoothing = 0;                                               // targets become (1 - it) t + it / 2
 
@@ -50,6 +51,37 @@ struct BinaryCrossEntropy {
     detail::refuse_device<D>();
   }
   static constexpr std::size_t targets(std::size_t width) { return width; }
+};
+
+/// The mean over outputs of -(t log p + (1 - t) log(1 - p)) of the probabilities p that nn::Sigmoid gives. On CPUs.
+///
+/// Without nn::Sigmoid and with BinaryCrossEntropy the same network learns the same, with a gradient that is exact even
+/// if a probability is near 0 or 1.
+///
+/// probabilities, targets    (B, width), each target in [0, 1]; a probability below 1e-7 counts as 1e-7, and one above
+///                           1 - 1e-7 as that, also in the gradient, so that a row which is certain and wrong still learns
+/// source                    tf.keras.losses.BinaryCrossentropy(from_logits=False), whose gradient is 0 beyond 1e-7
+struct BinaryCrossEntropyOfProbabilities {
+  using target = float;
+  static constexpr bool takes_binary_probabilities = true;
+
+  float label_smoothing = 0;                                               // targets become (1 - it) t + it / 2
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
+
+  float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
+    detail::check_smoothing(label_smoothing);
+    auto const scale = 1 / static_cast<float>(probabilities.size());
+    auto sum         = 0.0F;
+    for (std::size_t i = 0; i < probabilities.size(); ++i) {
+      auto const p = std::clamp(probabilities[i], 1e-7F, 1 - 1e-7F);
+      auto const t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
+      sum -= t * std::log(p) + (1 - t) * std::log1p(-p);
+      d_probabilities[i] = scale * ((1 - t) / (1 - p) - t / p);
+    }
+    return scale * sum;
+  }
 };
 
 /// The mean over outputs of |output - target|. On CPUs.
@@ -168,7 +200,8 @@ struct Poisson {
 /// source                    Kullback & Leibler, 1951; tf.keras.losses.KLDivergence, whose gradient is 0 below 1e-7
 struct KLDivergence {
   using target = float;
-  static constexpr bool takes_probabilities = true;
+  static constexpr bool takes_probabilities  = true;
+  static constexpr std::size_t least_outputs = 2;
 
   float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
     auto sum = 0.0F;
@@ -188,6 +221,7 @@ struct KLDivergence {
 /// source              tf.keras.losses.CosineSimilarity
 struct CosineSimilarity {
   using target = float;
+  static constexpr std::size_t least_outputs = 2;
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto product = 0.0, of_outputs = 0.0, of_wanted = 0.0;

@@ -3,6 +3,7 @@
 // Metrics with a state, see StateMetric, whose targets are numbers. Those of labels are in class_metrics.hpp.
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/metric_state.hpp>
 
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace chorale::metric {
@@ -80,6 +82,9 @@ struct Precision {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
+  void check_outputs(bool probabilities) const {
+    detail::check_threshold("metric::Precision", threshold, probabilities);
+  }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     detail::count_outputs(sums, threshold, y, wanted);
   }
@@ -98,6 +103,9 @@ struct Recall {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
+  void check_outputs(bool probabilities) const {
+    detail::check_threshold("metric::Recall", threshold, probabilities);
+  }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     detail::count_outputs(sums, threshold, y, wanted);
   }
@@ -116,6 +124,9 @@ struct F1 {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
+  void check_outputs(bool probabilities) const {
+    detail::check_threshold("metric::F1", threshold, probabilities);
+  }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     detail::count_outputs(sums, threshold, y, wanted);
   }
@@ -141,6 +152,12 @@ struct AUC {
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("logits", logits); }
+  void check_outputs(bool probabilities) const {
+    CHORALE_EXPECTS(logits != probabilities,
+                    std::string{"metric::AUC reads "} + (logits ? "logits" : "probabilities") +
+                        ", but the output that it looks at ends with " + (logits ? "probabilities" : "logits") +
+                        ": write metric::AUC<>{.logits = " + (logits ? "false}" : "true}"));
+  }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     for (std::size_t i = 0; i < y.size(); ++i) {
       auto const p  = logits ? 1 / (1 + std::exp(-y[i])) : y[i];

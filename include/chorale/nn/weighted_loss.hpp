@@ -34,6 +34,9 @@ class Weighted {
   using target = typename L::target;
   static constexpr bool takes_logits        = requires { requires L::takes_logits; };
   static constexpr bool takes_probabilities = requires { requires L::takes_probabilities; };
+  static constexpr bool takes_binary_logits = requires { requires L::takes_binary_logits; };
+  static constexpr bool takes_binary_probabilities = requires { requires L::takes_binary_probabilities; };
+  static constexpr std::size_t least_outputs       = least_outputs_of<L>();
   static constexpr std::size_t targets(std::size_t width) { return targets_of<L>(width); }
 
   /// weights   one for each class

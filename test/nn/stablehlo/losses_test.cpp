@@ -147,6 +147,7 @@ TEST_CASE("losses of two classes in operations are those of Cpu", "[nn][stablehl
   check(loss::SquaredHinge{}, 4, outputs(), targets());
   auto const smoothing = GENERATE(0.0F, 0.1F);
   check(loss::BinaryCrossEntropy{smoothing}, 4, outputs(), targets());
+  check(loss::BinaryCrossEntropyOfProbabilities{smoothing}, 4, probabilities(0), probabilities(0.2F), 4e-6);
   check(loss::BinaryFocalCrossEntropy{.label_smoothing = smoothing}, 4, outputs(), targets(), 1e-5);
   check(loss::BinaryFocalCrossEntropy{true, 0.3F, 0.5F, smoothing}, 4, outputs(), targets(), 1e-5);
   check(loss::BinaryFocalCrossEntropy{.gamma = 0}, 4, outputs(), targets());

@@ -62,12 +62,23 @@ void describe_calls(std::vector<std::string>& lines) {
   lines.push_back(outputs);
 }
 
-/// The kind of the layer that gives output o: "dense". Empty if that is not known.
+/// How output o ends, by the layer that gives it, not counting layers that only change its shape.
 template <class Net, std::size_t O>
-constexpr std::string_view last_layer() {
+constexpr Ending ending_of() {
   constexpr auto const& g = Traced<Net, NoDevice>::calls;
-  if constexpr (O >= g.outputs.size()) return {};
-  else return g.layers[at(g.calls[at(g.values[at(g.outputs[O])].call)].layer)].kind;
+  if constexpr (O < g.outputs.size()) {
+    for (auto value = g.outputs[O]; g.values[at(value)].call >= 0;) {
+      auto const& call = g.calls[at(g.values[at(value)].call)];
+      auto const kind  = g.layers[at(call.layer)].kind;
+      if (kind == "softmax") return Ending::softmax;
+      if (kind == "sigmoid") return Ending::sigmoid;
+      if (kind == "dense" || kind == "conv1d" || kind.ends_with("conv2d") || kind == "conv2d_transpose")
+        return Ending::logits;
+      if (kind != "flatten" && kind != "reshape" && kind != "permute" && kind != "slice") break;
+      value = g.ins[at(call.first_in)];
+    }
+  }
+  return Ending::unknown;
 }
 
 /// What a rank has of output o.
@@ -99,10 +110,10 @@ constexpr bool check_loss() {
   using L = decltype(Term::what);
   using F = typename Term::field;
   if constexpr (nn::detail::check_loss_members<L>()) {
-    constexpr auto o    = index_of<F, typename OutputsIn<Net>::fields>;
-    constexpr auto last = last_layer<Net, o>();
-    using O             = typename Nth<o, typename OutputsIn<Net>::values>::type;
-    using C             = Compared<L, O, F>;
+    constexpr auto o   = index_of<F, typename OutputsIn<Net>::fields>;
+    constexpr auto end = ending_of<Net, o>();
+    using O            = typename Nth<o, typename OutputsIn<Net>::values>::type;
+    using C            = Compared<L, O, F>;
     constexpr bool same_type = std::is_same_v<typename L::target, typename F::element_type>;
     static_assert(same_type, "chorale: this loss and the field of its output have different element types: losses of "
                              "labels take a Field<int, ..>, all others a Field<float, ..>");
@@ -114,11 +125,13 @@ constexpr bool check_loss() {
       static_assert(C::positions * loss::targets_of<L>(C::width) == targets_in<F>,
                     "chorale: this loss takes another number of targets for its output than the field has. Labels: one "
                     "for each vector of the last dimension; numbers: one for each number of the output");
-    static_assert(!requires { requires L::takes_logits; } || last != "softmax",
+    constexpr bool twice = detail::takes_logits<L> && end == Ending::softmax;
+    constexpr bool never = detail::takes_probabilities<L> && end == Ending::logits;
+    static_assert(!twice,
                   "chorale: this output ends with nn::Softmax, and its loss takes logits, to which it applies softmax "
                   "itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
                   "loss::CrossEntropyOfProbabilities");
-    static_assert(!requires { requires L::takes_probabilities; } || (last != "dense" && last != "conv2d"),
+    static_assert(!never,
                   "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Softmax at its "
                   "end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
     constexpr auto held = held_of_output<Net, o>().columns;
@@ -130,7 +143,8 @@ constexpr bool check_loss() {
     static_assert(held == axis || !held.empty(),
                   "chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of "
                   "an nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy");
-    return same_type && same_rows && held == axis;
+    if constexpr (same_type && same_rows && !twice && !never && held == axis)
+      return detail::check_loss_fits<L, end, C::width>();
   }
   return false;
 }
@@ -142,8 +156,14 @@ constexpr bool check_metric() {
   static_assert(requires { decltype(Term::what)::name; },
                 "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
                 "sum(rows, width, outputs, targets)");
-  if constexpr (requires { decltype(Term::what)::name; })
-    return metric::check_state<decltype(Term::what), typename Term::field::element_type>();
+  if constexpr (requires { decltype(Term::what)::name; }) {
+    using M          = decltype(Term::what);
+    constexpr auto o = index_of<typename Term::field, typename OutputsIn<Net>::fields>;
+    using C          = Compared<M, typename Nth<o, typename OutputsIn<Net>::values>::type, typename Term::field>;
+    if constexpr (metric::check_state<M, typename Term::field::element_type>())
+      return detail::check_metric_fits<M, ending_of<Net, o>(), C::width>();
+    else return false;
+  }
   return true;
 }
 
@@ -307,8 +327,11 @@ namespace detail {
 
 template <class Net, class Losses, class Optimizer, class Metrics>
 auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
-  constexpr bool fits = graph::check_losses<Net>(std::type_identity<Losses>{}) &&
-                        graph::check_metrics<Net>(std::type_identity<Metrics>{});
+  constexpr bool fits = [] {
+    if constexpr (graph::check_losses<Net>(std::type_identity<Losses>{}))
+      return graph::check_metrics<Net>(std::type_identity<Metrics>{});
+    else return false;
+  }();
   constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics>;
   constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
   constexpr bool scales = optim::scales_loss<Optimizer>;
@@ -318,9 +341,16 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
                          "float. Use the optimizer that it contains");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
                          "not scale its loss. Use nn::Precision<bf16>");
-  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !many && !scales && !halves && check_optimizer<Optimizer>())
+  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !many && !scales && !halves && check_optimizer<Optimizer>()) {
+    std::apply([]<class... Term>(Term const&... term) {
+      (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field,
+                                                                  typename graph::OutputsIn<Net>::fields>>()>(term.what),
+       ...);
+    }, metrics);
     return CompiledGraph<Net, Losses, Optimizer, Metrics>{std::move(losses), std::move(optimizer), std::move(metrics)};
-  else return RefusedModel{};
+  } else {
+    return RefusedModel{};
+  }
 }
 
 }  // namespace detail
@@ -333,6 +363,7 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
 ///                        optim::Adam{.learning_rate = 1e-3F}, nn::of<Department>(metric::Accuracy{}))
 ///
 /// returns   a model, see ModelOn; a RefusedModel if an argument was refused
+/// throws    BadArgument when a metric has a threshold of logits, and its output ends with nn::Sigmoid or nn::Softmax
 template <GraphNetwork Net, class... Parts>
 auto compile(Parts... parts) {
   using Of = detail::Arguments<Parts...>;

@@ -47,6 +47,16 @@ struct LossLowering<loss::BinaryCrossEntropy> {
     return detail::mean_of_row(detail::with_slope(two.entropy(z, t), z, two.p - t));
   }
 };
+// The same of probabilities; those below 1e-7 and above 1 - 1e-7 count as these, also in the gradient.
+template <>
+struct LossLowering<loss::BinaryCrossEntropyOfProbabilities> {
+  static Value rows(loss::BinaryCrossEntropyOfProbabilities const& loss, Value y, Value targets) {
+    auto const t = detail::smoothed_to_half(targets, loss.label_smoothing);
+    auto const p = minimum(maximum(y, 1e-7), double{1 - 1e-7F});
+    auto const f = -(t * log(p)) - (1.0 - t) * log1p(-p);
+    return detail::mean_of_row(detail::with_slope(f, y, (1.0 - t) / (1.0 - p) - t / p));
+  }
+};
 // That entropy times (1 - q)^gamma.
 template <>
 struct LossLowering<loss::BinaryFocalCrossEntropy> {
