@@ -9,7 +9,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 namespace loss_scaled_test {
 
@@ -31,9 +36,9 @@ optim::LossScale scale_of(auto& trainer) { return trainer.copies()[0].optimizer.
 /// One layer whose gradients are as large as its inputs: (4) to (3).
 struct Linear : nn::Sequential<nn::Input<4>, nn::Dense<3>> {};
 
-template <class O>
-auto linear(O optimizer) {
-  return Trainer{nn::compile<Linear>(loss::SparseCrossEntropy{}, optimizer), MirroredStrategy{Cpu::logical(2)}};
+template <class O, class S = MirroredStrategy<>>
+auto linear(O optimizer, S strategy = MirroredStrategy{Cpu::logical(2)}) {
+  return Trainer{nn::compile<Linear>(loss::SparseCrossEntropy{}, optimizer), strategy};
 }
 void to_zero(auto& trainer) {                                              // its losses are log 3
   trainer.set_variables(std::vector<float>(trainer.variables().values.size()));
@@ -44,6 +49,27 @@ tiny::Batches<int> with_large_rows(std::size_t batches, float large) {
   auto rows = tiny::batch<int>(4 * batches, 4, 1);
   for (std::size_t i = 3; i < rows.rows; i += 4) rows.x[4 * i] = large;
   return {std::move(rows), std::vector<std::size_t>(batches, 4)};
+}
+
+/// Batches of four rows, of which those that `are` says have a row with a large number.
+tiny::Batches<int> with_some(std::vector<bool> const& are, float large) {
+  auto rows = tiny::batch<int>(4 * are.size(), 4, 1);
+  for (std::size_t i = 0; i < are.size(); ++i)
+    if (are[i]) rows.x[4 * (4 * i + 3)] = large;
+  return {std::move(rows), std::vector<std::size_t>(are.size(), 4)};
+}
+/// The batches of which `are` says no.
+tiny::Batches<int> without(std::vector<bool> const& are) {
+  auto kept = with_some(are, 0);
+  for (auto i = are.size(); i-- > 0;) {
+    auto const at = static_cast<std::ptrdiff_t>(4 * i);
+    if (!are[i]) continue;
+    kept.rows.x.erase(kept.rows.x.begin() + 4 * at, kept.rows.x.begin() + 4 * (at + 4));
+    kept.rows.y.erase(kept.rows.y.begin() + at, kept.rows.y.begin() + at + 4);
+    kept.sizes.pop_back();
+  }
+  kept.rows.rows = 4 * kept.sizes.size();
+  return kept;
 }
 
 }  // namespace
@@ -94,6 +120,51 @@ TEST_CASE("steps whose gradients overflow on one replica are left out on all, un
   plain.fit(rest, quietly);
   CHECK(plain.hashes() != before);
   CHECK(scaled.hashes() == plain.hashes());
+}
+
+TEST_CASE("rates, corrections and averages count the updates that were applied, not the steps that were left out",
+          "[trainer][scale]") {
+  auto first = std::vector<bool>(48), some = first;                        // overflow; not finite
+  for (std::size_t i = 0; i < 8; ++i) first[i] = true, some[i * i % 48] = true;
+  auto const count  = static_cast<std::size_t>(std::ranges::count(some, true));
+  auto const rate   = optim::warm_up(20, 1e-2F).then(optim::cosine(100, 1e-2F));
+  auto const folder = Folder{};
+  auto const check  = [&](auto const& rule, auto const& strategy) {
+    auto plain = linear(rule, strategy), skips = linear(rule, strategy), rest = linear(rule, strategy);
+    auto scaled = linear(LossScaled{rule, optim::LossScale::largest}, strategy);
+    auto parts  = linear(LossScaled{rule, optim::LossScale::largest}, strategy);
+    auto goes   = linear(LossScaled{rule, optim::LossScale::largest}, strategy);
+    for (auto* trainer : {&plain, &skips, &rest}) to_zero(*trainer);
+    for (auto* trainer : {&scaled, &parts, &goes}) to_zero(*trainer);
+    auto const same = [](auto& one, auto& other) {
+      CHECK(one.hashes() == other.hashes());
+      CHECK(one.learning_rate() == other.learning_rate());
+      auto const slots = one.copies()[0].optimizer.slots(), others = other.copies()[0].optimizer.slots();
+      CHECK(std::vector<float>(slots.begin(), slots.end()) == std::vector<float>(others.begin(), others.end()));
+    };
+    plain.fit(without(first), quietly);
+    CHECK(plain.learning_rate() == optim::Rate{rate}(optim::Moment{.step = 40}));
+    CHECK(scaled.fit(with_some(first, 4e33F), quietly).back().skipped == 8);
+    CHECK(scaled.step() == 48);
+    same(scaled, plain);
+    auto options = quietly;
+    options.on_non_finite = NonFinite::skip;
+    CHECK(skips.fit(with_some(some, NAN), options).back().skipped == count);
+    rest.fit(without(some), quietly);
+    same(skips, rest);
+
+    options = {.epochs = 1, .show = Show::nothing, .checkpoints = {.folder = folder.path}, .steps_per_epoch = 24};
+    parts.fit(with_some(first, 4e33F), options);
+    options.epochs = 2;
+    goes.fit(with_some(first, 4e33F), options);
+    same(goes, plain);
+    std::filesystem::remove_all(folder.path);
+  };
+  check(optim::Averaged{optim::Adam{.learning_rate = rate}}, MirroredStrategy{Cpu::logical(2)});
+  check(optim::Grouped{optim::Nadam{.learning_rate = rate}, {{.names = "dense/bias", .learning_rate = 0.5F}}},
+        MirroredStrategy{Cpu::logical(1)});
+  check(optim::Lamb{.learning_rate = rate}, CentralStorageStrategy{Cpu::logical(2)});
+  check(optim::AdamW{.learning_rate = rate, .global_clipnorm = 0.5F}, ShardedStrategy<Zero::one>{Cpu::logical(2)});
 }
 
 TEST_CASE("gradients that are not finite at scale 1 are the options' matter", "[trainer][scale]") {

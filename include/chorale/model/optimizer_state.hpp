@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,7 +82,13 @@ class OptimizerState {
     report_.resize(std::move(cut), rank);
   }
 
-  float rate() const { return rule_.rate(now); }
+  /// Progress as the rule counts it: updates that were applied, without steps whose update was left out.
+  optim::Moment moment() const {
+    auto at = now;
+    at.step -= skipped;
+    return at;
+  }
+  float rate() const { return rule_.rate(moment()); }                      // of the next update
 
   /// Makes this object a reader: another instance updates the variables, and this one counts its steps.
   void read_only() {
@@ -204,9 +211,9 @@ class OptimizerState {
     if (reads_) return;                                                    // another instance's
     constexpr auto last = static_cast<std::size_t>(Optimizer::slots - 1);
     auto const apart    = slots().subspan(last * plan_.slot_stride());
-    CHORALE_EXPECTS(now.step == 0 || applied_ || std::ranges::any_of(apart, [](float x) { return x != 0; }),
+    CHORALE_EXPECTS(moment().step == 0 || applied_ || std::ranges::any_of(apart, [](float x) { return x != 0; }),
                     "the moving averages of variables are where the optimizer runs, which is not in this process "
-                    "after " + std::to_string(now.step) + " steps");
+                    "after " + std::to_string(moment().step) + " steps");
     for (std::size_t i = 0; i < plan_.variables.size(); ++i) {
       auto const& v = plan_.variables[i];
       if (!v.spec.trained()) continue;                                     // frozen: the slot is 0
@@ -214,9 +221,12 @@ class OptimizerState {
     }
   }
 
-  optim::Moment now;                                                       // the trainer sets its epoch
+  optim::Moment now;                                                       // steps with those left out: names them, and
+                                                                           // their random numbers; the trainer sets the
+                                                                           // epoch
   NonFinite on_non_finite = NonFinite::stop;
-  std::size_t skipped     = 0;                                             // steps whose update was left out
+  std::int64_t skipped    = 0;                                             // steps whose update was left out; below 0
+                                                                           // if servers had made more updates than steps
   optim::LossScale loss_scale;                                             // of the next step: multiplies gradients
   std::optional<double> squared_norm;                                      // of the next update, if other ranks have
                                                                            // parts of its gradients; else empty
@@ -288,7 +298,7 @@ class OptimizerState {
     update_range({0, plan_.body().size()}, variables.body(), gradients.body(), slots_, by);
     if constexpr (D::memory == Memory::host && !optim::UpdatesByVariable<Optimizer>)
       for (auto const& table : gradients.tables)
-        groups_.update_alike(rule_, table.variable(), now, [&](auto const& rule, optim::Moment const& at) {
+        groups_.update_alike(rule_, table.variable(), moment(), [&](auto const& rule, optim::Moment const& at) {
           rows_.template update<D>(rule, variables, table, slots_, {by, at, plan_});
         });
     put_moving(variables.body());
@@ -296,7 +306,7 @@ class OptimizerState {
 
   /// Updates a range of the body.
   void update_range(Range range, Span<float> values, Span<float const> gradients, Span<float> slots, float by) {
-    auto const all = optim::Update{values, gradients, slots, by, now, stride_};
+    auto const all = optim::Update{values, gradients, slots, by, moment(), stride_};
     if constexpr (optim::HasGroups<Optimizer>) groups_.template update<D>(all, range);
     else if constexpr (optim::UpdatesByVariable<Optimizer>) update_each(all);
     else rule_.template update<D>(all);

@@ -169,7 +169,8 @@ class Instance : public StepReports {
   using Header = std::array<float, plan::header>;
 
   /// Enqueues a whole step of a single replica, with its update, then waits for the step before. So the device always
-  /// has work, and the results of a step are known when the next one is in flight.
+  /// has work, and the results of a step are known when the next one is in flight. Under NonFinite::skip it waits first:
+  /// an update depends on how many were applied before it.
   ///
   /// order     finish_ahead() before any other function of the instance
   /// batch     with at least one row; it may change after this returns
@@ -182,7 +183,8 @@ class Instance : public StepReports {
   {
     auto& executor = executor_for(batch);
     auto before    = std::optional<Header>{};
-    if (under_way_ && under_way_->executor != &executor) before = finish_ahead();
+    auto const counts = optimizer.on_non_finite == NonFinite::skip;        // whether the step before was one
+    if (under_way_ && (counts || under_way_->executor != &executor)) before = finish_ahead();
     auto& step           = executor.step();
     auto const turn      = step.turn();
     auto const bad_stays = optimizer.on_non_finite == NonFinite::stop;

@@ -169,6 +169,7 @@ class Checkpointing {
       replica.broadcast(Span<double>{told});
       if constexpr (!shares_variables<S>) whole.scatter(replica, copy);
       copy.optimizer.now.step = position.update;
+      copy.optimizer.skipped  = position.update - position.servers;
       if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
       if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it starts from its initial value
         copy.optimizer.loss_scale = {static_cast<float>(position.loss_scale), position.loss_scale_steps};
@@ -252,7 +253,7 @@ class Checkpointing {
     if constexpr (LossyReduce<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;
     if constexpr (HasServers<S>) position.servers = replicas_.fetch_from_servers();
-    else position.servers = position.update;                               // the same number as here
+    else position.servers = copies_[0].optimizer.moment().step;
     auto whole = replicas_.whole();
     if (live_.is_chief()) whole.make_room();
     if constexpr (StrategyTraits<S>::has_mesh || shards_optimizer<S>)

@@ -93,7 +93,7 @@ class ModelReplicas {
   PerReplica<instance> const& copies() const { return copies_; }
   PerReplica<Totals>&         totals() { return totals_; }                 // of an epoch so far
 
-  /// Number of updates made in all fits.
+  /// Number of steps made in all fits, with those whose update was left out.
   std::uint64_t step() const { return static_cast<std::uint64_t>(copies_[0].optimizer.now.step); }
 
   /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.

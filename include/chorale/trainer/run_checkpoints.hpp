@@ -58,13 +58,13 @@ struct CompletionMarker {
 
 /// Position of a fit: what a checkpoint has besides tensors, and what all ranks need to resume from a checkpoint.
 struct TrainingPosition {
-  std::int64_t update = 0;                                                 // optimizer steps so far
+  std::int64_t update = 0;                                                 // steps so far
   std::int64_t epoch  = 0;                                                 // that continues, or begins
   std::int64_t steps  = 0;                                                 // of this epoch that are done
   std::int64_t pass   = 0;                                                 // over the data, and batches of it that were
   std::int64_t batch  = 0;                                                 // seen
   std::int64_t found  = 0;                                                 // 1: there was a checkpoint
-  std::int64_t servers = 0;                                                // updates of parameter servers
+  std::int64_t servers = 0;                                                // updates that were applied
   std::int64_t has_rate = 0;                                               // 1: a callback set the learning rate
   double rate           = 0;
   Totals totals{};                                                         // of this epoch so far

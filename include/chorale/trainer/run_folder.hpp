@@ -84,7 +84,7 @@ class RunFolder {
     board_.histograms(variables, epoch);
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
     page_.gauge("chorale_loss", "Mean loss of the last epoch.", done.scores.loss());
-    page_.counter("chorale_step_total", "Updates that were made.", static_cast<double>(trainer.step()));
+    page_.counter("chorale_step_total", "Steps that were made.", static_cast<double>(trainer.step()));
     page_.gauge("chorale_" + std::string{done.speed.counted.scalar}, "Speed of the last epoch, over all replicas.",
                 done.speed.per_second());
     if (auto const percent = done.speed.percent_of_floor())

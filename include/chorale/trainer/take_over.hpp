@@ -38,7 +38,7 @@ namespace chorale::detail {
 struct GoesOn {
   optim::Moment now{};
   optim::LossScale loss_scale{};
-  std::size_t skipped = 0;
+  std::int64_t skipped = 0;
 };
 
 /// What a process brings into a job that goes on under another strategy: its old copies, if it had any.

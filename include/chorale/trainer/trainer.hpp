@@ -275,10 +275,10 @@ class Trainer<M, S, R, T> {
     return all;
   }
 
-  /// Number of updates made in all fits.
+  /// Number of steps made in all fits, with those whose update was left out: see FitOptions::on_non_finite, LossScaled.
   std::uint64_t step() const { return replicas_.step(); }
 
-  float learning_rate() const { return replicas_.copies()[0].optimizer.rate(); }           // of the next step
+  float learning_rate() const { return replicas_.copies()[0].optimizer.rate(); }           // of the next update
 
   /// Replaces the optimizer's learning rate, schedule or number. Every process calls it with the same rate, or none.
   void set_learning_rate(float rate) {

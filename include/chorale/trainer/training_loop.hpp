@@ -221,7 +221,7 @@ class TrainingLoop {
     done.scores = replicas_.scores_of_all();
     if constexpr (StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);
-    done.skipped       = copies_[0].optimizer.skipped - skipped_before;
+    done.skipped       = static_cast<std::size_t>(copies_[0].optimizer.skipped - skipped_before);
     done.learning_rate = copies_[0].optimizer.rate();
     done.seconds       = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     meter_.end_epoch(done);

@@ -260,6 +260,26 @@ TEST_CASE("finite gradients whose sum is not stop all workers before it is appli
   CHECK(same_bits(run.values, initial));
 }
 
+TEST_CASE("under NonFinite::skip a round whose sum is not finite is no update, and the rate does not count it",
+          "[strategy][ps]") {
+  auto const initial = initial_values(n);
+  auto const rule    = optim::SGD{.learning_rate = optim::warm_up(8, 0.1F)};
+  auto const run     = run_parameters(LocalTransport{}, shards_of(2, 1, n), Synchronous{}, rule, initial,
+                                      [&](auto& client, int worker) {
+    auto values = initial, gradients = std::vector<float>(flat_size(n));
+    for (int step = 0; step < 6; ++step) {
+      fill_gradient(gradients, worker, step, 2);
+      if (step == 3) std::ranges::fill(gradients_in(gradients).body(), 3e38F);
+      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+    }
+  }, {.on_non_finite = NonFinite::skip});
+  CHECK(all_errors(run) == "");
+  auto rounds = std::vector<Round>{};
+  for (int const step : {0, 1, 2, 4, 5}) rounds.push_back({{{0, step}, {1, step}}});
+  CHECK(same_bits(run.values, by_hand(rounds, rule, {2, 2})));
+  CHECK((run.ledgers[0].skipped == 2 && run.ledgers[0].applied == 10));
+}
+
 TEST_CASE("an update that threw, and is sent twice, is called once and reported twice", "[strategy][ps]") {
   auto calls        = 0;
   auto const throws = ServerUpdate{"throws", [&calls](ServerValues values) {

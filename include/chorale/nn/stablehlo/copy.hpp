@@ -116,13 +116,16 @@ class Copy : public StepReports {
   std::optional<Header> step_ahead(Batch const& batch)
     requires runs_ahead
   {
+    auto before        = std::optional<Header>{};
     auto const checked = optimizer.on_non_finite != NonFinite::allow;
+    if (optimizer.on_non_finite == NonFinite::skip) before = finish_ahead();       // it may have been left out
     auto const stops   = optimizer.on_non_finite == NonFinite::stop && held_->under_way;
-    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.now,
+    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.moment(),
                                               stops ? &held_->under_way->started : nullptr, checked, num_metrics != 0);
     auto next          = Ahead{std::move(started), measure(batch, metric::Over::step), optimizer.now.step++};
     auto const last    = std::exchange(held_->under_way, std::move(next));
-    return last ? std::optional<Header>{finish(*last)} : std::nullopt;
+    if (last) before = finish(*last);
+    return before;
   }
   bool may_run_ahead() const { return runs_ahead; }
   /// Waits for the step in flight, if there is one, and returns its header.

@@ -92,7 +92,7 @@ class Update {
       ++ledger.staleness[std::min<std::uint64_t>(clock - one.request.seen, ledger.staleness.size() - 1)];
     }
     if (updated_ || rows) ++ledger.updates;
-    if (rows_of(all) != 0) ++now.step;
+    if (finite && rows_of(all) != 0) ++now.step;
   }
 
  private:
