@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/axis_threads.hpp"
+#include "test/support/count_allocations.hpp"
 #include "test/support/one_call.hpp"
 
+#include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/nn/experts.hpp>
 #include <chorale/tensor/axes.hpp>
@@ -252,6 +254,47 @@ TEST_CASE("a step of experts sends counts, tokens, and what comes of them", "[nn
   CHECK(sent_of[0] + sent_of[1] > 0);
   CHECK(ranks.sent(0) + ranks.sent(1) ==
         2 * 4 * (experts + 1) + 4 * (sent_of[0] + sent_of[1]) * width * sizeof(float));
+}
+
+namespace {
+
+/// Rank 0 makes a step of experts; rank 1 tells it `told`, the choices of each expert and its tokens, and no more.
+std::string what_rank_0_says(std::array<std::uint32_t, experts + 1> const& told, std::size_t& largest) {
+  auto ranks        = test::AxisThreads{"experts", 2, true};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
+    if (group.rank == 1) {
+      auto from = std::array<std::uint32_t, experts + 1>{};
+      group.exchange(0, std::as_bytes(Span<std::uint32_t const>{told}), 0,
+                     std::as_writable_bytes(Span<std::uint32_t>{from}));
+      throw Error{"it ends without a word"};
+    }
+    auto call = test::OneCall<nn::Experts<Ranks<2>, experts, hidden>, Token>{};
+    for (std::size_t i = 0; i < call.v.size(); ++i) call.v[i] = numbers(call.v[i].size(), i);
+    call.read(3, numbers(3 * width, 40));
+    auto const groups        = std::array{group};
+    test::largest_allocation = 0;
+    try {
+      call.forward(groups);
+    } catch (Error const&) {
+      largest = test::largest_allocation;
+      throw;
+    }
+  });
+  return errors[0];
+}
+
+}  // namespace
+
+TEST_CASE("what another rank says of its tokens is compared, and no reason to allocate as much", "[nn][experts]") {
+  constexpr auto many = std::uint32_t{1} << 26;
+  auto largest        = std::size_t{0};
+  CHECK_THAT(what_rank_0_says({many, many, many, many, many}, largest),
+             Catch::Contains("rank 1 tells rank 0 that its 67108864 tokens choose experts 268435456 times, one of them "
+                             "67108864 times, where each token chooses 2 of 4 experts"));
+  CHECK_THAT(what_rank_0_says({2, 0, 0, 0, 1}, largest), Catch::Contains("one of them 2 times"));
+  CHECK_THAT(what_rank_0_says({many / 2, many / 2, many / 2, many / 2, many}, largest),
+             Catch::Contains("rank 1 of the axis is gone"));
+  CHECK(largest <= std::size_t{16} << 20);
 }
 
 }  // namespace experts_test

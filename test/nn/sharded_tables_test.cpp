@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/axis_threads.hpp"
+#include "test/support/count_allocations.hpp"
 #include "test/support/one_call.hpp"
 
+#include <chorale/core/error.hpp>
+#include <chorale/core/pieces.hpp>
 #include <chorale/core/random.hpp>
 #include <chorale/nn/embedding.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
@@ -310,6 +313,83 @@ TEST_CASE("an id that is in no row is one sentence, and nothing was sent", "[nn]
                        "7 rows, 0 to 6.") != std::string::npos);
   CHECK(errors[0].find("rank 1 of the axis is gone") != std::string::npos);
   CHECK(ranks.sent(1) == 0);
+}
+
+namespace {
+
+constexpr auto last_of_bag = std::uint32_t{1} << 31;
+
+/// Rank 0 makes a step of a layer; rank 1 says that it asks for `count` rows, and then sends `asked`.
+///
+/// largest   the most memory that rank 0 has asked for at once
+template <class Layer, class... In>
+std::string what_rank_0_says(std::uint32_t count, std::vector<std::uint32_t> const& asked, std::size_t& largest) {
+  auto ranks        = test::AxisThreads{"tables", 2, true};
+  auto const errors = ranks.errors_of([&](AxisGroup const& group) {
+    if (group.rank == 1) {
+      auto from = std::vector<std::uint32_t>(1);
+      group.exchange(0, std::as_bytes(Span<std::uint32_t const>{&count, 1}), 0,
+                     std::as_writable_bytes(Span<std::uint32_t>{from}));
+      from.resize(from[0]);
+      group.exchange(0, std::as_bytes(Span<std::uint32_t const>{asked}), 0,
+                     std::as_writable_bytes(Span<std::uint32_t>{from}));
+      throw Error{"it ends without an answer"};
+    }
+    auto call = test::OneCall<Layer, In...>{};
+    for (std::size_t i = 0; i < call.v.size(); ++i) std::ranges::fill(call.v[i], 1.0F);
+    call.read(1, std::vector<typename In::type>{0, 1, 2, 3}...);
+    auto const groups        = std::array{group};
+    test::largest_allocation = 0;
+    try {
+      call.forward(groups);
+    } catch (Error const&) {
+      largest = test::largest_allocation;
+      throw;
+    }
+    largest = test::largest_allocation;
+  });
+  return errors[0];
+}
+template <class Layer, class... In>
+std::string what_rank_0_says(std::vector<std::uint32_t> const& asked) {
+  auto largest = std::size_t{0};
+  return what_rank_0_says<Layer, In...>(static_cast<std::uint32_t>(asked.size()), asked, largest);
+}
+
+using TwoOfTen = nn::ShardedTables<Tables<2>, width, nn::TableRows<10, 10>>;
+using ByRow    = nn::ShardedEmbeddingBag<Tables<2>, table_rows, width>;
+using InTurn   = nn::ShardedEmbedding<Tables<2>, table_rows, width, nn::ByRowInTurn>;
+using ByColumn = nn::ShardedEmbeddingBag<Tables<2>, table_rows, width, nn::Bag::sum, nn::ByColumn>;
+
+}  // namespace
+
+TEST_CASE("a row that another rank asks for, and that its owner does not have, is a fault that names both",
+          "[nn][tables]") {
+  CHECK_THAT((what_rank_0_says<TwoOfTen, Ids, Ids>({9 | last_of_bag})), Catch::Contains("rank 1 of the axis is gone"));
+  CHECK_THAT((what_rank_0_says<TwoOfTen, Ids, Ids>({0, 9 | last_of_bag, 17 | last_of_bag})),
+             Catch::Contains("rank 1 asks for row 17 of table 0, of which rank 0 has 10 rows"));
+  CHECK_THAT((what_rank_0_says<TwoOfTen, Ids, Ids>({10 | last_of_bag})), Catch::Contains("rank 1 asks for row 10 of"));
+  CHECK_THAT((what_rank_0_says<ByRow, Ids>({0x7fff'ffff, 0 | last_of_bag})),
+             Catch::Contains("rank 1 asks for row 2147483647 of the table of embedding_bag, of which rank 0 has 4 rows"));
+  CHECK_THAT((what_rank_0_says<InTurn, Ids>({4 | last_of_bag})), Catch::Contains("of embedding, of which rank 0 has 4"));
+  CHECK_THAT((what_rank_0_says<ByColumn, Ids>({6, 7 | last_of_bag})), Catch::Contains("row 7 of the table of embedding_bag"));
+  CHECK_THAT((what_rank_0_says<ByColumn, Ids>({6 | last_of_bag, 5})),
+             Catch::Contains("rank 1 asks for 2 rows of the table of embedding_bag, of which rank 0 has 7 rows, and the "
+                             "last one ends no bag"));
+}
+
+TEST_CASE("how many rows another rank asks for is no reason to allocate as many", "[nn][tables]") {
+  for (auto const count : {std::uint32_t{1} << 28, ~std::uint32_t{0}}) {
+    auto largest = std::size_t{0};
+    CHECK_THAT((what_rank_0_says<TwoOfTen, Ids, Ids>(count, {}, largest)), Catch::Contains("rank 1 of the axis is gone"));
+    CHECK(largest <= std::size_t{16} << 20);
+  }
+}
+
+TEST_CASE("answers and gradients of more than a piece have the bits of one device", "[nn][tables]") {
+  constexpr auto many = piece_bytes / (4 * width * sizeof(float)) + 1'000;                  // rows of a rank
+  CHECK(check<nn::Embedding<table_rows, width>, nn::ShardedEmbedding<Tables<2>, table_rows, width>, 2, Ids, table_rows>(
+            bags_of(2 * many, false, table_rows, true, 4), true) > 2 * piece_bytes);        // all ids are rank 0's
 }
 
 }  // namespace sharded_tables_test

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axis_all_to_all.hpp>
 #include <chorale/tensor/cpu/matmul.hpp>
@@ -39,7 +41,8 @@ class ExpertExchange {
     float *widen, *widen_bias, *narrow, *narrow_bias;                      // (C, H), (H), (H, C), (C)
   };
 
-  /// x   (tokens, width); router: (width, experts)
+  /// x       (tokens, width); router: (width, experts)
+  /// throws  Disagreement when another rank tells numbers that no tokens have
   void route(AxisGroup const& group, Sizes const& sizes, Span<float const> x, float const* router) {
     exchange_.begin(group);
     s_      = sizes;
@@ -52,6 +55,7 @@ class ExpertExchange {
     counts_.back() = static_cast<std::uint32_t>(tokens_);
     for (std::size_t t = 0; t < tokens_; ++t) choose(t, &x[t * s_.width], router);
     exchange_.tell(counts_, told_);
+    for (Rank r = 0; r < exchange_.size(); ++r) expect_choices(r, told_[r]);
     find_room();
   }
 
@@ -60,7 +64,7 @@ class ExpertExchange {
     each_kept([&](std::size_t t, std::size_t, Rank q, std::size_t slot) {
       std::copy_n(&x[t * s_.width], s_.width, &sent_[q][slot * s_.width]);
     });
-    exchange_.to_owners(sent_, received_);
+    send_to_owners();
     x_.resize(rows_of_.back() * s_.width);
     h_.resize(rows_of_.back() * s_.hidden);
     out_.resize(x_.size());
@@ -102,7 +106,7 @@ class ExpertExchange {
         d[c] = weight_[i] * dy[t * s_.width + c];
       }
     });
-    exchange_.to_owners(sent_, received_);
+    send_to_owners();
     gather(out_);                                                          // now the gradients by what it was
     d_h_.resize(h_.size());
     auto part = Rank{-1};
@@ -165,6 +169,29 @@ class ExpertExchange {
       weight_[t * s_.chosen + j] = s_.chosen == 1 ? p[chosen[0]] : p[chosen[j]] / total;
   }
 
+  /// Checks the numbers of a rank, from which sizes follow: each of its tokens chooses as many different experts.
+  void expect_choices(Rank r, Span<std::uint32_t const> told) const {
+    if (told.empty()) return;                                              // all ranks have the same rows
+    auto all = std::uint64_t{0}, most = std::uint64_t{0};
+    for (auto const n : told.first(s_.experts)) all += n, most = std::max<std::uint64_t>(most, n);
+    if (all == told.back() * std::uint64_t{s_.chosen} && most <= told.back()) return;
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("rank {} tells rank {} that its {} tokens choose experts {} times, one of them {} times, "
+                                "where each token chooses {} of {} experts.", r, exchange_.rank(), told.back(), all, most,
+                                s_.chosen, s_.experts),
+                       "the same model on every rank, and a look at the memory of that host."};
+  }
+
+  /// Sends vectors to the ranks of their experts, each of which has told how many.
+  void send_to_owners() {
+    exchange_.to_owners(sent_, received_, [&](Rank r) { return rows_from(r) * s_.width; });
+  }
+  /// Vectors that a rank has for the experts of this one.
+  std::size_t rows_from(Rank r) const {
+    auto const begin = kept_[r].begin() + static_cast<std::ptrdiff_t>(first_own());
+    return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(own_), std::size_t{0});
+  }
+
   /// Choices that an expert has room for, of a batch of so many tokens.
   std::uint32_t room_for(std::size_t tokens) const {
     return static_cast<std::uint32_t>((tokens * s_.chosen * s_.percent + 100 * s_.experts - 1) / (100 * s_.experts));
@@ -195,8 +222,7 @@ class ExpertExchange {
 
     auto const& mine = kept_[exchange_.rank()];
     first_.resize(s_.experts);
-    sent_.prepare(exchange_.size()), received_.prepare(exchange_.size());
-    got_.prepare(exchange_.size()), answers_.prepare(exchange_.size());
+    sent_.prepare(exchange_.size()), got_.prepare(exchange_.size()), answers_.prepare(exchange_.size());
     for (std::size_t e = 0, next = 0; e < s_.experts; ++e) {
       if (e % own_ == 0) next = 0;
       first_[e] = std::exchange(next, next + mine[e]);
@@ -211,11 +237,8 @@ class ExpertExchange {
       ++seen_[e];
     }
     rows_of_.assign(own_ + 1, 0);
-    for (Rank r = 0; r < exchange_.size(); ++r) {
-      auto n = std::size_t{0};
-      for (std::size_t e = 0; e < own_; ++e) n += kept_[r][first_own() + e], rows_of_[e + 1] += kept_[r][first_own() + e];
-      received_[r].resize(n * s_.width), answers_[r].resize(n * s_.width);
-    }
+    for (Rank r = 0; r < exchange_.size(); ++r)
+      for (std::size_t e = 0; e < own_; ++e) rows_of_[e + 1] += kept_[r][first_own() + e];
     std::partial_sum(rows_of_.begin(), rows_of_.end(), rows_of_.begin());
   }
 
@@ -243,6 +266,7 @@ class ExpertExchange {
     });
   }
   void scatter(std::vector<float> const& from) {
+    for (Rank r = 0; r < exchange_.size(); ++r) answers_[r].resize(rows_from(r) * s_.width);
     each_segment([&](Rank r, std::size_t to, std::size_t row, std::size_t n) {
       std::copy_n(from.data() + row * s_.width, n * s_.width, answers_[r].data() + to * s_.width);
     });

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -46,6 +47,7 @@ struct CutRows {
   static constexpr int least = Rows / parts, longer = Rows % parts;        // so many parts have a row more
 
   static constexpr int begin(int part) { return least * part + std::min(part, longer); }
+  static constexpr int rows(int part) { return least + (part < longer ? 1 : 0); }
   static constexpr Rank owner(int id) {
     if constexpr (in_turn) return id % parts;
     else return id < longer * most ? id / most : longer + (id - longer * most) / std::max(least, 1);
@@ -91,6 +93,14 @@ struct TableInShards {
     Table<Rows, Width>::template check<X>();
   }
 
+  /// Begins a step.
+  ///
+  /// L     the layer, whose name is that of its table in errors
+  template <class L>
+  static void begin(TableExchange& exchange, AxisGroup const& group) {
+    exchange.begin(group, by_column, by_column ? Rows : cut::rows(group.rank),
+                   [](Rank) { return "the table of " + std::string{L::name}; });
+  }
   /// Asks for an id of a bag.
   static void ask(TableExchange& exchange, int id) {
     if constexpr (by_column) exchange.ask(0, static_cast<std::uint32_t>(id));
@@ -117,7 +127,8 @@ struct TableInShards {
 ///           vectors in forward alone. And 4 bytes for each pair of ranks
 /// order     the gradient of a row is added up in the order of the global batch: the bits of nn::Embedding on one
 ///           device
-/// throws    BadArgument when an id is in no row of the table, before anything was sent
+/// throws    BadArgument when an id is in no row of the table, before anything was sent; Disagreement when another rank
+///           asks for a row that is not in the part of this one
 /// source    Naumov et al., "Deep Learning Training in Facebook Data Centers", 2020; HugeCTR
 template <class A, int Rows, int Width, class... Options>
 struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
@@ -140,7 +151,7 @@ struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>>, d
   static void forward(auto& at) {
     detail::Table<Rows, Width>::expect_known(at);
     auto& exchange = *at.state;
-    exchange.begin(group_along<A>(at.axes), split::by_column);
+    split::template begin<ShardedEmbedding>(exchange, group_along<A>(at.axes));
     for (int const id : at.x()) split::ask_alone(exchange, id);
     exchange.answer(at.v[0].data(), split::width, detail::Answers::each);
     auto* y = at.y().data();
@@ -194,7 +205,8 @@ void expect_known_bags(auto const& at, int table_rows) {
 ///           that others own, and a vector for each of them, as a sum of sums has other bits. Backward: a vector for
 ///           each bag, to each owner of one of its ids
 /// order     the bits of nn::EmbeddingBag on one device, outputs and gradients
-/// throws    BadArgument when an id is in no row of the table, before anything was sent
+/// throws    BadArgument when an id is in no row of the table, before anything was sent; Disagreement when another rank
+///           asks for a row that is not in the part of this one
 template <class A, int Rows, int Width, Bag As = Bag::mean, class... Options>
 struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Options...>>,
                              detail::TableSize<Rows, Width> {
@@ -221,7 +233,7 @@ struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Optio
     using X = typename std::remove_cvref_t<decltype(at)>::X;
     detail::expect_known_bags<0, X>(at, Rows);
     auto& exchange = *at.state;
-    exchange.begin(group_along<A>(at.axes), split::by_column);
+    split::template begin<ShardedEmbeddingBag>(exchange, group_along<A>(at.axes));
     detail::each_bag<0, X>(at, [&](std::size_t, auto const& ids) {
       for (int const id : ids) split::ask(exchange, id);
       exchange.end_bag();

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -42,6 +43,7 @@ struct DealtTables {
   struct Dealt {
     std::array<Rank, count> owner{};
     std::array<int, count> first{}, in_whole{};                            // row 0 of a table: in its part, in the whole
+    std::array<int, static_cast<std::size_t>(ranks)> rows{};               // of each rank
     int most = 0, whole = 0;                                               // rows of the fullest rank, and of all tables
   };
   static constexpr Dealt dealt = [] {
@@ -66,6 +68,7 @@ struct DealtTables {
       auto& next    = rows[static_cast<std::size_t>(made.owner[t])];
       made.first[t] = std::exchange(next, next + Tables::of[t]);
     }
+    made.rows = rows;
     return made;
   }();
   /// The row among those of all tables of row i of a part; -1 if that is padding.
@@ -74,6 +77,14 @@ struct DealtTables {
       if (dealt.owner[t] == part && i >= dealt.first[t] && i < dealt.first[t] + Tables::of[t])
         return dealt.in_whole[t] + i - dealt.first[t];
     return -1;
+  }
+  /// The tables that a rank has: "table 1", "tables 0, 2".
+  static std::string name(Rank rank) {
+    auto text = std::string{};
+    for (std::size_t t = 0; t < count; ++t)
+      if (dealt.owner[t] == rank) text += (text.empty() ? "" : ", ") + std::to_string(t);
+    if (text.empty()) return "no table";
+    return (text.find(',') == text.npos ? "table " : "tables ") + text;
   }
 };
 
@@ -92,7 +103,8 @@ struct DealtTables {
 ///           each bag back. Backward: a vector for each bag. Of ranks with the same rows: the vectors in forward alone.
 ///           And 4 bytes for each pair of ranks
 /// order     the bits of nn::EmbeddingBag on one device, outputs and gradients
-/// throws    BadArgument when an id is in no row of its table, before anything was sent
+/// throws    BadArgument when an id is in no row of its table, before anything was sent; Disagreement when another rank
+///           asks for a row that is not in the tables of this one
 template <class A, int Width, class Tables, Bag As = Bag::mean, class... Options>
 struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
   using Layer<ShardedTables>::Layer;
@@ -129,7 +141,8 @@ struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
   static void forward(auto& at) {
     auto& exchange = *at.state;
     each_table(at, [&]<std::size_t T, class O>() { detail::expect_known_bags<T, O>(at, Tables::of[T]); });
-    exchange.begin(group_along<A>(at.axes), false);
+    auto const group = group_along<A>(at.axes);
+    exchange.begin(group, false, cut::dealt.rows[static_cast<std::size_t>(group.rank)], &cut::name);
     each_table(at, [&]<std::size_t T, class O>() {
       detail::each_bag<T, O>(at, [&](std::size_t, auto const& ids) {
         for (int const id : ids) exchange.ask(cut::dealt.owner[T], static_cast<std::uint32_t>(cut::dealt.first[T] + id));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axis_all_to_all.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace chorale::nn::detail {
@@ -23,14 +26,18 @@ enum class Answers { each, sums, means };
 ///
 /// A question is the row within the owner's part, and a bit that says whether it is the owner's last one of a bag.
 ///
-/// keeps   memory for the longest step so far
+/// keeps   memory for the longest step so far. An owner checks the questions of all ranks before it reads or writes a row
 /// order   an owner adds up gradients in the order of ranks, then of their rows, then of ids: that of one device
 class TableExchange {
  public:
   /// to_all    true: every rank is an owner of each id, as it has some columns of the table
-  void begin(AxisGroup const& group, bool to_all) {
+  /// rows      of the part of the table that this rank has
+  /// table     its name, for errors: called with the rank that has the part
+  void begin(AxisGroup const& group, bool to_all, int rows, std::string (*table)(Rank)) {
     exchange_.begin(group);
     to_all_ = to_all;
+    rows_   = static_cast<std::uint32_t>(rows);
+    table_  = table;
     asked_.begin(to_all ? 1 : group.size);
     begun_.assign(asked_.of.size(), 0);
     bags_.assign(asked_.of.size(), 0);
@@ -52,13 +59,13 @@ class TableExchange {
   /// Sends all questions, and brings the answers to this rank's.
   ///
   /// part      of the table that this rank has: (rows, width)
+  /// throws    Disagreement when a rank asks for a row that is not in the part
   void answer(float const* part, std::size_t width, Answers as) {
     numbers_.clear();
     for (Rank q = 0; q < size(); ++q) numbers_.push_back(static_cast<std::uint32_t>(asked(q).size()));
     auto const counts = exchange_.counts(numbers_);
-    wanted_.prepare(size());
-    for (Rank r = 0; r < size(); ++r) wanted_[r].resize(counts[at(r)]);
-    send_asked();
+    send_asked([&](Rank r) { return std::size_t{counts[at(r)]}; });
+    for (Rank r = 0; r < size(); ++r) expect_rows(r, wanted_[r]);
     made_.prepare(size());
     got_.prepare(size());
     for (Rank r = 0; r < size(); ++r) look_up(part, width, as, wanted_[r], made_[r]);
@@ -82,9 +89,7 @@ class TableExchange {
   /// rows      if not null, of the part; else `whole` is its gradient, (rows, width). Of logical shards, each rank's is
   ///           kept apart
   void add_up(RowGradients* rows, float* whole) {
-    got_.prepare(size());
-    for (Rank r = 0; r < size(); ++r) got_[r].resize(width_ * bags_in(wanted_[r]));
-    exchange_.to_owners(made_, got_);
+    exchange_.to_owners(made_, got_, [&](Rank r) { return width_ * bags_in(wanted_[r]); });
     for (Rank r = 0; r < size(); ++r) {
       if (wanted_[r].empty()) continue;
       if (exchange_.in_shards() && rows != nullptr) rows->begin_part(r);
@@ -111,9 +116,22 @@ class TableExchange {
     return static_cast<std::size_t>(std::ranges::count_if(questions, [](auto id) { return (id & last) != 0; }));
   }
 
-  void send_asked() {
-    if (to_all_) exchange_.to_each_owner(Span<std::uint32_t const>{asked_.of[0]}, wanted_);
-    else exchange_.to_owners(asked_, wanted_);
+  template <class SizeOf>
+  void send_asked(SizeOf const& size_of) {
+    if (to_all_) exchange_.to_each_owner(Span<std::uint32_t const>{asked_.of[0]}, wanted_, size_of);
+    else exchange_.to_owners(asked_, wanted_, size_of);
+  }
+
+  void expect_rows(Rank from, Span<std::uint32_t const> questions) const {
+    auto most = std::uint32_t{0};
+    for (auto const question : questions) most = std::max(most, question & ~last);
+    if (questions.empty() || (most < rows_ && (questions.back() & last) != 0)) return;
+    auto const whose = sentence("{}, of which rank {} has {} rows", table_(rank()), rank(), rows_);
+    throw Disagreement{Fault::collective_mismatch,
+                       most < rows_ ? sentence("rank {} asks for {} rows of {}, and the last one ends no bag.", from,
+                                               questions.size(), whose)
+                                    : sentence("rank {} asks for row {} of {}.", from, most, whose),
+                       "the same model on every rank, and a look at the memory of that host."};
   }
 
   static void look_up(float const* part, std::size_t width, Answers as, Span<std::uint32_t const> questions,
@@ -166,6 +184,8 @@ class TableExchange {
 
   OwnerExchange exchange_;
   bool to_all_       = false;
+  std::uint32_t rows_ = 0;                                                 // of the part
+  std::string (*table_)(Rank) = nullptr;
   std::size_t width_ = 0;
   ListsOfRanks<std::uint32_t> asked_, wanted_;                             // of this rank by owner; of each rank
   ListsOfRanks<float> made_, got_;                                         // to send, and received

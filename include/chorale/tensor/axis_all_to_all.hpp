@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/pieces.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/axis_collectives.hpp>
@@ -40,7 +41,9 @@ struct ListsOfRanks {
 /// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those
 /// of its own rank, nothing is sent to owners, and its answers go to all.
 ///
-/// cost    to_owners: P - 1 messages, of what the others are asked. to_askers: of what the others are answered
+/// cost    to_owners: P - 1 messages, of what the others are asked. to_askers: of what the others are answered. A message
+///         goes in pieces
+/// keeps   what a rank says of its lists is not trusted: memory for them grows as they arrive
 /// order   every rank makes the same calls. Lists keep their order, and owners see them in the order of ranks
 class OwnerExchange {
  public:
@@ -54,9 +57,7 @@ class OwnerExchange {
   /// Tells all ranks n numbers of each: afterwards those of rank r are all[r]. Where all have the same rows of a batch
   /// they have the same numbers, which are this rank's.
   void tell(Span<std::uint32_t const> mine, ListsOfRanks<std::uint32_t>& all) const {
-    all.begin(size());
-    for (Rank r = 0; r < size(); ++r) all[r].resize(r == rank() || deals_rows() ? mine.size() : 0);
-    to_each_owner(mine, all);
+    to_each_owner(mine, all, [&](Rank) { return mine.size(); });
   }
 
   /// Tells each owner how many questions it is asked. Returns how many each rank has for this one.
@@ -71,43 +72,52 @@ class OwnerExchange {
     return told_;
   }
 
-  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent. theirs[r] has its size before. What this
-  /// rank has for itself changes its place, and leaves as many values behind.
-  template <class T>
-  void to_owners(ListsOfRanks<T>& mine, ListsOfRanks<T>& theirs) const {
+  /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent, size_of(r) values. What this rank has for
+  /// itself changes its place, and leaves as many values behind.
+  ///
+  /// size_of   what rank r has said, by counts() or tell()
+  template <class T, class SizeOf>
+  void to_owners(ListsOfRanks<T>& mine, ListsOfRanks<T>& theirs, SizeOf const& size_of) const {
+    theirs.prepare(size());
+    theirs[rank()].resize(mine[rank()].size());
     std::swap(mine[rank()], theirs[rank()]);
-    if (deals_rows()) send_to_each(mine, theirs);
+    each_other([&](Rank to, Rank from) {
+      if (deals_rows()) pass(to, Span<T const>{mine[to]}, from, theirs[from], size_of(from));
+      else theirs[from].clear();
+    });
   }
 
-  /// Sends the same to each owner; afterwards theirs[r] is what rank r sent. theirs[r] has its size before.
-  template <class T>
-  void to_each_owner(Span<T const> mine, ListsOfRanks<T>& theirs) const {
-    std::ranges::copy(mine, theirs[rank()].begin());
-    if (deals_rows()) send_to_all(mine, theirs);
+  /// Sends the same to each owner; afterwards theirs[r] is what rank r sent, size_of(r) values.
+  template <class T, class SizeOf>
+  void to_each_owner(Span<T const> mine, ListsOfRanks<T>& theirs, SizeOf const& size_of) const {
+    theirs.prepare(size());
+    theirs[rank()].assign(mine.begin(), mine.end());
+    each_other([&](Rank to, Rank from) {
+      if (deals_rows()) pass(to, mine, from, theirs[from], size_of(from));
+      else theirs[from].clear();
+    });
   }
 
-  /// Sends answers[r] to each rank r that asked; afterwards got[q] is what owner q answered. Sizes as above.
+  /// Sends answers[r] to each rank r that asked; afterwards got[q] is what owner q answered. got[q] has its size before,
+  /// which follows from what this rank asked.
   template <class T>
   void to_askers(ListsOfRanks<T>& answers, ListsOfRanks<T>& got) const {
     std::swap(answers[rank()], got[rank()]);
-    if (deals_rows()) send_to_each(answers, got);
-    else send_to_all(Span<T const>{got[rank()]}, got);
+    each_other([&](Rank to, Rank from) {
+      pass(to, Span<T const>{deals_rows() ? answers[to] : got[rank()]}, from, got[from], got[from].size());
+    });
   }
 
  private:
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
-  template <class T>
-  void send_to_each(ListsOfRanks<T> const& mine, ListsOfRanks<T>& theirs) const {
-    along::detail::each_pair(group_, [&](Rank to, Rank from) {
-      group_.exchange(to, std::as_bytes(Span<T const>{mine[to]}), from, std::as_writable_bytes(Span<T>{theirs[from]}));
-    });
-  }
+  template <class F>
+  void each_other(F const& f) const { along::detail::each_pair(group_, f); }
 
   template <class T>
-  void send_to_all(Span<T const> mine, ListsOfRanks<T>& theirs) const {
-    along::detail::each_pair(group_, [&](Rank to, Rank from) {
-      group_.exchange(to, std::as_bytes(mine), from, std::as_writable_bytes(Span<T>{theirs[from]}));
+  void pass(Rank to, Span<T const> out, Rank from, std::vector<T>& in, std::size_t n) const {
+    exchange_in_pieces(out, in, n, [&](Span<T const> sent, Span<T> received) {
+      group_.exchange(to, std::as_bytes(sent), from, std::as_writable_bytes(received));
     });
   }
 
