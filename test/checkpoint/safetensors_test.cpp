@@ -322,7 +322,7 @@ TEST_CASE("a path that cannot be written or read is an error with the system's r
   auto const absent = folder.path / "absent" / "x.safetensors";
   CHECK_THROWS_WITH(write_safetensors(absent, {}), Contains("No such file or directory"));
   CHECK_THROWS_WITH(SafetensorsFile::read(absent), Contains("cannot be opened: No such file or directory"));
-  CHECK_THROWS_WITH(SafetensorsFile::read(folder.path), Contains("is not a file"));
+  CHECK_THROWS_WITH(SafetensorsFile::read(folder.path), Contains("is a folder, and only regular files"));
   std::filesystem::create_directories(folder.file() / "full");
   CHECK_THROWS_AS(write_safetensors(folder.file(), {}), BadFile);          // it cannot take the place of a folder
   CHECK(folder.entries() == 1);

@@ -108,8 +108,8 @@ TEST_CASE("a table that is none is refused with its line", "[observe][unit]") {
   CHECK_THAT(read("a,b\n1,2,3\n"), Catch::Contains("line 2 has 3 cells"));
   CHECK_THAT(read("a,b\n1,2x\n"), Catch::Contains("line 2, column b: \"2x\" is no number"));
   CHECK_THAT(read("a,\"b\n1,2\n"), Catch::Contains("line 1: a quote is not closed"));
-  CHECK_THAT(said<BadFile>([&] { read_csv(folder / "none.csv"); }), Catch::Contains("none.csv: cannot be read"));
-  CHECK_THAT(said<BadFile>([&] { read_csv(folder / ""); }), Catch::Contains("cannot be read"));
+  CHECK_THAT(said<BadFile>([&] { read_csv(folder / "none.csv"); }), Catch::Contains("none.csv: cannot be opened"));
+  CHECK_THAT(said<BadFile>([&] { read_csv(folder / ""); }), Catch::Contains("is a folder, and only"));
   CHECK_THAT(read("a,b\n1,\"\n"), Catch::Contains("a quote is not closed"));
   CHECK(read_csv(folder.file("t.csv", "a,b\r\n1,\r\n\r\n3,4")).columns[0] == std::vector<double>{1, 3});
   CHECK(read_csv(folder.file("t.csv", "a,b\n1,2\n3")).rows() == 1);        // is being written

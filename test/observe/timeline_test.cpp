@@ -159,7 +159,7 @@ TEST_CASE("what is no timeline is refused in one sentence, and what was merged b
   CHECK_THAT(merge("{\"traceEvents\":[],\"otherData\":{\"clock_offset_ns\":9000000000000000000}}"),
              Catch::Contains("no whole number"));
   CHECK_THAT(said<BadFile>([&] { merge_timelines(std::vector{folder / "none.json"}, out); }),
-             Catch::Contains("none.json: cannot be read"));
+             Catch::Contains("none.json: cannot be opened"));
   auto const one = folder.file("one.json", events("{\"ph\":\"X\",\"pid\":5,\"ts\":1}"));
   CHECK_THAT(said<BadFile>([&] { merge_timelines(std::vector{one, one}, out); }), Catch::Contains("events of rank 5"));
   CHECK_THAT(merge(std::string(100'000, '[')), Catch::Contains("is no JSON"));

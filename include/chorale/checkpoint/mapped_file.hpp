@@ -2,12 +2,10 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/input_file.hpp>
 #include <chorale/core/types.hpp>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -21,24 +19,18 @@ namespace chorale {
 /// The bytes of a file, read as they are touched.
 ///
 /// keeps   the old bytes stay when AtomicFile replaces the file
-/// throws  BadFile when the path cannot be read or is not a file
+/// throws  BadFile when the path cannot be read, or is not that of a regular file
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path const& path) {
-    auto const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a named pipe must not wait
-    if (file < 0) fail(path, "cannot be opened: ", errno);
-    struct stat status {};
-    auto const known = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-    auto number      = known ? 0 : EINVAL;
-    if (known && status.st_size > 0) {
-      auto const size  = static_cast<std::size_t>(status.st_size);
-      auto* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-      if (data == MAP_FAILED) number = errno;
-      else bytes_ = {static_cast<std::byte const*>(data), size};
-    }
-    ::close(file);
-    if (!known) fail(path, "is not a file that can be read: ", number);
-    if (number != 0) fail(path, "cannot be mapped: ", number);
+    auto const file = InputFile{path};
+    if (file.size() == 0) return;
+    auto const size  = static_cast<std::size_t>(file.size());
+    auto* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number(), 0);
+    if (data == MAP_FAILED)
+      throw BadFile{path.string() + ": " + std::to_string(size) + " bytes cannot be mapped: " +
+                        std::generic_category().message(errno) + ".", "a process that may use more memory."};
+    bytes_ = {static_cast<std::byte const*>(data), size};
   }
 
   /// Returns a MappedFile over a copy, which does not change when a file does: `fill` writes all of it, once.
@@ -69,11 +61,6 @@ class MappedFile {
 
  private:
   MappedFile() = default;
-
-  [[noreturn]] static void fail(std::filesystem::path const& path, std::string const& what, int number) {
-    throw BadFile{path.string() + ": " + what + std::generic_category().message(number) + ".",
-                  "the path of a file that exists and may be read."};
-  }
 
   ConstBytes bytes_;
 };

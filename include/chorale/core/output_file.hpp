@@ -2,28 +2,13 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/file_descriptor.hpp>
 
 #include <filesystem>
 #include <string>
 #include <system_error>
 
 namespace chorale {
-
-namespace detail {
-
-/// Name of a kind of file for a sentence.
-inline std::string file_kind(std::filesystem::file_type type) {
-  switch (type) {
-    case std::filesystem::file_type::directory: return "a folder";
-    case std::filesystem::file_type::block:
-    case std::filesystem::file_type::character: return "a device";
-    case std::filesystem::file_type::fifo: return "a FIFO";
-    case std::filesystem::file_type::socket: return "a socket";
-    default: return "not a regular file";
-  }
-}
-
-}  // namespace detail
 
 /// Path to write when a file is requested under this name. A symbolic link is followed to its target, which need not
 /// exist: the target is written, and the link stays a link.

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/input_file.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/event.hpp>
 #include <chorale/observe/run_file.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -40,28 +42,105 @@ inline std::string csv_cell(std::string_view text) {
   return quoted + '"';
 }
 
-/// Removes one line, in which quotes may contain line breaks, from the front of `text`, and returns its cells.
-inline std::vector<std::string> take_csv_line(std::string_view& text, std::string const& file, std::size_t line) {
-  auto cells  = std::vector<std::string>(1);
-  auto quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    auto const c = text[i];
-    if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"') cells.back() += text[i++];
-    else if (c == '"') quoted = !quoted;
-    else if (quoted) cells.back() += c;
-    else if (c == ',') cells.emplace_back();
-    else if (c == '\n') {
-      text.remove_prefix(i + 1);
-      return cells;
-    } else if (c != '\r') cells.back() += c;
+/// Cuts a CSV text, which comes in pieces, into lines of cells. The line that was read last is kept here.
+///
+/// keeps   blanks around a cell are not part of it, unless they are in quotes; a byte order mark is passed over
+/// cost    memory for one line of at most 16 MiB
+/// throws  BadFile with the line: for a quote that is not closed, a zero byte, UTF-16, or too long a line
+/// source  RFC 4180
+class CsvLines {
+ public:
+  /// file    begins errors
+  explicit CsvLines(std::string file, char separator = ',') : file_{std::move(file)}, separator_{separator} {}
+
+  /// Takes the next piece of the text; calls line() after each line that ends in it.
+  template <class Line>
+  void add(std::string_view piece, Line&& line) {
+    if (number_ == 0) begin(piece);
+    for (auto const c : piece)
+      if (take(c)) line(), clear();
   }
-  if (quoted) throw BadFile{file + ": line " + std::to_string(line) + ": a quote is not closed."};
-  text = {};
-  return cells;
-}
+  /// Takes the end of the text; calls line() if the last line has no line break.
+  template <class Line>
+  void end(Line&& line) {
+    if (state_ == State::quoted) fail("a quote is not closed", "the quote at its end, or \"\" for one in a cell");
+    if (ends_.empty() && text_.empty() && state_ == State::before) return;
+    end_cell(), line(), clear();
+  }
+
+  std::uint64_t number() const { return number_; }         // of the line, from 1
+  std::size_t size() const { return ends_.size(); }        // cells
+  std::string_view operator[](std::size_t i) const {
+    auto const begin = i == 0 ? 0 : ends_[i - 1];
+    return std::string_view{text_}.substr(begin, ends_[i] - begin);
+  }
+  bool is_blank() const { return ends_.size() == 1 && text_.empty(); }
+
+  /// The cells as names of columns, each of which is there once.
+  std::vector<std::string> names() const {
+    auto all = std::vector<std::string>{};
+    for (std::size_t i = 0; i < size(); ++i) all.emplace_back((*this)[i]);
+    auto sorted = std::vector<std::string_view>(all.begin(), all.end());
+    std::ranges::sort(sorted);
+    if (auto const twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+      fail("there are two columns " + in_quotes(*twice), "a name of its own for each column");
+    return all;
+  }
+
+  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
+    throw BadFile{file_ + ": line " + std::to_string(number_) + ": " + what + ".", what_to_try + "."};
+  }
+
+ private:
+  enum class State { before, bare, quoted, after_quote };  // of the cell that is being read
+  static constexpr std::size_t most_line = std::size_t{1} << 24, most_cells = std::size_t{1} << 20;
+
+  void begin(std::string_view& piece) {
+    number_ = 1;
+    if (piece.starts_with("\xEF\xBB\xBF")) piece.remove_prefix(3);
+    if (piece.starts_with("\xFF\xFE") || piece.starts_with("\xFE\xFF"))
+      fail("the text is UTF-16", "iconv -f utf-16 -t utf-8");
+  }
+  void clear() { ++number_, text_.clear(), ends_.clear(), kept_ = 0; }
+  bool is_space(char c) const { return (c == ' ' || c == '\t') && c != separator_; }
+
+  /// True if a line ends with this character.
+  bool take(char c) {
+    if (c == '\0') fail("a zero byte, which no text has", "a CSV file, unpacked");
+    if (state_ == State::quoted && c == '"') kept_ = text_.size(), state_ = State::after_quote;
+    else if (state_ == State::quoted) put(c);
+    else if (c == '"' && state_ == State::after_quote) put(c), state_ = State::quoted;
+    else if (c == '"' && state_ == State::before) state_ = State::quoted;
+    else if (c == separator_) end_cell();
+    else if (c == '\n') return end_cell(), true;
+    else if (c != '\r' && !(state_ == State::before && is_space(c))) {
+      if (state_ == State::before) state_ = State::bare;
+      put(c);
+    }
+    return false;
+  }
+  void put(char c) {
+    if (text_.size() == most_line) fail("more than " + std::to_string(most_line) + " bytes", "a text file");
+    text_ += c;
+  }
+  void end_cell() {
+    while (text_.size() > kept_ && is_space(text_.back())) text_.pop_back();
+    if (ends_.size() == most_cells) fail("more than " + std::to_string(most_cells) + " cells", "a text file");
+    ends_.push_back(text_.size());
+    kept_ = text_.size(), state_ = State::before;
+  }
+
+  std::string file_;
+  char separator_;
+  std::uint64_t number_ = 0;
+  std::string text_;                                       // of the cells, one after the other
+  std::vector<std::size_t> ends_;                          // of each cell, in text_
+  std::size_t kept_ = 0;                                   // blanks from here on are around a cell
+  State state_      = State::before;
+};
 
 /// Adds a row. Returns an error text, or an empty string on success.
-inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& table) {
+inline std::string csv_row(CsvLines const& cells, CsvTable& table) {
   if (cells.size() != table.names.size())
     return " has " + std::to_string(cells.size()) + " cells, but line 1 names " + std::to_string(table.names.size()) +
            " columns.";
@@ -70,7 +149,7 @@ inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& tabl
     auto const* end = cells[i].data() + cells[i].size();
     if (cells[i].empty()) continue;
     if (auto const [stop, code] = std::from_chars(cells[i].data(), end, values[i]); code != std::errc{} || stop != end)
-      return ", column " + table.names[i] + ": \"" + cells[i].substr(0, 40) + "\" is no number.";
+      return ", column " + table.names[i] + ": " + in_quotes(cells[i]) + " is no number.";
   }
   for (std::size_t i = 0; i < cells.size(); ++i) table.columns[i].push_back(values[i]);
   return {};
@@ -78,28 +157,29 @@ inline std::string csv_row(std::vector<std::string> const& cells, CsvTable& tabl
 
 }  // namespace detail
 
-/// Whether a run may still be writing a CSV file. growing: a last line that has no end and does not fit is left out.
-enum class CsvFile { growing, finished };
-
-/// Reads a table of numbers.
+/// Reads a table of numbers that a run has written, or is writing: a last line that has no end and does not fit is left
+/// out.
 ///
 /// throws  BadFile with the line, if it has not as many cells as the first line has names, or a cell that is no number
 /// source  RFC 4180
-inline CsvTable read_csv(std::filesystem::path const& path, CsvFile is = CsvFile::growing) {
-  auto const content = read_file(path);
-  auto const file    = path.string();
-  auto text          = std::string_view{content};
-  if (text.empty()) throw BadFile{file + ": is empty.", "a file whose first line names the columns."};
-  auto table = CsvTable{.names = detail::take_csv_line(text, file, 1), .columns = {}, .file = file};
-  table.columns.resize(table.names.size());
-  auto const whole = is == CsvFile::finished || content.back() == '\n';    // else the last line may be half written
-  for (std::size_t line = 2; !text.empty(); ++line) {
-    auto const cells = detail::take_csv_line(text, file, line);
-    if (cells.size() == 1 && cells[0].empty() && table.names.size() > 1) continue;
-    auto const why = detail::csv_row(cells, table);
-    if (!why.empty() && text.empty() && !whole) break;
-    if (!why.empty()) throw BadFile{file + ": line " + std::to_string(line) + why, "removing that line."};
-  }
+inline CsvTable read_csv(std::filesystem::path const& path) {
+  auto const file = InputFile{path};
+  auto table      = CsvTable{.names = {}, .columns = {}, .file = path.string()};
+  auto lines      = detail::CsvLines{table.file};
+  auto const take = [&](bool whole) {
+    if (table.names.empty()) table.names = lines.names(), table.columns.resize(table.names.size());
+    else if (!lines.is_blank() || table.names.size() == 1)
+      if (auto const why = detail::csv_row(lines, table); !why.empty() && whole)
+        throw BadFile{table.file + ": line " + std::to_string(lines.number()) + why, "removing that line."};
+  };
+  detail::or_out_of_memory(path, [&] {
+    auto buffer = std::array<char, std::size_t{1} << 16>{};
+    auto at     = std::uint64_t{0};
+    while (auto const got = file.read_at(at, std::as_writable_bytes(Span<char>{buffer})))
+      lines.add({buffer.data(), got}, [&] { take(true); }), at += got;
+    lines.end([&] { take(false); });
+  });
+  if (table.names.empty()) throw BadFile{table.file + ": is empty.", "a file whose first line names the columns."};
   return table;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/input_file.hpp>
 #include <chorale/core/output_file.hpp>
+#include <chorale/core/types.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +16,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -114,16 +115,22 @@ inline void replace_file(std::filesystem::path const& name, std::string_view tex
 
 /// Returns the content of a file that a run has written.
 ///
-/// throws  BadFile
+/// throws  BadFile, also for a file of more than 4 GiB; OutOfMemory
 inline std::string read_file(std::filesystem::path const& path) {
-  auto code       = std::error_code{};
-  bool const file = std::filesystem::is_regular_file(path, code);          // a device or a pipe may have no end
-  auto const size = file ? std::filesystem::file_size(path, code) : 0;
-  auto from       = file ? std::ifstream{path, std::ios::binary} : std::ifstream{};
-  auto text       = std::string(code ? 0 : size, '\0');
-  if (!from.is_open() || code || !from.read(text.data(), static_cast<std::streamsize>(text.size())))
-    throw BadFile{path.string() + ": cannot be read.", "the name of a file that a run has written."};
-  return text;
+  constexpr auto most = std::uint64_t{4} << 30;
+  auto const file     = InputFile{path};
+  if (file.size() > most)
+    throw BadFile{path.string() + ": has " + std::to_string(file.size()) + " bytes, but at most " +
+                      std::to_string(most) + " are read.", "the name of a file that a run has written."};
+  return detail::or_out_of_memory(path, [&] {
+    auto text = std::string{};
+    detail::append_read(text, static_cast<std::size_t>(file.size()), [&, at = std::uint64_t{0}](Bytes to) mutable {
+      auto const got = file.read_at(at, to);
+      at += got;
+      return got;
+    });
+    return text;
+  });
 }
 
 }  // namespace chorale

@@ -208,7 +208,8 @@ class TensorBoardRun {
     auto code  = std::error_code{};
     auto names = std::vector<std::string>{};
     for (auto const& entry : std::filesystem::directory_iterator{folder, code})
-      if (auto name = entry.path().filename().string(); name.starts_with(prefix)) names.push_back(std::move(name));
+      if (auto name = entry.path().filename().string(); name.starts_with(prefix) && entry.is_regular_file(code))
+        names.push_back(std::move(name));
     if (names.empty()) return {};
     auto const& last = *std::ranges::max_element(names);
     auto seconds     = std::uint64_t{0};                   // the digits after the prefix

@@ -36,8 +36,11 @@ struct CompletionMarker {
 
   /// Reads the marker in a folder; empty if there is none, or if it cannot be read.
   static std::optional<CompletionMarker> in(std::filesystem::path const& folder) {
-    auto from  = std::ifstream{folder / file_name};
-    auto found = CompletionMarker{};
+    auto const file = folder / file_name;
+    auto code       = std::error_code{};
+    auto from       = std::ifstream{};
+    auto found      = CompletionMarker{};
+    if (std::filesystem::is_regular_file(file, code)) from.open(file);     // a FIFO would wait
     if (from >> found.epochs >> found.step) return found;
     return {};
   }

@@ -95,7 +95,7 @@ TEST_CASE("a hosts file has a host in a line, as mpirun reads it", "[cluster][ho
   CHECK(refused("a slots=65536") == "CHORALE_HOSTS_FILE: f, line 1: 63315 workers on a from port 2222 on need port "
                                     "65536, above 65535.");
   CHECK(said([] { Cluster::from_env({{"CHORALE_HOSTS_FILE", "/"}, {"CHORALE_TASK", "worker:0"}}); }) ==
-        "CHORALE_HOSTS_FILE: \"/\" cannot be read: Is a directory.");
+        "CHORALE_HOSTS_FILE: /: is a folder, and only regular files are read.");
 
   auto const file = std::filesystem::temp_directory_path() / ("hosts." + std::to_string(::getpid()));
   std::ofstream{file} << "# nobody\n";

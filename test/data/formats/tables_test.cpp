@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows of a .npz file of numpy, and of a CSV file, in one line.
+#include "test/data/folder.hpp"
 #include "test/support/folder.hpp"
 
 #include <chorale/data/formats/csv.hpp>
+#include <chorale/data/formats/files.hpp>
+#include <chorale/data/formats/idx.hpp>
 #include <chorale/data/formats/npz.hpp>
+#include <chorale/data/formats/tfrecord.hpp>
+#include <chorale/data/text/read_text.hpp>
 #include <chorale/data/validation_split.hpp>
 #include <chorale/observe/run_file.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,8 +61,104 @@ TEST_CASE("arrays of numpy are read, packed or not", "[data][golden]") {
     CHECK(all_of(rows).first[23] == 23);
     CHECK_THROWS_WITH(file.read<float>("x_train"),
                       Catch::Contains("has no array x_train") && Catch::Contains("x, y, zeros"));
-    CHECK_THROWS_WITH(file.read<float>("x"), Catch::Contains("array x: numbers of type u1, but f4 are needed"));
+    CHECK(file.read<float>("x").values.back() == 23);
     CHECK_THROWS_WITH((data::npz<float, int>(golden + name, "zeros", "y")), Catch::Contains("5 rows, but y has 4"));
+  }
+}
+
+TEST_CASE("arrays of numpy's default types become those that are asked for, where they fit", "[data][golden]") {
+  auto const path = golden + "defaults.npz";
+  auto const file = data::NpzFile{path};
+  auto halves     = std::vector<float>{};
+  for (int i = 0; i < 24; ++i) halves.push_back(static_cast<float>(i) / 2);
+  for (auto const* name : {"x", "columns", "halves"}) {    // float64, the same column by column, float16
+    CHECK(file.read<float>(name).shape == std::vector<std::size_t>{4, 2, 3});
+    CHECK(file.read<float>(name).values == halves);
+    CHECK(all_of(data::npz(path, name, "y")).second == std::vector<double>{3, 1, 2, 0});    // int64
+  }
+  CHECK(file.read<std::uint8_t>("mask").values[2] == 1);
+  CHECK(file.read<std::int64_t>("large").values[2] == (std::int64_t{1} << 53) + 1);
+  CHECK(file.read<float>("large").values[1] == 2147483648.0F);
+  auto const nan = file.read<double>("nan").values;
+  CHECK((nan[0] != nan[0] && nan[2] == 1e300));
+  CHECK_THROWS_WITH(file.read<int>("large"),
+                    Catch::Contains("array large: byte 136: number 1 is 2147483648, beyond the numbers of its type"));
+  CHECK_THROWS_WITH(file.read<std::uint32_t>("large"), Catch::Contains("number 2 is 9007199254740993, beyond"));
+  CHECK_THROWS_WITH(file.read<int>("x"), Catch::Contains("number 1 is 0.5, no whole number"));
+  CHECK_THROWS_WITH(file.read<float>("nan"), Catch::Contains("number 2 is 1e+300, beyond the numbers of its type"));
+  CHECK_THROWS_WITH(file.read<int>("nan"), Catch::Contains("number 0 is nan"));
+  CHECK(file.read<int>("one").values == std::vector<int>{7});
+  CHECK_THROWS_WITH(data::npz(path, "one", "y"), Catch::Contains("one: one number without a dimension"));
+  CHECK_THROWS_WITH(data::npz(path, "x", "one"), Catch::Contains("one number without a dimension"));
+}
+
+TEST_CASE("an .npz file with two arrays of one name is refused", "[data]") {
+  auto const folder = Folder{};
+  auto two          = read_file(golden + "arrays.npz");
+  for (auto at = two.find("y.npy"); at != two.npos; at = two.find("y.npy", at)) two[at] = 'x';
+  replace_file(folder / "two.npz", two);
+  CHECK_THROWS_WITH(data::NpzFile{folder / "two.npz"}, Catch::Contains("two.npz: byte ") &&
+                                                           Catch::Contains("there are two arrays \"x\""));
+}
+
+TEST_CASE("a file that claims more than it has is one sentence, and takes no memory", "[data]") {
+  auto const folder = Folder{};
+  auto const huge   = [&](std::string const& name, std::string const& begin) {
+    replace_file(folder / name, begin);
+    std::filesystem::resize_file(folder / name, std::uint64_t{1} << 40);
+    return folder / name;
+  };
+  CHECK_THROWS_WITH(data::NpzFile{huge("1.npz", "PK\3\4")}, Catch::Contains("no directory of arrays at its end"));
+  CHECK_THROWS_WITH(data::csv(huge("1.csv", "a,b\n1,2\n"), "b"), Catch::Contains("1.csv: line 3: a zero byte"));
+  CHECK_THROWS_WITH(read_csv(huge("2.csv", "a,b\n1,2\n")), Catch::Contains("2.csv: line 3: a zero byte"));
+  CHECK_THROWS_WITH(read_file(huge("log", "")), Catch::Contains("has 1099511627776 bytes, but at most 4294967296"));
+  CHECK_THROWS_WITH(data::read_text(huge("text", "a")),
+                    Catch::Contains("text: byte 0: 1099511627776 bytes, but at most 8589934592 are read") &&
+                        Catch::Contains("Try: read_text(path, most)"));
+  for (auto const* name : {"arrays.npz", "packed.npz"}) {  // sizes of the directory: of array x, packed and unpacked
+    for (auto const at : {std::size_t{20}, std::size_t{24}}) {
+      auto larger      = read_file(golden + name);
+      auto const entry = larger.find("PK\1\2");
+      larger.replace(entry + at, 4, "\xF0\xFF\xFF\xFF");
+      replace_file(folder / "larger.npz", larger);
+      CHECK_THROWS_AS(data::NpzFile{folder / "larger.npz"}.read<std::uint8_t>("x"), BadFile);
+    }
+  }
+}
+
+TEST_CASE("a packed text of some bytes is not unpacked without end", "[data]") {
+  auto const in   = sources::Folder{};
+  auto const bomb = in.gzipped("bomb", sources::Content((std::size_t{64} << 20) + 5, '1'));
+  CHECK_THROWS_WITH(data::read_text(bomb), Catch::Contains("bomb: byte 67108869: ") &&
+                                               Catch::Contains(" packed bytes become more than 67108864"));
+  auto const small = in.gzipped("small", sources::Content(1'000, '1'));
+  CHECK(data::read_text(small).size() == 1'000);
+  CHECK_THROWS_WITH(data::read_text(small, 999), Catch::Contains("become more than 999"));
+  CHECK_THROWS_WITH(data::read_text(in.plain("plain", sources::Content(1'000, '1')), 999),
+                    Catch::Contains("1000 bytes, but at most 999 are read"));
+  CHECK_THROWS_WITH(data::csv(small, "a", {.most = 999}), Catch::Contains("Try: CsvOptions::most"));
+  CHECK_THROWS_WITH(data::csv(bomb, "a"), Catch::Contains("line 1: more than 16777216 bytes"));
+}
+
+TEST_CASE("no reader waits for a FIFO, or reads a device or a folder", "[data]") {
+  auto const folder = Folder{};
+  auto const pipe   = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (auto const& one : {std::pair{pipe, "a FIFO"}, {std::filesystem::path{"/dev/zero"}, "a device"},
+                          {folder.path, "a folder"}}) {
+    auto const refused = [&](auto const& read) {
+      CHECK_THROWS_WITH(read(one.first), Catch::Contains(one.first.string() + ": is " + one.second +
+                                                         ", and only regular files are read"));
+    };
+    refused([](auto const& file) { data::NpzFile{file}; });
+    refused([](auto const& file) { data::read_npy<float>(file); });
+    refused([](auto const& file) { data::csv(file, "a"); });
+    refused([](auto const& file) { data::idx(file, file); });
+    refused([](auto const& file) { data::read_text(file); });
+    refused([](auto const& file) { data::TfRecordReader{file}; });
+    refused([](auto const& file) { all_of(data::text_lines({file})); });
+    refused([](auto const& file) { read_file(file); });
+    refused([](auto const& file) { read_csv(file); });
   }
 }
 
@@ -84,7 +188,7 @@ TEST_CASE("a damaged .npz file is refused wherever it is cut or changed", "[data
     CHECK(refused > 30);
     CHECK(same > 10);                                      // times, and bytes of the other arrays
   }
-  CHECK_THROWS_WITH(data::NpzFile{folder / "none.npz"}, Catch::Contains("none.npz: cannot be read"));
+  CHECK_THROWS_WITH(data::NpzFile{folder / "none.npz"}, Catch::Contains("none.npz: cannot be opened: No such file"));
 }
 
 TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
@@ -113,6 +217,62 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   }
   replace_file(file, "label\n1\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("1 rows of 0 columns beside label"));
+}
+
+TEST_CASE("a CSV file as spreadsheets and other programs write it is read", "[data]") {
+  auto const folder = Folder{};
+  auto const file   = folder / "rows.csv";
+  auto const read   = [&](std::string const& text, data::CsvOptions const& options = {}) {
+    replace_file(file, text);
+    return all_of(data::csv<double, std::int64_t>(file, "y", options));
+  };
+  using Numbers = std::pair<std::vector<double>, std::vector<double>>;
+  CHECK(read("\xEF\xBB\xBFy,a\n1,2\n") == Numbers{{2}, {1}});                             // a byte order mark
+  CHECK(read("a, y\r\n 1.5 ,\t2 \r\n+3, +4") == Numbers{{1.5, 3}, {2, 4}});
+  CHECK(read("a, \"b, c\" ,y\nTrue,FALSE,true\n") == Numbers{{1, 0}, {1}});
+  CHECK(read("a,y\nNA,1\n,2\nnan,3\n?,4\n", {.missing = -1}) == Numbers{{-1, -1, -1, -1}, {1, 2, 3, 4}});
+  CHECK(read("a;y\n0,5;1\n-1,25e1;+2\n", {.separator = ';', .decimal = ','}) == Numbers{{0.5, -12.5}, {1, 2}});
+  CHECK(read("a\ty\n1\t2\n", {.separator = '\t'}) == Numbers{{1}, {2}});
+  CHECK(read("y,a\nsetosa,1\n\"vir, a\",2\n", {.classes = {"vir, a", "setosa"}}) == Numbers{{1, 2}, {1, 0}});
+  CHECK(read("name,a,y\nIris,1,2\n", {.without = {"name"}}) == Numbers{{1}, {2}});
+  CHECK(read("a,y\n2,-3.0\n3,1e3\n") == Numbers{{2, 3}, {-3, 1000}});
+  replace_file(file, "a,y\n1,9007199254740993\n");        // beyond the whole numbers of double
+  auto row    = Sample<double, std::int64_t>{};
+  auto stream = data::csv<double, std::int64_t>(file, "y").stream(0);
+  CHECK((stream.next(row) && row.y[0] == 9007199254740993));
+  auto const in = sources::Folder{};
+  auto const gz = in.gzipped("rows.csv.gz", {'a', ',', 'y', '\n', '5', ',', '6'});
+  CHECK(all_of(data::csv(gz, "y")) == Numbers{{5}, {6}});
+}
+
+TEST_CASE("a CSV file that is not read is a sentence with the option that reads it", "[data]") {
+  auto const folder = Folder{};
+  auto const file   = folder / "rows.csv";
+  auto const refused = [&](std::string const& text, std::string const& what, std::string const& option,
+                           data::CsvOptions const& options = {}) {
+    replace_file(file, text);
+    CHECK_THROWS_WITH(data::csv(file, "y", options),
+                      Catch::Contains("rows.csv: " + what) && Catch::Contains("Try: " + option));
+  };
+  refused("a;y\n1;2\n", "line 1 has one column, \"a;y\"", "CsvOptions{.separator = ';'}");
+  refused("a\ty\n1\t2\n", "line 1 has one column", "CsvOptions{.separator = '\\t'}");
+  refused("a,y\n1,2\n", "line 1 has one column", "CsvOptions{.separator = ','}", {.separator = ';'});
+  refused("a,y\n1,NA\n", "line 2, row 1, column y is \"NA\"", "CsvOptions{.missing = 0}");
+  refused("a,y\n1,2\n\n,3\n", "line 4, row 2, column a is empty", "CsvOptions{.missing = 0}");
+  refused("a,y\n1,setosa\n", "line 2, row 1, column y is \"setosa\", which is no number",
+          "CsvOptions{.classes = {\"setosa\", ..}} with each text");
+  refused("a,y\n1,rose\n", "line 2, row 1, column y is \"rose\", none of the 2 classes", "all classes",
+          {.classes = {"setosa", "virginica"}});
+  refused("a,y\nx,2\n", "line 2, row 1, column a is \"x\", which is no number", "CsvOptions{.without = {\"a\"}}");
+  refused("a;y\n0,5;2\n", "line 2, row 1, column a is \"0,5\"", "CsvOptions{.decimal = ','}", {.separator = ';'});
+  refused("a,y,a\n1,2,3\n", "line 1: there are two columns \"a\"", "a name of its own");
+  refused("a,y\n1,2,3\n", "line 2 has 3 cells, but line 1 names 2 columns", "as many cells in each line");
+  refused("a,y\n1,\"2\n", "line 2: a quote is not closed", "the quote");
+  refused("a,y\n1,inf\n", "line 2, row 1, column y is inf, no finite number", "another number");
+  refused("a,y\n1,2\n", "has no column b", "one of a, y", {.without = {"b"}});
+  refused("a,y\n1,2\n", "the target y is to be left out", "another target", {.without = {"y"}});
+  refused("\xFF\xFE" "a", "line 1: the text is UTF-16", "iconv");
+  refused("", "is empty", "a file whose first line");
 }
 
 TEST_CASE("the last rows of a dataset are for validation", "[data]") {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/input_file.hpp>
 #include <chorale/core/text.hpp>
+#include <chorale/core/types.hpp>
 
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/cluster/environment.hpp>
@@ -14,15 +16,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <fstream>
+#include <cstdint>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,19 +32,21 @@ inline constexpr int default_port = 2222;                                  // as
 
 /// Returns the text of a file that a variable names.
 ///
-/// throws  BadArgument when it cannot be read, or is larger than 8 MiB
+/// throws  BadArgument when it cannot be read, is not a regular file, or is larger than 8 MiB
 inline std::string file_named(std::string const& path, std::string const& variable) {
-  errno         = 0;
-  auto file     = std::ifstream{path, std::ios::binary};
-  auto content  = std::ostringstream{};
-  auto const ok = file.is_open() && (file.peek() == file.eof() || content << file.rdbuf());
-  auto text     = content.str();
-  if (!ok || file.bad())
-    throw BadArgument{variable + ": " + in_quotes(path) + " cannot be read: " + std::generic_category().message(errno) +
-                          ".", "a file that every task can read."};
+  auto text = std::string{};
+  try {
+    auto const file = InputFile{path};
+    text.resize(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), max_json_bytes + 1)));
+    text.resize(file.read_at(0, std::as_writable_bytes(Span<char>{text})));
+  } catch (BadFile const& error) {
+    auto const said = std::string_view{error.what()};      // "chorale: path: why.", and what to try
+    throw BadArgument{variable + ": " + printable(said.substr(9, said.find('\n') - 9)),
+                      "a file that every task can read."};
+  }
   if (text.size() > max_json_bytes)
-    throw BadArgument{variable + ": " + in_quotes(path) + " has " + std::to_string(text.size()) +
-                          " bytes, above the limit of " + std::to_string(max_json_bytes) + ".", "a smaller one."};
+    throw BadArgument{variable + ": " + in_quotes(path) + " has more than " + std::to_string(max_json_bytes) +
+                          " bytes, which is the limit.", "a smaller one."};
   return text;
 }
 

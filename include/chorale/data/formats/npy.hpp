@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A little over 300 lines: one format, its header and its rows, read and written.
+// 400 lines: one format, its header and its numbers, read and written.
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/half.hpp>
 #include <chorale/core/output_file.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/formats/byte_source.hpp>
+#include <chorale/data/formats/numbers.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -107,7 +110,7 @@ class NpyHeaderParser {
     auto const size  = header.type.substr(header.type.empty() ? 0 : 1);
     auto const known = std::string_view{"<>|="}.find(order) != std::string_view::npos;
     auto const plain = std::string_view{"fiub"}.find(kind) != std::string_view::npos &&
-                       (size == "1" || size == "2" || size == "4" || size == "8");
+                       (size == "1" ? kind != 'f' : kind != 'b' && (size == "2" || size == "4" || size == "8"));
     if (!known || (!plain && header.type != "O"))
       fail(begin, "a type of numbers that is none of f, i, u and b with 1, 2, 4 or 8 bytes");
     header.big_endian = order == '>' && size != "1";
@@ -191,20 +194,20 @@ std::string npy_type() {
   return kind + std::to_string(sizeof(T));
 }
 
-/// Refuses what a header announces unless it is rows of T.
-///
-/// fail    of (what, what to try): throws
-template <class T>
-void expect_numbers(NpyHeader const& header, auto const& fail) {
-  auto const wanted = npy_type<T>();
-  auto const type   = header.type == "b1" ? "u1" : header.type;
-  if (header.type == "O")
-    fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
-  if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
-  if (header.fortran_order)
-    fail("an array that lies column by column (fortran_order)", "numpy.ascontiguousarray(array) before numpy.save");
-  if (type != wanted)
-    fail("numbers of type " + header.type + ", but " + wanted + " are needed", "read_npy of that type, or astype");
+/// Calls f(S{}), where S is the type of the numbers of a file. Their type is one that the parser takes.
+template <class F>
+void with_npy_type(std::string_view type, F&& f) {
+  if (type == "f2") f(fp16{});
+  else if (type == "f4") f(0.0F);
+  else if (type == "f8") f(0.0);
+  else if (type == "i1") f(std::int8_t{});
+  else if (type == "i2") f(std::int16_t{});
+  else if (type == "i4") f(std::int32_t{});
+  else if (type == "i8") f(std::int64_t{});
+  else if (type == "u2") f(std::uint16_t{});
+  else if (type == "u4") f(std::uint32_t{});
+  else if (type == "u8") f(std::uint64_t{});
+  else f(std::uint8_t{});                                                  // u1, b1
 }
 
 /// Reads the header of an open file: its magic, version and dict.
@@ -237,40 +240,92 @@ inline NpyHeader read_npy_header(ByteSource& file) {
   return header;
 }
 
+/// Appends the next numbers of a file, each an S, as numbers of T.
+///
+/// cost    memory in proportion to the bytes read, not to `count`; a piece of 64 KiB
+/// throws  BadFile for the first number that is not a T, and when the file ends before
+template <class T, class S>
+void read_numbers_as(ByteSource& file, std::vector<T>& to, std::size_t count, std::string const& promise) {
+  auto const ended = [&](std::size_t got) {
+    file.fail(promise + ", but the file ends after " + std::to_string(got), ByteSource::again);
+  };
+  if constexpr (std::is_same_v<T, S>) {
+    constexpr auto piece = (std::size_t{1} << 20) / sizeof(T);
+    while (to.size() < count) {
+      auto const before = to.size();
+      to.resize(before + std::min(count - before, std::max(piece, before)));
+      auto const room = std::as_writable_bytes(Span<T>{to}.subspan(before));
+      if (auto const got = file.read(room); got < room.size()) ended(before * sizeof(T) + got);
+    }
+  } else {
+    auto piece = std::vector<std::byte>((std::size_t{1} << 16) / sizeof(S) * sizeof(S));
+    while (to.size() < count) {
+      auto const room = Bytes{piece}.first(std::min(piece.size(), (count - to.size()) * sizeof(S)));
+      if (auto const got = file.read(room); got < room.size()) ended(to.size() * sizeof(S) + got);
+      for (std::size_t at = 0; at < room.size(); at += sizeof(S)) {
+        auto stored = S{};
+        std::memcpy(&stored, room.data() + at, sizeof(S));
+        auto const value = [&] {
+          if constexpr (std::is_arithmetic_v<S>) return stored;
+          else return static_cast<float>(stored);                          // fp16
+        }();
+        if (!fits_in<T>(value))
+          file.fail(file.offset() - room.size() + at, "number " + std::to_string(to.size()) + " " + why_not<T>(value),
+                    "another type than " + npy_type<T>());
+        to.push_back(static_cast<T>(value));
+      }
+    }
+  }
+}
+
+/// Numbers that lie column by column, row by row.
 template <class T>
-NpyArray<T> read_npy_numbers(std::filesystem::path const& path) {
-  auto file         = ByteSource{path};
-  auto const header = detail::read_npy_header(file);
+std::vector<T> by_rows(std::vector<T> const& columns, std::vector<std::size_t> const& shape) {
+  auto step = std::vector<std::size_t>(shape.size(), 1), at = std::vector<std::size_t>(shape.size());
+  for (std::size_t k = 1; k < shape.size(); ++k) step[k] = step[k - 1] * shape[k - 1];
+  auto rows = std::vector<T>{};
+  rows.reserve(columns.size());
+  for (auto place = std::size_t{0}; rows.size() < columns.size();) {
+    rows.push_back(columns[place]);
+    for (auto k = shape.size(); k-- > 0;) {
+      place += step[k];
+      if (++at[k] < shape[k]) break;
+      place -= at[k] * step[k];
+      at[k] = 0;
+    }
+  }
+  return rows;
+}
+
+/// Reads an array to the end of the file.
+template <class T>
+NpyArray<T> read_npy_numbers(ByteSource& file) {
+  auto const header = read_npy_header(file);
   auto const begin  = file.offset();
   auto const fail   = [&](std::string const& what, std::string const& what_to_try) {
     file.fail(begin, what, what_to_try);
   };
-  detail::expect_numbers<T>(header, fail);
-
+  if (header.type == "O") fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
+  if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
   auto text  = std::string{};
   auto count = std::size_t{1};
+  auto const size_of_one = static_cast<std::size_t>(header.type[1] - '0');
   for (auto const size : header.shape) {
     text += (text.empty() ? "" : " x ") + std::to_string(size);
-    if (size != 0 && count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T) / size)
+    if (size != 0 && count > std::numeric_limits<std::size_t>::max() / 2 / size_of_one / size)
       fail("the shape " + text + " has more than 2^63 bytes", ByteSource::again);
     count *= size;
   }
-  auto const promise   = "the shape " + text + " promises " + std::to_string(count * sizeof(T)) + " bytes";
-  file.expect_room_for(count * sizeof(T), promise);
-  auto array           = NpyArray<T>{.shape = header.shape, .values = {}};
-  constexpr auto piece = (std::size_t{1} << 20) / sizeof(T);
-  while (array.values.size() < count) {                    // grows with the bytes read, not with those promised
-    auto const before = array.values.size();
-    array.values.resize(before + std::min(count - before, std::max(piece, before)));
-    auto const room = std::as_writable_bytes(Span<T>{array.values}.subspan(before));
-    if (auto const got = file.read(room); got < room.size())
-      file.fail(promise + ", but the file ends after " + std::to_string(before * sizeof(T) + got), ByteSource::again);
-  }
+  auto const bytes   = std::to_string(count * size_of_one);
+  auto const promise = "the shape " + text + " promises " + bytes + " bytes";
+  file.expect_room_for(count * size_of_one, promise);
+  auto array = NpyArray<T>{.shape = header.shape, .values = {}};
+  with_npy_type(header.type, [&]<class S>(S) { read_numbers_as<T, S>(file, array.values, count, promise); });
   auto beyond    = std::array<std::byte, 1>{};
   auto const end = file.offset();
   if (file.read(beyond) != 0)
-    file.fail(end, "the data of " + std::to_string(count * sizeof(T)) + " bytes ends here, but the file goes on",
-              ByteSource::again);
+    file.fail(end, "the data of " + bytes + " bytes ends here, but the file goes on", ByteSource::again);
+  if (header.fortran_order && count > 0) array.values = by_rows(array.values, array.shape);
   return array;
 }
 
@@ -278,15 +333,21 @@ NpyArray<T> read_npy_numbers(std::filesystem::path const& path) {
 
 /// Reads a .npy file, plain or gzipped.
 ///
-/// T       type of its numbers: nothing is converted; numpy's bool is read as std::uint8_t
-/// cost    memory in proportion to the bytes of the file, whatever the header promises
-/// throws  BadFile with the byte, when it holds other numbers, is big-endian or column-major, or does not end where
-///         its shape requires
+/// T       type of the numbers that are made of those in the file: each has to be in its range, and whole where T is;
+///         numpy's bool is 0 and 1
+/// cost    memory in proportion to the bytes of the file, whatever the header promises; twice as much for an array that
+///         lies column by column
+/// throws  BadFile with the byte, when a number is not a T, when it is big-endian or has Python objects, or does not
+///         end where its shape requires
 /// source  numpy.lib.format, versions 1.0 to 3.0
 template <class T>
 NpyArray<T> read_npy(std::filesystem::path const& path) {
-  if constexpr (detail::npy_holds<T>()) return detail::read_npy_numbers<T>(path);
-  else return {};
+  if constexpr (detail::npy_holds<T>()) {
+    auto file = ByteSource{path};
+    return chorale::detail::or_out_of_memory(path, [&] { return detail::read_npy_numbers<T>(file); });
+  } else {
+    return {};
+  }
 }
 
 /// Writes a .npy file, as numpy.save would.
@@ -312,12 +373,18 @@ namespace detail {
 
 template <class X, class Y>
 Tensors<X, Y> rows_of(NpyArray<X> x, NpyArray<Y> y, std::string const& x_file, std::string const& y_file) {
-  auto const rows = [](auto const& array) { return array.shape.empty() ? 1 : array.shape[0]; };
-  if (rows(x) != rows(y))
-    throw BadFile{x_file + ": " + std::to_string(rows(x)) + " rows, but " + y_file + " has " +
-                      std::to_string(rows(y)) + ".", "two files of one split."};
+  auto const rows = [](auto const& array, std::string const& file) {
+    if (array.shape.empty())
+      throw BadFile{file + ": one number without a dimension, but the first dimension counts rows.",
+                    "array.reshape(1), or another array."};
+    return array.shape[0];
+  };
+  auto const n = rows(x, x_file), targets = rows(y, y_file);
+  if (n != targets)
+    throw BadFile{x_file + ": " + std::to_string(n) + " rows, but " + y_file + " has " + std::to_string(targets) + ".",
+                  "two files of one split."};
   if (x.values.empty()) throw BadFile{x_file + ": no rows, or rows without numbers.", "another file."};
-  auto const width = x.values.size() / rows(x);
+  auto const width = x.values.size() / n;
   return from_tensors(std::move(x.values), std::move(y.values), width);
 }
 

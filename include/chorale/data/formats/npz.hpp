@@ -2,22 +2,21 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/input_file.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/dataset.hpp>
+#include <chorale/data/formats/byte_source.hpp>
 #include <chorale/data/formats/npy.hpp>
-
-#include <zlib.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,20 +27,14 @@ namespace chorale::data {
 ///   auto const file = data::NpzFile{"mnist.npz"};
 ///   auto const x    = file.read<std::uint8_t>("x_train");
 ///
-/// cost    the file in memory as long as this object lives, and each array once more, unpacked
-/// throws  BadFile with the byte when it is no such file, or is damaged: every array's checksum is compared
+/// cost    the names of the arrays; an array is read, and unpacked, when it is asked for
+/// throws  BadFile with the byte when it is no such file, has two arrays of one name, or is damaged: the checksum of an
+///         array is compared when it is read
 /// source  PKWARE's APPNOTE 6.3, without its 64-bit part: files up to 4 GiB
 class NpzFile {
  public:
-  explicit NpzFile(std::filesystem::path path) : path_{std::move(path)} {
-    auto code       = std::error_code{};
-    auto const size = std::filesystem::is_regular_file(path_, code) ? std::filesystem::file_size(path_, code) : 0;
-    auto from       = std::ifstream{path_, std::ios::binary};
-    bytes_.resize(code ? 0 : size);
-    if (!from.is_open() || code || bytes_.empty() ||
-        !from.read(bytes_.data(), static_cast<std::streamsize>(bytes_.size())))
-      throw BadFile{path_.string() + ": cannot be read, or is empty.", "a file that numpy.savez made."};
-    list();
+  explicit NpzFile(std::filesystem::path const& path) : file_{std::make_shared<InputFile>(path)} {
+    chorale::detail::or_out_of_memory(path, [&] { list(); });
   }
 
   /// Names of the arrays, in the order of the file.
@@ -53,123 +46,98 @@ class NpzFile {
 
   /// The array of a name.
   ///
-  /// T       type of its numbers: nothing is converted; numpy's bool is read as std::uint8_t
-  /// throws  BadFile when there is none, it has other numbers, or it is damaged
+  /// T       type of the numbers that are made of those in the file, as by read_npy
+  /// throws  BadFile when there is none, a number of it is not a T, or it is damaged
   template <class T>
   NpyArray<T> read(std::string_view name) const {
-    if constexpr (detail::npy_holds<T>()) return read_numbers<T>(name);
-    else return {};
+    if constexpr (detail::npy_holds<T>()) {
+      auto const& array = stored(name);
+      auto numbers      = bytes_of(array);
+      return chorale::detail::or_out_of_memory(file_->path(), [&] {
+        auto made = detail::read_npy_numbers<T>(numbers);
+        if (numbers.offset() != array.size || numbers.checksum() != array.crc)
+          fail(array.at, "array " + in_quotes(array.name) + " is damaged: its checksum is another one");
+        return made;
+      });
+    } else {
+      return {};
+    }
   }
 
  private:
-  template <class T>
-  NpyArray<T> read_numbers(std::string_view name) const {
-    auto const at = std::ranges::find(arrays_, name, &Stored::name);
-    if (at == arrays_.end()) {
-      auto all = std::string{};
-      for (auto const& array : arrays_) all += (all.empty() ? "" : ", ") + array.name;
-      throw BadFile{path_.string() + ": has no array " + std::string{name} + ".", "one of " + all + "."};
-    }
-    auto const file = unpacked(*at);
-    auto const fail = [&](std::string const& what, std::string const& what_to_try) {
-      throw BadFile{path_.string() + ": array " + at->name + ": " + what + ".", what_to_try + "."};
-    };
-    auto const text   = std::string_view{file};
-    auto const longer = text.size() > 6 && text[6] != 1 ? std::size_t{12} : std::size_t{10};   // version 1: 2 bytes
-    if (!text.starts_with("\x93NUMPY") || text.size() < longer) fail("is no array", again);
-    auto const length = number(text, 8, longer - 8);
-    if (text.size() - longer < length) fail("its header does not end", again);
-    auto parser       = detail::NpyHeaderParser{text.substr(longer, length)};
-    auto const header = parser.parse();
-    if (!parser.complaint().empty()) fail(parser.complaint(), again);
-    detail::expect_numbers<T>(header, fail);
-    auto const values = text.substr(longer + length);
-    auto count        = std::size_t{1};
-    for (auto const size : header.shape)                   // more than there are is as wrong as any other number
-      count = size == 0 || count <= values.size() / size ? count * size : values.size() + 1;
-    if (count > values.size() || count * sizeof(T) != values.size())
-      fail("its shape does not have the " + std::to_string(values.size()) + " bytes that follow", again);
-    auto array = NpyArray<T>{.shape = header.shape, .values = std::vector<T>(count)};
-    if (count != 0) std::memcpy(array.values.data(), values.data(), values.size());
-    return array;
-  }
-
   /// What the directory at the end of the file says of an array.
   struct Stored {
     std::string name;                                      // without .npy
     std::uint64_t method, crc, packed, size, at;           // at: of the header before its bytes
   };
-  static constexpr auto again = "a file that numpy.savez made, fetched again";
 
-  [[noreturn]] void fail(std::size_t at, std::string const& what) const {
-    throw BadFile{path_.string() + ": byte " + std::to_string(at) + ": " + what + ".", std::string{again} + "."};
+  Stored const& stored(std::string_view name) const {
+    auto const at = std::ranges::find(arrays_, name, &Stored::name);
+    if (at != arrays_.end()) return *at;
+    auto all = std::string{};
+    for (std::size_t i = 0; i < arrays_.size() && i < 20; ++i) all += (i == 0 ? "" : ", ") + printable(arrays_[i].name);
+    throw BadFile{file_->path().string() + ": has no array " + printable(name) + ".",
+                  "one of " + all + (arrays_.size() > 20 ? ", .." : "") + "."};
   }
+
+  [[noreturn]] void fail(std::uint64_t at, std::string const& what) const {
+    throw BadFile{file_->path().string() + ": byte " + std::to_string(at) + ": " + what + ".",
+                  "a file that numpy.savez made, fetched again."};
+  }
+  /// A number of n bytes in a part of the file, little-endian.
   static std::uint64_t number(std::string_view text, std::size_t at, std::size_t n) {
     auto value = std::uint64_t{0};
     for (auto i = n; i-- > 0;) value = value << 8 | static_cast<unsigned char>(text[at + i]);
     return value;
   }
-  /// A number of n bytes of the file.
-  std::uint64_t at(std::size_t offset, std::size_t n) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < n) fail(bytes_.size(), "the file ends here");
-    return number(std::string_view{bytes_}, offset, n);
+  /// Bytes [begin, begin + n) of the file.
+  std::string part(std::uint64_t begin, std::size_t n) const {
+    auto text = std::string(n, '\0');
+    if (file_->read_at(begin, std::as_writable_bytes(Span<char>{text})) < n) fail(file_->size(), "the file ends here");
+    return text;
   }
 
   void list() {
-    auto const end = bytes_.rfind("PK\5\6");               // of the directory; only a comment may follow
-    if (end == bytes_.npos || bytes_.size() - end < 22)
-      fail(bytes_.size(), "there is no directory of arrays at its end");
-    auto entry = at(end + 16, 4);
-    for (auto left = at(end + 10, 2); left > 0; --left) {
-      if (at(entry, 4) != 0x02014b50) fail(entry, "an entry of the directory is missing");
-      auto const length = at(entry + 28, 2);
-      at(entry + 46 + length, 0);
-      auto name = bytes_.substr(entry + 46, length);
+    constexpr auto most_end = std::uint64_t{22 + 65'535};  // the last record, behind which only a comment may follow
+    auto const begin = file_->size() - std::min(file_->size(), most_end);
+    auto const tail  = part(begin, static_cast<std::size_t>(file_->size() - begin));
+    auto const end   = tail.rfind("PK\5\6");
+    if (end == tail.npos || tail.size() - end < 22) fail(file_->size(), "there is no directory of arrays at its end");
+    auto entry = number(tail, end + 16, 4);
+    for (auto left = number(tail, end + 10, 2); left > 0; --left) {
+      auto const head = part(entry, 46);
+      auto const of   = [&](std::size_t at, std::size_t n) { return number(head, at, n); };
+      if (of(0, 4) != 0x02014b50) fail(entry, "an entry of the directory is missing");
+      auto name = part(entry + 46, static_cast<std::size_t>(of(28, 2)));
       if (name.ends_with(".npy")) name.resize(name.size() - 4);
-      auto const stored = Stored{name, at(entry + 10, 2), at(entry + 16, 4), at(entry + 20, 4), at(entry + 24, 4),
-                                 at(entry + 42, 4)};
-      if ((at(entry + 8, 2) & 1) != 0) fail(entry, "array " + name + " is encrypted");
-      if (stored.method != 0 && stored.method != 8)
-        fail(entry, "array " + name + " is packed by method " + std::to_string(stored.method) +
-                        ", and 0 and 8 are read");
-      if (std::max({stored.packed, stored.size, stored.at}) == std::numeric_limits<std::uint32_t>::max())
-        fail(entry, "array " + name + " has 4 GiB or more");
-      arrays_.push_back(stored);
-      entry += 46 + length + at(entry + 30, 2) + at(entry + 32, 2);
+      auto const array = "array " + in_quotes(name);
+      if ((of(8, 2) & 1) != 0) fail(entry, array + " is encrypted");
+      if (of(10, 2) != 0 && of(10, 2) != 8)
+        fail(entry, array + " is packed by method " + std::to_string(of(10, 2)) + ", and 0 and 8 are read");
+      if (std::max({of(20, 4), of(24, 4), of(42, 4)}) == std::numeric_limits<std::uint32_t>::max())
+        fail(entry, array + " has 4 GiB or more");
+      arrays_.push_back({std::move(name), of(10, 2), of(16, 4), of(20, 4), of(24, 4), of(42, 4)});
+      entry += 46 + of(28, 2) + of(30, 2) + of(32, 2);
     }
+    auto sorted = names();
+    std::ranges::sort(sorted);
+    if (auto const twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+      fail(entry, "there are two arrays " + in_quotes(*twice));
   }
 
   /// The .npy file of an array.
-  std::string unpacked(Stored const& array) const {
-    auto const begin = array.at + 30 + at(array.at + 26, 2) + at(array.at + 28, 2);
-    if (at(array.at, 4) != 0x04034b50 || begin > bytes_.size() || bytes_.size() - begin < array.packed)
-      fail(array.at, "array " + array.name + " is not here, or not whole");
-    auto const packed = std::string_view{bytes_}.substr(begin, array.packed);
-    auto out          = array.method == 8 ? inflated(packed, array) : std::string{packed};
-    auto const crc    = ::crc32_z(0, reinterpret_cast<Bytef const*>(out.data()), out.size());
-    if (out.size() != array.size || crc != array.crc)
-      fail(begin, "array " + array.name + " is damaged: its checksum is another one");
-    return out;
-  }
-  std::string inflated(std::string_view packed, Stored const& array) const {
-    if (array.size / 1032 > packed.size() + 1)             // no packed byte gives more than 1032
-      fail(array.at, "array " + array.name + " promises " + std::to_string(array.size) +
-                         " bytes, more than can be in " + std::to_string(packed.size()));
-    auto out         = std::string(array.size, '\0');
-    auto stream      = z_stream{};
-    stream.next_in   = const_cast<Bytef*>(reinterpret_cast<Bytef const*>(packed.data()));
-    stream.avail_in  = static_cast<uInt>(packed.size());
-    stream.next_out  = reinterpret_cast<Bytef*>(out.data());
-    stream.avail_out = static_cast<uInt>(out.size());
-    if (::inflateInit2(&stream, -15) != Z_OK) throw OutOfMemory{path_.string() + ": no memory to unpack it."};
-    auto const code = ::inflate(&stream, Z_FINISH);
-    ::inflateEnd(&stream);
-    if (code != Z_STREAM_END || stream.avail_out != 0) fail(array.at, "array " + array.name + " is damaged");
-    return out;
+  ByteSource bytes_of(Stored const& array) const {
+    auto const head  = part(array.at, 30);
+    auto const begin = array.at + 30 + number(head, 26, 2) + number(head, 28, 2);
+    if (number(head, 0, 4) != 0x04034b50 || begin > file_->size() || file_->size() - begin < array.packed)
+      fail(array.at, "array " + in_quotes(array.name) + " is not here, or not whole");
+    auto source = ByteSource{file_, file_->path().string() + ": array " + printable(array.name), begin, array.packed,
+                             array.method == 8};
+    source.expect_room_for(array.size, "the directory promises " + std::to_string(array.size) + " bytes");
+    return source;
   }
 
-  std::filesystem::path path_;
-  std::string bytes_;
+  std::shared_ptr<InputFile const> file_;
   std::vector<Stored> arrays_;
 };
 
@@ -177,7 +145,7 @@ class NpzFile {
 ///
 ///   auto const train = data::npz<std::uint8_t, std::uint8_t>("mnist.npz", "x_train", "y_train");
 ///
-/// throws  BadFile as NpzFile does, and when the numbers of rows differ
+/// throws  BadFile as NpzFile does, when the numbers of rows differ, and when an array has no dimension
 template <class X = float, class Y = int>
 Tensors<X, Y> npz(std::filesystem::path const& file, std::string_view x, std::string_view y) {
   auto const arrays = NpzFile{file};
