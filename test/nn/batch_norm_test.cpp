@@ -7,7 +7,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 using namespace chorale;
 using namespace chorale::nn;
@@ -20,24 +25,30 @@ struct Plain : Sequential<Input<5, 4, 3>, BatchNorm<Epsilon<50000>>, Flatten, De
 struct Wide : Sequential<Input<4, 4, 1>, Conv2D<21, 2>, SyncBatchNorm<Momentum<50>>, Sigmoid, Flatten, Dense<3>> {};
 struct Deep : Sequential<Input<4>, Dense<9>, BatchNorm<>, GELU, Dense<17>, SyncBatchNorm<>, Tanh, Dense<3>> {};
 
+struct Rectified : Sequential<Input<5, 5, 2>, Conv2D<8, 2>, BatchNorm<>, ReLU, Flatten, Dense<3>> {};
+
 auto const alone = [](std::size_t) {};
 
 template <class Net>
 auto copy_of() {
   return compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}).instantiate(Cpu{}, 3);
 }
+template <class Net>
+auto frozen_copy_of() {
+  auto const rule = optim::Grouped{optim::SGD{.learning_rate = 0.1F}, {optim::frozen("*/moving_*")}};
+  return compile<Net>(loss::MeanSquaredError{}, rule).instantiate(Cpu{}, 3);
+}
 
-}  // namespace
-
-TEMPLATE_TEST_CASE("gradients through batch normalization agree with central differences", "[nn][batch_norm]", RowNet,
-                   Images, Plain, Wide, Deep) {
+template <class TestType>
+void check_differences(auto copy) {
   auto const batch = tiny::batch<float>(7, TestType::input::size, TestType::output::size);
-  auto copy        = copy_of<TestType>();
   auto const loss  = [&] { return copy.value_and_gradient(batch.view(), 0, alone, Together{}).value; };
   for (auto const& v : TestType::plan.variables)                           // off their trivial first values
     if (v.spec.trained() && v.spec.rank == 1)
       for (std::size_t i = 0; i < v.size; ++i)
         copy.net.variables().values[v.offset + i] += Random{5, v.offset}.uniform(i, -0.4F, 0.4F);
+  if constexpr (std::is_same_v<TestType, Rectified>)                       // channels that are above 0 or below, far off
+    for (std::size_t c = 0; c < 8; ++c) copy.net.variables()[3].value[c] = c % 2 == 0 ? 3.0F : -3.0F;
 
   loss();
   auto const got = std::vector<float>(copy.gradients().values.begin(), copy.gradients().values.end());
@@ -57,6 +68,38 @@ TEMPLATE_TEST_CASE("gradients through batch normalization agree with central dif
             Approx((above - below) / (2 * h)).epsilon(0.02).margin(2e-3));
     }
   }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("gradients through batch normalization agree with central differences", "[nn][batch_norm]", RowNet,
+                   Images, Plain, Wide, Deep, Rectified) {
+  check_differences<TestType>(copy_of<TestType>());
+  auto copy = frozen_copy_of<TestType>();
+  for (auto const& v : TestType::plan.variables)
+    for (std::size_t i = 0; i < v.size && !v.spec.trained(); ++i)
+      copy.net.variables().values[v.offset + i] += Random{6, v.offset}.uniform(i, -0.4F, 0.4F);
+  check_differences<TestType>(std::move(copy));
+}
+
+TEST_CASE("in training, frozen moving statistics are used as in evaluation, and keep their bits", "[nn][batch_norm]") {
+  auto const batch = tiny::batch<float>(7, 50, 3);
+  auto copy        = frozen_copy_of<Images>();
+  auto other       = copy_of<Images>();
+  auto const all   = copy.net.variables();
+  for (float& x : all[4].value) x = 0.25F;
+  auto const moving = [&] { return std::vector<float>{all[5].value.begin(), all[5].value.end()}; };
+  auto const before = moving();
+  for (int step = 0; step < 5; ++step) {
+    auto sums = std::array<float, plan::header>{};
+    copy.evaluate(batch.view(), sums);
+    auto const loss = copy.value_and_gradient(batch.view(), 0, alone, Together{}).value;
+    CHECK(loss == sums[0]);
+    CHECK(loss != other.value_and_gradient(batch.view(), 0, alone, Together{}).value);
+    copy.optimizer.apply(copy.net.variables(), copy.gradients());
+  }
+  CHECK(moving() == before);
+  CHECK(std::ranges::all_of(all[4].value, [](float x) { return x == 0.25F; }));
 }
 
 namespace {

@@ -8,11 +8,16 @@
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/sharded.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 
 using namespace chorale;
 using tiny::quietly;
@@ -54,6 +59,87 @@ TEST_CASE("replicas that normalize their shares have equal copies, and learn ano
 
 TEST_CASE("alone, both layers are the same", "[strategy][batch_norm]") {
   CHECK(norm::reference<LocalNet>() == norm::reference<SyncNet>());
+}
+
+namespace {
+
+/// Both layers, without dropout.
+struct Normed : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<5, 3>, nn::SyncBatchNorm<>, nn::ReLU, nn::MaxPool2D<2>,
+                              nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};
+struct Apart : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
+struct Pixels : Field<float, 8, 8, 1> {};
+struct Kind : Field<int, 1> {};
+struct Drawn : nn::Graph<Pixels> {
+  nn::Conv2D<5, 3> conv;
+  nn::SyncBatchNorm<> first;
+  nn::Dense<16> wide;
+  nn::BatchNorm<> second;
+  nn::Dense<3> kind;
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<Kind>(kind(nn::tanh(second(wide(nn::Flatten{}(nn::relu(first(conv(x)))))))));
+  }
+};
+auto frozen(float rate) {
+  return optim::Grouped{optim::SGD{.learning_rate = rate}, {optim::frozen("batch_normalization*")}};
+}
+template <class N, class S, class R = RingAllReduce>
+auto with_frozen(S strategy, R reduce = {}, float rate = 0.05F) {
+  return Trainer{nn::compile<N>(loss::SparseCrossEntropy{}, frozen(rate)), strategy, reduce, LocalTransport{}, 7};
+}
+/// Variables whose moving statistics are those of some steps.
+template <class N>
+std::vector<float> moved(auto const& data) {
+  auto trainer = Trainer{nn::compile<N>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.05F}),
+                         OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
+  trainer.fit(data, watched);
+  return tiny::values_of(trainer);
+}
+
+/// A network of frozen normalizations over any replicas: as one replica, with the averages of evaluation.
+template <class N>
+void check_frozen(auto const& data) {
+  auto const begin = moved<N>(data);
+  auto one         = with_frozen<N>(OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto const set   = [&](auto& trainer) {
+    auto all = std::vector<float>(trainer.variables().values.size());
+    std::ranges::copy(begin, all.begin() + plan::header);
+    trainer.set_variables(all);
+  };
+  set(one);
+  one.fit(data, watched);
+  auto const want   = tiny::values_of(one);
+  auto const variables = one.variables().plan;
+  CHECK(norm::difference(variables, want, begin) > 1e-3);
+  auto const stays = [&](std::vector<float> const& values) {
+    for (auto const& v : variables)
+      for (auto i = v.offset - plan::header; i < v.end() - plan::header; ++i)
+        if (std::string_view{v.name}.starts_with("batch_normalization")) REQUIRE(values[i] == begin[i]);
+  };
+  auto const check = [&](auto trainer, auto still) {
+    set(trainer), set(still);
+    CHECK(still.fit(data, watched)[0].scores.loss() == Approx(still.evaluate(data).loss()).epsilon(1e-6));
+    trainer.fit(data, watched);
+    auto const got = tiny::values_of(trainer);
+    stays(got);
+    CHECK(norm::difference(variables, got, want) < 1e-5);
+  };
+  auto const under = [&](auto const& strategy) {
+    check(with_frozen<N>(strategy), with_frozen<N>(strategy, RingAllReduce{}, 0));
+  };
+  stays(want);
+  under(MirroredStrategy{Cpu::logical(1)});
+  under(MirroredStrategy{Cpu::logical(3)});
+  under(CentralStorageStrategy{Cpu::logical(2)});
+  under(ShardedStrategy<std::is_same_v<N, Apart> ? Zero::three : Zero::one>{Cpu::logical(3)});
+}
+
+}  // namespace
+
+TEST_CASE("frozen normalizations use their averages in fit as in evaluate, and keep them", "[strategy][batch_norm]") {
+  check_frozen<Normed>(uneven());
+  check_frozen<Apart>(uneven());
+  auto const rows = tiny::batch<int>(234, 64, 1);
+  check_frozen<Drawn>(data::from_fields<Pixels, Kind>(rows.x, rows.y).batch(17));
 }
 
 TEST_CASE("local moving statistics move to the mean over replicas, each by its rows", "[strategy][batch_norm]") {

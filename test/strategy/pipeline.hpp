@@ -15,6 +15,7 @@
 #include <chorale/nn/metric.hpp>
 #include <chorale/nn/pipeline/schedules.hpp>
 #include <chorale/optim/adam.hpp>
+#include <chorale/optim/grouped.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/one_device.hpp>
@@ -90,6 +91,11 @@ struct Data {
   std::optional<std::size_t> size() const { return sizes.size(); }
 };
 
+inline auto frozen_model() {
+  return nn::compile<Net>(loss::SparseCrossEntropy{},
+                          optim::Grouped{optim::Adam{.learning_rate = 0.01F}, {optim::frozen("moving/*")}},
+                          metric::Accuracy{});
+}
 inline auto model(float clipnorm = 0) {
   return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F, .global_clipnorm = clipnorm},
                           metric::Accuracy{});

@@ -33,6 +33,17 @@ TEST_CASE("a trainer over stages learns the bits of one device, clipped or not",
   }
 }
 
+TEST_CASE("stages with frozen moving averages learn the bits of one device", "[strategy][pipeline]") {
+  auto one  = Trainer{frozen_model(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<4>{}, LocalTransport{}, 7};
+  auto cut  = MeshStrategy{stages<2>(), pipelined<ZeroBubbleV<4>>()};
+  auto two  = Trainer{frozen_model(), cut, Reproducible<4>{}, LocalTransport{}, 7};
+  auto free = Trainer{model(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<4>{}, LocalTransport{}, 7};
+  auto const want = learned(one), got = learned(two);
+  CHECK((got.values == want.values));
+  CHECK(got.loss == want.loss);
+  CHECK(apart(want.values, learned(free).values) > 1e-3);
+}
+
 TEST_CASE("batches are dealt out along the data axis, and each share goes through its stages", "[strategy][pipeline]") {
   using Data2 = Axis<"data", 2>;
   auto const one  = on_one(0.05F);

@@ -159,17 +159,19 @@ class Copy : public StepReports {
         if (end == plan::header) loss = g.loss();                          // before it may be reduced
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards}, leave);
+      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards,
+                       .frozen = optimizer.frozen()}, leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
       if (units_ != nullptr && units_->bad()) report_bad(g, *units_->bad());
     } else if constexpr (answers) {
-      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards});
+      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards,
+                              .frozen = optimizer.frozen()});
       if (optimizer.checks()) {
         report_non_finite<D>(g, plan::header, g.values.size());
         report_non_finite_rows<D>(g);
       }
     } else if constexpr (joins) {
-      learner_.take_part(together);
+      learner_.take_part(together, optimizer.frozen());
     }
     ready(g.values.size());
     return {loss, static_cast<std::int64_t>(batch.rows)};
@@ -348,7 +350,7 @@ class Copy : public StepReports {
     static_assert(!joins, "chorale: outputs(batch) and gradient_by(F, batch) compute on one replica alone, and "
                           "nn::SyncBatchNorm adds up over all. Use nn::BatchNorm");
     return {.training = true, .now = {.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                                      .first_row = batch.first_row}};
+                                      .first_row = batch.first_row}, .frozen = optimizer.frozen()};
   }
 
   template <class Batch, class Ready>

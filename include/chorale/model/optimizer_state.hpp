@@ -116,6 +116,8 @@ class OptimizerState {
 
   /// True if updates clip gradients to a global norm; and if variable i is in it.
   bool clips() const { return rule_.global_clipnorm > 0; }
+  /// For each variable of the plan, 1 if a group freezes it; empty if none does. Valid as long as this object.
+  Span<char const> frozen() const { return groups_.are_frozen(); }
   bool is_in_norm(std::size_t i) const { return plan_.variables[i].spec.trained() && !groups_.is_frozen(i); }
 
   /// True if an update may be enqueued before the host has read its gradients: the host has nothing to decide.

@@ -25,7 +25,7 @@ namespace chorale {
 template <class O>
 class ParameterGroups {
  public:
-  /// throws    BadArgument when a pattern fits no variable, or all variables are frozen
+  /// throws    BadArgument when a pattern fits no variable of a whole network, or all of them are frozen
   ParameterGroups(O const& rule, PlanView const& plan) {
     auto const& groups = rule.groups;
     auto fitting       = std::vector<std::size_t>(groups.size());          // variables whose names fit
@@ -36,17 +36,22 @@ class ParameterGroups {
       for (auto g = groups.size(); g-- > 0;)
         if (optim::fits(groups[g].names, v.name)) ++fitting[g], group_of_.back() = g;
     }
-    for (std::size_t g = 0; g < groups.size(); ++g)
+    for (std::size_t g = 0; g < groups.size() && plan.whole; ++g)
       CHORALE_EXPECTS(fitting[g] != 0, "no name of the " + std::to_string(group_of_.size()) +
                                            " variables fits the pattern \"" + groups[g].names +
                                            "\" of optim::Grouped; they are " + names(plan));
-    CHORALE_EXPECTS(!std::ranges::all_of(group_of_, [&](std::size_t g) { return rules_[g].frozen; }),
+    CHORALE_EXPECTS(!plan.whole || !std::ranges::all_of(group_of_, [&](std::size_t g) { return rules_[g].frozen; }),
                     "the groups of optim::Grouped freeze all " + std::to_string(group_of_.size()) +
                         " variables: nothing is left to train");
     find_parts(plan);
+    for (std::size_t i = 0; i < group_of_.size(); ++i)
+      if (is_frozen(i)) are_frozen_.resize(group_of_.size()), are_frozen_[i] = 1;
   }
 
   bool is_frozen(std::size_t variable) const { return rules_[group_of_[variable]].frozen; }
+
+  /// For each variable, 1 if it is frozen; empty if none is.
+  Span<char const> are_frozen() const { return are_frozen_; }
 
   /// Updates the dense variables that are not frozen, each as its group says.
   ///
@@ -141,6 +146,7 @@ class ParameterGroups {
   std::vector<Own> rules_;                                                 // of each group, then that of no group
   std::vector<Part> parts_;
   std::vector<Range> frozen_;
+  std::vector<char> are_frozen_;
 };
 
 namespace detail {
@@ -151,6 +157,7 @@ struct NoGroups {
   constexpr NoGroups(O const&, PlanView const&) {}
   static constexpr bool is_frozen(std::size_t) { return false; }
   static constexpr Span<Range const> frozen() { return {}; }
+  static constexpr Span<char const> are_frozen() { return {}; }
   template <class O, class F>
   static void update_alike(O const& rule, std::size_t, optim::Moment const& now, F&& f) {
     f(rule, now);

@@ -113,7 +113,8 @@ struct Normalization {
 /// x, y        (B, H, W, C) or (B, C)
 /// keeps       called once in a network derived from nn::Graph: two calls would move its statistics twice
 /// variables   gamma (C), ones, and beta (C), zeros: trained. moving_mean (C), zeros, and moving_variance (C), ones:
-///             used by evaluation. An update moves them towards the mean of the replicas' statistics, weighted by rows
+///             used by evaluation, and in training if both are frozen. An update moves them towards the mean of the
+///             replicas' statistics, weighted by rows
 /// options     Momentum<percent>, Epsilon<millionths>; default Momentum<99>, Epsilon<1000>
 /// source      Ioffe & Szegedy, ICML 2015; tf.keras.layers.BatchNormalization
 template <class... Options>

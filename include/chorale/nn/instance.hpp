@@ -148,7 +148,7 @@ class Instance : public StepReports {
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together) {
     auto const g = gradients();
     if (batch.rows == 0) {
-      if constexpr (joins) Executing::take_part(together, zeros_);
+      if constexpr (joins) Executing::take_part(together, optimizer.frozen(), zeros_);
       std::memset(g.values.data(), 0, g.values.size_bytes());
       if (units_ != nullptr) take_part();
       mark(g);
@@ -340,7 +340,8 @@ class Instance : public StepReports {
   Pass training_pass(std::size_t first_row, Together together) const {
     auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
                                  .first_row = first_row};
-    return {.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value};
+    return {.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value,
+            .frozen = optimizer.frozen()};
   }
 
   /// Waits for the step, and counts it as apply() would.

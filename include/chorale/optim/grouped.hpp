@@ -51,7 +51,8 @@ constexpr bool fits(std::string_view pattern, std::string_view name) {
 ///   optim::Grouped{optim::AdamW{.learning_rate = 1e-3F},
 ///                  {optim::frozen("embedding*"), {.names = "*/bias", .weight_decay = 0}}}
 ///
-/// keeps    a frozen variable keeps its bits, also a moving average, and its slots are zeros; its gradient does not
+/// keeps    a frozen variable keeps its bits, and its slots are zeros; a layer whose moving averages are all frozen
+///          normalizes with them in training, as Keras' trainable = False does. The gradient of a frozen variable does not
 ///          count in global_clipnorm. It is computed and reduced all the same. Strategies whose replicas take the mean of
 ///          their variables, such as LocalSgd, take that of a frozen one as well, which may round it
 /// cost     one pass over the memory, as O, in one call for each range of variables of one group that are neighbours

@@ -99,6 +99,8 @@ struct Pass {
                                                                            // this computes both
   AxisGroups axes = {};                                                    // for layers that are split over ranks
   bool in_shards  = false;                                                 // the rows are one logical shard of a batch
+  Span<char const> frozen = {};                                            // for each variable, 1: it keeps its value;
+                                                                           // empty: none does
 };
 
 /// Destination of a sum over rows.

@@ -264,6 +264,7 @@ struct PlanView {
   std::size_t table_elements = 0;                                          // of tables whose gradients are rows
   std::size_t parameters = 0;                                              // trainable numbers
   std::uint64_t hash     = 0;
+  bool whole             = true;                                           // false: of one stage of a network
 
   constexpr PlanView() = default;
   template <std::size_t N, std::size_t Layers>

@@ -36,10 +36,11 @@ struct NamedShape {
 class RunTimePlan {
  public:
   /// variables   in the order in which the model computes: backward usually finishes the last one first
+  /// whole       false: they are those of one stage of a network
   ///
   /// throws      BadArgument when there is no variable, two have one name, a name or a shape does not fit, layers do not
   ///             ascend, or a tracked variable has a momentum
-  explicit RunTimePlan(std::vector<NamedShape> const& variables) {
+  explicit RunTimePlan(std::vector<NamedShape> const& variables, bool whole = true) {
     CHORALE_EXPECTS(!variables.empty(), "a model needs at least one variable");
     auto made = Made{};
     auto last = -1;                                                        // layer of the variable before
@@ -63,6 +64,7 @@ class RunTimePlan {
     made.bucket_ends.resize(variables.size() + 1);
     made.sizes = detail::lay_out(made.variables, ready, made.bucket_ends);
     made.hash  = detail::plan_hash(made.variables);
+    made.whole = whole;
     made_      = std::make_shared<Made const>(std::move(made));
   }
 
@@ -75,6 +77,7 @@ class RunTimePlan {
     view.table_elements = made_->sizes.table_elements;
     view.parameters     = made_->sizes.parameters;
     view.hash           = made_->hash;
+    view.whole          = made_->whole;
     return view;
   }
 
@@ -84,6 +87,7 @@ class RunTimePlan {
     std::vector<std::size_t> bucket_ends;
     detail::PlanSizes sizes;
     std::uint64_t hash = 0;
+    bool whole         = true;
   };
 
   static void check(NamedShape const& v, std::vector<PlannedVariable> const& before) {

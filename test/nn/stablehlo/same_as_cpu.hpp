@@ -51,11 +51,13 @@ class OnBoth {
 
  public:
   /// coarse    true: inputs are quarters, so that there are zeros and equal numbers among them
-  explicit OnBoth(bool training, bool coarse = false)
-      : training_{training}, coarse_{coarse}, variables_(PlanView{plan}.values()), gradients_(variables_.size()),
+  /// frozen    true: moving averages are
+  explicit OnBoth(bool training, bool coarse = false, bool frozen = false)
+      : training_{training}, coarse_{coarse}, frozen_(frozen ? plan.variables.size() : 0), variables_(PlanView{plan}.values()), gradients_(variables_.size()),
         tables_{row_gradients_of(plan)}, executor_{rows, variables_, gradients_, tables_} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
+      if (frozen) frozen_[v] = planned.spec.trained() ? 0 : 1;
       auto const value    = Span<float>{variables_}.subspan(planned.offset, planned.size);
       initialize(value, planned.spec, Random{Seed{7}, v});
       for (auto& x : value) x += number() / 4;                             // so that nothing stays 0 or 1
@@ -107,7 +109,7 @@ class OnBoth {
     return worst;
   }
 
-  Pass pass() const { return {.training = training_, .now = now}; }
+  Pass pass() const { return {.training = training_, .now = now, .frozen = frozen_}; }
   float number() { return Random{Seed{11}, 0}.uniform(drawn_++, -1.0F, 1.0F); }
 
   /// A parameter with the same numbers on all replicas.
@@ -150,7 +152,7 @@ class OnBoth {
     auto const seed  = now.drawn().value;
     auto const drawn = nn::stablehlo::Drawn{word(seed), word(seed >> 32), word(now.first_row)};
     for (std::size_t r = 0; r < R; ++r) parameters_[r].back()[0] += static_cast<double>(before(r));
-    auto const written = nn::stablehlo::write_network<Net>(program_, inputs, values, training_, is_real, drawn);
+    auto const written = nn::stablehlo::write_network<Net>(program_, inputs, values, training_, is_real, drawn, frozen_);
     for (auto const output : written.outputs) want(output, Kind::output);
     if (!training_) return;
 
@@ -206,6 +208,7 @@ class OnBoth {
   }
 
   bool training_, coarse_;
+  std::vector<char> frozen_;
   std::vector<float> variables_, gradients_;
   std::vector<RowGradients> tables_;
   Executing executor_;
@@ -239,7 +242,8 @@ struct SideBySide<nn::detail::List<L...>, nn::detail::List<O...>,
 template <class Net, int Replicas = 1>
 double error_of_network() {
   using Traced = typename nn::detail::TracedNetwork<Net>::type;
-  return std::max(OnBoth<Traced, Replicas>{true}.largest_error(), OnBoth<Traced, Replicas>{false}.largest_error());
+  return std::max({OnBoth<Traced, Replicas>{true}.largest_error(), OnBoth<Traced, Replicas>{false}.largest_error(),
+                   OnBoth<Traced, Replicas>{true, false, true}.largest_error()});
 }
 /// Layers that take inputs of the same types.
 template <class... L>

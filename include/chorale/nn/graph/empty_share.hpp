@@ -63,7 +63,7 @@ class EmptyShare {
       auto const c     = at(step.call);
       auto const& call = g.calls[c];
       if (step.what == Do::again) forward(c, pass);
-      else if (call.ops->joined > 0 && Low::wants_dx(call)) join(pass, 2 * at(call.ops->joined));
+      else if (joins(c, pass) && Low::wants_dx(call)) join(pass, 2 * at(call.ops->joined));
       else if (takes_part(c, pass)) call.ops->backward(stage(c), pass);
     }
   }
@@ -82,9 +82,16 @@ class EmptyShare {
     auto const& ops = *g.calls[c].ops;
     return group_along(pass.axes, ops.axis, ops.axis_size).deals_rows;
   }
+  /// True if the call adds up over all replicas, as its moving averages are not frozen.
+  static bool joins(std::size_t c, Pass const& pass) {
+    auto const& call = g.calls[c];
+    return call.ops->joined > 0 &&
+           !keeps_averages(Span<int const>{g.uses}.subspan(at(call.first_use), at(call.uses)), pass.frozen,
+                           [](int v) { return g.variables[at(v)].spec; });
+  }
   void forward(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
-    if (call.ops->joined > 0) join(pass, 2 * at(call.ops->joined) + 1);    // two sums and the count
+    if (joins(c, pass)) join(pass, 2 * at(call.ops->joined) + 1);          // two sums and the count
     else if (takes_part(c, pass)) call.ops->forward(stage(c), pass);
   }
   void join(Pass const& pass, std::size_t n) {

@@ -151,7 +151,9 @@ class GraphExecutor {
   void forward(Pass const& pass) {
     for (std::size_t c = 0; c < N.calls; ++c) {
       if (units_ != nullptr) units_->forward_to(c);
-      g.calls[c].ops->forward(stages_[c], pass);
+      graph::in_pass(pass, keeps_averages(c, pass.frozen), [&](Pass const& of_call) {
+        g.calls[c].ops->forward(stages_[c], of_call);
+      });
     }
   }
 
@@ -176,16 +178,17 @@ class GraphExecutor {
 
   /// Takes part in the sums over all replicas of one step, with zeros: called by a replica without rows.
   ///
-  /// zeros    memory, kept for the next call
-  static void take_part(Together const& together, std::vector<double>& zeros) {
+  /// frozen   see Pass; zeros: memory, kept for the next call
+  static void take_part(Together const& together, Span<char const> frozen, std::vector<double>& zeros) {
     auto const join = [&](std::size_t n) {
       zeros.assign(n, 0.0);
       together(zeros);
     };
-    for (auto const& call : g.calls)                                       // forward: two sums and the count
-      if (call.ops->joined > 0) join(2 * graph::at(call.ops->joined) + 1);
+    for (std::size_t c = 0; c < N.calls; ++c)                              // forward: two sums and the count
+      if (auto const& call = g.calls[c]; call.ops->joined > 0 && !keeps_averages(c, frozen))
+        join(2 * graph::at(call.ops->joined) + 1);
     for (std::size_t c = N.calls; c-- > 0;)
-      if (auto const& call = g.calls[c]; call.ops->joined > 0 && Low::wants_dx(call))
+      if (auto const& call = g.calls[c]; call.ops->joined > 0 && Low::wants_dx(call) && !keeps_averages(c, frozen))
         join(2 * graph::at(call.ops->joined));
   }
 
@@ -295,6 +298,16 @@ class GraphExecutor {
     auto finds = std::vector<graph::Finds>(N.calls);
     for (std::size_t c = 0; c < N.calls; ++c) finds[c] = g.calls[c].ops->finds(stages_[c]);
     return finds;
+  }
+
+  /// True if the moving averages of a call are frozen.
+  static constexpr bool keeps_averages(std::size_t c, Span<char const> frozen) {
+    constexpr bool some = std::ranges::any_of(plan.variables, [](auto const& v) { return v.spec.momentum != 0; });
+    if constexpr (!some) return false;
+    else return !frozen.empty() &&
+                graph::keeps_averages(Span<int const>{g.uses}.subspan(graph::at(g.calls[c].first_use),
+                                                                      graph::at(g.calls[c].uses)), frozen,
+                                      [](int v) { return plan.variables[graph::at(v)].spec; });
   }
 
   /// True if nothing but a loss reads output o.
@@ -432,7 +445,7 @@ class GraphExecutor {
       switch (step.what) {
         case graph::Do::again:
           begins(call);
-          g.calls[call].ops->forward(stages_[call], pass);
+          g.calls[call].ops->forward(stages_[call], pass);                 // of no layer with moving averages
           break;
         case graph::Do::backward:
           begins(call);
@@ -450,11 +463,14 @@ class GraphExecutor {
   void backward_of(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
     if constexpr (Needs::template all<what>) {
-      call.ops->backward(stages_[c], pass);
+      graph::in_pass(pass, keeps_averages(c, pass.frozen), [&](Pass const& of_call) {
+        call.ops->backward(stages_[c], of_call);
+      });
     } else {
       auto part         = pass;
       part.by_variables = what == graph::For::step;
       part.by_input     = Needs::dx(call, what);
+      part.training     = pass.training && !keeps_averages(c, pass.frozen);
       call.ops->backward(stages_[c], part);
     }
     if (what == graph::For::inputs || !needs_scratch(call)) return;

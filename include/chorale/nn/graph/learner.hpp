@@ -163,7 +163,7 @@ class GraphLearner {
   void join(AxisGroups axes) { axes_ = axes; }
 
   /// Takes part in the sums over all replicas of one step, without rows.
-  void take_part(Together const& together) { Executing::take_part(together, zeros_); }
+  void take_part(Together const& together, Span<char const> frozen) { Executing::take_part(together, frozen, zeros_); }
 
   /// Takes part, without rows, in what the ranks of an axis that deals out rows compute together: forward and, in
   /// training, backward.

@@ -120,6 +120,30 @@ struct Held {
   friend constexpr bool operator==(Held const&, Held const&) = default;
 };
 
+/// True if the moving averages of a layer are frozen, so that it computes in training as in evaluation.
+///
+/// uses      its variables; frozen: of all variables, see Pass
+/// spec_of   called as spec_of(v): the VariableSpec of variable v
+template <class SpecOf>
+constexpr bool keeps_averages(Span<int const> uses, Span<char const> frozen, SpecOf&& spec_of) {
+  auto keeps = false;
+  for (auto const v : uses) {
+    if (spec_of(v).momentum == 0) continue;
+    if (frozen.empty() || frozen[at(v)] == 0) return false;
+    keeps = true;
+  }
+  return keeps;
+}
+
+/// Calls f(pass), or f of a pass as in evaluation if the moving averages of a layer are frozen.
+template <class F>
+constexpr void in_pass(Pass const& pass, bool keeps_averages, F&& f) {
+  if (!keeps_averages) return f(pass);
+  auto part     = pass;
+  part.training = false;
+  f(part);
+}
+
 /// A value of the network: an input, or an output of a call.
 struct ValueRecord {
   int call          = -1;                                                  // that writes it; -1: the batch

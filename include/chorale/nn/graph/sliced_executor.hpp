@@ -222,7 +222,9 @@ class SlicedExecutor {
     return threads_ == nullptr || d == nullptr ? d : numbers(d_input_[i]);
   }
 
-  static void take_part(Together const& together, std::vector<double>& zeros) { One::take_part(together, zeros); }
+  static void take_part(Together const& together, Span<char const> frozen, std::vector<double>& zeros) {
+    One::take_part(together, frozen, zeros);
+  }
 
   /// ready     called on the calling thread with an end: gradients below it are final
   /// at_end    true: one call of `ready`, at the end, is enough

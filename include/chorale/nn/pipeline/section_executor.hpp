@@ -89,7 +89,7 @@ class SectionExecutor {
     if (!own_gradients_.empty()) std::ranges::fill(own_gradients_, 0.0F);
     auto const g = section_->records();
     for (std::size_t c = 0; c < g.calls.size(); ++c) {
-      g.calls[c].ops->forward(stage(c), pass);
+      g.calls[c].ops->forward(stage(c), of_call(c, pass));
       between();
     }
   }
@@ -120,7 +120,7 @@ class SectionExecutor {
         continue;
       }
       auto const c = graph::at(step.call);
-      auto part    = pass;
+      auto part    = of_call(c, pass);
       if (adds_now(c)) {
         g.calls[c].ops->add(stage(c), pass);
         part.by_variables = false;
@@ -146,7 +146,7 @@ class SectionExecutor {
       auto const c      = graph::at(step.call);
       auto const& call  = g.calls[c];
       if (call.uses > 0 && !wants_dx(call)) continue;                      // as a whole, later
-      auto part         = pass;
+      auto part         = of_call(c, pass);
       part.by_variables = call.uses > 0 && !call.ops->apart;
       call.ops->backward(stage(c), part);
       between();
@@ -161,7 +161,7 @@ class SectionExecutor {
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::variables) continue;
       auto const c  = graph::at(step.call);
-      auto part     = pass;
+      auto part     = of_call(c, pass);
       part.by_input = false;
       if (adds_now(c)) g.calls[c].ops->add(stage(c), part);
       else g.calls[c].ops->backward(stage(c), part);
@@ -214,6 +214,16 @@ class SectionExecutor {
   }
   PlannedVariable const& planned(graph::CallRecord const& call, int i) const {
     return *variables_[graph::at(section_->whole().uses[graph::at(call.first_use + i)])];
+  }
+  /// The pass of a call: as in evaluation, if its moving averages are frozen.
+  Pass of_call(std::size_t c, Pass pass) const {
+    if (pass.frozen.empty()) return pass;
+    auto const& call = section_->records().calls[c];
+    auto const uses  = section_->whole().uses.subspan(graph::at(call.first_use), graph::at(call.uses));
+    pass.training    = pass.training && !graph::keeps_averages(uses, pass.frozen, [this](int v) {
+      return variables_[graph::at(v)]->spec;
+    });
+    return pass;
   }
   /// True if a call writes gradients of variables in memory of this executor, until they may be added to the others: it
   /// writes them in forward, as targets of moving averages, or with the gradient by its input.

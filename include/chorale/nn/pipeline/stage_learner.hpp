@@ -142,10 +142,14 @@ class StageLearner {
   void learn(Step& step, Batch const& batch) {
     auto total = Sums{};
     begin(batch.rows, schedule_.micro_batches);
+    frozen_.assign(step.pass.frozen.empty() ? 0 : places_.size(), char{0});
+    for (std::size_t i = 0; i < step.pass.frozen.size(); ++i)
+      frozen_[at(variables_of_.of_network[i])] = step.pass.frozen[i];
     for (auto const& e : schedule_.entries) {
       auto const rows = micro_rows_[at(e.micro_batch)];
       if (rows.size() == 0) continue;
       auto pass          = step.pass;
+      pass.frozen        = frozen_;
       pass.now.first_row += rows.begin;
       auto const x = at(e.chunk);
       if (e.work == pipelines::Work::forward) forward(x, e.micro_batch, pass, batch.rows_in(rows), true, &total);
@@ -432,6 +436,7 @@ class StageLearner {
   std::vector<char> has_added_;                                            // chunks, in this step
   std::vector<std::size_t> came_;                                          // messages
   StageExecutors<D> executors_;
+  std::vector<char> frozen_;                                               // variables of the network, see Pass
   std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way
   std::vector<int> pending_;                                               // chunks of each micro-batch
   pipelines::Messages* messages_   = nullptr;

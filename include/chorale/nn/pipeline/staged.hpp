@@ -5,6 +5,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/model/memory.hpp>
+#include <chorale/model/parameter_groups.hpp>
 #include <chorale/nn/graph/compiled.hpp>
 #include <chorale/nn/pipeline/cut.hpp>
 #include <chorale/nn/pipeline/stage_learner.hpp>
@@ -79,7 +80,9 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
                           "a schedule whose backward by weights of a later section comes first."};
       auto learner = graph::StageLearner<Net, D, Losses, Metrics>{
           device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), std::move(ends)};
-      auto const plan = RunTimePlan{learner.variables().shapes};
+      auto const plan   = RunTimePlan{learner.variables().shapes, false};
+      auto const groups = chorale::detail::GroupsOf<Optimizer>{model.optimizer, PlanView{nn::plan_of<Net>}};
+      static_cast<void>(groups);                                           // patterns fit the whole network, or throw
       return {device, std::move(learner), plan, model.optimizer, seed};
     } else {
       throw BadArgument{"this network is not cut.", "fewer stages."};

@@ -5,6 +5,7 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/data/field.hpp>
+#include <chorale/model/parameter_groups.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/trace.hpp>
@@ -115,7 +116,8 @@ class StepWriter {
     if (kind != StepKind::predict) take_targets();
     auto const real    = argument(Element::f32, {set_.rows});
     auto const drawn   = trains ? take_drawn() : Drawn{};
-    auto const written = write_network<Net>(program_, inputs, variables, trains, real, drawn);
+    auto const groups  = chorale::detail::GroupsOf<Optimizer>{*rule_, PlanView{plan}};
+    auto const written = write_network<Net>(program_, inputs, variables, trains, real, drawn, groups.are_frozen());
     if (kind != StepKind::predict) {
       auto const losses = losses_of(written.outputs, real);
       if (trains) find_used(variables, real);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 namespace chorale {
@@ -63,16 +64,21 @@ class Kernels<Cpu>::BatchNorm {
 
   void forward(Pass const& pass) const {
     if (x_to_own_) x_to_own_();
-    if (pass.training) measure(pass);
-    else for (std::size_t c = 0; c < channels_; ++c) use(c, p_.mean[c], static_cast<double>(p_.variance[c]));
+    if (pass.training) {
+      measure(pass);
+    } else {
+      for (std::size_t c = 0; c < channels_; ++c) use(c, p_.mean[c], static_cast<double>(p_.variance[c]));
+      at_.count[0] = std::numeric_limits<double>::infinity();              // no x changes them: see backward
+    }
     for (std::size_t c = 0; c < channels_; ++c) at_.scale[c] = p_.kernel[c] * at_.inverse[c];
     std::copy_n(p_.bias, channels_, at_.beta);
     if (relu_) normalize<true>();
     else normalize<false>();
   }
 
-  /// dx = scale · (dy - mean of dy - u · mean of dy · u), after a forward in training, with u = (x - mean) / deviation.
-  /// The means are over all that is normalized together; gradients of gamma and beta are sums over this share alone.
+  /// dx = scale · (dy - mean of dy - u · mean of dy · u), after a forward in training, with u = (x - mean) / deviation;
+  /// scale · dy after one with moving statistics. The means are over all that is normalized together; gradients of gamma
+  /// and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     if (relu_) add_up<true>(p_.dy);
     else add_up<false>(p_.dy);
@@ -83,7 +89,7 @@ class Kernels<Cpu>::BatchNorm {
       p_.d_kernel[c] = static_cast<float>(sums[channels_ + c]);
     }
     if (p_.dx == nullptr) return;
-    join(pass, sums);
+    if (pass.training) join(pass, sums);
     for (std::size_t c = 0; c < channels_; ++c) {
       at_.shift[c] = static_cast<float>(sums[c] / at_.count[0]);
       at_.slope[c] = static_cast<float>(sums[channels_ + c] / at_.count[0]) * at_.inverse[c];

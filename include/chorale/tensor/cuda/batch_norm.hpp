@@ -9,6 +9,7 @@
 #include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
+#include <limits>
 
 #if __has_include(<cublasLt.h>) && __has_include(<cudnn.h>)
 
@@ -46,6 +47,7 @@ class Kernels<Cuda>::BatchNorm {
   void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
 
   void forward(Pass const& pass) {
+    count_ = std::numeric_limits<double>::infinity();                      // of moving statistics, which no x changes
     if (pass.training) measure(pass);
     else cuda::expect(cuda::launch::moving_moments(channels_, p_.mean, p_.variance, epsilon_, at_.of, cuda::queue()),
                       "moving_moments");
@@ -53,7 +55,7 @@ class Kernels<Cuda>::BatchNorm {
                  "normalize");
   }
 
-  /// Computes gradients after a forward in training. Those of gamma and beta are sums over this share alone.
+  /// Computes gradients after a forward, of which those of gamma and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     cuda::expect(cuda::launch::channel_sums_back(pixels(), channels_, in_.at(p_.x), by_, in_.at(p_.dy), at_.parts,
                                                  cuda::queue()), "channel_sums_back");
@@ -84,7 +86,7 @@ class Kernels<Cuda>::BatchNorm {
 
   std::size_t pixels() const { return in_.pixels(); }
   bool with_others(Pass const& pass) const {
-    return over_ == Normalize::over_batch && pass.together.all_reduce != nullptr;
+    return pass.training && over_ == Normalize::over_batch && pass.together.all_reduce != nullptr;
   }
 
   /// Computes mean and variance of all that is normalized together.
