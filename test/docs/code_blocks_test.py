@@ -11,8 +11,9 @@ The line before a block is a comment that says what it is; a block without one f
                               other lines, and only spaces and comments may differ
 
 All are compiled as one program, each in a namespace; the compiler's errors name the page and its line. Programs, those
-with `main`, are linked as one, with the libraries that README.md names. A block with a module of libtorch is compiled,
-where libtorch is, by //test/libtorch.
+with `main`, are linked as one, with the libraries that README.md names. A namespace hides what a reader's file, which has
+none, would meet: so no block may declare a name of namespace chorale; and with CHORALE_SLOW each is compiled as a file of
+its own, too, with its own includes. A block with a module of libtorch is compiled, where libtorch is, by //test/libtorch.
 """
 import concurrent.futures
 import os
@@ -22,9 +23,15 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, "test/support")
+from compilers import installed, precompiled, run_compiler                 # pylint: disable=wrong-import-position
+
 COMPILE = ["g++", "-std=c++20", "-Iinclude", "-I."]
 BLOCK = re.compile(r"(?:^<!-- (?P<name>[^\n]+?) -->\n)?^```(?:cpp|c\+\+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 MAIN = re.compile(r"^int main\(", re.MULTILINE)
+# What a block declares at the beginning of a line: a type, an alias, a concept, a function, a variable.
+DECLARED = re.compile(r"^(?:template <.*?>\s+)?(?:(?:inline |constexpr |static )*(?:struct|class|enum(?: class)?|using|concept|"
+                      r"union) (?P<type>(?!namespace)\w+)|(?!namespace|using|return)\w[\w:<>,&* ]*?[ &*](?P<value>\w+)(?:\(| *=|;|\{))", re.MULTILINE)
 EXCERPT = "excerpt of "
 EXCERPTS = pathlib.Path("test/docs/excerpts.cpp")
 failed = 0
@@ -122,6 +129,51 @@ def check_compiled(all_blocks):
         verdict(run.returncode == 0 or block not in wrong, block.name)
 
 
+def check_names(all_blocks):
+    """No block declares what namespace chorale has: `using namespace chorale` would make the reader's name ambiguous."""
+    declared = {}
+    for block in all_blocks:
+        if not block.title.endswith("(fragment)") and block.page != str(EXCERPTS):
+            for found in DECLARED.finditer(block.code):
+                name = found["type"] or found["value"]
+                if name != "main":
+                    declared.setdefault(name, []).append(block.name)
+    includes = dict.fromkeys(line for block in all_blocks for line in block.includes)
+    lines = list(includes) + [f"using chorale::{name};" for name in declared]
+    with tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
+        file.write("\n".join(lines) + "\n")
+        file.flush()
+        compiler = installed("names of blocks")[-1]
+        run      = run_compiler(compiler, file.name, "-ferror-limit=0" if "clang" in compiler else "-fmax-errors=0")
+    missing = r"^[^\n:]*:(\d+):\d+: error: [^\n]*(?:has not been declared|no member named)"
+    unknown = {int(line) for line in re.findall(missing, run.stderr, re.MULTILINE)}
+    for at, (name, where) in enumerate(declared.items(), len(includes) + 1):
+        if at not in unknown:
+            verdict(False, f"chorale::{name} exists, and {', '.join(where)} declares {name}, too")
+    verdict(len(declared) > 60 and len(unknown) <= len(declared), f"{len(declared)} names that blocks declare were looked for")
+
+
+def check_alone(all_blocks):
+    """Each block is a file of its own, after the beginning of its page."""
+    compiler = installed("blocks as files")[-1]                            # clang++ reads the precompiled header faster
+    header = precompiled(compiler)
+    beginnings = {block.page: block for block in all_blocks if block.is_beginning}
+
+    def read(block):
+        begin = beginnings.get(block.page)
+        parts = [begin, block] if begin not in (None, block) else [block]
+        includes = [line for part in parts for line in part.includes]
+        with tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
+            file.write("\n".join(includes + [part.code for part in parts]))
+            file.flush()
+            umbrella = any(name in line for line in includes for name in ("chorale/chorale.hpp", "chorale/processes.hpp"))
+            return run_compiler(compiler, file.name, header=header if umbrella else ())
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for block, run in zip(all_blocks, pool.map(read, all_blocks)):
+            verdict(run.returncode == 0, f"{block.name}, a file of its own", run.stderr)
+
+
 def check_linked(programs, libraries):
     """Compiles some programs once more, as one, and links it."""
     text = together(programs).replace("int main(int argc, char** argv)", "int main(int argc = 0, char** argv = {})")
@@ -149,8 +201,13 @@ def main(names):
         jobs = [pool.submit(check_compiled, all_blocks)] if all_blocks else []
         jobs += [pool.submit(check_linked, some, libraries + more)
                  for some, more in ((plain, []), (with_tcp, ["-lcrypto"])) if some]
+        jobs += [pool.submit(check_names, all_blocks)] if not names else []
         for job in jobs:
             job.result()
+    if os.environ.get("CHORALE_SLOW"):
+        check_alone(all_blocks)
+    else:
+        print(f"SKIPPED: each of {len(all_blocks)} blocks as a file of its own: this takes minutes: tools/test --slow")
     if not names:
         verdict(len(all_blocks) > 60, f"README.md and docs/ have {len(all_blocks)} blocks that are compiled")
     return 1 if failed else 0

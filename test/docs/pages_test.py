@@ -85,6 +85,13 @@ def main():
             if line.startswith("|"):
                 tests += [f"{page}: {name}" for name in re.findall(r'"([^"]+)"', line)
                           if name.rstrip(",") not in re.sub(r'"\s*"', "", sources)]
+    contents, table = (ROOT / "include/chorale/fwd.hpp").read_text(), pages["docs/28-models.md"]
+    unlisted = []
+    for room in ("loss", "metric"):
+        names = re.search(rf"^namespace {room} {{.*?^}}", contents, re.M | re.S)[0]
+        unlisted += [f"docs/28-models.md: {room}::{name}" for name in re.findall(r"^(?:template <.*> )?(?:struct|class) (\w+);", names, re.M)
+                     if not re.search(rf"`(?:{room}::)?{name}[`<(]", table) and name not in ("Counts",)]
+    report("docs/28-models.md has every loss and metric", unlisted)
     report(f"the links of {len(pages)} pages lead to files", links)
     report("links within pages lead to headings", heads)
     report("files that pages name are there", paths)

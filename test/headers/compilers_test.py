@@ -5,11 +5,12 @@ language than the library is built with. One program for all headers: a compiler
 import concurrent.futures
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
-FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wold-style-cast", "-Werror", "-fsyntax-only",
+FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wold-style-cast", "-Werror",
          "-march=x86-64-v3", "-Iinclude", "-xc++", "-"]
 # A clang that is newer than the library of g++ 12 finds what that library itself has deprecated since.
 QUIET = {"clang++-19": ["-Wno-deprecated-declarations"]}
@@ -22,9 +23,9 @@ program = "".join(f"#include <{path.removeprefix('include/')}>\n" for path in he
 program += pathlib.Path("test/packages/main.cpp").read_text()
 
 
-def compiled(compiler, *flags, text=program):
-    return subprocess.run([compiler, *flags, *QUIET.get(compiler, []), *FLAGS], input=text, capture_output=True, text=True,
-                          check=False, env={**os.environ, "LC_ALL": "C"})
+def compiled(compiler, *flags, text=program, syntax=("-fsyntax-only",)):
+    return subprocess.run([compiler, *flags, *syntax, *QUIET.get(compiler, []), *FLAGS], input=text, capture_output=True,
+                          text=True, check=False, env={**os.environ, "LC_ALL": "C"})
 
 
 failed = len(headers) < 300
@@ -39,6 +40,24 @@ for (compiler, language), run in zip(installed, results):
     failed |= not good
     print(("" if good else run.stderr[:6000] + "\n") + ("PASSED" if good else "FAILED") +
           f": {len(headers)} headers and a program, no warning: {compiler} -std={language}")
+
+# What only an optimiser sees: README's program, and one with most strategies and transports.
+README = re.search(r"<!-- main-mirrored -->\n```cpp\n(.*?)```", pathlib.Path("README.md").read_text(), re.DOTALL)[1]
+PROGRAMS = {"README.md": README, "test/docs/excerpts.cpp": pathlib.Path("test/docs/excerpts.cpp").read_text()}
+OPTIMISED = [(compiler, level, name) for compiler in ("g++", "clang++") for level in ("-O3", "-O2", "-O0") for name in PROGRAMS
+             if shutil.which(compiler)]
+SLOW = bool(os.environ.get("CHORALE_SLOW"))
+if not SLOW:
+    print(f"SKIPPED: warnings of {len(OPTIMISED) - 1} optimised programs: this takes minutes: tools/test --slow")
+jobs = OPTIMISED if SLOW else OPTIMISED[:1]
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    results = list(pool.map(lambda job: compiled(job[0], "-std=c++20", "-I.", job[1], "-c", "-o", "/dev/null",
+                                                 syntax=(), text=PROGRAMS[job[2]]), jobs))
+for (compiler, level, name), run in zip(jobs, results):
+    good = run.returncode == 0 and not run.stderr
+    failed |= not good
+    print(("" if good else run.stderr[:6000] + "\n") + ("PASSED" if good else "FAILED") +
+          f": {name}, no warning: {compiler} {level}")
 
 for compiler in dict.fromkeys(case[0] for case in installed):
     run = compiled(compiler, "-std=c++20", "-fno-rtti", text="#include <chorale/trainer/trainer.hpp>\n")

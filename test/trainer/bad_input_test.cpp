@@ -91,7 +91,7 @@ TEST_CASE("weights for another number of classes are refused in fit", "[trainer]
 TEST_CASE("a learning rate that is none is refused, however it is set", "[trainer][mistakes]") {
   auto trainer = trainer_of(loss::SparseCrossEntropy{});
   for (auto const bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -0.5F}) {
-    auto const sentence = "a learning rate is 0 or more, got " + std::to_string(bad);
+    auto const sentence = "a learning rate is 0 or more, got " + number_text(bad);
     CHECK_THROWS_WITH(trainer.set_learning_rate(bad), Contains(sentence));
     CHECK_THROWS_WITH(trainer.fit(rows(), tiny::quietly, LearningRateScheduler{[bad](int, float) { return bad; }}),
                       Contains(sentence));
@@ -101,7 +101,7 @@ TEST_CASE("a learning rate that is none is refused, however it is set", "[traine
       Trainer{model, MirroredStrategy{Cpu::logical(2)}}.fit(rows(), tiny::quietly);
     };
     CHECK_THROWS_WITH(by_function(),
-                      Contains("a learning rate is 0 or more, but the function gives " + std::to_string(bad)));
+                      Contains("a learning rate is 0 or more, but the function gives " + number_text(bad)));
   }
   CHECK(trainer.learning_rate() == 1e-3F);
   CHECK(trainer.fit(rows(), tiny::quietly).size() == 1);
