@@ -111,6 +111,8 @@ static void classify(void) {
   refused(chorale_train(model, chorale_f32(x, 2, 3), chorale_f32(x, 1, 3), NULL),
           "y has numbers of type 1, but the model takes labels");
   chorale_destroy(model);
+  refused(chorale_destroy(model), "this trainer has ended");
+  refused(chorale_train(model, chorale_f32(x, 2, 3), chorale_i32(labels, 1, 3), NULL), "this trainer has ended");
   refused(chorale_create("plain", CHORALE_ALONE, 1, &model), "this library has no model \"plain\"");
   report(model == NULL && strstr(chorale_message(), "plane, kinds") != NULL, "its models are named");
   refused(chorale_create("plane", 0, 1, &model), "got the communicator 0, but the model trains alone");

@@ -13,7 +13,7 @@ program fortran_test
   integer(int64) :: steps
   integer :: i, stat, failed = 0, inputs, targets, outputs
   character(400) :: folder = "."
-  type(chorale_trainer) :: model, other
+  type(chorale_trainer) :: model, other, copied
 
   if (command_argument_count() > 0) call get_command_argument(1, folder)
   do i = 1, rows
@@ -70,7 +70,19 @@ program fortran_test
   end do
   call model%metric("accuracy", value)
   call report(value == 1, "labels are integers")
+  copied = model
   call model%destroy()
+  call copied%train(points, labels, stat=stat)
+  call refused("this trainer has ended")
+  call copied%destroy(stat)
+  call refused("b = a copies the handle, and not the trainer")
+  call model%create("kinds", chorale_alone, seed=1)
+  call copied%create("kinds", chorale_alone, seed=2)
+  call model%train(points, labels)
+  call copied%train(points, labels)
+  call report(.true., "a handle that was copied may have a trainer of its own")
+  call model%destroy()
+  call copied%destroy()
   call other%destroy()
   if (failed /= 0) stop 1
 

@@ -9,6 +9,8 @@
 !   call model%predict(x, y)                              y (outputs, rows)
 !   call model%destroy()                                  before MPI_Finalize
 !
+! An assignment copies the handle, and not the trainer: after a destroy, calls with either are refused.
+!
 ! Arrays are real32 or real64, and whole, so that rows lie one after another: they are not copied. Targets of a model
 ! with labels are int32. Each procedure ends the program with one sentence where it fails, or, with the argument stat,
 ! returns a code of chorale.h: then chorale_message() is the sentence.
@@ -122,9 +124,10 @@ contains
     integer, intent(in), optional :: seed
     integer, intent(out), optional :: stat
     integer(c_int64_t) :: number
+    integer :: ended
     number = 0
     if (present(seed)) number = int(seed, c_int64_t)
-    if (c_associated(self%handle)) call self%destroy()
+    if (c_associated(self%handle)) call self%destroy(ended)                ! or it has ended by a copy of self
     call finish(c_create(trim(model) // c_null_char, int(communicator, c_int), number, self%handle), stat)
   end subroutine
 

@@ -85,7 +85,8 @@ static inline chorale_results chorale_f64_results(double* data, size_t width, si
  */
 int chorale_create(char const* model, int communicator, uint64_t seed, chorale_trainer** trainer);
 
-/* Ends a trainer; NULL is none. Every process calls it, before MPI_Finalize. */
+/* Ends a trainer; NULL is none. Every process calls it, before MPI_Finalize. Calls with a trainer that has ended are
+ * refused, with CHORALE_BAD_ARGUMENT. */
 int chorale_destroy(chorale_trainer* trainer);
 
 /* Makes one step on the rows of all processes, those of rank 0 first. Every process calls it; one may have 0 rows.

@@ -21,20 +21,24 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+namespace chorale::c {
+
 /// A trainer as the functions of chorale.h know it, whatever its model.
-struct chorale_trainer {
+struct AnyTrainer {
   struct Widths {
     std::size_t inputs = 0, targets = 0, outputs = 0;
   };
 
-  virtual ~chorale_trainer()                                     = default;
+  virtual ~AnyTrainer()                                          = default;
   virtual Widths widths() const                                  = 0;
   virtual std::uint64_t steps() const                            = 0;
   virtual void train(chorale_rows x, chorale_rows y)             = 0;
@@ -44,10 +48,36 @@ struct chorale_trainer {
   virtual void load(char const* file)                            = 0;
   virtual void set_learning_rate(double rate)                    = 0;
 
-  chorale::Scores scores{};                                                // of the last train() or evaluate()
+  Scores scores{};                                                         // of the last train() or evaluate()
 };
 
-namespace chorale::c {
+/// The trainers of this process. A chorale_trainer* is a number that no other trainer of the process has, and not an
+/// address: programs in Fortran copy it by an assignment, and use a copy after the trainer has ended.
+class Trainers {
+ public:
+  static chorale_trainer* add(std::shared_ptr<AnyTrainer> trainer) {
+    auto const lock = std::lock_guard{mutex()};
+    static auto last = std::uintptr_t{0};
+    all().emplace(++last, std::move(trainer));
+    return reinterpret_cast<chorale_trainer*>(last);
+  }
+
+  /// throws  BadArgument for NULL, and for a trainer that has ended
+  static std::shared_ptr<AnyTrainer> at(chorale_trainer const* handle) { return found(handle, false); }
+  static std::shared_ptr<AnyTrainer> take(chorale_trainer const* handle) { return found(handle, true); }
+
+ private:
+  static std::shared_ptr<AnyTrainer> found(chorale_trainer const* handle, bool ends);
+
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::map<std::uintptr_t, std::shared_ptr<AnyTrainer>>& all() {
+    static auto& one = *new std::map<std::uintptr_t, std::shared_ptr<AnyTrainer>>;   // exit() ends none: MPI has ended
+    return one;
+  }
+};
 
 /// What a program asks chorale_create for.
 struct Job {
@@ -95,6 +125,18 @@ T& given(T* pointer, char const* what) {
   if (pointer == nullptr)
     throw BadArgument{std::string{"the argument "} + what + " is NULL.", "what chorale.h says of it."};
   return *pointer;
+}
+
+inline std::shared_ptr<AnyTrainer> Trainers::found(chorale_trainer const* handle, bool ends) {
+  given(handle, "trainer");
+  auto const lock = std::lock_guard{mutex()};
+  auto const at   = all().find(reinterpret_cast<std::uintptr_t>(handle));
+  if (at == all().end())
+    throw BadArgument{"this trainer has ended: chorale_destroy was called with this handle, or with a copy of it.",
+                      "one chorale_destroy for each chorale_create; b = a copies the handle, and not the trainer."};
+  auto trainer = at->second;
+  if (ends) all().erase(at);
+  return trainer;
 }
 
 /// Refuses rows that are not `width` numbers each.
@@ -146,7 +188,7 @@ class TrainerOf;
 
 /// A Trainer with its online training, behind the functions of chorale.h.
 template <class M, class S, class R, class T>
-class TrainerOf<Trainer<M, S, R, T>> : public chorale_trainer {
+class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
  public:
   template <class Make>
   TrainerOf(Make const& make, Job const& job) : trainer_{make(job)} {}
@@ -215,7 +257,7 @@ int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... mode
       names += (names.empty() ? "" : ", ") + std::string{model.name};
       if (*trainer != nullptr || (!wanted.empty() && wanted != model.name)) return;
       using Made = std::invoke_result_t<decltype(model.make) const&, Job const&>;
-      if constexpr (trains_network<Made>) *trainer = std::make_unique<TrainerOf<Made>>(model.make, job).release();
+      if constexpr (trains_network<Made>) *trainer = Trainers::add(std::make_shared<TrainerOf<Made>>(model.make, job));
       else static_assert(sizeof(Made) == 0, "chorale: a library for C has models of networks that are an "
                                             "nn::Sequential, with rows of one input and one target. Make a Trainer of "
                                             "one that nn::compile has made");
@@ -243,39 +285,43 @@ auto alone(M model, Job const& job) {
 extern "C" {
 
 [[gnu::used]] inline int chorale_destroy(chorale_trainer* trainer) {
-  return chorale::c::guarded([&] { delete trainer; });
+  return chorale::c::guarded([&] {
+    if (trainer != nullptr) chorale::c::Trainers::take(trainer);
+  });
 }
 [[gnu::used]] inline int chorale_train(chorale_trainer* trainer, chorale_rows x, chorale_rows y, double* loss) {
   return chorale::c::guarded([&] {
-    chorale::c::given(trainer, "trainer").train(x, y);
-    if (loss != nullptr) *loss = trainer->scores.loss();
+    auto const made = chorale::c::Trainers::at(trainer);
+    made->train(x, y);
+    if (loss != nullptr) *loss = made->scores.loss();
   });
 }
 [[gnu::used]] inline int chorale_evaluate(chorale_trainer* trainer, chorale_rows x, chorale_rows y, double* loss) {
   return chorale::c::guarded([&] {
-    chorale::c::given(trainer, "trainer").evaluate(x, y);
-    if (loss != nullptr) *loss = trainer->scores.loss();
+    auto const made = chorale::c::Trainers::at(trainer);
+    made->evaluate(x, y);
+    if (loss != nullptr) *loss = made->scores.loss();
   });
 }
 [[gnu::used]] inline int chorale_metric(chorale_trainer const* trainer, char const* name, double* value) {
   return chorale::c::guarded([&] {
-    auto const& scores = chorale::c::given(trainer, "trainer").scores;
-    chorale::c::given(value, "value") = scores[&chorale::c::given(name, "name")];
+    auto const made = chorale::c::Trainers::at(trainer);
+    chorale::c::given(value, "value") = made->scores[&chorale::c::given(name, "name")];
   });
 }
 [[gnu::used]] inline int chorale_predict(chorale_trainer* trainer, chorale_rows x, chorale_results y) {
-  return chorale::c::guarded([&] { chorale::c::given(trainer, "trainer").predict(x, y); });
+  return chorale::c::guarded([&] { chorale::c::Trainers::at(trainer)->predict(x, y); });
 }
 [[gnu::used]] inline int chorale_save(chorale_trainer* trainer, char const* file) {
-  return chorale::c::guarded([&] { chorale::c::given(trainer, "trainer").save(&chorale::c::given(file, "file")); });
+  return chorale::c::guarded([&] { chorale::c::Trainers::at(trainer)->save(&chorale::c::given(file, "file")); });
 }
 [[gnu::used]] inline int chorale_load(chorale_trainer* trainer, char const* file) {
-  return chorale::c::guarded([&] { chorale::c::given(trainer, "trainer").load(&chorale::c::given(file, "file")); });
+  return chorale::c::guarded([&] { chorale::c::Trainers::at(trainer)->load(&chorale::c::given(file, "file")); });
 }
 [[gnu::used]] inline int chorale_widths(chorale_trainer const* trainer, size_t* inputs, size_t* targets,
                                         size_t* outputs) {
   return chorale::c::guarded([&] {
-    auto const all = chorale::c::given(trainer, "trainer").widths();
+    auto const all = chorale::c::Trainers::at(trainer)->widths();
     if (inputs != nullptr) *inputs = all.inputs;
     if (targets != nullptr) *targets = all.targets;
     if (outputs != nullptr) *outputs = all.outputs;
@@ -283,11 +329,11 @@ extern "C" {
 }
 [[gnu::used]] inline int chorale_steps(chorale_trainer const* trainer, uint64_t* steps) {
   return chorale::c::guarded([&] {
-    chorale::c::given(steps, "steps") = chorale::c::given(trainer, "trainer").steps();
+    chorale::c::given(steps, "steps") = chorale::c::Trainers::at(trainer)->steps();
   });
 }
 [[gnu::used]] inline int chorale_set_learning_rate(chorale_trainer* trainer, double rate) {
-  return chorale::c::guarded([&] { chorale::c::given(trainer, "trainer").set_learning_rate(rate); });
+  return chorale::c::guarded([&] { chorale::c::Trainers::at(trainer)->set_learning_rate(rate); });
 }
 [[gnu::used]] inline char const* chorale_message(void) { return chorale::c::message.data(); }
 
