@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chorale/data/threads/auto_tune.hpp>
 #include <chorale/device/cpu.hpp>
 
 #include <catch2/catch.hpp>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <memory>
 #include <string>
 #include <unistd.h>
 
@@ -103,12 +107,12 @@ TEST_CASE("the number of threads comes with its reason", "[device][limits]") {
            Case{8, "4", 1.5, 4, "cpu: 4 threads (OMP_NUM_THREADS=4 of 8 cores)"},   // who sets it decides
            Case{8, " 3,2 ", {}, 3, "cpu: 3 threads (OMP_NUM_THREADS= 3,2  of 8 cores)"},
            Case{2, "16", {}, 2, "cpu: 2 threads (OMP_NUM_THREADS=16, but 2 cores)"},
-           Case{8, "abc", {}, 8, "cpu: 8 threads (8 cores; ignored OMP_NUM_THREADS=abc, which is no number above 0)"},
+           Case{8, "abc", {}, 8, "cpu: 8 threads (8 cores; ignored OMP_NUM_THREADS=abc, which is not a number above 0)"},
            Case{8, "0", 1.5, 2,
-                "cpu: 2 threads (cgroup quota 1.5 of 8 cores; ignored OMP_NUM_THREADS=0, which is no number above 0)"},
-           Case{4, "-2", {}, 4, "cpu: 4 threads (4 cores; ignored OMP_NUM_THREADS=-2, which is no number above 0)"},
+                "cpu: 2 threads (cgroup quota 1.5 of 8 cores; ignored OMP_NUM_THREADS=0, which is not a number above 0)"},
+           Case{4, "-2", {}, 4, "cpu: 4 threads (4 cores; ignored OMP_NUM_THREADS=-2, which is not a number above 0)"},
            Case{4, "99999999999999999999", {}, 4, "cpu: 4 threads (4 cores; ignored "
-                "OMP_NUM_THREADS=99999999999999999999, which is no number above 0)"},
+                "OMP_NUM_THREADS=99999999999999999999, which is not a number above 0)"},
        }) {
     auto const chosen = choose_threads(c.cores, c.omp, c.quota);
     CHECK(chosen.threads == c.threads);
@@ -131,4 +135,40 @@ TEST_CASE("OMP_NUM_THREADS is the number of threads of all cores as one device",
   }
   if (before == nullptr) unsetenv("OMP_NUM_THREADS");
   else setenv("OMP_NUM_THREADS", restored.c_str(), 1);
+}
+
+// Run by the next one, in a control group.
+TEST_CASE("what a process under a quota computes on", "[.quota]") {
+  auto said = std::string{};
+  try {
+    Cpu::split(2);
+  } catch (BadArgument const& error) {
+    said = error.what();
+  }
+  std::cout << "cores " << usable_cores() << " data " << data::cores() << " said " << said << std::endl;
+}
+
+TEST_CASE("a quota of one core is one core to devices, data sets and transports", "[device][limits]") {
+  if (allowed_cores().size() < 2) {
+    std::cout << "SKIPPED: a quota of one core: there is only one" << std::endl;
+    return;
+  }
+  auto const old   = std::filesystem::path{"/sys/fs/cgroup/cpu/cpu.cfs_quota_us"};
+  auto const group = std::string{std::filesystem::exists(old) ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup"} + "/chorale." +
+                     std::to_string(getpid());
+  auto failed = std::error_code{};
+  std::filesystem::create_directory(group, failed);
+  std::ofstream{group + (std::filesystem::exists(old) ? "/cpu.cfs_quota_us" : "/cpu.max")} << "100000" << std::flush;
+  auto const self    = std::filesystem::read_symlink("/proc/self/exe").string();
+  auto const command = "echo $$ > " + group + "/cgroup.procs && exec " + self + " '[.quota]' 2>&1";
+  auto said          = std::string{};
+  if (auto const pipe = std::unique_ptr<FILE, int (*)(FILE*)>{::popen(command.c_str(), "r"), ::pclose})
+    for (int c; (c = std::fgetc(pipe.get())) != EOF;) said += static_cast<char>(c);
+  std::filesystem::remove(group, failed);
+  if (said.find("cores ") == std::string::npos) {
+    std::cout << "SKIPPED: a quota of one core: this process may not make a control group" << std::endl;
+    return;
+  }
+  CHECK_THAT(said, Catch::Contains("cores 1 data 1 "));
+  CHECK_THAT(said, Catch::Contains("with a cgroup quota of 1 into 2 devices") && Catch::Contains("a number from 1 to 1"));
 }

@@ -4,6 +4,7 @@
 #include <chorale/checkpoint/directory.hpp>
 #include <chorale/checkpoint/manifest.hpp>
 #include <chorale/checkpoint/mapped_file.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/crc32c.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
@@ -21,7 +22,6 @@
 #include <mutex>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 namespace chorale {
@@ -127,7 +127,7 @@ void in_turn_by_threads(std::size_t n, F const& f) {
   };
   {
     auto threads = std::vector<NamedThread>{};
-    for (auto i = std::min<std::size_t>({n, std::thread::hardware_concurrency(), 4}); i > 1; --i)
+    for (auto i = std::min<std::size_t>({n, static_cast<std::size_t>(usable_cores()), 4}); i > 1; --i)
       try {
         threads.emplace_back("ckpt read", work);
       } catch (Error const&) {                             // no thread is left: the others do all of it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/device/device.hpp>
@@ -10,12 +11,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
@@ -31,105 +29,6 @@ struct CpuChoice {
   int threads;
   std::string line;                                        // "cpu: 2 threads (cgroup quota 1.5 of 8 cores)"
 };
-
-/// Where the limits of a process's control group are read from. Other paths are for tests.
-struct CgroupFiles {
-  std::string process = "/proc/self/cgroup";               // names the control group of this process
-  std::string root    = "/sys/fs/cgroup";                  // where control groups are mounted
-};
-
-namespace detail {
-
-/// The integer that a text contains, apart from spaces around it; nothing if the text is no integer.
-inline std::optional<long long> whole_number(std::string_view text) {
-  auto const spaces = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
-  while (!text.empty() && spaces(text.front())) text.remove_prefix(1);
-  while (!text.empty() && spaces(text.back())) text.remove_suffix(1);
-  auto value              = 0LL;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional{value} : std::nullopt;
-}
-
-inline std::optional<std::string> text_of(std::string const& path) {
-  auto file = std::ifstream{path};
-  if (!file) return {};
-  return std::string{std::istreambuf_iterator<char>{file}, {}};
-}
-
-}  // namespace detail
-
-/// CPU quota, in cores, of a control group of version 2.
-///
-/// cpu_max   text of cpu.max: "150000 100000", microseconds in each period, or "max 100000"
-/// returns   nothing if there is no quota, or the text is invalid
-inline std::optional<double> quota_of(std::string_view cpu_max) {
-  auto const gap    = cpu_max.find(' ');
-  auto const quota  = detail::whole_number(cpu_max.substr(0, gap));
-  auto const period = gap == cpu_max.npos ? std::optional{100'000LL} : detail::whole_number(cpu_max.substr(gap));
-  if (!quota || !period || *quota <= 0 || *period <= 0) return {};
-  return static_cast<double>(*quota) / static_cast<double>(*period);
-}
-
-/// CPU quota, in cores, of a control group of version 1.
-///
-/// quota, period   texts of cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 means that there is none
-inline std::optional<double> quota_of(std::string_view quota, std::string_view period) {
-  auto const q = detail::whole_number(quota), p = detail::whole_number(period);
-  if (!q || !p || *q <= 0 || *p <= 0) return {};
-  return static_cast<double>(*q) / static_cast<double>(*p);
-}
-
-/// Path of a process's control group for CPUs, "/" for the root.
-///
-/// groups    text of /proc/self/cgroup: "0::/user.slice" in version 2, "4:cpu,cpuacct:/docker/1f" in version 1
-/// version   2 or 1
-/// returns   nothing if the process has none of that version
-inline std::optional<std::string> cgroup_path(std::string_view groups, int version) {
-  while (!groups.empty()) {
-    auto const line        = groups.substr(0, groups.find('\n'));
-    groups                 = groups.substr(std::min(line.size() + 1, groups.size()));
-    auto const first       = line.find(':');
-    auto const second      = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    auto const controllers = "," + std::string{line.substr(first + 1, second - first - 1)} + ",";
-    auto const matches     = version == 2 ? line.starts_with("0::") : controllers.find(",cpu,") != std::string::npos;
-    if (matches) return std::string{line.substr(second + 1)};
-  }
-  return {};
-}
-
-/// Smallest CPU quota, in cores, of the control groups that this process is in: its own and all above it.
-///
-/// returns   nothing if none has a quota, or there are no control groups
-inline std::optional<double> cgroup_quota(CgroupFiles const& files = {}) {
-  auto const groups = detail::text_of(files.process);
-  auto least        = std::optional<double>{};
-  if (!groups) return least;
-  auto const take   = [&](std::optional<double> quota) {
-    if (quota && (!least || *quota < *least)) least = quota;
-  };
-  auto const upward = [](std::string path, auto&& look) {  // a container may see its own group as the root
-    for (;;) {
-      while (path.ends_with('/')) path.pop_back();
-      look(path);
-      if (path.empty()) return;
-      path.resize(std::min(path.size(), path.rfind('/') == std::string::npos ? 0 : path.rfind('/')));
-    }
-  };
-  if (auto const path = cgroup_path(*groups, 2))
-    upward(*path, [&](std::string const& at) {
-      if (auto const text = detail::text_of(files.root + at + "/cpu.max")) take(quota_of(*text));
-    });
-  if (auto const path = cgroup_path(*groups, 1))
-    upward(*path, [&](std::string const& at) {
-      for (auto const* mount : {"/cpu", "/cpu,cpuacct"}) {
-        auto const quota  = detail::text_of(files.root + mount + at + "/cpu.cfs_quota_us");
-        auto const period = detail::text_of(files.root + mount + at + "/cpu.cfs_period_us");
-        if (quota && period) take(quota_of(*quota, *period));
-      }
-    });
-  return least;
-}
 
 /// Chooses how many threads a process computes on: OMP_NUM_THREADS if it is set, else as many as its cores and its
 /// quota allow, rounded up. Never more than its cores.
@@ -152,7 +51,7 @@ inline CpuChoice choose_threads(int cores, char const* omp_num_threads, std::opt
     auto const named = "OMP_NUM_THREADS=" + std::string{text};
     if (asked && *asked > cores) return line(cores, named + ", but " + count(cores, "core"));
     if (asked && *asked > 0) return line(static_cast<int>(*asked), named + " of " + count(cores, "core"));
-    ignored = "; ignored " + named + ", which is no number above 0";
+    ignored = "; ignored " + named + ", which is not a number above 0";
   }
   if (quota && *quota < cores) {
     return line(std::max(1, static_cast<int>(std::ceil(*quota))),
@@ -211,8 +110,7 @@ class Cpu {
   /// Number of threads that this process computes on, from OMP_NUM_THREADS, its cores, and the CPU quota of its control
   /// groups, which is read once.
   static CpuChoice choice() {
-    static auto const quota = cgroup_quota();
-    return choose_threads(static_cast<int>(allowed_cores().size()), std::getenv("OMP_NUM_THREADS"), quota);
+    return choose_threads(static_cast<int>(allowed_cores().size()), std::getenv("OMP_NUM_THREADS"), cpu_quota());
   }
 
   /// One device with n threads on all cores of this process; n may be larger than their number.
@@ -241,14 +139,15 @@ class Cpu {
   /// Splits the cores of this process and the threads of choice() among n devices: each core is in exactly one device,
   /// and each device has at least one thread.
   ///
-  /// throws  BadArgument when n is below 1 or above the number of cores
+  /// throws  BadArgument when n is below 1 or above usable_cores(): the cores, or the quota of a control group
   static std::vector<Cpu> split(int n) {
     auto const cores = allowed_cores();
-    if (n < 1 || n > static_cast<int>(cores.size()))
+    auto const most  = usable_cores();
+    if (n < 1 || n > most)
       throw BadArgument{
-          "cannot split " + std::to_string(cores.size()) + " cores into " + std::to_string(n) + " devices.",
-          "a number from 1 to " + std::to_string(cores.size()) +
-              ", or Cpu::logical(n) for devices that take turns on the same cores."};
+          sentence("cannot split {} cores{} into {} devices.", cores.size(),
+                   most < static_cast<int>(cores.size()) ? sentence(" with a cgroup quota of {}", most) : "", n),
+          sentence("a number from 1 to {}, or Cpu::logical(n) for devices that take turns on the same cores.", most)};
     auto const threads = static_cast<std::size_t>(choice().threads);
     auto devices       = std::vector<Cpu>{};
     for (int i = 0; i < n; ++i) {
@@ -360,15 +259,6 @@ class Cpu {
 #else
     return threads_here();
 #endif
-  }
-
-  static std::vector<int> allowed_cores() {
-    auto set   = cpu_set_t{};
-    auto cores = std::vector<int>{};
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-      for (std::size_t i = 0; i < CPU_SETSIZE; ++i)
-        if (CPU_ISSET(i, &set)) cores.push_back(static_cast<int>(i));
-    return cores.empty() ? std::vector<int>{0} : cores;
   }
 
   std::vector<int> cores_;

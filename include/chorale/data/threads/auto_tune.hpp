@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/cores.hpp>
 #include <chorale/data/pipe.hpp>
 
 #include <algorithm>
@@ -92,7 +93,7 @@ class DepthTuner {
   bool was_full_ = false;
 };
 
-inline std::size_t cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+inline std::size_t cores() { return static_cast<std::size_t>(usable_cores()); }
 
 /// The threads of a map that work: all, or the first few of them; and the lock under which they read the source in
 /// turns.

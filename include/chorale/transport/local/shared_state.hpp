@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/core/backoff.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/futex.hpp>
 #include <chorale/core/threads.hpp>
@@ -129,7 +130,7 @@ struct SharedState {
 
   SharedState(int n, std::chrono::nanoseconds limit, FailureScope policy = FailureScope::group)
       : size{n}, timeout{limit}, failures{policy},
-        shares_cores{static_cast<unsigned>(n) > std::thread::hardware_concurrency()},
+        shares_cores{n > usable_cores()},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
         fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {
     for (auto& member : members) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/core/backoff.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
@@ -20,7 +21,6 @@
 #include <cstring>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -178,7 +178,7 @@ class ProgressEngine {
     expect_mpi(MPI_Comm_split_type(data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here), "MPI_Comm_split_type");
     MPI_Comm_size(here, &ranks);
     MPI_Comm_free(&here);
-    if (static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) spins_ = 20;
+    if (ranks > usable_cores()) spins_ = 20;
   }
 
   /// Checks a piece that has arrived: the first must begin the expected message, the others must have their lengths.

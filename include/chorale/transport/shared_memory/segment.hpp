@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/backoff.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/futex.hpp>
 #include <chorale/core/host.hpp>
@@ -25,7 +26,6 @@
 #include <cstdio>
 #include <ctime>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,7 +39,7 @@ struct Segment {
           std::array<Process, max_segment_ranks> const& all)
       : mapping{std::move(mapped)}, file{mapping.base(), layout}, timeouts{job.timeouts}, failures{job.failures},
         size{layout.world},
-        shares_cores{static_cast<unsigned>(size) > std::thread::hardware_concurrency()},
+        shares_cores{size > usable_cores()},
         spins{shares_cores ? 20 : 2'000},
         local{std::move(ranks)}, processes{all}, host{host_name()} {}
 

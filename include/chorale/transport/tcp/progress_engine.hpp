@@ -3,6 +3,7 @@
 
 #include <chorale/core/backoff.hpp>
 #include <chorale/core/check.hpp>
+#include <chorale/core/cores.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/owner_thread.hpp>
@@ -38,7 +39,7 @@ class ProgressEngine {
  public:
   ProgressEngine(Setup setup, bool insecure_network, int ranks_here)
       : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
-        spins_{static_cast<unsigned>(ranks_here) <= std::thread::hardware_concurrency() ? 200 : 0},
+        spins_{ranks_here <= usable_cores() ? 200 : 0},
         self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), shared_{setup.size(), setup.failures},
         control_{std::move(setup), insecure_network, shared_} {
     polled_.reserve(links_.size() + 1);
