@@ -36,7 +36,7 @@ void interrupted(auto& trainer) {                                        // docs
   trainer.fit(train, {.epochs = 12, .checkpoints = {.folder = "run/mnist"}, .asked_to_end = end.asked()});
 }
 
-void one_configuration(auto& trainer, auto const& test) {                // docs/48-observe.md
+void one_configuration(auto& trainer) {                                   // docs/48-observe.md
   auto const run = RunConfig{.folder = "run/first", .epochs = 12, .save_checkpoints_steps = 1000, .save_summary_steps = 100};
   trainer.fit(train, run.options(), validate_on(test), run.records());     // started again, it goes on
 }

@@ -254,7 +254,7 @@ int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... mode
     auto const wanted         = std::string_view{job.model == nullptr ? "" : job.model};
     auto names                = std::string{};
     auto const try_one        = [&](auto const& model) {
-      names += (names.empty() ? "" : ", ") + std::string{model.name};
+      names.append(names.empty() ? "" : ", ") += std::string{model.name};
       if (*trainer != nullptr || (!wanted.empty() && wanted != model.name)) return;
       using Made = std::invoke_result_t<decltype(model.make) const&, Job const&>;
       if constexpr (trains_network<Made>) *trainer = Trainers::add(std::make_shared<TrainerOf<Made>>(model.make, job));

@@ -192,7 +192,7 @@ struct Manifest {
   std::string write() const {
     auto text = std::string{"{\n"};
     auto const line = [&](char const* key, std::string const& value) {
-      text += "  \"" + std::string{key} + "\": " + value + ",\n";
+      text.append("  \"") += std::string{key} + "\": " + value + ",\n";
     };
     auto const number = [&](char const* key, std::uint64_t value) { line(key, std::to_string(value)); };
     line("format", in_quotes(format));
@@ -210,7 +210,7 @@ struct Manifest {
       text += std::string{i == 0 ? "" : ","} + "\n    {\"name\": " + in_quotes(files[i].name()) +
               ", \"size\": " + std::to_string(files[i].size) + ", \"crc32c\": [";
       for (std::size_t k = 0; k < files[i].crc32c.size(); ++k)
-        text += (k == 0 ? "\"" : ", \"") + ManifestText::hex(files[i].crc32c[k]) + "\"";
+        text.append(k == 0 ? "\"" : ", \"") += ManifestText::hex(files[i].crc32c[k]) + "\"";
       text += "]}";
     }
     text += "\n  ],\n";

@@ -71,7 +71,7 @@ class NamePattern {
                                   ", which is \"" + value + "\" and not a number");
       auto const n = *digits * part.times + part.plus;
       if (!part.numbered) name += std::to_string(n);
-      else if (n != 0) name += "_" + std::to_string(n);
+      else if (n != 0) name.append("_") += std::to_string(n);
     }
     return name;
   }

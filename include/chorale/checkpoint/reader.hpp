@@ -140,7 +140,7 @@ class Checkpoint {
 
   static std::string shape_of(std::vector<std::uint64_t> const& shape) {
     auto text = std::string{"["};
-    for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(shape[i]);
+    for (std::size_t i = 0; i < shape.size(); ++i) text.append(i == 0 ? "" : ",") += std::to_string(shape[i]);
     return text + "]";
   }
 

@@ -258,7 +258,8 @@ class SafetensorsFile {
   NamedTensor const& at(std::string_view name) const& {
     if (auto const* tensor = find(name)) return *tensor;
     auto names = std::string{};
-    for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i) names += (i ? ", " : "") + in_quotes(tensors_[i].name);
+    for (std::size_t i = 0; i < tensors_.size() && i < 8; ++i)
+      names.append(i ? ", " : "") += in_quotes(tensors_[i].name);
     throw BadFile{
         path_ + ": has no tensor " + in_quotes(name) + ", but " + std::to_string(tensors_.size()) + " others.",
         tensors_.empty() ? "" : names + (tensors_.size() > 8 ? ", ..." : "") + "."};

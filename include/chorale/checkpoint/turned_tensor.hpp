@@ -21,7 +21,7 @@ namespace chorale::detail {
 template <class Dims>
 std::string shape_text(Dims const& dims) {
   auto text = std::string{"("};
-  for (std::size_t i = 0; i < dims.size(); ++i) text += (i ? ", " : "") + std::to_string(dims[i]);
+  for (std::size_t i = 0; i < dims.size(); ++i) text.append(i ? ", " : "") += std::to_string(dims[i]);
   return text + (dims.size() == 1 ? ",)" : ")");
 }
 
@@ -102,7 +102,7 @@ class Differences {
  public:
   void add(std::string text) {
     if (++count_ > 3) return;
-    text_ += (count_ == 1 ? "" : "; ") + std::move(text);
+    text_.append(count_ == 1 ? "" : "; ") += std::move(text);
   }
   /// "2 differences from the network: ..; ..", or nothing.
   std::string text() const {

@@ -76,7 +76,7 @@ inline std::optional<std::string> cgroup_path(std::string_view groups, int versi
     auto const first       = line.find(':');
     auto const second      = first == line.npos ? line.npos : line.find(':', first + 1);
     if (second == line.npos) continue;
-    auto const controllers = "," + std::string{line.substr(first + 1, second - first - 1)} + ",";
+    auto const controllers = std::string{","}.append(line.substr(first + 1, second - first - 1)) + ",";
     auto const matches     = version == 2 ? line.starts_with("0::") : controllers.find(",cpu,") != std::string::npos;
     if (matches) return std::string{line.substr(second + 1)};
   }

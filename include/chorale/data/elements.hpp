@@ -154,7 +154,7 @@ struct RowType<Row<F...>> : std::true_type {
   }
   static std::string text() {
     auto all = std::string{};
-    ((all += (all.empty() ? "" : ",") + chorale::detail::text_of_field<F>()), ...);
+    ((all.append(all.empty() ? "" : ",") += chorale::detail::text_of_field<F>()), ...);
     return all;
   }
 };

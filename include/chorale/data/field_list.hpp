@@ -99,7 +99,7 @@ std::string text_of_field() {
   using T   = typename F::element_type;
   auto text = type_name<F>() + (std::same_as<T, float> ? " float(" : std::same_as<T, int> ? " int(" : " byte(");
   for (std::size_t i = 0; i < F::rank; ++i)
-    text += (i > 0 ? "," : "") + (F::dims[i] == ragged ? std::string{"ragged"} : std::to_string(F::dims[i]));
+    text.append(i > 0 ? "," : "") += (F::dims[i] == ragged ? std::string{"ragged"} : std::to_string(F::dims[i]));
   return text + ")";
 }
 

@@ -25,7 +25,7 @@ namespace chorale::libtorch {
 /// The sizes of a tensor as a sentence names them: (64, 1, 28, 28), or () of one number.
 inline std::string text_of(at::IntArrayRef sizes) {
   auto text = std::string{"("};
-  for (std::size_t i = 0; i < sizes.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  for (std::size_t i = 0; i < sizes.size(); ++i) text.append(i == 0 ? "" : ", ") += std::to_string(sizes[i]);
   return text + ")";
 }
 

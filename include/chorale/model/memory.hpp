@@ -93,8 +93,12 @@ inline std::string text_of_bytes(std::size_t bytes) {
 
 /// A whole number with commas: "347,146".
 inline std::string with_commas(std::size_t n) {
-  auto text = std::to_string(n);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  auto text         = std::string{};
+  auto const digits = std::to_string(n);
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 

@@ -138,7 +138,7 @@ class ParameterGroups {
   static std::string names(PlanView const& plan) {
     auto all = std::string{};
     for (std::size_t i = 0; i < plan.variables.size() && i < 8; ++i)
-      all += (i == 0 ? "" : ", ") + std::string{std::string_view{plan.variables[i].name}};
+      all.append(i == 0 ? "" : ", ") += std::string{std::string_view{plan.variables[i].name}};
     return all + (plan.variables.size() > 8 ? ", .." : "");
   }
 

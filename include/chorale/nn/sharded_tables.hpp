@@ -82,7 +82,7 @@ struct DealtTables {
   static std::string name(Rank rank) {
     auto text = std::string{};
     for (std::size_t t = 0; t < count; ++t)
-      if (dealt.owner[t] == rank) text += (text.empty() ? "" : ", ") + std::to_string(t);
+      if (dealt.owner[t] == rank) text.append(text.empty() ? "" : ", ") += std::to_string(t);
     if (text.empty()) return "no table";
     return (text.find(',') == text.npos ? "table " : "tables ") + text;
   }

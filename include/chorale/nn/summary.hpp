@@ -80,7 +80,7 @@ std::string summary(Model const& model, std::size_t rows = 0, Cpu const& device 
     told[graph::at(call.layer)] = true;
     auto shapes = std::string{};
     for (int out = call.first_out; out < call.first_out + call.outs; ++out)
-      shapes += (shapes.empty() ? "" : " ") + calls.values[graph::at(out)].shape();
+      shapes.append(shapes.empty() ? "" : " ") += calls.values[graph::at(out)].shape();
     auto const name = layer.name.empty() ? call.text() : call.text() + " " + std::string{layer.name};
     table.add({name, shapes, with_commas(numbers)});
   }

@@ -56,7 +56,7 @@ class Weighted {
   void options(auto&& visit) const {
     if constexpr (NamesOptions<L>) loss_.options(visit);
     auto text = std::string{};
-    for (auto const weight : weights_) text += (text.empty() ? "" : ",") + word_of(weight);
+    for (auto const weight : weights_) text.append(text.empty() ? "" : ",") += word_of(weight);
     visit("weights", text);
   }
 

@@ -197,7 +197,7 @@ class CsvLog {
   CsvLog(std::filesystem::path path, std::vector<std::string> columns, WallClock clock = wall_time)
       : columns_{std::move(columns)}, clock_{std::move(clock)}, file_{std::move(path), RunFile::Open::append} {
     auto header = std::string{"step,wall_time"};
-    for (auto const& name : columns_) header += "," + detail::csv_cell(name);
+    for (auto const& name : columns_) header.append(",") += detail::csv_cell(name);
     header += '\n';
     auto const content = read_file(file_.path());
     auto const whole   = content.rfind('\n') + 1;          // npos + 1 is 0
@@ -220,7 +220,7 @@ class CsvLog {
       cells[static_cast<std::size_t>(at - columns_.begin())] = number_text(value);
     }
     auto line = std::to_string(scalars.step) + formatted(",%.3f", clock_());
-    for (auto const& cell : cells) line += "," + cell;
+    for (auto const& cell : cells) line.append(",") += cell;
     file_.append(line + "\n");
   }
   void flush() const noexcept {}                           // take() has written every line

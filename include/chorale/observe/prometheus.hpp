@@ -88,7 +88,7 @@ class Prometheus {
     CHORALE_EXPECTS(found->second.type == type, "metric " + name + " is a " + found->second.type + " and a " + type);
     auto text = std::string{};
     for (auto const& [label, value] : labels)
-      text += (text.empty() ? "{" : ",") + label + "=\"" + escaped(value, "\\\n\"") + "\"";
+      text.append(text.empty() ? "{" : ",") += label + "=\"" + escaped(value, "\\\n\"") + "\"";
     if (!text.empty()) text += "}";
     return found->second.samples.try_emplace(text, first).first->second;
   }

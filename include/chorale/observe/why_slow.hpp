@@ -118,7 +118,7 @@ inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1
   text += "; p50/p99 in ms: ";
   auto const shown = std::min<std::size_t>(sorted.size(), 8);
   for (std::size_t i = 0; i < shown; ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(sorted[i].rank) +
+    text.append(i == 0 ? "" : ", ") += std::to_string(sorted[i].rank) +
             formatted(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
   if (shown < sorted.size()) text += ", and " + std::to_string(sorted.size() - shown) + " faster ones";
   return text + "\n";

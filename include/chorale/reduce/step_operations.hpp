@@ -41,9 +41,9 @@ struct StepOperation {
   std::string text() const {
     auto line = std::string{name(kind)} + " " + std::string{name(element)};
     line += elements == 0 ? "[..]" : "[" + std::to_string(elements) + "]";
-    line += " of " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+    line.append(" of ") += std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
     if (!along.empty()) line += " along " + along;
-    if (!by.empty()) line += " by " + by;
+    if (!by.empty()) line.append(" by ") += by;
     return line + ": " + what;
   }
   friend bool operator==(StepOperation const& a, StepOperation const& b) {
@@ -74,7 +74,7 @@ struct StepOperations {
     for (std::size_t i = 0, next = 0; i < all.size() && made.size() < most_lines; i = next) {
       for (next = i + 1; next < all.size() && all[next] == all[i];) ++next;
       made.push_back("operation " + std::to_string(i) + ": " + all[i].text());
-      if (next - i > 1) made.back() += ", " + std::to_string(next - i) + " times";
+      if (next - i > 1) made.back().append(", ") += std::to_string(next - i) + " times";
       if (made.size() == most_lines && next < all.size())
         made.push_back("operations " + std::to_string(all.size()) + " hash " + std::to_string(hash()));
     }

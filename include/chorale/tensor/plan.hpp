@@ -295,7 +295,7 @@ inline std::vector<std::string> lines_of(PlanView const& p) {
   for (auto const& v : p.variables) {
     auto line = std::string{std::string_view{v.name}} + " f32[";
     for (int i = 0; i < v.spec.rank; ++i)
-      line += (i ? "," : "") + std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
+      line.append(i ? "," : "") += std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
     lines.push_back(line + "]");
   }
   return lines;
@@ -306,7 +306,7 @@ inline std::ostream& operator<<(std::ostream& out, PlanView const& p) {
   for (auto const& v : p.variables) {
     auto dims = std::string{};
     for (int i = 0; i < v.spec.rank; ++i)
-      dims += (i ? ", " : "") + std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
+      dims.append(i ? ", " : "") += std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
     out << sentence("{}  ({})  {} float32 at {}{}\n", std::string_view{v.name}, dims, v.size, v.offset,
                     !v.spec.trained() ? ", not trained" : v.spec.by_rows ? ", gradient by rows" : "");
   }

@@ -22,7 +22,7 @@ struct Shape {
 
   static std::string to_string() {
     std::string text = "(";
-    for (int i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(dims[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < rank; ++i) text.append(i ? ", " : "") += std::to_string(dims[static_cast<std::size_t>(i)]);
     return text + (rank == 1 ? ",)" : ")");
   }
 };

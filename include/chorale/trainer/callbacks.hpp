@@ -274,7 +274,7 @@ inline std::string file_of_epoch(std::string_view pattern, int epoch, Epoch cons
                                    [](char c) { return c >= '0' && c <= '9'; });
     CHORALE_EXPECTS(known, "ModelCheckpoint cannot make a file name with {" + std::string{inner} +
                                "}: write {epoch}, {epoch:02d}, {val_loss} or {val_loss:.4f}");
-    form.insert(0, "%");
+    form = std::string{'%'}.append(form);
     file += kind == 'd' ? formatted(form.c_str(), epoch + 1) : formatted(form.c_str(), done[what]);
     pattern.remove_prefix(close + 1);
   }

@@ -37,7 +37,7 @@ inline std::string rounded(double value) {
 inline std::string text_of(Speed const& done) {
   auto text = std::string{};
   if (done.amount > 0 && done.seconds > 0)
-    text += " - " + rounded(done.per_second()) + " " + std::string{done.counted.name} + "/s";
+    text.append(" - ") += rounded(done.per_second()) + " " + std::string{done.counted.name} + "/s";
   if (auto const percent = done.percent_of_floor()) text += formatted(" - %.0f%% of floor", *percent);
   return text;
 }

@@ -31,7 +31,7 @@ void add_plan(T& transport, std::vector<std::string> const& lines) {
   if constexpr (requires { transport.plan = lines; }) {
     transport.plan.insert(transport.plan.end(), lines.begin(), lines.end());
   } else if constexpr (requires { transport.plan = std::string{}; }) {
-    for (auto const& line : lines) transport.plan += (transport.plan.empty() ? "" : "\n") + line;
+    for (auto const& line : lines) transport.plan.append(transport.plan.empty() ? "" : "\n") += line;
   } else if constexpr (requires { transport.transport; }) {
     add_plan(transport.transport, lines);                                  // Staged, Counting, Faulty
   } else if constexpr (requires { transport.far; }) {

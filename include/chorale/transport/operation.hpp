@@ -74,8 +74,8 @@ struct Operation {
     auto s = std::string{name(collective)};
     if (collective == Collective::all_reduce || collective == Collective::reduce ||
         collective == Collective::reduce_scatter)
-      s += " (" + std::string{name(op)} + ")";
-    s += " of " + std::to_string(count) + " " + std::string{name(element)};
+      s.append(" (") += std::string{name(op)} + ")";
+    s.append(" of ") += std::to_string(count) + " " + std::string{name(element)};
     if (root != no_root) s += (collective == Collective::broadcast ? " from rank " : " to rank ") + std::to_string(root);
     s += ", tag " + std::to_string(static_cast<std::uint32_t>(tag));
     if (!where.file.empty()) s += ", at " + std::string{where.file} + ":" + std::to_string(where.line);

@@ -73,7 +73,7 @@ struct SharedMemoryTransport {
     if (name.empty() && !group.is_all_local())                             // two jobs of a host differ in addresses
       whole.name = meeting.job + (meeting.addresses.empty() ? "" : "-" + meeting.addresses.front());
     if (incarnation == 0) whole.incarnation = meeting.incarnation;
-    for (auto const& line : meeting.lines) whole.plan += (whole.plan.empty() ? "" : "\n") + line;
+    for (auto const& line : meeting.lines) whole.plan.append(whole.plan.empty() ? "" : "\n") += line;
     return whole;
   }
 

@@ -112,7 +112,7 @@ class CsvColumns {
       fail("line 1 has one column, " + in_quotes(names_[0]),
            "CsvOptions{.separator = '" + (names_[0][other] == '\t' ? "\\t" : names_[0].substr(other, 1)) + "'}");
     auto all = std::string{};
-    for (std::size_t i = 0; i < names_.size() && i < 20; ++i) all += (i == 0 ? "" : ", ") + printable(names_[i]);
+    for (std::size_t i = 0; i < names_.size() && i < 20; ++i) all.append(i == 0 ? "" : ", ") += printable(names_[i]);
     fail("has no column " + printable(name), "one of " + all + (names_.size() > 20 ? ", .." : ""));
   }
 

@@ -75,12 +75,12 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
   auto total = std::size_t{1};
   auto text  = std::string{};
   for (auto const size : idx.sizes) {
-    text += (text.empty() ? "" : " x ") + std::to_string(size);
+    text.append(text.empty() ? "" : " x ") += std::to_string(size);
     if (total > std::numeric_limits<std::size_t>::max() / 2 / size)
       file.fail(4, "the sizes " + text + " are more than 2^63 bytes", ByteSource::again);
     total *= size;
   }
-  text += " = " + std::to_string(total);
+  text.append(" = ") += std::to_string(total);
 
   auto const promise = "the header promises " + text + " bytes of data";
   file.expect_room_for(total, promise);

@@ -157,7 +157,7 @@ class NpyHeaderParser {
 /// The header's dict, padded with spaces so that the data begins at a multiple of 64 bytes.
 inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> const& shape) {
   auto sizes = std::string{};
-  for (auto const size : shape) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  for (auto const size : shape) sizes.append(sizes.empty() ? "" : ", ") += std::to_string(size);
   if (shape.size() == 1) sizes += ",";
   auto dict = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + sizes + "), }";
   auto const before = std::size_t{10};                     // magic, version, length
@@ -311,7 +311,7 @@ NpyArray<T> read_npy_numbers(ByteSource& file) {
   auto count = std::size_t{1};
   auto const size_of_one = static_cast<std::size_t>(header.type[1] - '0');
   for (auto const size : header.shape) {
-    text += (text.empty() ? "" : " x ") + std::to_string(size);
+    text.append(text.empty() ? "" : " x ") += std::to_string(size);
     if (size != 0 && count > std::numeric_limits<std::size_t>::max() / 2 / size_of_one / size)
       fail("the shape " + text + " has more than 2^63 bytes", ByteSource::again);
     count *= size;

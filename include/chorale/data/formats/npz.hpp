@@ -75,7 +75,8 @@ class NpzFile {
     auto const at = std::ranges::find(arrays_, name, &Stored::name);
     if (at != arrays_.end()) return *at;
     auto all = std::string{};
-    for (std::size_t i = 0; i < arrays_.size() && i < 20; ++i) all += (i == 0 ? "" : ", ") + printable(arrays_[i].name);
+    for (std::size_t i = 0; i < arrays_.size() && i < 20; ++i)
+      all.append(i == 0 ? "" : ", ") += printable(arrays_[i].name);
     throw BadFile{file_->path().string() + ": has no array " + printable(name) + ".",
                   "one of " + all + (arrays_.size() > 20 ? ", .." : "") + "."};
   }

@@ -162,7 +162,7 @@ struct Example {
     auto const at = features.find(name);
     if (at == features.end()) {
       auto names = std::string{};
-      for (auto const& [other, feature] : features) names += (names.empty() ? "" : ", ") + in_quotes(other);
+      for (auto const& [other, feature] : features) names.append(names.empty() ? "" : ", ") += in_quotes(other);
       throw BadFile{where + ": no feature " + in_quotes(name) + ".",
                     "one of " + (names.empty() ? "none" : names) + "."};
     }

@@ -120,9 +120,9 @@ class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     auto line = "bucket_by_sequence_length " + type_name<F>() + " " + detail::text_of(buckets_.remainder);
-    for (auto const boundary : buckets_.boundaries) line += " " + std::to_string(boundary);
+    for (auto const boundary : buckets_.boundaries) line.append(" ") += std::to_string(boundary);
     line += " rows";
-    for (auto const batch : buckets_.rows) line += " " + std::to_string(batch.rows);
+    for (auto const batch : buckets_.rows) line.append(" ") += std::to_string(batch.rows);
     lines.push_back(line);
   }
 

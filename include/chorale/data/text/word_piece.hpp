@@ -117,7 +117,7 @@ class WordPieceTokenizer {
       if (ids[i] < 0 || static_cast<std::size_t>(ids[i]) >= size()) detail::refuse_id(ids[i], i, size());
       auto const& token = tokens_[static_cast<std::size_t>(ids[i])];
       if (i > 0 && token.starts_with("##")) text += token.substr(2);
-      else text += (i > 0 ? " " : "") + token;
+      else text.append(i > 0 ? " " : "") += token;
     }
     return text;
   }

@@ -217,7 +217,7 @@ class Connection {
 
   std::string ids_text() const {
     auto text = std::string{};
-    for (auto const& device : own_) text += (text.empty() ? "" : " ") + std::to_string(device.id);
+    for (auto const& device : own_) text.append(text.empty() ? "" : " ") += std::to_string(device.id);
     return text;
   }
 

@@ -65,31 +65,31 @@ inline std::string text(Span<Rule const> all = rules, Span<Conversion const> way
     for (std::size_t i = 0; i < cells; ++i) made += " --- |";
     made += "\n";
   };
-  auto const add_cell = [&](std::string_view of) { made += " " + std::string{of} + " |"; };
+  auto const add_cell = [&](std::string_view of) { made.append(" ") += std::string{of} + " |"; };
   for (auto const kind : kinds) add_cell(text_of(kind));
   line(kinds.size() + 1);
   for (auto o = Operation::linear; o < Operation::add; o = static_cast<Operation>(static_cast<int>(o) + 1)) {
-    made += "| " + std::string{text_of(o)} + " |";
+    made.append("| ") += std::string{text_of(o)} + " |";
     for (auto const a : kinds) add_cell(cell_of(rule_of(all, o, a, Like::none)));
     made += "\n";
   }
   for (auto o = Operation::add; o <= Operation::contract; o = static_cast<Operation>(static_cast<int>(o) + 1)) {
-    made += "\n| " + std::string{text_of(o)} + " |";
+    made.append("\n| ") += std::string{text_of(o)} + " |";
     for (auto const b : kinds) add_cell("b " + std::string{text_of(b)});
     line(kinds.size() + 1);
     for (auto const a : kinds) {
-      made += "| a " + std::string{text_of(a)} + " |";
+      made.append("| a ") += std::string{text_of(a)} + " |";
       for (auto const b : kinds) add_cell(cell_of(rule_of(all, o, a, b)));
       made += "\n";
     }
   }
   made += "\n| | why not |\n| --- | --- |\n";
   for (std::size_t r = 1; r <= static_cast<std::size_t>(Reason::part_of_whole); ++r)
-    made += "| " + std::to_string(r) + " | " + std::string{text_of(static_cast<Reason>(r))} + " |\n";
+    made.append("| ") += std::to_string(r) + " | " + std::string{text_of(static_cast<Reason>(r))} + " |\n";
   made += "\n| conversion | takes | gives | backward |";
   line(4);
   for (auto const& way : ways) {
-    made += "| `" + std::string{text_of(way.change)} + "` |";
+    made.append("| `") += std::string{text_of(way.change)} + "` |";
     add_cell(text_of(way.from)), add_cell(text_of(way.to));
     add_cell("`" + std::string{text_of(way.backward)} + "`, " + std::string{text_of(dual(way.to))} + " to " +
              std::string{text_of(dual(way.from))});

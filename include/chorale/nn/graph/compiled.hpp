@@ -53,12 +53,12 @@ void describe_calls(std::vector<std::string>& lines) {
   auto number             = std::size_t{0};
   for (auto const& call : g.calls) {
     auto line = "call " + std::to_string(number++) + " " + call.text();
-    for (int i = 0; i < call.ins; ++i) line += " " + std::to_string(g.ins[at(call.first_in + i)]);
-    line += " -> " + std::to_string(call.first_out) + " layer " + std::to_string(call.layer);
+    for (int i = 0; i < call.ins; ++i) line.append(" ") += std::to_string(g.ins[at(call.first_in + i)]);
+    line.append(" -> ") += std::to_string(call.first_out) + " layer " + std::to_string(call.layer);
     lines.push_back(line);
   }
   auto outputs = std::string{"outputs"};
-  for (auto const value : g.outputs) outputs += " " + std::to_string(value);
+  for (auto const value : g.outputs) outputs.append(" ") += std::to_string(value);
   lines.push_back(outputs);
 }
 

@@ -85,7 +85,7 @@ struct WrittenLayers<Net> {
 template <class Net>
 void describe_layers(std::vector<std::string>& lines) {
   auto input = std::string{"layer 0 Input<"};
-  for (auto const d : Net::input::dims) input += (input.back() == '<' ? "" : ",") + std::to_string(d);
+  for (auto const d : Net::input::dims) input.append(input.back() == '<' ? "" : ",") += std::to_string(d);
   lines.push_back(input + ">");
   detail::LinesOf<typename detail::WrittenLayers<Net>::type>::add("", lines);
 

@@ -36,7 +36,7 @@ inline std::string type_text(Element element, Dims const& dims) {
 }
 inline std::string joined(Dims const& numbers) {
   auto text = std::string{};
-  for (auto const n : numbers) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  for (auto const n : numbers) text.append(text.empty() ? "" : ", ") += std::to_string(n);
   return text;
 }
 inline std::string listed(Dims const& numbers) { return "[" + joined(numbers) + "]"; }
@@ -97,12 +97,12 @@ class Writer {
   /// Operands, in a row.
   std::string operands(Operation const& o) const {
     auto text = std::string{};
-    for (auto const x : o.in) text += (text.empty() ? "" : ", ") + name(x);
+    for (auto const x : o.in) text.append(text.empty() ? "" : ", ") += name(x);
     return text;
   }
   std::string types(Operation const& o) const {
     auto text = std::string{};
-    for (auto const x : o.in) text += (text.empty() ? "" : ", ") + type(x);
+    for (auto const x : o.in) text.append(text.empty() ? "" : ", ") += type(x);
     return "(" + text + ")";
   }
   static std::string scalar(Element element) { return type_text(element, {}); }
@@ -115,7 +115,7 @@ class Writer {
   /// Writes a line with a constant of its own before it, and returns the name of that.
   std::string neutral(std::string_view word, Element element) {
     auto const made = "%n" + std::to_string(next_++);
-    text_ += "    " + made + " = stablehlo.constant dense<" +
+    text_.append("    ") += made + " = stablehlo.constant dense<" +
              number_text(word == "add" ? 0.0 : -HUGE_VAL, element) + "> : " + scalar(element) + "\n";
     return made;
   }
@@ -130,7 +130,7 @@ class Writer {
     }
     auto const line = says(o, id);
     named           = "%" + std::to_string(next_++);
-    text_ += "    " + named + " = " + line + "\n";
+    text_.append("    ") += named + " = " + line + "\n";
   }
 
   /// What stands to the right of a value's name.
@@ -205,7 +205,8 @@ class Writer {
   static std::string ranges(Operation const& o) {
     auto text = std::string{};
     for (std::size_t i = 0; i < o.lists[0].size(); ++i)
-      text += (text.empty() ? "" : ", ") + std::to_string(o.lists[0][i]) + ":" + std::to_string(o.lists[1][i]) + ":" +
+      text.append(text.empty() ? "" : ", ") +=
+          std::to_string(o.lists[0][i]) + ":" + std::to_string(o.lists[1][i]) + ":" +
               std::to_string(o.lists[2][i]);
     return "[" + text + "]";
   }
@@ -255,15 +256,15 @@ inline std::string text_of(Program const& program, std::vector<Result> const& re
   auto text          = std::string{"module @step {\n  func.func public @main("};
   auto const& inputs = program.parameters();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + writer.name(inputs[i]) + ": " + writer.type(inputs[i]);
+    text.append(i == 0 ? "" : ", ") += writer.name(inputs[i]) + ": " + writer.type(inputs[i]);
     for (std::size_t r = 0; r < results.size(); ++r)
       if (results[r].donated_by == static_cast<int>(i))
         text += " {tf.aliasing_output = " + std::to_string(r) + " : i32}";
   }
   auto names = std::string{}, types = std::string{};
   for (auto const& result : results) {
-    names += (names.empty() ? "" : ", ") + writer.name(result.value.id);
-    types += (types.empty() ? "" : ", ") + writer.type(result.value.id);
+    names.append(names.empty() ? "" : ", ") += writer.name(result.value.id);
+    types.append(types.empty() ? "" : ", ") += writer.type(result.value.id);
   }
   return text + ") -> (" + types + ") {\n" + body + "    return " + names + " : " + types + "\n  }\n}\n";
 }

@@ -160,7 +160,7 @@ class Mesh {
     auto const& cores = device.cores();
     auto text = std::to_string(device.threads()) + (device.threads() == 1 ? " thread" : " threads") +
                 (cores.size() == 1 ? " on core " : " on cores ");
-    for (std::size_t i = 0; i < cores.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(cores[i]);
+    for (std::size_t i = 0; i < cores.size(); ++i) text.append(i == 0 ? "" : ", ") += std::to_string(cores[i]);
     return text;
   }
 
@@ -169,7 +169,7 @@ class Mesh {
     if (there == size) return;
     auto axes_text = std::string{};
     for (std::size_t i = 0; i < axes; ++i)
-      axes_text += (i == 0 ? "" : " x ") + std::string{names[i]} + " " + std::to_string(sizes[i]);
+      axes_text.append(i == 0 ? "" : " x ") += std::string{names[i]} + " " + std::to_string(sizes[i]);
     throw BadArgument{"the mesh " + axes_text + " has " + std::to_string(size) + " ranks, but there are " +
                           std::to_string(there) + " devices.",
                       "as many devices, or axes whose sizes multiply to " + std::to_string(there) + "."};

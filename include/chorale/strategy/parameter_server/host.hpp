@@ -38,7 +38,7 @@ struct Report {
     for (std::size_t i = 0; i < ledger.staleness.size(); ++i) {
       if (ledger.staleness[i] == 0) continue;
       auto const per_mille = 1'000 * ledger.staleness[i] / all;
-      line += " " + std::to_string(i) + (i + 1 == ledger.staleness.size() ? " and more: " : ": ") +
+      line.append(" ") += std::to_string(i) + (i + 1 == ledger.staleness.size() ? " and more: " : ": ") +
               std::to_string(per_mille / 10) + "." + std::to_string(per_mille % 10) + " %,";
     }
     if (all == 0) return line + " unknown";

@@ -85,7 +85,7 @@ class SharedOperationLog {
     if (found == groups_.end()) return " in a group of other ranks";
     auto const& ranks = found->second.ranks;
     auto text         = std::string{" in the group of ranks "};
-    for (auto const rank : ranks) text += (rank == ranks.front() ? "" : ", ") + std::to_string(rank);
+    for (auto const rank : ranks) text.append(rank == ranks.front() ? "" : ", ") += std::to_string(rank);
     return text;
   }
 

@@ -226,7 +226,7 @@ inline void Simulator::end_by_deadlock() {
   for (Rank rank = 0; rank < size(); ++rank) {
     if (!is_waiting(rank)) continue;
     if (witness < 0) witness = rank;
-    if (++waiting <= 8) text += (waiting > 1 ? "; " : "") + wait_of(rank);
+    if (++waiting <= 8) text.append(waiting > 1 ? "; " : "") += wait_of(rank);
   }
   CHORALE_ENSURES(witness >= 0, "a simulation has ranks that neither run nor wait");
   if (waiting > 8) text += "; and " + std::to_string(waiting - 8) + " more";

@@ -213,7 +213,7 @@ class MeshBuilder {
     int  n = 0;
     for (Rank rank = 0; rank < setup_.size(); ++rank) {
       if (is_here(rank)) continue;
-      s += (n++ == 0 ? "" : ", ") + name(rank) + " (" + address(rank) + "): " + problem(rank);
+      s.append(n++ == 0 ? "" : ", ") += name(rank) + " (" + address(rank) + "): " + problem(rank);
     }
     return std::to_string(n) + " of " + std::to_string(setup_.size()) + ": " + s;
   }

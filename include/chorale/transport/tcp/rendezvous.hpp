@@ -153,7 +153,7 @@ class Rendezvous {
       seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
     auto const hosts = hosts_of(seen);
     auto text        = std::string{"+"};
-    for (auto const& one : hosts) text += (text.size() == 1 ? "" : "\n") + one;
+    for (auto const& one : hosts) text.append(text.size() == 1 ? "" : "\n") += one;
     tell(text);
     return hosts;
   }
@@ -196,7 +196,7 @@ class Rendezvous {
     auto text = std::string{};
     auto n    = std::size_t{0};
     for (std::size_t i = 0; i < others_.size(); ++i)
-      if (!others_[i] && ++n <= 8) text += (n == 1 ? "" : ", ") + std::to_string(i + 1);
+      if (!others_[i] && ++n <= 8) text.append(n == 1 ? "" : ", ") += std::to_string(i + 1);
     return std::to_string(n) + " of " + std::to_string(setup_.members) + " members did not come: " + text +
            (n > 8 ? ", .." : "");
   }
