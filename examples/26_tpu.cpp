@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     auto const path    = pjrt::Plugin::path_from_environment();
     auto const devices = Pjrt::open(path, {.devices = 8});                 // of a TPU host, those that it has
     auto strategy      = TPUStrategy<8>{devices};
-    std::printf("%s: %d devices\n", devices.client().platform().c_str(), strategy.num_cores);
+    std::printf("%s: %d devices\n", devices.client().platform().c_str(), strategy.num_replicas());
 
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
       auto digits = rows.map(data::scale).cache().map(example::shifted(o));

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -64,6 +65,7 @@ struct LoadedExecutable {
   Executable program{};
   std::vector<Device*> devices{};
   std::string text{};
+  std::shared_ptr<void> parsed{};                          // of a plug-in that computes
 };
 struct Topology {
   std::vector<DeviceDescription> devices{};
@@ -202,7 +204,11 @@ class NotCounted {
   int before_;
 };
 
-inline api::Error* execute(api::Execute* call) {
+/// Runs a program, whose results are zeros at first.
+///
+/// compute   compute(call) fills call.results[device][result]
+template <class Compute>
+api::Error* execute(api::Execute* call, Compute&& compute) {
   auto const mine       = NotCounted{};
   auto& loaded          = *call->executable;
   auto const& signature = loaded.program.signature;
@@ -211,13 +217,11 @@ inline api::Error* execute(api::Execute* call) {
   for (std::size_t d = 0; d < call->num_devices; ++d)
     for (std::size_t a = 0; a < call->num_arguments; ++a)
       if (call->arguments[d][a]->deleted) return fail(3, "Buffer has been deleted or donated.");
+  for (std::size_t d = 0; d < call->num_devices; ++d)
+    for (std::size_t r = 0; r < signature.results.size(); ++r)
+      call->results[d][r] = new_buffer(signature.results[r], loaded.devices[d]);
+  compute(*call);
   for (std::size_t d = 0; d < call->num_devices; ++d) {
-    for (std::size_t r = 0; r < signature.results.size(); ++r) {
-      auto* const made = new_buffer(signature.results[r], loaded.devices[d]);
-      if (r < call->num_arguments && call->arguments[d][r]->bytes.size() == made->bytes.size())
-        made->bytes = call->arguments[d][r]->bytes;
-      call->results[d][r] = made;
-    }
     for (auto const a : signature.donated) call->arguments[d][a]->deleted = true;
     if (call->complete == nullptr) continue;
     call->complete[d] = new_event();
@@ -228,6 +232,14 @@ inline api::Error* execute(api::Execute* call) {
     world().most_held = std::max(world().most_held, world().held.size());
   }
   return nullptr;
+}
+
+/// Results that are the arguments of the same number, where those are of their size.
+inline void copy_arguments(api::Execute& call) {
+  for (std::size_t d = 0; d < call.num_devices; ++d)
+    for (std::size_t r = 0; r < call.executable->program.types.size() && r < call.num_arguments; ++r)
+      if (auto const& from = call.arguments[d][r]->bytes; from.size() == call.results[d][r]->bytes.size())
+        call.results[d][r]->bytes = from;
 }
 
 inline api::Error* create_client(api::ClientCreate* call) {
@@ -394,7 +406,7 @@ struct Table {
       call->dim_sizes   = call->executable->dim_sizes.data();
       return nullptr;
     });
-    set<api::Execute>(&execute);
+    set<api::Execute>([](auto* call) { return execute(call, copy_arguments); });
     set<api::BufferFromHost>([](auto* call) -> api::Error* {
       auto const shape = pjrt::Shape{static_cast<pjrt::ElementType>(call->type),
                                      pjrt::Dims{std::span{call->dims, call->num_dims}}};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/pjrt/interpreting_plugin.hpp"
 #include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 #include "test/support/tiny.hpp"
@@ -7,13 +8,17 @@
 
 #include <catch2/catch.hpp>
 
-#include <cstdio>
-#include <cstdlib>
-#include <string>
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-// Training on PJRT devices beside one replica on Cpu, with a plug-in for CPUs, which CHORALE_PJRT_PLUGIN names.
+// Training on PJRT devices beside one replica on Cpu: on the interpreter, and on the plug-in for CPUs that
+// CHORALE_PJRT_PLUGIN names.
 
 namespace pjrt_strategy {
 
@@ -21,21 +26,15 @@ using namespace chorale;
 using Catch::Contains;
 using chorale::test::Folder;
 
-/// Eight devices of the plug-in; none, with a line that says which test is skipped, where there is no plug-in.
-std::vector<Pjrt> eight_devices(char const* test) {
-  auto const* path = std::getenv("CHORALE_PJRT_PLUGIN");
-  if (path != nullptr && *path != '\0') return {Pjrt::open(path, {.devices = 8})};
-  std::printf("SKIPPED: %s: CHORALE_PJRT_PLUGIN names no plug-in\n", test);
-  return {};
-}
+/// Eight devices of each plug-in in turn: a test runs once for each.
+Pjrt eight_devices() { return GENERATE(from_range(test::fake::computing_devices(8))); }
 
 FitOptions saving(Folder const& folder, int epochs) {
   return {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
 }
 
 TEST_CASE("any number of devices learns what one Cpu does, from uneven batches", "[pjrt][strategy]") {
-  auto const all = eight_devices("any number of devices learns what one Cpu does");
-  if (all.empty()) return;
+  auto const all = eight_devices();
   auto const data     = tiny::uneven();
   auto const expected = tiny::reference(data);
   auto const compare  = [&](auto trainer) {
@@ -52,22 +51,47 @@ TEST_CASE("any number of devices learns what one Cpu does, from uneven batches",
     for (std::size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(y[i] - wanted[i]));
     CHECK(worst < 1e-3F);
   };
-  SECTION("one device") { compare(tiny::learner_under(OneDeviceStrategy{all[0].first(1)})); }
-  SECTION("one core") { compare(tiny::learner_under(TPUStrategy<1>{all[0]})); }
-  SECTION("three cores") { compare(tiny::learner_under(TPUStrategy<3>{all[0]})); }
-  SECTION("eight cores, some without rows") { compare(tiny::learner_under(TPUStrategy<8>{all[0]})); }
-  SECTION("cores with shards of the optimizer's state") { compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all[0]})); }
+  SECTION("one device") { compare(tiny::learner_under(OneDeviceStrategy{all.first(1)})); }
+  SECTION("one core") { compare(tiny::learner_under(TPUStrategy<1>{all})); }
+  SECTION("three cores") { compare(tiny::learner_under(TPUStrategy<3>{all})); }
+  SECTION("eight cores, some without rows") { compare(tiny::learner_under(TPUStrategy<8>{all})); }
+  SECTION("cores with shards of the optimizer's state") { compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all})); }
   SECTION("replicas of two cores that the host adds up") {
-    compare(tiny::learner_under(MirroredStrategy{std::vector{all[0].first(2), all[0].first(2), all[0].first(2)}}));
+    compare(tiny::learner_under(MirroredStrategy{std::vector{all.first(2), all.first(2), all.first(2)}}));
   }
   SECTION("two workers") {
-    compare(tiny::learner_under(MultiWorkerMirroredStrategy{Cluster::local(2), std::vector{all[0].first(2)}}));
+    compare(tiny::learner_under(MultiWorkerMirroredStrategy{Cluster::local(2), std::vector{all.first(2)}}));
   }
 }
 
+TEST_CASE("each core of a device counts as a replica", "[pjrt][strategy]") {
+  auto const all      = eight_devices();
+  auto const strategy = TPUStrategy<8>{all};
+  CHECK(strategy.num_replicas() == 8);
+  CHECK((LocalBatch{64} * strategy.num_replicas()).rows == 512);
+  CHECK(num_ranks(strategy) == 1);
+  auto trainer = tiny::learner_under(strategy);
+  CHECK(trainer.num_replicas() == 8);
+  auto told       = std::ostringstream{};
+  auto* const out = std::cout.rdbuf(told.rdbuf());
+  trainer.fit(tiny::uneven(), {.steps_per_epoch = 1});
+  std::cout.rdbuf(out);
+  CHECK_THAT(told.str(), Contains("8 replicas of 2 rows: "));
+  CHECK(OneDeviceStrategy{all.first(3)}.num_replicas() == 3);
+  auto const two = std::vector{all.first(2), all.first(2)};
+  CHECK(MirroredStrategy{two}.num_replicas() == 4);
+  CHECK(local_sgd<2>(MirroredStrategy{two}).num_replicas() == 4);
+  CHECK(MultiWorkerMirroredStrategy{Cluster::local(3), two}.num_replicas() == 12);
+  CHECK(num_ranks(MultiWorkerMirroredStrategy{Cluster::local(3), two}) == 6);
+  auto live = Live{MirroredStrategy{two}, RingAllReduce{}, LocalTransport{}};
+  CHECK(live.num_replicas() == 4);
+  CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == std::vector<Rank>{0, 1});
+  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{});
+  CHECK(step_operations(model, strategy, DirectAllReduce{}).all.empty());  // the cores' sums are in the program
+}
+
 TEST_CASE("devices have equal bits after every step, and every run has the same", "[pjrt][strategy]") {
-  auto const all = eight_devices("devices have equal bits after every step");
-  if (all.empty()) return;
+  auto const all = eight_devices();
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
   auto const data  = tiny::batch<int>(29, 64, 1);
   auto const run   = [&](Pjrt const& device) {
@@ -80,13 +104,12 @@ TEST_CASE("devices have equal bits after every step, and every run has the same"
     copy.finish_ahead();
     return copy.hash();
   };
-  CHECK(run(all[0]) == run(all[0]));
-  CHECK(run(all[0].sharding_slots()) == run(all[0].sharding_slots()));
+  CHECK(run(all) == run(all));
+  CHECK(run(all.sharding_slots()) == run(all.sharding_slots()));
 }
 
 TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended", "[pjrt][strategy][resume]") {
-  auto const all = eight_devices("a run on devices goes on from its checkpoint");
-  if (all.empty()) return;
+  auto const all = eight_devices();
   auto const data = tiny::uneven();
   auto const with = [&](auto strategy) {
   auto const made = [&] {
@@ -94,27 +117,26 @@ TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended",
                    strategy, RingAllReduce{}, LocalTransport{}, 7};
   };
   auto undisturbed = made();
-  undisturbed.fit(data, {.epochs = 4, .show = Show::nothing});
+  undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
   auto const folder = Folder{};
-  made().fit(data, saving(folder, 2));
+  made().fit(data, saving(folder, 1));
   auto resumed = made();
-  resumed.fit(data, saving(folder, 4));
+  resumed.fit(data, saving(folder, 2));
   CHECK(tiny::values_of(resumed) == tiny::values_of(undisturbed));
 
   auto on_cpu = tiny::trainer(2, RingAllReduce{});                         // a file of devices is a file of any strategy
-  on_cpu.fit(data, saving(folder, 4));
+  on_cpu.fit(data, saving(folder, 2));
   CHECK(tiny::values_of(on_cpu) == tiny::values_of(undisturbed));
   };
-  SECTION("each core has all of the optimizer's state") { with(TPUStrategy<4>{all[0]}); }
-  SECTION("each has a shard") { with(TPUStrategy<4, Zero::one>{all[0]}); }
+  SECTION("each core has all of the optimizer's state") { with(TPUStrategy<4>{all}); }
+  SECTION("each has a shard") { with(TPUStrategy<4, Zero::one>{all}); }
 }
 
 TEST_CASE("a gradient that is not finite stops a step on devices, which changes nothing", "[pjrt][strategy]") {
-  auto const all = eight_devices("a gradient that is not finite stops a step on devices");
-  if (all.empty()) return;
+  auto const all = eight_devices();
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
   auto const in_shards = GENERATE(false, true);
-  auto const three     = all[0].first(3);
+  auto const three     = all.first(3);
   auto copy            = model.instantiate(in_shards ? three.sharding_slots() : three, 7);
   auto const good      = tiny::batch<int>(24, 64, 1);
   auto bad             = good;
@@ -143,11 +165,10 @@ TEST_CASE("a gradient that is not finite stops a step on devices, which changes 
 }
 
 TEST_CASE("what does not fit on devices is a sentence", "[pjrt][strategy]") {
-  auto const all = eight_devices("what does not fit on devices is a sentence");
-  if (all.empty()) return;
-  CHECK_THROWS_WITH((TPUStrategy<9>{all[0]}), Contains("9 devices are asked for, of 8"));
+  auto const all = eight_devices();
+  CHECK_THROWS_WITH((TPUStrategy<9>{all}), Contains("9 devices are asked for, of 8"));
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::Accuracy{});
-  auto copy        = model.instantiate(all[0].first(2), 7);
+  auto copy        = model.instantiate(all.first(2), 7);
   auto const data  = tiny::batch<int>(8, 63, 1);
   CHECK_THROWS_WITH(copy.step_ahead(data.view()), Contains("64 numbers a row") && Contains("has 504"));
   auto labels = tiny::batch<int>(8, 64, 1);

@@ -21,4 +21,17 @@ concept Device = requires(D device, std::size_t bytes) {
   { device.synchronize() }   -> std::same_as<void>;                 // returns when queued work is done
 };
 
+/// Replicas that compute on a device: one, or as many as it says, among which it divides its rows.
+template <Device D>
+int replicas_on(D const& device) {
+  if constexpr (requires { { device.num_replicas() } -> std::same_as<int>; }) return device.num_replicas();
+  else return 1;
+}
+template <Device D>
+int replicas_on(std::vector<D> const& devices) {
+  auto sum = 0;
+  for (auto const& device : devices) sum += replicas_on(device);
+  return sum;
+}
+
 }  // namespace chorale

@@ -73,6 +73,7 @@ class Pjrt {
 
   int index() const { return index_; }                                     // of the first core, of the client's
   std::vector<int> const& cores() const { return cores_; }                 // ids of its devices
+  int num_replicas() const { return static_cast<int>(cores_.size()); }     // each computes its part of the rows
   pjrt::Client const& client() const { return client_; }
 
   /// The first n of these devices, as one.

@@ -78,6 +78,7 @@ class Live<S, R, T> {
 
   Live(S strategy, R reduce, T transport)
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
+        ranks_{chorale::num_ranks(strategy_)},
         team_{strategy_.local_devices()} {
     if constexpr (HasServers<S>) S::prepare(transport_);
     detail::make_room_for_steps(transport_);
@@ -85,11 +86,12 @@ class Live<S, R, T> {
   }
 
   int num_replicas() const { return strategy_.num_replicas(); }            // in the whole job
+  int num_ranks() const { return ranks_; }                                 // for which run() calls a step: see num_ranks
   std::size_t num_local_replicas() const { return local_.size(); }         // in this process
-  /// Shares of a batch: as many as replicas, unless some of them have the same rows.
+  /// Shares of a batch: as many as ranks, unless some of them have the same rows.
   int num_shares() const {
     if constexpr (StrategyTraits<S>::deals_shares) return strategy_.num_shares();
-    else return num_replicas();
+    else return num_ranks();
   }
   /// The share of a batch that a replica of the job has.
   Rank share_of(Rank rank) const {
@@ -104,7 +106,7 @@ class Live<S, R, T> {
     return true;
   }
   bool is_chief() const { return !local_.empty() && local_.front() == 0; } // the process that writes files
-  bool is_all_local() const { return local_.size() == static_cast<std::size_t>(num_replicas()); }
+  bool is_all_local() const { return local_.size() == static_cast<std::size_t>(num_ranks()); }
   S const& strategy() const { return strategy_; }
   replica const& local_replica(std::size_t i) const { return replicas_[i]; }
 
@@ -286,11 +288,11 @@ class Live<S, R, T> {
   std::vector<V> gather(PerReplica<V> const& values) {
     if constexpr (HasServers<S>) {
       auto all = told(values);
-      for (int worker = 0; all.values.size() != static_cast<std::size_t>(num_replicas()) && !only_serves(); ++worker)
+      for (int worker = 0; all.values.size() != static_cast<std::size_t>(num_ranks()) && !only_serves(); ++worker)
         if (std::ranges::count(all.workers, worker) == 0)
           throw PeerLost{worker * strategy_.replicas_per_worker(),
                          sentence("gather got the values of {} of {} replicas: worker {} is lost.", all.values.size(),
-                                  num_replicas(), worker),
+                                  num_ranks(), worker),
                          "reduce, which adds up those of the others."};
       return std::move(all.values);
     } else {
@@ -318,7 +320,7 @@ class Live<S, R, T> {
   std::vector<V> gathered(PerReplica<V> const& values) {
     if (is_all_local()) return {values.begin(), values.end()};
     static_assert(std::is_trivially_copyable_v<V>, "chorale: values that other processes get are plain data");
-    auto all          = std::vector<V>(static_cast<std::size_t>(num_replicas()));
+    auto all          = std::vector<V>(static_cast<std::size_t>(num_ranks()));
     auto const counts = std::vector<std::size_t>(all.size(), 1);
     if constexpr (std::is_trivially_copyable_v<V>)
       run_on_all([&](std::size_t i) {
@@ -360,7 +362,7 @@ class Live<S, R, T> {
 
   void deal_shards() {
     if constexpr (deals_shards<>)
-      for (auto& one : replicas_) one.deal_shards(shares_.ends(shards(), num_replicas()));
+      for (auto& one : replicas_) one.deal_shards(shares_.ends(shards(), num_ranks()));
   }
   static constexpr int shards() {
     if constexpr (ShardedReduce<R>) return R::logical_shards;
@@ -379,7 +381,7 @@ class Live<S, R, T> {
     auto const ended = gsl::finally([this] { running_ = false; });
     if (failed_)
       throw PeerLost{local_.front(), sentence("rank {} was disconnected from the other {} replicas after a step failed",
-                                              local_.front(), num_replicas() - 1),
+                                              local_.front(), num_ranks() - 1),
                      "make a new Trainer to go on, from a checkpoint if there is one"};
     try {
       run_by_team(work);
@@ -427,9 +429,9 @@ class Live<S, R, T> {
     auto const group = strategy_.group();
     endpoints_       = transport_.connect(group);
     for (auto& at : endpoints_) {
-      if (at.rank() >= num_replicas()) break;                              // servers come last
+      if (at.rank() >= num_ranks()) break;                                 // servers come last
       local_.push_back(at.rank());
-      if constexpr (HasServers<S>) replicas_.emplace_back(reduce_, at, num_replicas());
+      if constexpr (HasServers<S>) replicas_.emplace_back(reduce_, at, num_ranks());
       else replicas_.emplace_back(reduce_, at);
     }
     deal_shards();
@@ -448,6 +450,7 @@ class Live<S, R, T> {
   std::size_t placed_ = 0, to_place_ = 0;                                  // bytes of shared memory for gradients
   bool left_          = false;
   bool failed_        = false;                                             // permanently: see run_on_all
+  int ranks_;
   typename detail::TeamOf<device, endpoint>::type team_;                   // last: its threads use the above
 };
 

@@ -29,8 +29,8 @@ class MirroredStrategy {
     CHORALE_EXPECTS(!devices_.empty(), "MirroredStrategy got a list of 0 devices; a replica needs one");
   }
 
-  int            num_replicas() const { return static_cast<int>(devices_.size()); }
-  Group          group() const { return Group::all_local(num_replicas()); }
+  int            num_replicas() const { return replicas_on(devices_); }
+  Group          group() const { return Group::all_local(static_cast<int>(devices_.size())); }
   std::vector<D> local_devices() const { return devices_; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {

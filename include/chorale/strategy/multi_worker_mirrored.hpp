@@ -85,11 +85,11 @@ class MultiWorkerMirroredStrategy {
                         "starting this program as a worker only."};
   }
 
-  int num_replicas() const { return cluster_.workers() * devices_per_worker(); }
+  int num_replicas() const { return cluster_.workers() * replicas_on(devices_); }
   Cluster const& cluster() const { return cluster_; }
 
   Group group() const {
-    auto const d = devices_per_worker(), n = num_replicas();
+    auto const d = devices_per_worker(), n = cluster_.workers() * d;
     if (cluster_.is_local()) return Group::all_local(n);
     auto local = std::vector<Rank>{};
     for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);

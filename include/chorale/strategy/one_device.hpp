@@ -22,7 +22,7 @@ struct OneDeviceStrategy {
 
   D on = first();
 
-  int            num_replicas() const { return 1; }
+  int            num_replicas() const { return replicas_on(on); }
   Group          group() const { return Group::all_local(1); }
   std::vector<D> local_devices() const { return {on}; }
 

@@ -76,6 +76,7 @@ class Live {
   Live(S, R, T) {}
 
   int      num_replicas() const;
+  int      num_ranks() const;
   int      num_shares() const;
   Rank     share_of(Rank) const;
   bool     counts_rows(Rank) const;

@@ -251,7 +251,7 @@ StepOperations step_operations(M const& model, R const& reduce, int ranks) {
 /// split layers exchange within forward and backward is not in the list.
 template <class M, class S, class R>
 StepOperations step_operations(M const& model, S const& strategy, R const& reduce) {
-  auto const ranks = strategy.num_replicas();
+  auto const ranks = num_ranks(strategy);
   if constexpr (requires { strategy.step_operations(PlanView{model.plan}, reduce, ranks); }) {
     return strategy.step_operations(PlanView{model.plan}, reduce, ranks);
   } else if constexpr (StrategyTraits<S>::deals_shares) {                  // gradients are added up among shares

@@ -122,6 +122,13 @@ inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
 template <class S>
 inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
 
+/// Ranks of a job that compute: as many as replicas, unless a device has several, as the cores of a TPU are.
+template <class S>
+int num_ranks(S const& strategy) {
+  if constexpr (HasServers<S>) return strategy.num_replicas();             // the group has the servers, too
+  else return strategy.group().size();
+}
+
 /// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch, unless the strategy
 /// says otherwise.
 template <class S>
@@ -129,7 +136,7 @@ placement::Shard shard_of(S const& strategy, Rank rank) {
   if constexpr (requires { strategy.shard_of(rank); }) return strategy.shard_of(rank);
   else if constexpr (StrategyTraits<S>::deals_shares && !StrategyTraits<S>::has_stages)
     return {strategy.share_of(rank), strategy.num_shares()};
-  else return {rank, strategy.num_replicas()};
+  else return {rank, num_ranks(strategy)};
 }
 
 namespace detail {
@@ -226,7 +233,7 @@ concept Strategy = requires {
     requires(S const& strategy, archetype::Replica& replica, archetype::Instance& model, Gradients& gradients) {
   { strategy.num_replicas() } -> std::same_as<int>;                 // in the whole job, not in this process
   { strategy.group() }        -> std::same_as<Group>;               // all ranks, and those of this process
-  { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;   // one per replica of this process
+  { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;   // one per rank of this process
   { strategy.update(replica, model, gradients) } -> std::same_as<void>;   // ends a step, as the strategy defines it
 };
 

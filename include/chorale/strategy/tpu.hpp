@@ -21,7 +21,8 @@ namespace chorale {
 ///   auto const strategy = TPUStrategy<8>{Pjrt::open(path, {.devices = 8})};
 ///   auto const strategy = TPUStrategy<8, Zero::one>{};                     each has an eighth of the optimizer's state
 ///
-/// keeps   variables of equal bits on all devices. To the training loop they are one replica, which has whole batches
+/// keeps   variables of equal bits on all devices. In a loop of a program's own they are one rank: Live::run calls its
+///         step once, with the whole batch
 /// throws  BadArgument when there are fewer devices, or no plug-in
 /// source  tf.distribute.TPUStrategy
 template <int N = 8, Zero... shards>
@@ -34,14 +35,13 @@ struct TPUStrategy {
   using device    = Pjrt;
   using placement = chorale::placement::OnOne;
   static constexpr bool reduces_every_step = true, applies_sums = true;
-  static constexpr int num_cores           = N;
 
   /// Takes the devices of the plug-in that the environment names.
   TPUStrategy() : TPUStrategy{Pjrt::open(pjrt::Plugin::path_from_environment())} {}
   explicit TPUStrategy(Pjrt const& devices)
       : on_{sizeof...(shards) == 0 ? devices.first(N) : devices.first(N).sharding_slots()} {}
 
-  int               num_replicas() const { return 1; }
+  int               num_replicas() const { return N; }
   Group             group() const { return Group::all_local(1); }
   std::vector<Pjrt> local_devices() const { return {on_}; }
 

@@ -38,7 +38,7 @@ class Checkpointing {
  public:
   Checkpointing(Replicas& replicas, FitOptions const& options) : replicas_{replicas}, options_{options} {
     if (enabled() && live_.is_chief()) {
-      saved_.emplace(options.checkpoints, live_.num_replicas(), std::to_string(replicas_.whole().hash()));
+      saved_.emplace(options.checkpoints, live_.num_ranks(), std::to_string(replicas_.whole().hash()));
       saved_->say_goes_on();
     }
   }

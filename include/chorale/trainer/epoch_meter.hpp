@@ -160,8 +160,10 @@ class EpochMeter {
     auto const device = live.strategy().local_devices()[0];
     live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
       if (replica.id() != first && !has_stages) return;
-      to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device, share.rows,
-                                                    shard_of(live.strategy(), replica.id()), ragged_positions(share));
+      auto const n = static_cast<std::size_t>(replicas_on(device));
+      to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device,
+                                                    (share.rows + n - 1) / n, shard_of(live.strategy(), replica.id()),
+                                                    ragged_positions(share));
     }, shares, memory);
     return *std::max_element(memory.begin(), memory.end(),
                              [](ReplicaMemory const& a, ReplicaMemory const& b) { return a.peak() < b.peak(); });

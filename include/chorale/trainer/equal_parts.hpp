@@ -22,7 +22,7 @@ template <class S, class L, class Copy>
 void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
   auto const variables = copies[0].net.variables();
   auto const n         = variables.size();
-  auto const replicas  = static_cast<std::size_t>(live.num_replicas());
+  auto const replicas  = static_cast<std::size_t>(live.num_ranks());
   auto all             = std::vector<std::uint64_t>(replicas * n);         // 0: as most replicas with this part have it
   auto alike           = true;
   for (std::size_t i = 0; i < n; ++i) {

@@ -76,7 +76,7 @@ Predictions predict_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
     if constexpr (HasServers<S>) return live.distribute_here(data);
     else return live.distribute(data);
   }();
-  auto counts      = std::vector<std::size_t>(alone ? copies.size() : static_cast<std::size_t>(live.num_replicas()));
+  auto counts      = std::vector<std::size_t>(alone ? copies.size() : static_cast<std::size_t>(live.num_ranks()));
   auto ranks       = PerReplica<std::size_t>(copies.size());            // in this process
   auto counted     = std::vector<bool>(counts.size(), true);            // false: another replica has the same rows
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;

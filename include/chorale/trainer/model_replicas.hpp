@@ -184,7 +184,7 @@ class ModelReplicas {
   void expect_equal_copies() {
     if constexpr (!HasServers<S> && !shares_variables<S> && !shards_variables<S> && !StrategyTraits<S>::has_stages &&
                   (ReducesEveryStep<S> || StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)) {
-      if (copies_[0].compare_every <= 0 || live_.num_replicas() == 1) return;
+      if (copies_[0].compare_every <= 0 || live_.num_ranks() == 1) return;
       if (whole().is_split()) return expect_equal_parts<S>(live_, copies_);
       auto const gathered = [this](auto const& hash) {
         auto hashes = PerReplica<std::uint64_t>(copies_.size());
@@ -270,7 +270,7 @@ class ModelReplicas {
   /// throws   BadArgument if it is not
   static M within(MemoryBudget budget, M model, S const& strategy, R const& reduce) {
     auto const devices = strategy.local_devices();
-    auto const ranks   = StrategyTraits<S>::has_stages ? strategy.num_replicas() : 1;   // one: it has the largest shard
+    auto const ranks   = StrategyTraits<S>::has_stages ? num_ranks(strategy) : 1;   // one: it has the largest shard
     for (Rank rank = 0; rank < ranks && budget.bytes != 0 && !devices.empty(); ++rank)
       check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, rank)), budget.bytes);
     return model;

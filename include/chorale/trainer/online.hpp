@@ -207,7 +207,7 @@ class OnlineTraining {
     if (here_.size() == 1) return batch;
     auto const mine = static_cast<int>(i), parts = static_cast<int>(here_.size());
     if constexpr (ShardedReduce<R>)
-      if (trainer_->num_replicas() == parts) return batch.part(mine, parts, R::logical_shards);
+      if (trainer_->live().num_ranks() == parts) return batch.part(mine, parts, R::logical_shards);
     return batch.part(mine, parts);
   }
 

@@ -21,6 +21,18 @@ constexpr std::string_view text_of(Element element) {
   return names[static_cast<std::size_t>(element)];
 }
 
+/// The name of an operation in a text, without its dialect: "add".
+constexpr std::string_view text_of(Kind kind) {
+  constexpr std::array<std::string_view, 54> names{
+      "parameter", "constant", "iota", "convert", "reshape", "stop", "broadcast_in_dim", "transpose", "reverse", "slice",
+      "concatenate", "pad", "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder", "and",
+      "or", "xor", "shift_left", "shift_right_logical", "negate", "abs", "sign", "exponential", "log", "sqrt", "rsqrt",
+      "tanh", "logistic", "erfc", "floor", "not", "cosine", "sine", "log_plus_one", "exponential_minus_one", "compare",
+      "select", "reduce", "reduce_window", "select_and_scatter", "dot_general", "convolution", "gather", "scatter",
+      "all_reduce", "all_gather", "reduce_scatter", "replica_id"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 /// A result of a program, and the parameter whose memory it takes over.
 struct Result {
   Value value;
@@ -84,16 +96,6 @@ class Writer {
   std::string type(int id) const { return type_text(program_->at(id).element, program_->at(id).dims); }
 
  private:
-  static constexpr std::string_view name_of(Kind kind) {
-    constexpr std::array<std::string_view, 51> names{
-        "parameter", "constant", "iota", "convert", "reshape", "stop", "broadcast_in_dim", "transpose", "reverse",
-        "slice", "concatenate", "pad", "add", "subtract", "multiply", "divide", "maximum", "minimum", "power",
-        "remainder", "and", "or", "xor", "shift_left", "shift_right_logical", "negate", "abs", "sign", "exponential",
-        "log", "sqrt", "rsqrt", "tanh", "logistic", "erfc", "floor", "not", "cosine", "sine", "log_plus_one",
-        "exponential_minus_one", "compare", "select", "reduce", "reduce_window", "select_and_scatter", "dot_general",
-        "convolution", "gather", "scatter", "all_reduce"};
-    return names[static_cast<std::size_t>(kind)];
-  }
   /// Operands, in a row.
   std::string operands(Operation const& o) const {
     auto text = std::string{};
@@ -135,11 +137,11 @@ class Writer {
 
   /// What stands to the right of a value's name.
   std::string says(Operation const& o, int id) {
-    auto const op     = "stablehlo." + (o.kind < Kind::all_gather ? std::string{name_of(o.kind)} : std::string{});
+    auto const op     = "stablehlo." + std::string{text_of(o.kind)};
     auto const result = type(id);
     auto const maps   = " : " + types(o) + " -> " + result;
     auto const with   = [&](std::string const& options) { return op + " " + operands(o) + ", " + options; };
-    auto const quoted = [&](std::string const& name) { return "\"stablehlo." + name + "\"(" + operands(o) + ") "; };
+    auto const quoted = "\"" + op + "\"(" + operands(o) + ") ";
     switch (o.kind) {
       case Kind::constant: return op + " dense<" + number_text(o.number, o.element) + "> : " + result;
       case Kind::iota: return op + " dim = " + joined(o.lists[0]) + " : " + result;
@@ -185,19 +187,19 @@ class Writer {
       case Kind::dot: {
         auto batch = std::string{};
         if (!o.lists[0].empty()) batch = "batching_dims = " + listed(o.lists[0]) + " x " + listed(o.lists[1]) + ", ";
-        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) +
+        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) + 
                     ", precision = [DEFAULT, DEFAULT]") + maps;
       }
       case Kind::convolution: return convolution(o, op) + maps;
       case Kind::gather: return gather(o) + maps;
       case Kind::scatter: return scatter(o) + maps;
       case Kind::all_reduce:
-        return quoted("all_reduce") + "<{" + groups() + "}> " + region("add", o.element) + maps;
-      case Kind::all_gather: return quoted("all_gather") + "<{all_gather_dim = 0 : i64, " + groups() + "}>" + maps;
+        return quoted + "<{" + groups() + "}> " + region("add", o.element) + maps;
+      case Kind::all_gather: return quoted + "<{all_gather_dim = 0 : i64, " + groups() + "}>" + maps;
       case Kind::reduce_scatter:
-        return quoted("reduce_scatter") + "<{" + groups() + ", scatter_dimension = 0 : i64}> " +
+        return quoted + "<{" + groups() + ", scatter_dimension = 0 : i64}> " +
                region("add", o.element) + maps;
-      case Kind::replica_id: return "stablehlo.replica_id : tensor<ui32>";
+      case Kind::replica_id: return op + " : " + result;
       default: return op + " " + operands(o) + " : " + result;             // element by element
     }
   }
